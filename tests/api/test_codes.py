@@ -1,0 +1,148 @@
+"""The table of codes: complete, free of contradictions, and never at a loss."""
+
+import pytest
+
+from aioacl._codes import _CODES, _HINTS, _ROWS, Code, Family, _table, lookup
+
+
+@pytest.mark.parametrize(
+    ("code", "family", "action"),
+    [
+        (100000, Family.PARAMETER, "fix_code"),
+        (107000, Family.PARAMETER, "fix_code"),
+        (107001, Family.PARAMETER, "fix_code"),
+        (145000, Family.PARAMETER, "fix_code"),
+        (107002, Family.CONTEXT, "fix_code"),
+        (107003, Family.CONTEXT, "fix_code"),
+        (107017, Family.CONTEXT, "fix_code"),
+        (507007, Family.CONTEXT, "fix_code"),
+        (200000, Family.OUT_OF_MEMORY, "retry"),
+        (207001, Family.OUT_OF_MEMORY, "retry"),
+        (207018, Family.OUT_OF_MEMORY, "retry"),
+        (245000, Family.OUT_OF_MEMORY, "retry"),
+        (207005, Family.EXHAUSTED, "retry"),
+        (207007, Family.EXHAUSTED, "retry"),
+        (207008, Family.EXHAUSTED, "retry"),
+        (207012, Family.EXHAUSTED, "retry"),
+        (207014, Family.QUEUE_FULL, "retry"),
+        (507002, Family.QUEUE_FULL, "retry"),
+        (107019, Family.TIMEOUT, "retry"),
+        (107020, Family.TIMEOUT, "retry"),
+        (507012, Family.TIMEOUT, "retry"),
+        (507046, Family.TIMEOUT, "retry"),
+        (507047, Family.TIMEOUT, "retry"),
+        (107022, Family.ABORTED, "retry"),
+        (107023, Family.ABORTED, "retry"),
+        (200001, Family.NOT_SUPPORTED, "fix_code"),
+        (200006, Family.NOT_SUPPORTED, "fix_code"),
+        (207000, Family.NOT_SUPPORTED, "fix_code"),
+        (507000, Family.DEVICE_FAULT, "reset"),
+        (507010, Family.DEVICE_FAULT, "reset"),
+        (507014, Family.DEVICE_FAULT, "reset"),
+        (507015, Family.DEVICE_FAULT, "reset"),
+        (507899, Family.DEVICE_FAULT, "reset"),
+        (507053, Family.DEVICE_FAULT, "repair"),
+        (507054, Family.DEVICE_FAULT, "repair"),
+        (507056, Family.DEVICE_FAULT, "repair"),
+        (345102, Family.DEVICE_FAULT, "replace"),
+        (100002, Family.OTHER, "fix_code"),
+        (207006, Family.OTHER, "fix_code"),
+        (500000, Family.OTHER, "fix_code"),
+    ],
+)
+def test_a_known_code_has_the_family_and_action_of_its_meaning(
+    code: int, family: Family, action: str
+) -> None:
+    known = lookup(code)
+    assert (known.code, known.family, known.action) == (code, family, action)
+    assert not known.name.startswith("ACL_ERROR_UNKNOWN")
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        (100039, "stub"),
+        (500000, "source set_env.sh"),
+        (507000, "source set_env.sh"),
+        (507899, "first error"),
+        (207004, "ASCEND_RT_VISIBLE_DEVICES"),
+    ],
+)
+def test_a_puzzling_code_has_its_own_cure(code: int, word: str) -> None:
+    assert word in lookup(code).hint
+
+
+@pytest.mark.parametrize(
+    ("code", "family"),
+    [
+        (107999, Family.PARAMETER),
+        (199999, Family.PARAMETER),
+        (207999, Family.EXHAUSTED),
+        (399999, Family.OTHER),
+        (507999, Family.DEVICE_FAULT),
+        (599999, Family.DEVICE_FAULT),
+        (1, Family.OTHER),
+        (99999, Family.OTHER),
+        (400000, Family.OTHER),
+        (600000, Family.OTHER),
+        (1070000, Family.OTHER),
+        (-1, Family.OTHER),
+        (-507015, Family.OTHER),
+        (2**31 - 1, Family.OTHER),
+        (-(2**31), Family.OTHER),
+        (2**64, Family.OTHER),
+    ],
+)
+def test_an_unknown_code_keeps_its_number_and_takes_the_family_of_its_range(
+    code: int, family: Family
+) -> None:
+    unknown = lookup(code)
+    assert (unknown.code, unknown.name, unknown.family) == (code, f"ACL_ERROR_UNKNOWN_{code}", family)
+
+
+def test_the_table_holds_every_row_and_only_those() -> None:
+    assert sorted(_CODES) == sorted(row[0] for row in _ROWS)
+    assert all(lookup(code) is record for code, record in _CODES.items())
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [(100000, 100045), (107000, 107045), (207000, 207021), (507000, 507057)]
+)
+def test_the_dense_ranges_have_no_gap(first: int, last: int) -> None:
+    assert [code for code in range(first, last + 1) if code not in _CODES] == []
+
+
+def test_hints_are_short_sentences() -> None:
+    assert [
+        hint for hint in _HINTS if len(hint) > 100 or not hint.endswith(".") or not hint[0].isupper()
+    ] == []
+
+
+ROW = (1, "ACL_ERROR_ONE", Family.OTHER, "retry")
+
+
+@pytest.mark.parametrize(
+    ("rows", "hints", "complaint"),
+    [
+        ([ROW, (1, "ACL_ERROR_TWO", Family.OTHER, "retry")], {}, "1 is in the table of codes twice"),
+        (
+            [ROW, (2, "ACL_ERROR_ONE", Family.OTHER, "retry")],
+            {},
+            "ACL_ERROR_ONE is in the table of codes twice",
+        ),
+        ([ROW], {"Wait.": (1,), "Hurry.": (1,)}, "1 is in the table of codes twice"),
+        ([ROW], {"Wait.": (1, 7)}, r"not in the table: \[7\]"),
+    ],
+)
+def test_a_contradiction_in_the_table_is_refused(rows, hints, complaint) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        _table(rows, hints)
+
+
+def test_a_hint_finds_its_row() -> None:
+    assert _table([ROW], {"Wait.": (1,)}) == {1: Code(1, "ACL_ERROR_ONE", Family.OTHER, "retry", "Wait.")}
+
+
+def test_a_record_is_frozen() -> None:
+    with pytest.raises(AttributeError):
+        lookup(0).name = "other"  # type: ignore[misc]
