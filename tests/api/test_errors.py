@@ -1,0 +1,219 @@
+"""The errors: which class a code becomes, what they say, and that they travel whole."""
+
+import copy
+import inspect
+import pickle
+
+import pytest
+
+from aioacl import _errors
+from aioacl._codes import Family, lookup
+from aioacl._errors import (
+    _CLASSES,
+    MESSAGE_LIMIT_BYTES,
+    AclError,
+    AclWarning,
+    ContextError,
+    DeviceFault,
+    DeviceQuarantined,
+    DeviceReset,
+    DeviceResetting,
+    DeviceTimeout,
+    ForkedProcessError,
+    LeaseHeldError,
+    LibraryConflict,
+    LibraryNotFound,
+    NotSupported,
+    OutOfMemoryError,
+    ParameterError,
+    QueueFull,
+    ResourceExhausted,
+    StaleHandleError,
+    StreamAborted,
+    error_for,
+)
+
+OWN = [
+    StaleHandleError,
+    DeviceReset,
+    DeviceResetting,
+    DeviceQuarantined,
+    LeaseHeldError,
+    ForkedProcessError,
+    LibraryNotFound,
+    LibraryConflict,
+]
+ALL = [*_CLASSES.values(), *OWN]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "builtin"),
+    [
+        (107000, ParameterError, ValueError),
+        (107002, ContextError, AclError),
+        (207001, OutOfMemoryError, MemoryError),
+        (207008, ResourceExhausted, AclError),
+        (207014, QueueFull, AclError),
+        (507046, DeviceTimeout, TimeoutError),
+        (107023, StreamAborted, AclError),
+        (507015, DeviceFault, AclError),
+        (507899, DeviceFault, AclError),
+        (207000, NotSupported, AclError),
+        (500000, AclError, Exception),
+        (599999, DeviceFault, AclError),
+        (-1, AclError, Exception),
+    ],
+)
+def test_a_code_becomes_the_class_of_its_family(
+    code: int, kind: type[AclError], builtin: type[Exception]
+) -> None:
+    error = error_for(code, "aclrtCall", device=2, generation=5, message="why")
+    assert type(error) is kind
+    assert isinstance(error, builtin)
+    known = lookup(code)
+    assert (error.code, error.name, error.action) == (code, known.name, known.action)
+    assert (error.call, error.device, error.generation, error.message) == ("aclrtCall", 2, 5, "why")
+
+
+def test_a_fault_that_looks_like_out_of_memory_is_no_memory_error() -> None:
+    assert not isinstance(error_for(507899, "aclrtMalloc"), MemoryError)
+
+
+def test_every_family_has_its_own_class() -> None:
+    assert set(_CLASSES) == set(Family)
+    assert len(set(_CLASSES.values())) == len(Family)
+
+
+def test_the_text_goes_from_the_place_to_the_cure_on_one_line() -> None:
+    text = str(
+        error_for(507033, "aclrtSetDevice", device=0, generation=3, message="EE1001: \n\tset-up failed")
+    )
+    assert text == (
+        "aclrtSetDevice on device 0, generation 3: 507033 ACL_ERROR_RT_DEV_SETUP_ERROR: "
+        f"EE1001: set-up failed. {lookup(507033).hint}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            ParameterError("size is negative", hint="Give a size of 1 or more."),
+            "size is negative. Give a size of 1 or more.",
+        ),
+        (ParameterError("Really?", hint="Yes."), "Really? Yes."),
+        (ParameterError("no cure", hint=""), "no cure"),
+        (QueueFull(device=1, hint="Wait."), "device 1. Wait."),
+        (QueueFull(call="copy", device=0, hint="Wait."), "copy on device 0. Wait."),
+        (StaleHandleError("it is old", generation=3, hint="Renew."), "generation 3: it is old. Renew."),
+        (AclError(hint="Look."), "Look."),
+        (AclError(code=-7, hint="Look."), "-7 ACL_ERROR_UNKNOWN_-7. Look."),
+    ],
+)
+def test_the_text_leaves_out_what_is_not_known(error: AclError, text: str) -> None:
+    assert str(error) == text
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_error_ends_in_its_cure_and_says_in_a_docstring_when_it_happens(kind: type[AclError]) -> None:
+    error = kind("something happened")
+    assert error.hint.endswith(".")
+    assert str(error) == f"something happened. {error.hint}"
+    assert kind.__doc__ is not None
+    assert kind.__doc__ != AclError.__doc__ or kind is AclError
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        (ParameterError, "fix_code"),
+        (ContextError, "fix_code"),
+        (OutOfMemoryError, "retry"),
+        (ResourceExhausted, "retry"),
+        (QueueFull, "retry"),
+        (DeviceTimeout, "retry"),
+        (StreamAborted, "retry"),
+        (DeviceFault, "reset"),
+        (NotSupported, "fix_code"),
+        (StaleHandleError, "retry"),
+        (DeviceReset, "retry"),
+        (DeviceResetting, "retry"),
+        (DeviceQuarantined, "reset"),
+        (LeaseHeldError, "fix_code"),
+        (ForkedProcessError, "fix_code"),
+        (LibraryNotFound, "fix_code"),
+        (LibraryConflict, "fix_code"),
+    ],
+)
+def test_without_a_code_the_class_decides_the_action(kind: type[AclError], action: str) -> None:
+    assert kind("why").action == action
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_an_error_of_the_librarys_own_keeps_its_cure_beside_a_code(kind: type[AclError]) -> None:
+    bare, coded = kind("why"), kind("why", code=207001)
+    assert (coded.action, coded.hint) == (bare.action, bare.hint)
+    assert coded.name == "ACL_ERROR_RT_MEMORY_ALLOCATION"
+
+
+def test_what_the_caller_says_wins_over_the_table() -> None:
+    error = DeviceFault("why", code=507015, hint="Do this.", action="replace")
+    assert (error.hint, error.action) == ("Do this.", "replace")
+
+
+def test_not_supported_names_the_release_that_helps() -> None:
+    error = NotSupported("absent", call="aclFinalizeReference", since="8.5")
+    assert error.since == "8.5"
+    assert "CANN 8.5" in str(error)
+    assert NotSupported("absent", since="8.5", hint="Give up.").hint == "Give up."
+
+
+def test_library_not_found_lists_each_candidate_on_its_own_line() -> None:
+    error = LibraryNotFound(candidates=(("/a.so", "no such file"), ("", "the path is empty")))
+    first, *tried, cure = str(error).splitlines()
+    assert first.endswith(":")
+    assert tried == ["  '/a.so': no such file", "  '': the path is empty"]
+    assert cure == error.hint
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    "travel", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
+)
+def test_an_error_travels_whole(kind: type[AclError], travel) -> None:
+    error = kind("why", code=507015, call="c", device=1, generation=2, hint="h", action="replace")
+    error.add_note("on the way")
+    for extra in ("since", "report", "candidates"):
+        if hasattr(error, extra):
+            setattr(error, extra, (("some", "thing"),))
+    there = travel(error)
+    assert type(there) is kind
+    assert vars(there) == vars(error)
+    assert (there.args, str(there)) == (error.args, str(error))
+
+
+@pytest.mark.parametrize("text", ["a" * 20_000, "\u4e2d" * 20_000, "\ud800" * 20_000])
+def test_a_long_text_is_cut_to_its_limit_wherever_it_is_kept(text: str) -> None:
+    error = error_for(507015, "c", message=text)
+    size = len(error.message.encode("utf-8", "surrogatepass"))
+    assert MESSAGE_LIMIT_BYTES - 4 <= size <= MESSAGE_LIMIT_BYTES
+    assert error.message.endswith("...")
+    assert error.args == (error.message,)
+
+
+def test_a_text_of_the_limit_is_kept_as_it_is() -> None:
+    text = "a" * MESSAGE_LIMIT_BYTES
+    assert AclError(text).message == text
+
+
+def test_every_error_of_the_module_is_tested_here() -> None:
+    public = {
+        each
+        for name, each in inspect.getmembers(_errors, inspect.isclass)
+        if issubclass(each, AclError) and not name.startswith("_")
+    }
+    assert public == set(ALL)
+
+
+def test_the_warning_is_a_runtime_warning() -> None:
+    assert issubclass(AclWarning, RuntimeWarning)
