@@ -1,0 +1,251 @@
+"""Finding the library: the order of the search, and what it refuses. Nothing here loads anything."""
+
+import os
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from aioacl._errors import LibraryNotFound
+from aioacl._library import Candidate, LibraryInfo, Rules, Unusable, candidates, inspect, search, siblings
+
+TRUSTING = Rules(frozenset({0, os.geteuid()}))
+STRICT = Rules(TRUSTING.owners, strict=True)
+ELF = b"\x7fELF" + bytes(60)
+NAMES = ("libascendcl.so", "libacl_rt.so")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that only its owner may write to, whatever the umask is."""
+    made = tmp_path / "cann" / "lib64"
+    for each in (made.parent, made):
+        each.mkdir()
+        each.chmod(0o755)
+    return made
+
+
+@pytest.fixture
+def library(folder: Path) -> Path:
+    path = folder / "libascendcl.so"
+    path.write_bytes(ELF)
+    path.chmod(0o644)
+    return path
+
+
+def named(path: Path | str) -> Candidate:
+    return Candidate(str(path), "argument")
+
+
+def loaded(candidate: Candidate, findings: tuple[str, ...]) -> LibraryInfo:
+    return LibraryInfo("ascend", candidate.path, candidate.origin, findings=findings)
+
+
+def refusing(_candidate: Candidate, _findings: tuple[str, ...]) -> LibraryInfo:
+    raise Unusable("libruntime.so: cannot open shared object file")
+
+
+class TestOrder:
+    def test_an_argument_is_the_only_candidate(self) -> None:
+        environ = {"AIOACL_LIBRARY": "/b.so", "ASCEND_HOME_PATH": "/cann"}
+        assert candidates("/a.so", environ) == [Candidate("/a.so", "argument")]
+
+    @pytest.mark.parametrize("value", ["/b.so", "simulator", "", "b.so"])
+    def test_the_variable_is_the_only_candidate_without_an_argument(self, value: str) -> None:
+        environ = {"AIOACL_LIBRARY": value, "ASCEND_HOME_PATH": "/cann"}
+        assert candidates(None, environ) == [Candidate(value, "AIOACL_LIBRARY")]
+
+    def test_the_search_goes_from_the_environment_by_the_installation_to_the_soname(self) -> None:
+        tries = candidates(None, {"ASCEND_TOOLKIT_HOME": "/toolkit", "ASCEND_HOME_PATH": "/home"})
+        folders = [
+            ("/home/lib64/", "ASCEND_HOME_PATH"),
+            ("/toolkit/lib64/", "ASCEND_TOOLKIT_HOME"),
+            ("/usr/local/Ascend/cann/lib64/", "installation"),
+            ("/usr/local/Ascend/ascend-toolkit/latest/lib64/", "installation"),
+            ("", "soname"),
+        ]
+        assert [(each.path, each.origin) for each in tries] == [
+            (folder + name, origin) for folder, origin in folders for name in NAMES
+        ]
+
+    def test_a_place_that_two_rules_name_is_tried_once_under_the_first(self) -> None:
+        tries = candidates(None, {"ASCEND_TOOLKIT_HOME": "/cann/", "ASCEND_HOME_PATH": "/cann"})
+        origins = [each.origin for each in tries if each.path.startswith("/cann/")]
+        assert origins == ["ASCEND_HOME_PATH"] * len(NAMES)
+
+    def test_no_rule_but_a_choice_names_the_simulator(self) -> None:
+        assert [each for each in candidates(None, {}) if "sim" in each.path] == []
+
+    @pytest.mark.parametrize("home", ["", "cann", "./cann"])
+    def test_a_home_that_is_not_absolute_makes_candidates_that_are_refused(self, home: str) -> None:
+        first = candidates(None, {"ASCEND_HOME_PATH": home})[0]
+        assert first.origin == "ASCEND_HOME_PATH"
+        with pytest.raises(Unusable, match="not absolute"):
+            inspect(first, TRUSTING)
+
+    @pytest.mark.parametrize(("path", "count"), [("/x/libascendcl.so", 4), ("/x/libacl_rt.so", 3)])
+    def test_siblings_lie_in_the_same_folder_and_leave_out_the_library_itself(
+        self, path: str, count: int
+    ) -> None:
+        beside = [each.path for each in siblings(named(path))]
+        assert len(beside) == count
+        assert path not in beside
+        assert {str(Path(each).parent) for each in beside} == {"/x"}
+
+    def test_siblings_of_a_soname_are_sonames(self) -> None:
+        assert Candidate("libacl_mdl.so", "soname") in siblings(Candidate("libascendcl.so", "soname"))
+
+
+class TestLook:
+    def test_a_library_in_clean_folders_passes_without_a_word_on_them(self, library: Path) -> None:
+        assert [
+            finding for finding in inspect(named(library), TRUSTING) if str(library.parent) in finding
+        ] == []
+
+    @pytest.mark.parametrize(
+        ("path", "reason"),
+        [
+            ("", "empty"),
+            ("/lib\0.so", "NUL"),
+            ("libascendcl.so", "not absolute"),
+            ("./libascendcl.so", "not absolute"),
+            ("~/libascendcl.so", "not absolute"),
+            ("/nowhere/libascendcl.so", "no such file"),
+            ("/dev/null/libascendcl.so", "no such file"),
+            ("/dev/null", "not a regular file"),
+            ("/" + "a" * 300, "too long"),
+        ],
+    )
+    def test_what_cannot_be_a_library_is_refused(self, path: str, reason: str) -> None:
+        with pytest.raises(Unusable, match=reason):
+            inspect(named(path), TRUSTING)
+
+    def test_a_folder_is_refused(self, folder: Path) -> None:
+        with pytest.raises(Unusable, match="a folder"):
+            inspect(named(folder), TRUSTING)
+
+    def test_a_socket_is_refused(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(folder)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind("door")
+            with pytest.raises(Unusable, match="not a regular file"):
+                inspect(named(folder / "door"), TRUSTING)
+
+    @pytest.mark.parametrize("content", [b"", b"\x7fEL", b"#!/bin/sh\n", b"INPUT(libacl_rt.so)"])
+    def test_a_file_that_is_not_elf_is_refused(self, library: Path, content: bytes) -> None:
+        library.write_bytes(content)
+        with pytest.raises(Unusable, match="not an ELF file"):
+            inspect(named(library), TRUSTING)
+
+    def test_a_circle_of_links_is_refused(self, folder: Path) -> None:
+        (folder / "a").symlink_to("b")
+        (folder / "b").symlink_to("a")
+        with pytest.raises(Unusable, match="cannot be looked at"):
+            inspect(named(folder / "a"), TRUSTING)
+
+
+class TestPermissions:
+    @pytest.mark.parametrize("mode", [0o666, 0o1666, 0o602])
+    def test_a_library_that_anybody_may_write_to_is_refused(self, library: Path, mode: int) -> None:
+        library.chmod(mode)
+        with pytest.raises(Unusable, match=f"anybody may write to {re.escape(str(library))}"):
+            inspect(named(library), TRUSTING)
+
+    @pytest.mark.parametrize("above", [1, 2])
+    def test_so_is_one_below_a_folder_that_anybody_may_write_to(self, library: Path, above: int) -> None:
+        open_to_all = library.parents[above - 1]
+        open_to_all.chmod(0o777)
+        with pytest.raises(Unusable, match=f"anybody may write to {re.escape(str(open_to_all))}$"):
+            inspect(named(library), TRUSTING)
+
+    def test_the_sticky_bit_excuses_a_folder(self, library: Path) -> None:
+        library.parent.chmod(0o1777)
+        assert [
+            finding for finding in inspect(named(library), TRUSTING) if str(library.parent) in finding
+        ] == []
+
+    @pytest.mark.parametrize("hop", ["file", "folder", "chain"])
+    def test_a_link_does_not_hide_a_folder_that_anybody_may_write_to(
+        self, library: Path, tmp_path: Path, hop: str
+    ) -> None:
+        exposed = tmp_path / "exposed"
+        exposed.mkdir()
+        if hop == "file":
+            path = exposed / "libascendcl.so"
+            path.symlink_to(library)
+        elif hop == "folder":
+            path = exposed / "latest" / "libascendcl.so"
+            path.parent.symlink_to("../cann/lib64")
+        else:
+            (exposed / "second").symlink_to(library.parent)
+            path = tmp_path / "first" / "libascendcl.so"
+            path.parent.symlink_to("exposed/second")
+        exposed.chmod(0o755)
+        inspect(named(path), TRUSTING)
+        exposed.chmod(0o777)
+        with pytest.raises(Unusable, match=f"anybody may write to {re.escape(str(exposed))}$"):
+            inspect(named(path), TRUSTING)
+
+    def test_dots_in_a_path_do_not_hide_a_folder(self, library: Path, tmp_path: Path) -> None:
+        exposed = tmp_path / "exposed"
+        exposed.mkdir()
+        exposed.chmod(0o777)
+        with pytest.raises(Unusable, match="exposed"):
+            inspect(named(f"{exposed}/../cann/./lib64//{library.name}"), TRUSTING)
+
+    def test_group_writable_is_a_finding_that_strict_refuses(self, library: Path) -> None:
+        library.chmod(0o664)
+        told = f"may write to {library}"
+        assert any(finding.endswith(told) for finding in inspect(named(library), TRUSTING))
+        with pytest.raises(Unusable, match=f"{re.escape(told)}.*AIOACL_STRICT"):
+            inspect(named(library), STRICT)
+
+    def test_foreign_owned_is_a_finding_that_strict_refuses(self, library: Path) -> None:
+        owner = library.stat().st_uid
+        told = f"{library} belongs to user {owner}"
+        assert told in inspect(named(library), Rules(frozenset({owner + 1})))
+        with pytest.raises(Unusable, match=re.escape(told)):
+            inspect(named(library), Rules(frozenset({owner + 1}), strict=True))
+
+    def test_the_linkers_own_choice_is_a_finding_that_strict_refuses(self) -> None:
+        soname = Candidate("libascendcl.so", "soname")
+        assert len(inspect(soname, TRUSTING)) == 1
+        with pytest.raises(Unusable, match="AIOACL_STRICT"):
+            inspect(soname, STRICT)
+
+
+class TestSearch:
+    def test_the_first_that_can_be_used_is_loaded(self, library: Path) -> None:
+        info = search([named("/nowhere.so"), named(library), named("/later.so")], TRUSTING, loaded)
+        assert (info.path, info.origin) == (str(library), "argument")
+
+    def test_what_was_there_and_passed_over_is_told_and_what_was_absent_is_not(
+        self, library: Path, tmp_path: Path
+    ) -> None:
+        text = tmp_path / "text.so"
+        text.write_text("not a library")
+        findings = search([named("/nowhere.so"), named(text), named(library)], TRUSTING, loaded).findings
+        assert f"passed over {text}: it is not an ELF file" in findings
+        assert not any("nowhere" in finding for finding in findings)
+
+    def test_a_failed_search_lists_every_candidate_with_its_reason(self, library: Path) -> None:
+        with pytest.raises(LibraryNotFound) as caught:
+            search([named("/nowhere.so"), named(library), named("relative.so")], TRUSTING, refusing)
+        assert caught.value.candidates == (
+            ("/nowhere.so", "no such file"),
+            (str(library), "libruntime.so: cannot open shared object file"),
+            ("relative.so", "the path is not absolute"),
+        )
+
+    def test_nothing_that_was_refused_is_loaded(self, library: Path) -> None:
+        library.chmod(0o666)
+        asked: list[str] = []
+
+        def load(candidate: Candidate, findings: tuple[str, ...]) -> LibraryInfo:
+            asked.append(candidate.path)
+            return loaded(candidate, findings)
+
+        with pytest.raises(LibraryNotFound):
+            search([named(library)], TRUSTING, load)
+        assert asked == []
