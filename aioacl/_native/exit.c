@@ -1,0 +1,65 @@
+/*
+ * The process's ends.
+ *
+ * A thread that is inside C while the runtime's destructors run crashes the process.  The handler is installed
+ * right after the library was opened, so it runs before those destructors: it shuts every gate, wakes our threads
+ * and waits for all to leave; if somebody stays, it ends the process on the spot, with the same status.
+ *
+ * In a forked child the runtime's threads do not exist, and its destructor would wait for them: there is nothing
+ * to do but leave.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+static _Atomic int64_t grace;
+
+static bool somebody_inside(void) {
+    if (atomic_load(&aio_outside))
+        return true;
+    for (int device = 0; device < AIO_DEVICES; device++)
+        if (aio_gate_word(device) & 0xfffffffffull)
+            return true;
+    return false;
+}
+
+static bool wait_until_empty(void) {
+    int64_t end = aio_now_us() + atomic_load(&grace);
+    struct timespec nap = {0, 500000};
+    while (somebody_inside()) {
+        if (aio_now_us() >= end)
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+static void at_exit(int status, void *unused) {
+    (void)unused;
+    if (atomic_load(&aio_in_child))
+        _exit(status);
+    atomic_store(&aio_exiting, true);
+    for (int device = 0; device < AIO_DEVICES; device++)
+        aio_watcher_wake(device);
+    if (!wait_until_empty())
+        _exit(status);
+}
+
+static void in_child(void) {
+    atomic_store(&aio_in_child, true);
+}
+
+void aio_exit_install(int64_t grace_us) {
+    static atomic_bool installed;
+    atomic_store(&grace, grace_us);
+    if (atomic_exchange(&installed, true))
+        return;
+    pthread_atfork(NULL, NULL, in_child);
+    on_exit(at_exit, NULL);
+}
+
+int aio_forked(void) {
+    return atomic_load(&aio_in_child);
+}

@@ -1,0 +1,242 @@
+/*
+ * The gate: who may call into C for a device, and who is inside.
+ *
+ *   bits 56-63 state and flags | 36-55 generation | 24-35 enqueueing | 12-23 waiting | 0-11 lifetime
+ *
+ * Entering is a compare-and-swap rather than an addition that is taken back on refusal: a refused call leaves no
+ * trace, so a drain never sees a count that means nothing, and a full counter cannot spill into its neighbour.
+ */
+#include <string.h>
+
+#include "internal.h"
+
+enum { COUNT_BITS = 12, COUNT_MASK = 0xfff };
+
+struct aio_device aio_devices[AIO_DEVICES];
+atomic_int aio_outside;
+atomic_bool aio_exiting;
+atomic_bool aio_in_child;
+
+static int shift_of(int kind) {
+    return kind == AIO_ENQUEUE ? 24 : kind == AIO_WAIT ? 12 : 0;
+}
+
+static uint32_t count_of(uint64_t word, int kind) {
+    return (uint32_t)(word >> shift_of(kind)) & COUNT_MASK;
+}
+
+static int while_draining(uint64_t word, aio_pass pass, int kind) {
+    bool held = (pass >> 28) & 1;
+    if (kind != AIO_ENQUEUE)
+        return 0;
+    return held && !(aio_word_flags(word) & AIO_REVOKED) ? 0 : AIO_DRAINING_NOW;
+}
+
+static int judge(uint64_t word, aio_pass pass, int kind) {
+    if (aio_word_generation(word) != aio_pass_generation(pass))
+        return AIO_STALE;
+    if (aio_word_flags(word) & AIO_FOREIGN)
+        return AIO_RESETTING_NOW;
+    switch (aio_word_state(word)) {
+    case AIO_OPEN:
+        return count_of(word, kind) == COUNT_MASK ? AIO_CROWDED : 0;
+    case AIO_DRAINING:
+        return count_of(word, kind) == COUNT_MASK ? AIO_CROWDED : while_draining(word, pass, kind);
+    case AIO_RESETTING:
+        return AIO_RESETTING_NOW;
+    case AIO_QUARANTINED:
+        return AIO_QUARANTINE;
+    default:
+        return AIO_NOT_OPEN;
+    }
+}
+
+int aio_gate_check(aio_pass pass, int kind) {
+    if (atomic_load_explicit(&aio_in_child, memory_order_relaxed))
+        return AIO_FORKED;
+    return judge(aio_gate_word(aio_pass_device(pass)), pass, kind);
+}
+
+int aio_count_in(aio_pass pass, int kind) {
+    struct aio_device *device = &aio_devices[aio_pass_device(pass) % AIO_DEVICES];
+    uint64_t word = atomic_load_explicit(&device->word, memory_order_acquire);
+    if (atomic_load_explicit(&aio_in_child, memory_order_relaxed))
+        return AIO_FORKED;
+    if (atomic_load_explicit(&aio_exiting, memory_order_relaxed))
+        return AIO_EXITING;
+    for (;;) {
+        int refusal = judge(word, pass, kind);
+        if (refusal)
+            return refusal;
+        if (atomic_compare_exchange_weak(&device->word, &word, word + (1ull << shift_of(kind))))
+            return 0;
+    }
+}
+
+void aio_count_out(aio_pass pass, int kind) {
+    struct aio_device *device = &aio_devices[aio_pass_device(pass) % AIO_DEVICES];
+    atomic_fetch_sub(&device->word, 1ull << shift_of(kind));
+}
+
+static void note(aio_frame *frame, int function) {
+    aio_thread *thread = aio_self();
+    frame->thread = thread;
+    frame->outer_device = atomic_load_explicit(&thread->device, memory_order_relaxed);
+    frame->outer_function = atomic_load_explicit(&thread->function, memory_order_relaxed);
+    frame->outer_since_us = atomic_load_explicit(&thread->since_us, memory_order_relaxed);
+    atomic_store_explicit(&thread->function, function, memory_order_relaxed);
+    atomic_store_explicit(&thread->since_us, aio_now_us(), memory_order_relaxed);
+    atomic_store_explicit(&thread->device, aio_pass_device(frame->pass), memory_order_release);
+}
+
+static void unnote(const aio_frame *frame) {
+    atomic_store_explicit(&frame->thread->function, frame->outer_function, memory_order_relaxed);
+    atomic_store_explicit(&frame->thread->since_us, frame->outer_since_us, memory_order_relaxed);
+    atomic_store_explicit(&frame->thread->device, frame->outer_device, memory_order_release);
+}
+
+static int bind_context(aio_frame *frame) {
+    struct aio_device *device = &aio_devices[aio_pass_device(frame->pass)];
+    void *ours = atomic_load_explicit(&device->context, memory_order_acquire);
+    void *current = NULL;
+    aio_thread *thread = frame->thread;
+    if (thread->own_device == aio_pass_device(frame->pass) &&
+        thread->own_generation == aio_pass_generation(frame->pass))
+        return 0;
+    if (aio_acl.aclrtGetCurrentContext(&current) != 0)
+        current = NULL;
+    if (current == ours)
+        return 0;
+    int code = aio_acl.aclrtSetCurrentContext(ours);
+    if (code == 0)
+        frame->foreign = current;
+    return code;
+}
+
+int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function) {
+    *frame = (aio_frame){.pass = pass, .kind = kind};
+    if (!aio_present[function])
+        return AIO_ABSENT;
+    int code = aio_count_in(pass, kind);
+    if (code)
+        return code;
+    note(frame, function);
+    code = bind_context(frame);
+    if (code)
+        aio_end(frame, code);
+    return code;
+}
+
+void aio_end(aio_frame *frame, int code) {
+    if (code)
+        aio_keep_text();
+    if (frame->foreign)
+        aio_acl.aclrtSetCurrentContext(frame->foreign);
+    unnote(frame);
+    aio_count_out(frame->pass, frame->kind);
+}
+
+/* The pointer dies at the thread's next call, and reading clears the text: copy it here and now. */
+void aio_keep_text(void) {
+    aio_thread *thread = aio_self();
+    const char *text = aio_present[AIO_FN_aclGetRecentErrMsg] ? aio_acl.aclGetRecentErrMsg() : NULL;
+    thread->text[0] = 0;
+    if (text)
+        strncat(thread->text, text, sizeof thread->text - 1);
+}
+
+const char *aio_error_text(void) {
+    return aio_self()->text;
+}
+
+void aio_outside_begin(void) {
+    atomic_fetch_add(&aio_outside, 1);
+}
+
+void aio_outside_end(int code) {
+    if (code)
+        aio_keep_text();
+    atomic_fetch_sub(&aio_outside, 1);
+}
+
+/* A user's job on the device's executor counts as inside for as long as it runs. */
+int aio_enter(aio_pass pass, int kind, int function) {
+    aio_frame frame = {.pass = pass, .kind = kind};
+    int code = aio_count_in(pass, kind);
+    if (code == 0)
+        note(&frame, function);
+    return code;
+}
+
+void aio_leave(aio_pass pass, int kind) {
+    atomic_store(&aio_self()->device, -1);
+    aio_count_out(pass, kind);
+}
+
+int aio_bind_thread(aio_pass pass) {
+    aio_frame frame;
+    int code = aio_begin(&frame, pass, AIO_WAIT, AIO_FN_aclrtSetCurrentContext);
+    if (code)
+        return code;
+    frame.foreign = NULL;
+    aio_end(&frame, 0);
+    return 0;
+}
+
+int aio_adopt_thread(aio_pass pass) {
+    aio_thread *thread = aio_self();
+    thread->own_device = -1;
+    int code = aio_bind_thread(pass);
+    if (code)
+        return code;
+    thread->own_device = aio_pass_device(pass);
+    thread->own_generation = aio_pass_generation(pass);
+    return 0;
+}
+
+void aio_own_reset(int on) {
+    aio_self()->own_reset = on != 0;
+}
+
+uint64_t aio_gate_word(int device) {
+    return atomic_load(&aio_devices[device % AIO_DEVICES].word);
+}
+
+void aio_gate_set(int device, int state, uint32_t generation) {
+    _Atomic uint64_t *word = &aio_devices[device % AIO_DEVICES].word;
+    uint64_t fixed = ((uint64_t)(state & 0xff) << 56) | ((uint64_t)(generation & 0xfffff) << 36);
+    uint64_t seen = atomic_load(word);
+    while (!atomic_compare_exchange_weak(word, &seen, fixed | (seen & 0xfffffffffull)))
+        continue;
+}
+
+void aio_gate_counts(int device, int32_t counts[3]) {
+    uint64_t word = aio_gate_word(device);
+    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++)
+        counts[kind - AIO_ENQUEUE] = (int32_t)count_of(word, kind);
+}
+
+static bool anybody(int device, int kinds) {
+    uint64_t word = aio_gate_word(device);
+    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++)
+        if ((kinds & (1 << kind)) && count_of(word, kind))
+            return true;
+    return false;
+}
+
+int aio_gate_wait(int device, int kinds, int64_t timeout_us) {
+    int64_t end = aio_now_us() + timeout_us;
+    struct timespec nap = {0, 50000};
+    while (anybody(device, kinds)) {
+        if (aio_now_us() >= end)
+            return 0;
+        nanosleep(&nap, NULL);
+        if (nap.tv_nsec < 2000000)
+            nap.tv_nsec *= 2;
+    }
+    return 1;
+}
+
+void aio_set_context(int device, void *context) {
+    atomic_store_explicit(&aio_devices[device % AIO_DEVICES].context, context, memory_order_release);
+}

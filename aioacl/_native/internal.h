@@ -1,0 +1,324 @@
+/*
+ * The engine's own structures.  Theory of operation.
+ *
+ * The gate.  Each device has one atomic word: state and flags, generation, and how many calls of each kind are
+ * inside C.  A call enters by a compare-and-swap that both judges and counts, so there is no window between the
+ * two.  Only the lifecycle manager writes the state, but for the foreign-reset callback, which sets FOREIGN and
+ * raises the generation.
+ *
+ * A stream is guarded twice.  `owner` is held across ACL calls that enqueue on it or collect from it; enqueuers
+ * spin for it (a call takes microseconds), the watcher only tries.  `lock` guards the lists below for a few
+ * instructions and is never held across a call.  Positions count queue entries:
+ *
+ *     collected <= completed <= finished <= tail
+ *     outcome      bytes of      device      enqueued
+ *     is known     downloads     is done
+ *                  delivered
+ *
+ * A mark is an event recorded on the stream; it tells when everything before it is done, while later work runs.
+ * Marks are recorded when later work is about to hide a position that somebody refers to, and now and then so
+ * that the room in the queue stays known.
+ *
+ * Order of locks: gate (counted in) > owner > the device's lock > a stream's lock > the stage's lock.  All are
+ * spin locks around a few instructions, but for the gate and `owner`.
+ */
+#ifndef AIOACL_INTERNAL_H
+#define AIOACL_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "engine.h"
+
+enum {
+    AIO_DEVICES = 64,
+    AIO_TEXT = 8192,
+    AIO_QUEUE_ENTRIES = 2046, /* entries of a stream's queue on the real runtime */
+    AIO_MARK_EVERY = 256,
+    AIO_LEDGER_ENTRIES = 1024,
+    AIO_STACK_BYTES = 512 * 1024,
+    AIO_ABORTERS = 16
+};
+
+#define AIO_FAILED INT64_MIN
+
+static inline aio_result aio_failed(int32_t code) {
+    return AIO_FAILED + (int64_t)(uint32_t)code;
+}
+
+static inline int32_t aio_code(aio_result result) {
+    return (int32_t)(uint32_t)(result - AIO_FAILED);
+}
+
+/* --- small tools ----------------------------------------------------------------------------------------- */
+typedef struct {
+    atomic_flag taken;
+} aio_lock;
+
+void aio_lock_take(aio_lock *lock);
+
+static inline void aio_lock_give(aio_lock *lock) {
+    atomic_flag_clear_explicit(&lock->taken, memory_order_release);
+}
+
+int64_t aio_now_us(void);
+void aio_pause(unsigned turn);
+/* Sleeps until *word differs from `seen`, somebody wakes it, or the time is over (negative: no limit). */
+void aio_futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_us);
+void aio_futex_wake(_Atomic uint32_t *word, int count);
+/* A detached thread with every signal blocked.  0, or an errno. */
+int aio_spawn(const char *name, void *(*body)(void *), void *argument);
+
+/* --- the library ----------------------------------------------------------------------------------------- */
+enum aio_function {
+#define ACL_FN(kind, ret, name, params, args, since) AIO_FN_##name,
+#include "acl_api.inc"
+#undef ACL_FN
+    AIO_FUNCTIONS
+};
+
+struct aio_slots {
+#define ACL_FN(kind, ret, name, params, args, since) ret(*name) params;
+#include "acl_api.inc"
+#undef ACL_FN
+};
+
+extern struct aio_slots aio_acl;
+extern bool aio_present[AIO_FUNCTIONS];
+extern const char *const aio_function_names[AIO_FUNCTIONS];
+
+/* --- the gate -------------------------------------------------------------------------------------------- */
+/* What one thread is doing inside C.  Records are kept in a list for ever and re-used by later threads. */
+typedef struct aio_thread {
+    struct aio_thread *next;
+    _Atomic bool taken;
+    _Atomic int32_t device; /* -1: outside */
+    _Atomic int32_t function;
+    _Atomic int64_t since_us;
+    int32_t id;
+    int own_device; /* the device whose own thread this is, or -1 */
+    uint32_t own_generation;
+    bool own_reset;
+    char text[AIO_TEXT];
+} aio_thread;
+
+aio_thread *aio_self(void);
+
+typedef struct {
+    aio_pass pass;
+    int kind;
+    aio_thread *thread;
+    int32_t outer_device;
+    int32_t outer_function;
+    int64_t outer_since_us;
+    void *foreign;
+} aio_frame;
+
+/* What the gate would say, without entering. */
+int aio_gate_check(aio_pass pass, int kind);
+/* Counted in and out, and nothing else. */
+int aio_count_in(aio_pass pass, int kind);
+void aio_count_out(aio_pass pass, int kind);
+/* Enters the gate and makes the device's context current.  0, a refusal, or the runtime's code. */
+int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function);
+/* Keeps the error text of a failure, puts a foreign context back and leaves. */
+void aio_end(aio_frame *frame, int code);
+/* Around calls that pass no gate: the text of a failure is kept, and the exit handler sees that we are inside. */
+void aio_outside_begin(void);
+void aio_outside_end(int code);
+void aio_keep_text(void);
+extern atomic_int aio_outside;
+extern atomic_bool aio_exiting;
+extern atomic_bool aio_in_child;
+
+static inline int aio_pass_device(aio_pass pass) {
+    return (int)((pass >> 20) & 0xff);
+}
+
+static inline uint32_t aio_pass_generation(aio_pass pass) {
+    return (uint32_t)(pass & 0xfffff);
+}
+
+static inline aio_pass aio_make_pass(int device, uint32_t generation, int held) {
+    return ((aio_pass)(held != 0) << 28) | ((aio_pass)(uint32_t)device << 20) | (generation & 0xfffff);
+}
+
+static inline uint32_t aio_word_generation(uint64_t word) {
+    return (uint32_t)((word >> 36) & 0xfffff);
+}
+
+static inline int aio_word_state(uint64_t word) {
+    return (int)((word >> 56) & 7);
+}
+
+static inline int aio_word_flags(uint64_t word) {
+    return (int)((word >> 56) & 0xf8);
+}
+
+/* --- completions ----------------------------------------------------------------------------------------- */
+typedef struct aio_token {
+    struct aio_token *next;
+    aio_stream *stream; /* NULL for what was posted by hand */
+    aio_port *port;
+    uint64_t key;
+    uint64_t position;
+    int64_t born_us;
+    aio_result result;
+} aio_token;
+
+struct aio_port {
+    int fd;
+    _Atomic(aio_token *) list;
+    aio_token *ready; /* taken from the list and not yet handed out; the consumer's own */
+    atomic_llong references;
+};
+
+aio_token *aio_token_new(aio_port *port, uint64_t key);
+void aio_publish(aio_token *token, aio_result result);
+
+/* --- streams --------------------------------------------------------------------------------------------- */
+struct aio_event {
+    aio_event *next; /* in a pool or among a stream's marks */
+    aclrtEvent handle;
+    uint64_t position; /* of its record in the stream */
+    atomic_int references;
+    int32_t device;
+    uint32_t generation;
+    bool timing;
+};
+
+/* A copy that goes through pinned memory of ours. */
+typedef struct aio_landing {
+    struct aio_landing *next;
+    uint64_t position;
+    void *slot;
+    void *target; /* NULL: an upload, nothing to deliver */
+    size_t count;
+} aio_landing;
+
+/* Entries (from, to] ended in this code. */
+typedef struct aio_verdict {
+    struct aio_verdict *next;
+    uint64_t from;
+    uint64_t to;
+    int32_t code;
+    char *text;
+} aio_verdict;
+
+enum aio_owner { AIO_NOBODY = 0, AIO_ENQUEUER = 1, AIO_COLLECTOR = 2 };
+
+struct aio_stream {
+    aio_stream *next; /* among the device's streams */
+    aclrtStream handle;
+    int32_t device;
+    uint32_t generation;
+    atomic_int references;
+    _Atomic bool dropped;
+    _Atomic uint32_t owner;
+    _Atomic uint64_t tail;
+    _Atomic uint64_t finished;
+    _Atomic uint64_t completed;
+    _Atomic uint64_t collected;
+    _Atomic uint64_t wanted;    /* the position of the tail that somebody refers to, or 0 */
+    _Atomic uint64_t last_mark; /* position of the newest mark */
+    _Atomic bool delivering;
+    _Atomic bool landings_wait; /* finished downloads that nobody has delivered */
+    aio_lock lock;
+    aio_event *marks, **marks_end;
+    aio_landing *landings, **landings_end;
+    aio_verdict *ledger; /* newest first */
+    int ledger_size;
+    /* The watcher's own, or under the device's lock with worker threads. */
+    aio_token *tokens, **tokens_end;
+    aio_stream *next_active;
+    bool active;
+    bool syncing; /* a worker thread is in aclrtSynchronizeStream for it */
+    int64_t due_us;
+};
+
+static inline aio_pass aio_stream_pass(const aio_stream *stream, int held) {
+    return aio_make_pass(stream->device, stream->generation, held);
+}
+
+void aio_stream_hold(aio_stream *stream);
+void aio_stream_unhold(aio_stream *stream);
+/* The following are for callers that are inside the gate. */
+/* Asks the marks, in order.  0, or the code with which a query failed. */
+int aio_stream_ask_marks(aio_stream *stream);
+/* Collects if the stream is idle and its owner can be had.  true: everything up to the tail is accounted for. */
+bool aio_stream_collect(aio_stream *stream);
+/* Delivers finished downloads, and publishes `completed`. */
+void aio_stream_deliver(aio_stream *stream);
+void aio_stream_finish(aio_stream *stream, uint64_t position);
+void aio_stream_judge(aio_stream *stream, uint64_t from, uint64_t to, int32_t code, const char *text);
+/* Every position is over, with this code. */
+void aio_stream_condemn(aio_stream *stream, int32_t code);
+/* The first mark at or after the position, with a reference, or NULL. */
+aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position);
+/* Records a mark now unless there is one already at or after the position. */
+void aio_stream_mark_now(aio_stream *stream, uint64_t position);
+/* True when a wait for the position is over; *result says how. */
+bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result);
+
+/* --- devices --------------------------------------------------------------------------------------------- */
+struct aio_device {
+    _Atomic uint64_t word;
+    _Atomic(void *) context;
+    atomic_int strategy;
+    _Atomic(aio_port *) kick;
+    atomic_int kicks;
+    atomic_llong waits;
+    atomic_uint foreign;
+    _Atomic int64_t beat_us; /* when the newest heartbeat was asked for */
+    aio_lock lock;           /* for what follows */
+    aio_stream *streams;
+    aio_event *pool[2]; /* plain, with timing */
+    int pooled[2];
+    aio_token *orphans; /* waits interrupted by a reset that has not ended yet */
+    /* Of the strategy that watches. */
+    _Atomic(aio_token *) incoming;
+    _Atomic uint32_t asleep; /* the watcher sleeps on this word */
+    atomic_int watching;     /* watchers alive */
+    atomic_uint epoch;       /* a watcher of an older epoch ends */
+    /* Of the strategy with worker threads. */
+    struct aio_worker *idle;
+};
+
+extern struct aio_device aio_devices[AIO_DEVICES];
+
+aio_event *aio_event_take(int device, uint32_t generation, bool timing);
+/* The wait was ended by a reset: published now if that is over, else when it ends. */
+void aio_orphan(aio_token *token);
+void aio_stage_release(int device, void *slot);
+void *aio_stage_take(int device, size_t size);
+/* The stream after `previous` (NULL: the first), with a reference; gives the reference to `previous` back. */
+aio_stream *aio_device_next(int device, aio_stream *previous);
+
+/* --- strategies ------------------------------------------------------------------------------------------ */
+struct aio_pace {
+    _Atomic int64_t spin_us;
+    _Atomic int64_t shortest_us;
+    _Atomic int64_t longest_us;
+};
+
+extern struct aio_pace aio_pace;
+extern atomic_llong aio_thread_count;
+
+int aio_watcher_start(int device);
+void aio_watcher_stop(int device);
+void aio_watcher_wake(int device);
+void aio_watcher_submit(aio_token *token);
+int aio_waiter_submit(aio_token *token);
+void aio_waiters_stop(int device);
+/* Adds a wait to its stream's, which are kept in the order of their positions. */
+void aio_stream_queue(aio_token *token);
+/* Publishes the stream's waits that are over. */
+void aio_stream_sweep(aio_stream *stream);
+/* Ends the stream's waits as interrupted by a reset. */
+void aio_stream_orphan(aio_stream *stream);
+/* Asks for a heartbeat when the wait is old and none was asked for lately. */
+void aio_beat(int device, int64_t age_us, int64_t now_us);
+
+#endif

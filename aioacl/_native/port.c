@@ -1,0 +1,135 @@
+/*
+ * A port brings completions to one event loop (or one plain thread): a list that anybody may push to, and an
+ * eventfd that is written only when the list was empty.
+ *
+ * The consumer reads the eventfd BEFORE it takes the list; the other order loses the wake-up of a completion that
+ * is pushed in between.  The port lives until its owner has closed it and the last wait has come back: closing the
+ * descriptor earlier would let a late completion write into somebody else's file.
+ */
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+aio_port *aio_port_new(void) {
+    aio_port *port = calloc(1, sizeof *port);
+    if (!port)
+        return NULL;
+    port->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    atomic_init(&port->references, 1);
+    if (port->fd >= 0)
+        return port;
+    free(port);
+    return NULL;
+}
+
+int aio_port_fd(const aio_port *port) {
+    return port->fd;
+}
+
+static void free_list(aio_token *token) {
+    while (token) {
+        aio_token *next = token->next;
+        free(token);
+        token = next;
+    }
+}
+
+static void unref(aio_port *port) {
+    if (atomic_fetch_sub(&port->references, 1) != 1)
+        return;
+    free_list(atomic_load(&port->list));
+    free_list(port->ready);
+    close(port->fd);
+    free(port);
+}
+
+aio_token *aio_token_new(aio_port *port, uint64_t key) {
+    aio_token *token = calloc(1, sizeof *token);
+    if (!token)
+        return NULL;
+    atomic_fetch_add(&port->references, 1);
+    token->port = port;
+    token->key = key;
+    return token;
+}
+
+static void ring(const aio_port *port) {
+    uint64_t one = 1;
+    /* A full counter is as good as one more: the descriptor is readable either way. */
+    if (write(port->fd, &one, sizeof one) < 0)
+        return;
+}
+
+void aio_publish(aio_token *token, aio_result result) {
+    aio_port *port = token->port;
+    aio_stream *stream = token->stream;
+    aio_token *first = atomic_load_explicit(&port->list, memory_order_relaxed);
+    token->result = result;
+    if (stream)
+        atomic_fetch_sub(&aio_devices[stream->device].waits, 1);
+    do
+        token->next = first;
+    while (!atomic_compare_exchange_weak(&port->list, &first, token));
+    /* The token is the consumer's now; its reference still keeps the port for the write. */
+    if (!first)
+        ring(port);
+    unref(port);
+    if (stream)
+        aio_stream_unhold(stream);
+}
+
+int aio_port_post(aio_port *port, uint64_t key, int64_t result) {
+    aio_token *token = aio_token_new(port, key);
+    if (!token)
+        return AIO_NO_MEMORY;
+    aio_publish(token, result);
+    return 0;
+}
+
+static aio_token *reverse(aio_token *token) {
+    aio_token *first = NULL;
+    while (token) {
+        aio_token *next = token->next;
+        token->next = first;
+        first = token;
+        token = next;
+    }
+    return first;
+}
+
+static void refresh(aio_port *port) {
+    uint64_t ignored;
+    if (read(port->fd, &ignored, sizeof ignored) < 0)
+        return; /* nothing was announced; what is in the list will be */
+    if (!port->ready)
+        port->ready = reverse(atomic_exchange(&port->list, NULL));
+    else
+        ring(port); /* the rest of an earlier batch comes first */
+}
+
+int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max) {
+    int taken = 0;
+    if (atomic_load(&aio_in_child))
+        return 0;
+    refresh(port);
+    while (port->ready && taken < max) {
+        aio_token *token = port->ready;
+        keys[taken] = token->key;
+        results[taken++] = token->result;
+        port->ready = token->next;
+        free(token);
+    }
+    if (port->ready)
+        ring(port);
+    return taken;
+}
+
+void aio_port_close(aio_port *port) {
+    unref(port);
+}
+
+int64_t aio_port_in_flight(const aio_port *port) {
+    return atomic_load(&port->references) - 1;
+}

@@ -1,0 +1,238 @@
+/*
+ * The literal strategy: each wait occupies a worker thread in the blocking call.
+ *
+ * A wait for a mark sits in aclrtSynchronizeEvent on a thread of its own.  Waits for a whole stream share one
+ * thread per stream in aclrtSynchronizeStream: the runtime hands a task's error to one, some or all of those who
+ * synchronize, by race, so only one may ask, and it writes the ledger for the others.  Idle threads are kept for a
+ * second.  The list of waits of a stream and the list of idle threads are guarded by the device's lock.
+ */
+#include <stdlib.h>
+
+#include "internal.h"
+
+enum { LINGER_US = 1000000 };
+
+typedef struct aio_worker {
+    struct aio_worker *next;
+    _Atomic uint32_t called;
+    aio_token *token;
+    int device;
+} worker;
+
+/* --- one wait ------------------------------------------------------------------------------------------------------- */
+static bool still_current(const aio_stream *stream) {
+    uint64_t word = aio_gate_word(stream->device);
+    int state = aio_word_state(word);
+    return aio_word_generation(word) == stream->generation && !(aio_word_flags(word) & AIO_FOREIGN) &&
+           (state == AIO_OPEN || state == AIO_DRAINING);
+}
+
+static void settle(aio_stream *stream, int32_t code, uint64_t done, uint64_t blamed) {
+    if (code)
+        aio_keep_text();
+    if (code)
+        aio_stream_judge(stream, atomic_load(&stream->collected), blamed, code, aio_error_text());
+    aio_stream_finish(stream, done);
+}
+
+static void sit_in_event(aio_stream *stream, aio_event *mark) {
+    int code = aio_acl.aclrtSynchronizeEvent(mark->handle);
+    if (still_current(stream))
+        settle(stream, code, mark->position, mark->position);
+}
+
+/* The wait covers what was enqueued before it; the code may belong to what came later. */
+static void sit_in_stream(aio_stream *stream) {
+    uint64_t tail = atomic_load(&stream->tail);
+    int code = aio_acl.aclrtSynchronizeStream(stream->handle);
+    if (!still_current(stream))
+        return;
+    settle(stream, code, tail, atomic_load(&stream->tail));
+    if (atomic_load(&stream->collected) < tail)
+        atomic_store(&stream->collected, tail);
+}
+
+/* False when the gate refused or the device was reset meanwhile: then the runtime's answer means nothing. */
+static bool sit(aio_stream *stream, uint64_t position, bool whole) {
+    aio_frame frame;
+    int function = whole ? AIO_FN_aclrtSynchronizeStream : AIO_FN_aclrtSynchronizeEvent;
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function))
+        return false;
+    aio_event *mark = whole ? NULL : aio_stream_mark_for(stream, position);
+    if (mark)
+        sit_in_event(stream, mark);
+    else if (whole)
+        sit_in_stream(stream);
+    if (mark)
+        aio_event_drop(mark);
+    bool current = still_current(stream);
+    if (current)
+        aio_stream_collect(stream);
+    if (current)
+        aio_stream_deliver(stream);
+    aio_end(&frame, 0);
+    return current;
+}
+
+/* --- waits for a whole stream ------------------------------------------------------------------------------------------ */
+/* Adds the wait to the stream's; true when the caller is to sit for all of them. */
+static bool join(aio_token *token) {
+    aio_stream *stream = token->stream;
+    struct aio_device *device = &aio_devices[stream->device];
+    aio_lock_take(&device->lock);
+    bool first = !stream->syncing;
+    stream->syncing = true;
+    aio_stream_queue(token);
+    aio_lock_give(&device->lock);
+    return first;
+}
+
+static aio_token *pop(aio_stream *stream, bool current) {
+    struct aio_device *device = &aio_devices[stream->device];
+    aio_result result;
+    aio_lock_take(&device->lock);
+    aio_token *token = stream->tokens;
+    if (token && current && !aio_stream_over(stream, token->position, &result))
+        token = NULL;
+    if (token)
+        stream->tokens = token->next;
+    aio_lock_give(&device->lock);
+    return token;
+}
+
+static void hand_out(aio_stream *stream, bool current) {
+    for (aio_token *token; (token = pop(stream, current));) {
+        aio_result result;
+        if (current && aio_stream_over(stream, token->position, &result))
+            aio_publish(token, result);
+        else
+            aio_orphan(token);
+    }
+}
+
+static bool more(aio_stream *stream) {
+    struct aio_device *device = &aio_devices[stream->device];
+    aio_lock_take(&device->lock);
+    bool some = stream->tokens != NULL;
+    if (!some)
+        stream->syncing = false;
+    aio_lock_give(&device->lock);
+    return some;
+}
+
+static void serve_stream(aio_stream *stream) {
+    do
+        hand_out(stream, sit(stream, 0, true));
+    while (more(stream));
+}
+
+static void serve(aio_token *token) {
+    aio_stream *stream = token->stream;
+    aio_result result;
+    aio_stream_hold(stream);
+    aio_event *mark = aio_stream_mark_for(stream, token->position);
+    bool current = true;
+    if (mark) {
+        aio_event_drop(mark);
+        current = sit(stream, token->position, false);
+    }
+    if (!current)
+        aio_orphan(token);
+    else if (aio_stream_over(stream, token->position, &result))
+        aio_publish(token, result);
+    else if (join(token))
+        serve_stream(stream);
+    aio_stream_unhold(stream);
+}
+
+/* --- threads ----------------------------------------------------------------------------------------------------------- */
+static void put_idle(worker *self) {
+    struct aio_device *device = &aio_devices[self->device];
+    aio_lock_take(&device->lock);
+    self->next = device->idle;
+    device->idle = self;
+    aio_lock_give(&device->lock);
+}
+
+static bool leave_idle(worker *self) {
+    struct aio_device *device = &aio_devices[self->device];
+    aio_lock_take(&device->lock);
+    worker **link = &device->idle;
+    while (*link && *link != self)
+        link = &(*link)->next;
+    bool found = *link != NULL;
+    if (found)
+        *link = self->next;
+    aio_lock_give(&device->lock);
+    return found;
+}
+
+static worker *take_idle(int index) {
+    struct aio_device *device = &aio_devices[index];
+    aio_lock_take(&device->lock);
+    worker *self = device->idle;
+    if (self)
+        device->idle = self->next;
+    aio_lock_give(&device->lock);
+    return self;
+}
+
+static void call(worker *self, aio_token *token) {
+    self->token = token;
+    atomic_store(&self->called, 1);
+    aio_futex_wake(&self->called, 1);
+}
+
+/* False when nobody called for a second.  Somebody who has taken us from the list will call. */
+static bool await_call(worker *self) {
+    put_idle(self);
+    if (!atomic_load(&self->called))
+        aio_futex_wait(&self->called, 0, LINGER_US);
+    if (!atomic_load(&self->called) && leave_idle(self))
+        return false;
+    while (!atomic_load(&self->called))
+        aio_futex_wait(&self->called, 0, -1);
+    atomic_store(&self->called, 0);
+    return self->token != NULL;
+}
+
+static void *work(void *argument) {
+    worker *self = argument;
+    do {
+        aio_token *token = self->token;
+        self->token = NULL;
+        serve(token);
+    } while (await_call(self));
+    free(self);
+    return NULL;
+}
+
+static int start_worker(aio_token *token) {
+    worker *self = calloc(1, sizeof *self);
+    if (!self)
+        return AIO_NO_MEMORY;
+    self->device = token->stream->device;
+    self->token = token;
+    if (aio_spawn("aioacl-wait", work, self) == 0)
+        return 0;
+    free(self);
+    return AIO_NO_THREAD;
+}
+
+/* A wait for which no thread can be had ends at once, with that as its result. */
+int aio_waiter_submit(aio_token *token) {
+    worker *self = take_idle(token->stream->device);
+    int code = 0;
+    if (self)
+        call(self, token);
+    else
+        code = start_worker(token);
+    if (code)
+        aio_publish(token, aio_failed(code));
+    return 0;
+}
+
+void aio_waiters_stop(int device) {
+    for (worker *self; (self = take_idle(device));)
+        call(self, NULL);
+}

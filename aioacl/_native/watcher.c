@@ -1,0 +1,294 @@
+/*
+ * The watcher: one thread per device that asks on behalf of every await, and collects when that returns at once.
+ *
+ * A blocking wait of the runtime is a busy loop that cannot be stopped, lies after a reset and crashes the process
+ * at exit, so nobody is parked in one.  Queries never block; the pace of the questions is proportional to the age
+ * of the wait, so their number grows with the logarithm of it.  Waits of a stream end in order, so only its head
+ * is asked for.  Waits come in through a lock-free list; everything else here is the watcher's own.
+ *
+ * A pass over the streams is one stay inside the gate.  When the gate refuses, the device is being reset or has
+ * been: the waits are handed to the device as orphans, which end when the reset does.
+ */
+#include <sched.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+struct aio_pace aio_pace = {50, 20, 1000};
+
+enum { OLD_US = 100000, STOP_US = 1000000 };
+
+typedef struct {
+    int device;
+    unsigned epoch;
+    aio_stream *active;
+} watcher;
+
+void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us) {
+    atomic_store(&aio_pace.spin_us, spin_us);
+    atomic_store(&aio_pace.shortest_us, shortest_us);
+    atomic_store(&aio_pace.longest_us, longest_us);
+}
+
+/* --- waits of one stream ---------------------------------------------------------------------------------------- */
+void aio_stream_queue(aio_token *token) {
+    aio_stream *stream = token->stream;
+    aio_token **link = &stream->tokens;
+    while (*link && (*link)->position <= token->position)
+        link = &(*link)->next;
+    token->next = *link;
+    *link = token;
+}
+
+void aio_stream_sweep(aio_stream *stream) {
+    aio_result result;
+    while (stream->tokens && aio_stream_over(stream, stream->tokens->position, &result)) {
+        aio_token *token = stream->tokens;
+        stream->tokens = token->next;
+        aio_publish(token, result);
+    }
+}
+
+void aio_stream_orphan(aio_stream *stream) {
+    while (stream->tokens) {
+        aio_token *token = stream->tokens;
+        stream->tokens = token->next;
+        aio_orphan(token);
+    }
+}
+
+void aio_beat(int device, int64_t age_us, int64_t now_us) {
+    _Atomic int64_t *beat = &aio_devices[device].beat_us;
+    if (age_us < OLD_US || now_us - atomic_load(beat) < OLD_US)
+        return;
+    atomic_store(beat, now_us);
+    aio_device_kick(device, AIO_KICK_HEARTBEAT);
+}
+
+/* --- the list of streams with waits ------------------------------------------------------------------------------ */
+static void activate(watcher *self, aio_stream *stream) {
+    stream->due_us = 0;
+    if (stream->active)
+        return;
+    stream->active = true;
+    aio_stream_hold(stream);
+    stream->next_active = self->active;
+    self->active = stream;
+}
+
+static void take_incoming(watcher *self) {
+    aio_token *token = atomic_exchange(&aio_devices[self->device].incoming, NULL);
+    while (token) {
+        aio_token *next = token->next;
+        aio_stream *stream = token->stream;
+        aio_stream_queue(token);
+        activate(self, stream);
+        token = next;
+    }
+}
+
+static void drop_idle(watcher *self) {
+    aio_stream **link = &self->active;
+    while (*link) {
+        aio_stream *stream = *link;
+        if (stream->tokens) {
+            link = &stream->next_active;
+            continue;
+        }
+        *link = stream->next_active;
+        stream->active = false;
+        aio_stream_unhold(stream);
+    }
+}
+
+static void orphan_all(watcher *self) {
+    for (aio_stream *stream = self->active; stream; stream = stream->next_active)
+        aio_stream_orphan(stream);
+    drop_idle(self);
+}
+
+/* --- asking -------------------------------------------------------------------------------------------------------- */
+static bool has_marks(aio_stream *stream) {
+    aio_event *mark = aio_stream_mark_for(stream, 0);
+    if (mark)
+        aio_event_drop(mark);
+    return mark != NULL;
+}
+
+static int64_t interval(int64_t age_us) {
+    int64_t shortest = atomic_load_explicit(&aio_pace.shortest_us, memory_order_relaxed);
+    int64_t longest = atomic_load_explicit(&aio_pace.longest_us, memory_order_relaxed);
+    int64_t share = age_us / 16;
+    if (age_us < atomic_load_explicit(&aio_pace.spin_us, memory_order_relaxed))
+        return 0;
+    return share < shortest ? shortest : share > longest ? longest : share;
+}
+
+static void ask(aio_stream *stream, int64_t now_us) {
+    int code = aio_stream_ask_marks(stream);
+    if (code)
+        aio_stream_condemn(stream, code);
+    else if (!has_marks(stream))
+        aio_stream_collect(stream);
+    aio_stream_deliver(stream);
+    aio_stream_sweep(stream);
+    if (!stream->tokens)
+        return;
+    int64_t age = now_us - stream->tokens->born_us;
+    stream->due_us = now_us + interval(age);
+    aio_beat(stream->device, age, now_us);
+}
+
+/* Streams that are due within half of their own interval are asked in the same pass. */
+static bool is_due(const aio_stream *stream, int64_t now_us) {
+    int64_t early = interval(now_us - stream->tokens->born_us) / 2;
+    return stream->due_us - early <= now_us;
+}
+
+static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
+    for (aio_stream *stream = self->active; stream; stream = stream->next_active) {
+        if (stream->generation != generation)
+            aio_stream_orphan(stream);
+        else if (is_due(stream, now_us))
+            ask(stream, now_us);
+    }
+    drop_idle(self);
+}
+
+static int bind_thread(aio_pass pass) {
+    aio_thread *thread = aio_self();
+    if (thread->own_device == aio_pass_device(pass) && thread->own_generation == aio_pass_generation(pass))
+        return 0;
+    return aio_adopt_thread(pass);
+}
+
+static void pass_over(watcher *self) {
+    uint32_t generation = aio_word_generation(aio_gate_word(self->device));
+    aio_pass pass = aio_make_pass(self->device, generation, 0);
+    aio_frame frame;
+    if (bind_thread(pass) || aio_begin(&frame, pass, AIO_WAIT, AIO_FN_aclrtStreamQuery)) {
+        orphan_all(self);
+        return;
+    }
+    ask_due(self, generation, aio_now_us());
+    aio_end(&frame, 0);
+}
+
+/* --- the thread ------------------------------------------------------------------------------------------------------ */
+static int64_t until_due(const watcher *self) {
+    int64_t first = INT64_MAX;
+    for (const aio_stream *stream = self->active; stream; stream = stream->next_active)
+        if (stream->due_us < first)
+            first = stream->due_us;
+    return first - aio_now_us();
+}
+
+/* A submitter that finds the word set clears it and wakes us; the list is looked at again after setting it. */
+static void rest(watcher *self) {
+    struct aio_device *device = &aio_devices[self->device];
+    int64_t time = self->active ? until_due(self) : -1;
+    if (self->active && time <= 0) {
+        sched_yield();
+        return;
+    }
+    atomic_store(&device->asleep, 1);
+    if (!atomic_load(&device->incoming) && atomic_load(&device->epoch) == self->epoch)
+        aio_futex_wait(&device->asleep, 1, time);
+    atomic_store(&device->asleep, 0);
+}
+
+static void *watch(void *argument) {
+    watcher *self = argument;
+    struct aio_device *device = &aio_devices[self->device];
+    while (atomic_load(&device->epoch) == self->epoch) {
+        take_incoming(self);
+        if (self->active)
+            pass_over(self);
+        rest(self);
+    }
+    atomic_fetch_sub(&device->watching, 1);
+    take_incoming(self);
+    orphan_all(self);
+    free(self);
+    return NULL;
+}
+
+int aio_watcher_start(int device) {
+    watcher *self = calloc(1, sizeof *self);
+    if (!self)
+        return AIO_NO_MEMORY;
+    self->device = device;
+    self->epoch = atomic_load(&aio_devices[device].epoch);
+    atomic_fetch_add(&aio_devices[device].watching, 1);
+    if (aio_spawn("aioacl-wait", watch, self) == 0)
+        return 0;
+    atomic_fetch_sub(&aio_devices[device].watching, 1);
+    free(self);
+    return AIO_NO_THREAD;
+}
+
+void aio_watcher_wake(int device) {
+    if (atomic_exchange(&aio_devices[device].asleep, 0))
+        aio_futex_wake(&aio_devices[device].asleep, 1);
+}
+
+void aio_watcher_stop(int device) {
+    int64_t end = aio_now_us() + STOP_US;
+    struct timespec nap = {0, 100000};
+    atomic_fetch_add(&aio_devices[device].epoch, 1);
+    aio_watcher_wake(device);
+    while (atomic_load(&aio_devices[device].watching) && aio_now_us() < end)
+        nanosleep(&nap, NULL);
+}
+
+static void orphan_incoming(int device) {
+    aio_token *token = atomic_exchange(&aio_devices[device].incoming, NULL);
+    while (token) {
+        aio_token *next = token->next;
+        aio_orphan(token);
+        token = next;
+    }
+}
+
+/* A watcher that ends takes the list once more after it is counted out, so one of us two sees a late wait. */
+void aio_watcher_submit(aio_token *token) {
+    int index = token->stream->device;
+    struct aio_device *device = &aio_devices[index];
+    aio_token *first = atomic_load(&device->incoming);
+    do
+        token->next = first;
+    while (!atomic_compare_exchange_weak(&device->incoming, &first, token));
+    if (!atomic_load(&device->watching))
+        orphan_incoming(index);
+    else
+        aio_watcher_wake(index);
+}
+
+static aio_token *new_wait(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key) {
+    aio_token *token = aio_token_new(port, key);
+    if (!token)
+        return NULL;
+    token->stream = stream;
+    token->position = position;
+    token->born_us = aio_now_us();
+    aio_stream_hold(stream);
+    atomic_fetch_add(&aio_devices[stream->device].waits, 1);
+    return token;
+}
+
+int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key) {
+    int code = aio_gate_check(aio_stream_pass(stream, 0), AIO_WAIT);
+    if (code)
+        return code;
+    aio_token *token = new_wait(stream, position, port, key);
+    if (!token)
+        return AIO_NO_MEMORY;
+    if (position == atomic_load(&stream->tail))
+        atomic_store(&stream->wanted, position);
+    if (position < atomic_load(&stream->tail))
+        aio_stream_mark_now(stream, position);
+    if (atomic_load(&aio_devices[stream->device].strategy) == AIO_THREAD)
+        return aio_waiter_submit(token);
+    aio_watcher_submit(token);
+    return 0;
+}

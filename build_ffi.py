@@ -1,0 +1,294 @@
+"""Builds the two shared objects: the cffi extension `aioacl._acl` and the simulator.
+
+The table `aioacl/_native/acl_api.inc` and the header `engine.h` are the only sources of declarations: the cffi
+declarations, the trampolines and the typed stub `aioacl/_acl.pyi` are made of them here.
+
+    python build_ffi.py --stub      writes aioacl/_acl.pyi
+    python build_ffi.py --stub -    prints it
+
+A trampoline is what Python calls for an ACL function: `aio_u_NAME` calls it as it is, `aio_g_NAME` passes the
+gate of a device first.  Both keep the runtime's text on a failure, on the failing thread, at once.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from setuptools import Command, Extension
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+NATIVE = ROOT / "aioacl" / "_native"
+SIMULATOR = ROOT / "aioacl" / "simulator" / "csrc"
+STUB = ROOT / "aioacl" / "_acl.pyi"
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+LIMITED_API = not FREE_THREADED  # there is no stable ABI for free-threaded builds
+WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes"]
+C_FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fvisibility=hidden", *WARNINGS]
+
+
+@dataclass(frozen=True)
+class Function:
+    """One line of the table."""
+
+    kind: str
+    returns: str
+    name: str
+    params: str
+    args: str
+    since: str
+
+    @property
+    def guarded(self) -> bool:
+        """Whether calls of it pass the gate of a device."""
+        return self.kind not in ("FREE", "CONTROL")
+
+
+ROW = re.compile(
+    r'^ACL_FN\((\w+),\s*([^,]+),\s*(\w+),\s*\(([^)]*(?:\([^)]*\)[^)]*)*)\),\s*\(([^)]*)\),\s*"([^"]+)"\)',
+    re.MULTILINE,
+)
+
+
+def table() -> list[Function]:
+    """The rows of acl_api.inc, in order."""
+    text = (NATIVE / "acl_api.inc").read_text()
+    rows = [Function(*(" ".join(part.split()) for part in match.groups())) for match in ROW.finditer(text)]
+    if len(rows) != text.count("\nACL_FN("):
+        raise SystemExit("acl_api.inc: a row cannot be read")
+    return rows
+
+
+def plain(header: str) -> str:
+    """A header without comments and preprocessor lines."""
+    text = re.sub(r"/\*.*?\*/", "", (NATIVE / header).read_text(), flags=re.DOTALL)
+    return "\n".join(line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+
+
+def _guarded_params(row: Function) -> str:
+    return "aio_pass pass" if row.params == "void" else f"aio_pass pass, {row.params}"
+
+
+def prototypes(row: Function) -> list[str]:
+    """The C prototypes of a function's trampolines."""
+    found = [f"{row.returns} aio_u_{row.name}({row.params})"]
+    if row.guarded:
+        found.append(f"{row.returns} aio_g_{row.name}({_guarded_params(row)})")
+    return found
+
+
+def declarations() -> str:
+    """What cffi is told of."""
+    lines = [plain("acl_types.h"), plain("engine.h")]
+    lines += [f"{prototype};" for row in table() for prototype in prototypes(row)]
+    return "\n".join(lines)
+
+
+UNGUARDED = """{returns} aio_u_{name}({params}) {{
+    if (!aio_present[AIO_FN_{name}])
+        return {absent};
+    aio_outside_begin();
+    {returns} result = aio_acl.{name}({args});
+    aio_outside_end({code});
+    return result;
+}}
+"""
+
+GUARDED = """{returns} aio_g_{name}({params}) {{
+    aio_frame frame;
+    int code = aio_begin(&frame, pass, AIO_{kind}, AIO_FN_{name});
+    if (code)
+        return code;
+    code = aio_acl.{name}({args});
+    aio_end(&frame, code);
+    return code;
+}}
+"""
+
+
+def trampolines() -> str:
+    """The C source of all trampolines."""
+    parts = ['#include "internal.h"\n']
+    for row in table():
+        is_code = row.returns == "aclError"
+        values = {"returns": row.returns, "name": row.name, "args": row.args, "kind": row.kind}
+        absent, code = ("AIO_ABSENT", "result") if is_code else ("NULL", "0")
+        parts.append(UNGUARDED.format(**values, params=row.params, absent=absent, code=code))
+        if row.guarded:
+            parts.append(GUARDED.format(**values, params=_guarded_params(row)))
+    return "\n".join(parts)
+
+
+# --- the typed stub ---------------------------------------------------------------------------------------------
+
+STUB_HEAD = '''"""Made by `python build_ffi.py --stub` from acl_api.inc and engine.h; tests compare the two."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+class CData:
+    """A C value or pointer."""
+
+    def __bool__(self) -> bool: ...
+    def __int__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Any: ...
+    def __setitem__(self, index: int, value: Any, /) -> None: ...
+    def __add__(self, offset: int, /) -> CData: ...
+
+class Ffi:
+    """What of cffi.FFI is used here."""
+
+    NULL: Final[CData]
+    def new(self, declaration: str, init: object = ..., /) -> CData: ...
+    def cast(self, declaration: str, value: object, /) -> CData: ...
+    def string(self, value: CData, maximum: int = ..., /) -> bytes: ...
+    def unpack(self, value: CData, length: int, /) -> list[int]: ...
+    def buffer(self, value: CData, size: int = ..., /) -> memoryview: ...
+    def from_buffer(self, declaration: str, source: object, require_writable: bool = ..., /) -> CData: ...
+    def gc(self, value: CData, destructor: Callable[[CData], object] | None, /) -> CData: ...
+    def callback(self, declaration: str, function: Callable[..., object], /) -> CData: ...
+
+class Lib:
+    """The engine's functions and the trampolines."""
+
+'''
+
+INTEGERS = {"int", "int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "aio_pass", "aio_result", "aclError"}
+PROTOTYPE = re.compile(r"^([\w \*]+?)\b(\w+)\(([^;]*)\);", re.MULTILINE)
+ENUM = re.compile(r"enum\s*\w*\s*\{([^}]*)\}")
+ENUM_TYPE = re.compile(r"typedef enum[^}]*\}\s*(\w+);")
+POINTER_TYPES = {"aclrtStream", "aclrtEvent", "aclrtContext", "aclrtNotify"}
+
+
+def _python_type(c_type: str, enums: set[str]) -> str:
+    bare = c_type.replace("const", "").strip()
+    if bare in INTEGERS or bare in enums:
+        return "int"
+    return "None" if bare == "void" else "CData"
+
+
+def _python_params(params: str, enums: set[str]) -> str:
+    if params in ("", "void"):
+        return "self"
+    typed = [
+        _python_type(re.sub(r"\w+(\[\d*\])?$", lambda m: "*" if m.group(1) else "", param.strip()), enums)
+        for param in params.split(",")
+    ]
+    return ", ".join(["self", *(f"a{i}: {kind}" for i, kind in enumerate(typed)), "/"])
+
+
+def _constants(header: str) -> list[str]:
+    names = [re.findall(r"(\w+)\s*=", body) for body in ENUM.findall(header)]
+    return [f"    {name}: Final[int]" for group in names for name in group]
+
+
+def stub() -> str:
+    """The text of `_acl.pyi`."""
+    header = "\n".join(re.sub(r"\n {4,}", " ", plain(name)) for name in ("acl_types.h", "engine.h"))
+    enums = set(ENUM_TYPE.findall(header))
+    functions = [(returns, name, params) for returns, name, params in PROTOTYPE.findall(header)]
+    for row in table():
+        functions += [match for made in prototypes(row) for match in PROTOTYPE.findall(f"{made};")]
+    lines = [
+        f"    def {name}({_python_params(' '.join(params.split()), enums)}) -> {_python_type(returns, enums)}: ..."
+        for returns, name, params in functions
+        if "typedef" not in returns
+    ]
+    body = "\n".join([*_constants(header), *lines])
+    return f"{STUB_HEAD}{body}\n\nffi: Final[Ffi]\nlib: Final[Lib]\n"
+
+
+# --- building -----------------------------------------------------------------------------------------------------
+
+
+def extension_source(target: Path) -> None:
+    """Writes the C source of the cffi extension."""
+    from cffi import FFI
+
+    builder = FFI()
+    builder.cdef(declarations())
+    builder.set_source("aioacl._acl", '#include "internal.h"\n' + _declared(), py_limited_api=LIMITED_API)
+    builder.emit_c_code(str(target))
+
+
+def _declared() -> str:
+    return "\n".join(f"{prototype};" for row in table() for prototype in prototypes(row))
+
+
+def _relative(paths: list[Path]) -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in paths)
+
+
+class BuildNative(build_ext):
+    """Generates the extension's source, and builds the simulator under the name that programs link with."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        for extension in self.extensions:
+            self._describe(extension)
+
+    def _describe(self, extension: Extension) -> None:
+        simulator = extension.name.endswith("libascendcl")
+        folder = SIMULATOR if simulator else NATIVE
+        headers = [*NATIVE.glob("*.h"), NATIVE / "acl_api.inc", *SIMULATOR.glob("*.h")]
+        extension.sources = _relative(list(folder.glob("*.c")))
+        extension.depends = [*_relative(headers), "build_ffi.py"]
+        extension.include_dirs = [str(NATIVE.relative_to(ROOT))]
+        extension.extra_compile_args = list(C_FLAGS)
+        extension.extra_link_args = ["-Wl,-soname,libascendcl.so"] if simulator else []
+        extension.libraries = ["pthread", "dl"]
+        extension.py_limited_api = LIMITED_API and not simulator
+
+    def build_extension(self, ext: Extension) -> None:
+        if ext.name.endswith("_acl"):
+            ext.sources = [*ext.sources, *self._generated()]
+            if LIMITED_API:
+                ext.define_macros = [("Py_LIMITED_API", "0x030B0000")]
+        super().build_extension(ext)
+
+    def _generated(self) -> list[str]:
+        folder = Path(self.build_temp)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "trampolines.c").write_text(trampolines())
+        extension_source(folder / "_acl.c")
+        return [str(folder / "trampolines.c"), str(folder / "_acl.c")]
+
+    def get_ext_filename(self, fullname: str) -> str:
+        if fullname.endswith("libascendcl"):
+            return fullname.replace(".", "/") + ".so"
+        return str(super().get_ext_filename(fullname))
+
+
+class Wheel(bdist_wheel):
+    """A wheel whose tag says that the extension speaks the stable ABI, where it does."""
+
+    def finalize_options(self) -> None:
+        if LIMITED_API:
+            self.py_limited_api = "cp311"
+        super().finalize_options()
+
+
+COMMANDS: dict[str, type[Command]] = {"build_ext": BuildNative, "bdist_wheel": Wheel}
+
+
+class _Usage:
+    text: ClassVar[str] = "usage: build_ffi.py --stub [-]"
+
+
+def main(arguments: list[str]) -> Any:
+    """Writes or prints the stub."""
+    if arguments == ["--stub"]:
+        return STUB.write_text(stub())
+    if arguments == ["--stub", "-"]:
+        return sys.stdout.write(stub())
+    raise SystemExit(_Usage.text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
