@@ -1,0 +1,29 @@
+/* A forked child has none of the simulator's threads: it is told so instead of hanging. */
+#include "sim.h"
+
+static atomic_bool forked;
+
+static void prepare(void) {
+    sim_lock();
+    thread_list_lock();
+    referee_lock();
+}
+
+static void parent(void) {
+    referee_unlock();
+    thread_list_unlock();
+    sim_unlock();
+}
+
+static void child(void) {
+    atomic_store(&forked, true);
+    parent();
+}
+
+void fork_watch(void) {
+    pthread_atfork(prepare, parent, child);
+}
+
+bool process_forked(void) {
+    return atomic_load_explicit(&forked, memory_order_relaxed);
+}

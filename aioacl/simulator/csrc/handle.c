@@ -1,0 +1,118 @@
+/* Slabs of objects. The newest free slot is used first, so a stale handle soon means somebody else's object. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+enum { SLAB_SLOTS = 64, SLAB_MAX = 4096 };
+
+typedef struct {
+    const char *name;
+    size_t size;
+    char *slabs[SLAB_MAX];
+    uint32_t slab_count;
+    object_t *free;
+    uint64_t live;
+} pool_t;
+
+static pool_t pools[KIND_COUNT] = {
+    [KIND_CONTEXT] = {.name = "context", .size = sizeof(context_t)},
+    [KIND_STREAM] = {.name = "stream", .size = sizeof(stream_t)},
+    [KIND_EVENT] = {.name = "event", .size = sizeof(event_t)},
+    [KIND_NOTIFY] = {.name = "notify", .size = sizeof(notify_t)},
+};
+
+static bool pool_grow(pool_t *pool, object_kind_t kind) {
+    if (pool->slab_count == SLAB_MAX) {
+        return false;
+    }
+    char *slab = calloc(SLAB_SLOTS, pool->size);
+    if (slab == NULL) {
+        return false;
+    }
+    for (uint32_t i = SLAB_SLOTS; i-- > 0;) {
+        object_t *object = (object_t *)(void *)(slab + i * pool->size);
+        object->kind = kind;
+        object->index = pool->slab_count * SLAB_SLOTS + i;
+        object->next_free = pool->free;
+        pool->free = object;
+    }
+    pool->slabs[pool->slab_count++] = slab;
+    return true;
+}
+
+void *object_new(object_kind_t kind) {
+    pool_t *pool = &pools[kind];
+    if (pool->free == NULL && !pool_grow(pool, kind)) {
+        return NULL;
+    }
+    object_t *object = pool->free;
+    uint32_t index = object->index;
+    pool->free = object->next_free;
+    memset(object, 0, pool->size);
+    object->kind = kind;
+    object->index = index;
+    object->state = OBJECT_LIVE;
+    object->refs = 1;
+    pool->live++;
+    return object;
+}
+
+void object_retain(object_t *object) {
+    object->refs++;
+}
+
+void object_release(object_t *object) {
+    if (--object->refs == 0) {
+        object->state = OBJECT_FREE;
+        object->next_free = pools[object->kind].free;
+        pools[object->kind].free = object;
+    }
+}
+
+void object_kill(object_t *object) {
+    object->state = OBJECT_DEAD;
+    pools[object->kind].live--;
+    object_release(object);
+}
+
+static object_t *slot_of(object_kind_t kind, const void *handle) {
+    const pool_t *pool = &pools[kind];
+    uintptr_t address = (uintptr_t)handle;
+    for (uint32_t i = 0; i < pool->slab_count; i++) {
+        uintptr_t base = (uintptr_t)pool->slabs[i];
+        if (address >= base && address < base + SLAB_SLOTS * pool->size) {
+            bool exact = (address - base) % pool->size == 0;
+            return exact ? (object_t *)(void *)(pool->slabs[i] + (address - base)) : NULL;
+        }
+    }
+    return NULL;
+}
+
+object_state_t object_state(object_kind_t kind, const void *handle) {
+    const object_t *object = slot_of(kind, handle);
+    return object != NULL ? object->state : OBJECT_FREE;
+}
+
+void *object_find(object_kind_t kind, const void *handle) {
+    object_t *object = slot_of(kind, handle);
+    return object != NULL && object->state == OBJECT_LIVE ? object : NULL;
+}
+
+uint64_t object_count(object_kind_t kind) {
+    return pools[kind].live;
+}
+
+const char *object_kind_name(object_kind_t kind) {
+    return pools[kind].name;
+}
+
+void object_each(object_kind_t kind, void (*visit)(void *object, void *arg), void *arg) {
+    const pool_t *pool = &pools[kind];
+    for (uint32_t i = 0; i < pool->slab_count * SLAB_SLOTS; i++) {
+        object_t *object = (object_t *)(void *)(pool->slabs[i / SLAB_SLOTS] + (i % SLAB_SLOTS) * pool->size);
+        if (object->state == OBJECT_LIVE) {
+            visit(object, arg);
+        }
+    }
+}

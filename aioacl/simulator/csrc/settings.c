@@ -1,0 +1,101 @@
+/* The process-wide state, and what the AIOACL_SIM_* variables say. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+extern char **environ;
+
+sim_t sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .abort_supported = true};
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+
+static const char *const known_variables[] = {"AIOACL_SIM_DEVICES", "AIOACL_SIM_COPY_LATENCY_US",
+                                              "AIOACL_SIM_RESET_DROP_MS", "AIOACL_SIM_WAIT"};
+
+static _Noreturn void refuse(const char *name, const char *value, const char *want) {
+    fprintf(stderr, "aclsim: %s=%s: %s\n", name, value, want);
+    abort();
+}
+
+static long read_number(const char *name, long fallback, long least, long most) {
+    const char *text = getenv(name);
+    if (text == NULL) {
+        return fallback;
+    }
+    char *end = NULL;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || value < least || value > most) {
+        char want[96];
+        snprintf(want, sizeof want, "want a whole number from %ld to %ld", least, most);
+        refuse(name, text, want);
+    }
+    return value;
+}
+
+static bool read_spin(void) {
+    const char *text = getenv("AIOACL_SIM_WAIT");
+    if (text == NULL || strcmp(text, "sleep") == 0) {
+        return false;
+    }
+    if (strcmp(text, "spin") != 0) {
+        refuse("AIOACL_SIM_WAIT", text, "want sleep or spin");
+    }
+    return true;
+}
+
+static void refuse_unknown(const char *entry) {
+    size_t length = strcspn(entry, "=");
+    for (size_t i = 0; i < sizeof known_variables / sizeof *known_variables; i++) {
+        if (strlen(known_variables[i]) == length && strncmp(entry, known_variables[i], length) == 0) {
+            return;
+        }
+    }
+    char name[96];
+    snprintf(name, sizeof name, "%.*s", (int)length, entry);
+    refuse(name, entry[length] == '=' ? entry + length + 1 : "", "no such setting");
+}
+
+void settings_read(settings_t *settings) {
+    for (char **entry = environ; *entry != NULL; entry++) {
+        if (strncmp(*entry, "AIOACL_SIM_", 11) == 0) {
+            refuse_unknown(*entry);
+        }
+    }
+    settings->devices = (int)read_number("AIOACL_SIM_DEVICES", 2, 1, SIM_MAX_DEVICES);
+    settings->copy_latency_ns = read_number("AIOACL_SIM_COPY_LATENCY_US", 0, 0, 3600000000L) * 1000;
+    settings->reset_drop_ns = read_number("AIOACL_SIM_RESET_DROP_MS", 50, 0, 3600000L) * 1000000;
+    settings->spin = read_spin();
+}
+
+void cond_init(pthread_cond_t *cond) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void start(void) {
+    settings_read(&sim.settings);
+    cond_init(&sim.settled);
+    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+        sim.devices[i].id = i;
+        cond_init(&sim.devices[i].work);
+    }
+    fork_watch();
+}
+
+void sim_start(void) {
+    pthread_once(&started, start);
+}
+
+void sim_lock(void) {
+    pthread_mutex_lock(&sim.lock);
+}
+
+void sim_unlock(void) {
+    pthread_mutex_unlock(&sim.lock);
+}

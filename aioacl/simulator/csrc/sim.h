@@ -1,0 +1,550 @@
+/*
+ * Theory of operation
+ *
+ * Calls. entry.c reads the function table and makes one exported wrapper per function. The wrapper counts the
+ * call, notes it in the calling thread's record (so that the referee can see who is inside), honours what the
+ * controls have armed, and calls do_<name>, which is the behaviour and lives in the file of its family.
+ *
+ * Ownership. Contexts, streams, events and notifies live in slabs (handle.c) that are never given back, so any
+ * pointer a client passes can be looked up without touching foreign memory. An object has one reference for its
+ * handle, one for each thread that has it current (contexts) and one for each queued task (events, notifies). A
+ * slot is free when the last reference goes, and the newest free slot is handed out first. Records (record.c)
+ * stand for one aclrtRecordEvent: the event owns the newest one, tasks and waiters own the one they were given.
+ *
+ * Locks. sim.lock protects everything that is not atomic or private to a thread, and is never held across a
+ * blocking wait, a callback or a copy. The referee's lock and the thread list's lock are leaves below it. The
+ * runtime's own coarse locks, which clients can feel, are modelled as gates (wait.c): the stream lock of a
+ * context, held by SynchronizeDevice for its whole duration, and the lock of an event, held by a RecordEvent
+ * that found the queue full. A gate is taken without sim.lock being given up in between, or by waiting.
+ *
+ * Waiting. A blocked call puts a waiter_t on the list of what it waits for. Whoever makes the thing happen (or
+ * destroys it) takes the waiter off the list, gives it its return code and wakes it, so that the waiter never
+ * looks at the object again. That is why streams may vanish under their waiters.
+ *
+ * Tasks. A stream is a ring of tasks. Enqueuing appends to it; the device's executor thread (executor.c) takes
+ * ready streams in turn and runs tasks from the head. A task that has to wait for an event, a notify, a host
+ * function, a callback or a due time parks its stream: the stream is in no ready list until unparked, and
+ * the executor goes on with others. Only copies run outside sim.lock, in batches, while stream->running is set.
+ *
+ * End of work. Tasks finish by running, or are dropped: by an abort (waiters get 107023), or by a reset, a
+ * forced destroy or the end of their context (waiters get 0). A dropped record frees the host's waiters, but
+ * never the streams that wait for it.
+ */
+#ifndef ACLSIM_SIM_H
+#define ACLSIM_SIM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "acl_types.h"
+#include "aclsim.h"
+#include "codes.h"
+
+enum {
+    SIM_MAX_DEVICES = 64,
+    SIM_QUEUE_ENTRIES = 2046,
+    SIM_RING = 2048,
+    SIM_HOST_FUNCTION_ENTRIES = 3,
+    SIM_STREAMS_PER_DEVICE = 1984,
+    SIM_TEXT_BYTES = 4096,
+    SIM_CALL_WORDS = 7,
+    SIM_OPTIONS = 4
+};
+
+#define SIM_FOREVER INT64_MAX
+
+/* --- functions (entry.c)
+ * -------------------------------------------------------------------------------------- */
+typedef enum { CALL_FREE, CALL_ENQUEUE, CALL_WAIT, CALL_LIFETIME, CALL_CONTROL } call_kind_t;
+
+typedef enum {
+#define ACL_FN(kind, ret, name, params, args, since) FN_##name,
+#include "acl_api.inc"
+#undef ACL_FN
+    FN_COUNT
+} function_t;
+
+#define ACL_FN(kind, ret, name, params, args, since) ret do_##name params;
+#include "acl_api.inc"
+#undef ACL_FN
+
+typedef struct {
+    const char *name;
+    call_kind_t kind;
+} function_info_t;
+
+extern const function_info_t function_info[FN_COUNT];
+
+/* -1 when there is no such function */
+int function_find(const char *name);
+
+/* --- objects (handle.c)
+ * --------------------------------------------------------------------------------------- */
+typedef enum { KIND_CONTEXT, KIND_STREAM, KIND_EVENT, KIND_NOTIFY, KIND_COUNT } object_kind_t;
+typedef enum { OBJECT_FREE, OBJECT_LIVE, OBJECT_DEAD } object_state_t;
+
+typedef struct object {
+    object_kind_t kind;
+    object_state_t state;
+    uint32_t index; /* unique among the slots of its kind */
+    uint32_t refs;
+    struct object *next_free;
+} object_t;
+
+typedef struct thread thread_t;
+typedef struct context context_t;
+typedef struct stream stream_t;
+typedef struct event event_t;
+typedef struct notify notify_t;
+typedef struct record record_t;
+typedef struct device device_t;
+typedef struct report_group report_group_t;
+typedef struct job job_t;
+
+/* A new live object with one reference, zeroed but for its header; NULL when memory is out. */
+void *object_new(object_kind_t kind);
+void object_retain(object_t *object);
+void object_release(object_t *object);
+/* The handle is dead from now on; gives up the handle's reference. */
+void object_kill(object_t *object);
+/* The object behind any pointer, if it is a live one of that kind; NULL otherwise. */
+void *object_find(object_kind_t kind, const void *handle);
+object_state_t object_state(object_kind_t kind, const void *handle);
+uint64_t object_count(object_kind_t kind);
+const char *object_kind_name(object_kind_t kind);
+/* Calls `visit` for every live object of a kind. */
+void object_each(object_kind_t kind, void (*visit)(void *object, void *arg), void *arg);
+
+/* --- waiting (wait.c)
+ * ----------------------------------------------------------------------------------------- */
+typedef struct waiter {
+    struct waiter *prev;
+    struct waiter *next;
+    struct wait_list *list;
+    uint64_t target; /* streams: how many tasks must have ended */
+    aclError rc;
+    atomic_bool done;
+    pthread_cond_t *cond;
+} waiter_t;
+
+typedef struct wait_list {
+    waiter_t *first;
+    waiter_t *last;
+} wait_list_t;
+
+typedef struct {
+    bool taken;
+    wait_list_t queue;
+} gate_t;
+
+int64_t now_ns(void);
+void wait_add(wait_list_t *list, waiter_t *waiter, uint64_t target);
+/* Waits without sim.lock until the waiter is done (true) or the deadline is over (false, off the list). */
+bool wait_for(waiter_t *waiter, int64_t deadline_ns);
+void wait_finish(waiter_t *waiter, aclError rc);
+void wait_finish_all(wait_list_t *list, aclError rc);
+void gate_enter(gate_t *gate);
+bool gate_enter_until(gate_t *gate, int64_t deadline_ns);
+void gate_leave(gate_t *gate);
+int64_t deadline_ms(int32_t timeout);
+
+/* --- threads (thread.c)
+ * --------------------------------------------------------------------------------------- */
+struct thread {
+    thread_t *next;
+    pid_t tid;
+    atomic_int function;     /* the call it is inside, -1: none */
+    atomic_ulong devices;    /* mask of devices that this call uses */
+    atomic_bool in_state_cb; /* the call is running a state callback */
+    atomic_bool used;
+    int callback_depth; /* inside a report callback or host function */
+    context_t *current; /* explicit binding; wins */
+    int slot;           /* binding to a device's primary context, -1: none */
+    aclError last_error;
+    size_t text_length;
+    char text[SIM_TEXT_BYTES];
+    char shown[SIM_TEXT_BYTES];
+    pthread_cond_t cond;
+    _Atomic(void *) syncing; /* the stream that it synchronises now */
+};
+
+thread_t *thread_self(void);
+void thread_each(void (*visit)(thread_t *thread, void *arg), void *arg);
+void thread_bind_context(context_t *context);
+void thread_bind_slot(int device);
+/* The thread's context. A stale binding is detached, as the runtime of today does; then NULL. */
+context_t *thread_context(void);
+/* Its device, without looking for the context as the runtime would (nothing is detached); -1: none. */
+int thread_device_peek(void);
+/* Starts a detached thread with all signals blocked. */
+bool thread_start(const char *name, void *(*body)(void *), void *arg);
+/* The running call uses this device. */
+void thread_uses(const device_t *device);
+void thread_list_lock(void);
+void thread_list_unlock(void);
+
+/* --- fork.c
+ * --------------------------------------------------------------------------------------------------- */
+void fork_watch(void);
+bool process_forked(void);
+
+/* --- errors (error.c)
+ * ----------------------------------------------------------------------------------------- */
+/* Keeps the code as the last error and adds its text, which names `what`; returns the code. */
+aclError error_set(aclError code, const char *what);
+/* The same without the last error. */
+aclError error_quiet(aclError code, const char *what);
+
+/* --- settings (settings.c)
+ * ------------------------------------------------------------------------------------ */
+typedef struct {
+    int devices;
+    int64_t copy_latency_ns;
+    int64_t reset_drop_ns;
+    bool spin;
+} settings_t;
+
+/* --- tasks and streams
+ * ---------------------------------------------------------------------------------------- */
+typedef enum {
+    TASK_COPY,
+    TASK_SET,
+    TASK_RECORD,
+    TASK_RESET_EVENT,
+    TASK_WAIT_RECORD,
+    TASK_WAIT_FLAG,
+    TASK_RECORD_NOTIFY,
+    TASK_WAIT_NOTIFY,
+    TASK_HOST_FUNCTION,
+    TASK_CALLBACK
+} task_kind_t;
+
+typedef struct {
+    uint8_t kind;
+    uint8_t entries;
+    bool blocking; /* callbacks */
+    bool started;  /* the executor has reached it */
+    int32_t code;  /* with which it fails; 0: it succeeds */
+    int64_t due_ns;
+    int64_t limit_ns; /* waits: how long at most; 0: for ever */
+    union {
+        struct {
+            void *dst;
+            const void *src;
+            size_t count;
+            void *owned; /* a copy of the source, freed with the task */
+        } copy;
+        struct {
+            void *dst;
+            size_t count;
+            int value;
+        } set;
+        struct {
+            event_t *event;
+            record_t *record;
+        } event;
+        notify_t *notify;
+        struct {
+            void (*function)(void *);
+            void *arg;
+        } call;
+    };
+} task_t;
+
+typedef enum { PARK_NONE, PARK_RECORD, PARK_FLAG, PARK_NOTIFY, PARK_CALL, PARK_DUE, PARK_FAULT } park_t;
+
+/* Streams of one list, linked through stream->parked_next. */
+typedef struct {
+    stream_t *first;
+    stream_t *last;
+} park_list_t;
+
+struct stream {
+    object_t object;
+    context_t *context;
+    device_t *device;
+    stream_t *prev; /* of its context */
+    stream_t *next;
+    stream_t *ready_next;
+    bool ready;
+    bool running; /* the executor works on it outside sim.lock */
+    bool held;    /* by aclsim_hold */
+    bool is_default;
+    bool aborting;
+    bool dying;          /* a destroy is inside */
+    bool stop;           /* STOP failure mode */
+    bool stopped;        /* a task failed in STOP mode: later tasks are skipped */
+    bool host_functions; /* hidden subscription, for its life */
+    park_t park;
+    park_list_t *parked_on;
+    stream_t *parked_prev;
+    stream_t *parked_next;
+    int64_t wake_ns; /* PARK_DUE, or the limit of another park; 0: none */
+    stream_t *timed_prev;
+    stream_t *timed_next;
+    bool timed;
+    uint32_t priority;
+    uint32_t flags;
+    int32_t fail_next;
+    aclError error; /* of a failed task, not delivered yet */
+    uint64_t enqueued;
+    uint64_t ended;
+    uint32_t entries;
+    task_t *ring;
+    uint64_t sync_target; /* of the SynchronizeDevice that holds the context's gate */
+    wait_list_t waiters;
+    wait_list_t room;
+    job_t *job; /* the call that the head task waits for */
+    report_group_t *group;
+};
+
+/* --- records, events, notifies
+ * -------------------------------------------------------------------------------- */
+struct record {
+    uint32_t refs;
+    bool ended;     /* as the host sees it: run or dropped */
+    bool signalled; /* as streams see it: run */
+    int64_t stamp_ns;
+    device_t *device;
+    wait_list_t waiters;
+    park_list_t streams;
+    record_t *next_free;
+};
+
+typedef enum { EVENT_DEFAULT, EVENT_FLAGGED, EVENT_EXTENDED } event_mode_t;
+
+struct event {
+    object_t object;
+    event_mode_t mode;
+    uint32_t flags;
+    context_t *context;
+    uint64_t context_life;
+    device_t *device;
+    record_t *record; /* the newest; NULL: never recorded */
+    bool flag;        /* hardware flag of EVENT_FLAGGED: latched until reset */
+    uint32_t waits;   /* stream waits that have not ended */
+    gate_t gate;
+    park_list_t streams;
+};
+
+struct notify {
+    object_t object;
+    device_t *device;
+    bool flag;
+    park_list_t streams;
+};
+
+/* --- callbacks
+ * ------------------------------------------------------------------------------------------------ */
+struct job {
+    job_t *next;
+    stream_t *stream; /* kept by a reference */
+    bool blocking;
+    void (*function)(void *);
+    void *arg;
+};
+
+typedef struct {
+    job_t *first;
+    job_t *last;
+} job_queue_t;
+
+typedef struct host_thread {
+    bool started;
+    bool stop;
+    bool busy; /* inside a user's function */
+    job_queue_t queue;
+    pthread_cond_t cond;
+    wait_list_t idle;
+} host_thread_t;
+
+/* --- contexts and devices
+ * ------------------------------------------------------------------------------------- */
+struct context {
+    object_t object;
+    device_t *device;
+    bool primary;
+    atomic_bool active;
+    bool torn;     /* its streams are gone */
+    uint64_t life; /* how often it was made active; events remember it */
+    thread_t *resetter;
+    stream_t *default_stream;
+    stream_t *streams; /* without the default stream */
+    gate_t gate;
+    bool stop_on_failure;
+    aclError failure; /* STOP mode: what every call answers */
+    bool option_set[SIM_OPTIONS];
+    int64_t options[SIM_OPTIONS];
+    host_thread_t *host;
+};
+
+struct device {
+    int id;
+    uint32_t retains;
+    uint32_t explicit_contexts;
+    atomic_bool open;  /* the primary context is active; may be read without sim.lock */
+    thread_t *changer; /* sets or resets it now */
+    wait_list_t changed;
+    context_t *primary;
+    uint64_t resets;
+    uint32_t streams;
+    uint32_t sync_waiters; /* synchronising calls that have work to wait for */
+    uint64_t bytes;
+    bool executor_started;
+    bool executor_idle;
+    pthread_cond_t work;
+    stream_t *ready_first;
+    stream_t *ready_last;
+    stream_t *timed;
+    park_list_t faulted;
+};
+
+typedef struct {
+    pthread_mutex_t lock;
+    settings_t settings;
+    device_t devices[SIM_MAX_DEVICES];
+    pthread_cond_t settled; /* a stream is not running any more */
+    uint32_t settle_waiters;
+    uint64_t tasks;
+    uint32_t wait_limit_s; /* aclrtSetOpWaitTimeout */
+    bool abort_supported;
+} sim_t;
+
+extern sim_t sim;
+
+void sim_start(void);
+void sim_lock(void);
+void sim_unlock(void);
+void settings_read(settings_t *settings);
+void cond_init(pthread_cond_t *cond);
+
+/* --- device.c, reset.c, context.c
+ * ----------------------------------------------------------------------------- */
+device_t *device_find(int32_t id);
+void device_wait_change(device_t *device);
+void device_end_change(device_t *device);
+bool context_usable(const context_t *context);
+/* The caller's context, or NULL with the error kept. */
+context_t *context_need(void);
+bool context_activate(context_t *context);
+/* Ends all streams of a context; with sim.lock held, which it gives up while it waits. */
+void context_teardown(context_t *context);
+/* Waits for this context's host function, if one runs, and ends the thread. */
+void host_stop(context_t *context);
+/* Waits until no host function of the context is running. */
+void host_wait(context_t *context);
+void device_release(device_t *device);
+
+/* --- statecb.c: callbacks on state changes; sim.lock is given up while they run
+ * ---------------------------------- */
+void state_device(int32_t device, aclrtDeviceState state);
+void state_stream(stream_t *stream, aclrtStreamState state);
+
+/* --- stream.c
+ * ------------------------------------------------------------------------------------------------- */
+stream_t *stream_new(context_t *context, uint32_t priority, uint32_t flags);
+void stream_free(stream_t *stream);
+/* Finds the stream of a handle (NULL: the context's default stream) or answers an error. */
+aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream);
+/* The same for launches: the stream must be of this context, in working order and not being aborted. */
+aclError stream_find_own(context_t *context, aclrtStream handle, stream_t **stream);
+aclError stream_check_launch(context_t *context, stream_t *stream);
+
+/* --- queue.c
+ * -------------------------------------------------------------------------------------------------- */
+/* Appends a task, and blocks while the queue is full. The task's references go to the stream, or are released.
+ */
+aclError stream_enqueue(stream_t *stream, task_t *task);
+task_t *stream_head(stream_t *stream);
+/* The head tasks are over: frees what they own, wakes waiters. */
+void stream_end_tasks(stream_t *stream, uint64_t count);
+void stream_fault(stream_t *stream, aclError code);
+/* Waits until the executor has left the stream, then drops all tasks. */
+void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc);
+/* Waits for the stream's work as a reset does, and drops what does not move. */
+void stream_drain_or_drop(stream_t *stream);
+void task_release(task_t *task, aclError rc);
+
+/* --- executor.c
+ * ----------------------------------------------------------------------------------------------- */
+bool executor_start(device_t *device);
+/* Something has changed for the stream: let the executor look at it. */
+void stream_kick(stream_t *stream);
+void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns);
+void stream_unpark(stream_t *stream);
+void park_kick_all(park_list_t *list);
+void device_resume_faulted(device_t *device);
+/* What executor.c asks of the families: false when the task has to wait (the stream is parked then). */
+bool event_run_task(stream_t *stream, task_t *task);
+bool notify_run_task(stream_t *stream, task_t *task);
+bool call_run_task(stream_t *stream, task_t *task);
+
+/* --- sync.c
+ * --------------------------------------------------------------------------------------------------- */
+/* Waits until `ended` reaches the target; answers the waiter's code. */
+aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, aclError timeout_rc);
+
+/* --- event.c, record.c
+ * ---------------------------------------------------------------------------------------- */
+/* Finds the event of a handle or answers an error. */
+aclError event_find(aclrtEvent handle, event_t **event);
+record_t *record_new(device_t *device);
+void record_retain(record_t *record);
+void record_release(record_t *record);
+void record_end(record_t *record, bool signalled, aclError waiters_rc);
+
+/* --- callback.c, hostfunc.c
+ * ----------------------------------------------------------------------------------- */
+job_t *job_new(stream_t *stream, const task_t *task);
+void job_free(job_t *job);
+void job_push(job_queue_t *queue, job_t *job);
+job_t *job_pop(job_queue_t *queue);
+/* Runs the function without sim.lock, then lets the stream go on. */
+void job_run(job_t *job);
+/* No queued job shall run for this stream. */
+void job_forget(job_queue_t *queue, const stream_t *stream);
+void host_submit(stream_t *stream, job_t *job);
+void report_submit(stream_t *stream, job_t *job);
+void report_unsubscribe(stream_t *stream);
+void report_forget(stream_t *stream);
+void calls_forget(stream_t *stream);
+
+/* --- memory.c
+ * ------------------------------------------------------------------------------------------------- */
+typedef enum { MEMORY_PAGEABLE, MEMORY_DEVICE, MEMORY_PINNED } memory_t;
+
+memory_t memory_kind(const void *pointer);
+/* Pins the block so that freeing it waits. False: the range does not lie in memory that is there; noted as a
+ * violation. */
+bool memory_pin(const void *pointer, size_t count, void **block);
+void memory_unpin(void *block);
+void memory_free_device(device_t *device);
+void memory_counts(aclsim_stats_t *stats);
+
+/* --- referee.c, journal.c, armed.c
+ * ---------------------------------------------------------------------------- */
+void referee_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Notes a dead or foreign handle; returns 107017 with the error kept. */
+aclError referee_bad_handle(object_kind_t kind, const void *handle);
+void referee_reset(const device_t *device);
+uint64_t referee_count(void);
+void referee_forget(void);
+void referee_lock(void);
+void referee_unlock(void);
+void journal_add(function_t function, const uint64_t *words, long rc, int64_t took_ns);
+void journal_forget(void);
+/* A letter for each argument: i, u or p. Set by the first call. */
+extern _Atomic(const char *) function_letters[FN_COUNT];
+void referee_destroy(const stream_t *stream);
+
+/* Counts the call and waits if it is to hang. True: it shall do nothing and answer `code`. */
+bool armed_strike(function_t function, aclError *code);
+uint64_t armed_calls(void);
+void armed_forget(void);
+void armed_unhang_all(void);
+
+#endif
