@@ -1,0 +1,130 @@
+/* The controls for tests. They take sim.lock for a moment and wait for nothing. */
+#include <string.h>
+
+#include "sim.h"
+
+#define API __attribute__((visibility("default")))
+
+API int aclsim_control_version(void) {
+    return ACLSIM_CONTROL_VERSION;
+}
+
+static void count_inside(thread_t *thread, void *arg) {
+    uint64_t *inside = arg;
+    *inside += atomic_load(&thread->function) >= 0 ? 1 : 0;
+}
+
+static void count_stream(void *object, void *arg) {
+    const stream_t *stream = object;
+    uint64_t *streams = arg;
+    *streams += stream->is_default ? 0 : 1;
+}
+
+API void aclsim_stats(aclsim_stats_t *stats) {
+    if (stats == NULL) {
+        return;
+    }
+    sim_start();
+    memset(stats, 0, sizeof *stats);
+    sim_lock();
+    for (int i = 0; i < sim.settings.devices; i++) {
+        stats->contexts += sim.devices[i].explicit_contexts;
+    }
+    object_each(KIND_STREAM, count_stream, &stats->streams);
+    stats->events = object_count(KIND_EVENT);
+    stats->notifies = object_count(KIND_NOTIFY);
+    memory_counts(stats);
+    stats->tasks = sim.tasks;
+    thread_each(count_inside, &stats->inside);
+    sim_unlock();
+    stats->calls = armed_calls();
+    stats->violations = referee_count();
+}
+
+API int aclsim_retain_count(int32_t device) {
+    sim_start();
+    sim_lock();
+    const device_t *found = device_find(device);
+    int retains = found != NULL ? (int)found->retains : -1;
+    sim_unlock();
+    return retains;
+}
+
+API uint64_t aclsim_resets(int32_t device) {
+    sim_start();
+    sim_lock();
+    const device_t *found = device_find(device);
+    uint64_t resets = found != NULL ? found->resets : 0;
+    sim_unlock();
+    return resets;
+}
+
+static void set_held(stream_t *stream, bool held) {
+    stream->held = held;
+    stream_kick(stream);
+}
+
+static int hold(void *handle, bool held) {
+    sim_start();
+    sim_lock();
+    stream_t *stream = object_find(KIND_STREAM, handle);
+    if (stream != NULL) {
+        set_held(stream, held);
+    }
+    sim_unlock();
+    return stream != NULL ? 0 : -1;
+}
+
+API int aclsim_hold(void *stream) {
+    return hold(stream, true);
+}
+
+API int aclsim_release(void *stream) {
+    return hold(stream, false);
+}
+
+static void release_stream(void *object, void *arg) {
+    (void)arg;
+    set_held(object, false);
+}
+
+API void aclsim_release_all(void) {
+    sim_start();
+    sim_lock();
+    object_each(KIND_STREAM, release_stream, NULL);
+    armed_unhang_all();
+    sim_unlock();
+}
+
+API int aclsim_fail_next(void *stream, int32_t code) {
+    sim_start();
+    sim_lock();
+    stream_t *found = object_find(KIND_STREAM, stream);
+    if (found != NULL) {
+        found->fail_next = code;
+    }
+    sim_unlock();
+    return found != NULL ? 0 : -1;
+}
+
+API int64_t aclsim_pending(void *stream) {
+    sim_start();
+    sim_lock();
+    const stream_t *found = object_find(KIND_STREAM, stream);
+    int64_t pending = found != NULL ? (int64_t)(found->enqueued - found->ended) : -1;
+    sim_unlock();
+    return pending;
+}
+
+API void aclsim_set_abort_supported(int supported) {
+    sim_start();
+    sim_lock();
+    sim.abort_supported = supported != 0;
+    sim_unlock();
+}
+
+API void aclsim_forget(void) {
+    armed_forget();
+    referee_forget();
+    journal_forget();
+}

@@ -1,0 +1,108 @@
+/* The exported functions: one wrapper per line of the table, around the do_<name> of the families. */
+#include <string.h>
+
+#include "sim.h"
+
+#define API __attribute__((visibility("default")))
+
+#define ACL_FN(kind, ret, name, params, args, since) API ret name params;
+#include "acl_api.inc"
+#undef ACL_FN
+
+const function_info_t function_info[FN_COUNT] = {
+#define ACL_FN(kind, ret, name, params, args, since) [FN_##name] = {#name, CALL_##kind},
+#include "acl_api.inc"
+#undef ACL_FN
+};
+
+int function_find(const char *name) {
+    for (int i = 0; name != NULL && i < FN_COUNT; i++) {
+        if (strcmp(function_info[i].name, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+typedef struct {
+    thread_t *thread;
+    function_t function;
+    int outer_function;
+    unsigned long outer_devices;
+    int64_t started_ns;
+    const uint64_t *words;
+} frame_t;
+
+static aclError refuse_forked(function_t function) {
+    referee_note("%s: thread %d called ACL in a forked child", function_info[function].name,
+                 thread_self()->tid);
+    return RT_INTERNAL_ERROR;
+}
+
+static unsigned long bound_mask(void) {
+    int device = thread_device_peek();
+    return device >= 0 ? 1UL << device : 0;
+}
+
+/* True: the call is refused or armed to fail, and answers `code`. */
+static bool call_enter(frame_t *frame, function_t function, const uint64_t *words, aclError *code) {
+    sim_start();
+    thread_t *thread = thread_self();
+    frame->thread = thread;
+    frame->function = function;
+    frame->words = words;
+    frame->started_ns = now_ns();
+    frame->outer_function = atomic_load_explicit(&thread->function, memory_order_relaxed);
+    frame->outer_devices = atomic_load_explicit(&thread->devices, memory_order_relaxed);
+    atomic_store_explicit(&thread->devices, bound_mask(), memory_order_relaxed);
+    atomic_store(&thread->function, (int)function);
+    if (process_forked()) {
+        *code = refuse_forked(function);
+        return true;
+    }
+    if (thread->callback_depth > 0) {
+        referee_note("%s: thread %d called ACL inside a callback", function_info[function].name, thread->tid);
+    }
+    return armed_strike(function, code);
+}
+
+static void call_leave(const frame_t *frame, long rc) {
+    atomic_store(&frame->thread->function, frame->outer_function);
+    atomic_store_explicit(&frame->thread->devices, frame->outer_devices, memory_order_relaxed);
+    journal_add(frame->function, frame->words, rc, now_ns() - frame->started_ns);
+}
+
+/* Arguments become words, and a letter each tells the journal how to print them. */
+#define WORD(x) ((uint64_t)(uintptr_t)(x))
+#define LETTER(x) _Generic((x), int: 'i', long: 'i', unsigned int: 'u', unsigned long: 'u', default: 'p')
+
+#define EACH_0(m)
+#define EACH_1(m, a) m(a),
+#define EACH_2(m, a, ...) m(a), EACH_1(m, __VA_ARGS__)
+#define EACH_3(m, a, ...) m(a), EACH_2(m, __VA_ARGS__)
+#define EACH_4(m, a, ...) m(a), EACH_3(m, __VA_ARGS__)
+#define EACH_5(m, a, ...) m(a), EACH_4(m, __VA_ARGS__)
+#define EACH_6(m, a, ...) m(a), EACH_5(m, __VA_ARGS__)
+#define EACH_7(m, a, ...) m(a), EACH_6(m, __VA_ARGS__)
+#define PICK(m, a, b, c, d, e, f, g, n, ...) n
+#define EACH(m, ...)                                                                                           \
+    PICK(m __VA_OPT__(, ) __VA_ARGS__, EACH_7, EACH_6, EACH_5, EACH_4, EACH_3, EACH_2, EACH_1,                 \
+         EACH_0)(m __VA_OPT__(, ) __VA_ARGS__)
+#define WORDS(...) EACH(WORD, __VA_ARGS__)
+#define LETTERS(...) EACH(LETTER, __VA_ARGS__)
+
+#define REFUSAL(ret, code) _Generic((ret){0}, aclError: (code), default: NULL)
+#define RESULT(value) _Generic((value), aclError: (value), default: 0)
+
+#define ACL_FN(kind, ret, name, params, args, since)                                                           \
+    ret name params {                                                                                          \
+        const uint64_t words[SIM_CALL_WORDS + 1] = {WORDS args};                                               \
+        static const char letters[] = {LETTERS args '\0'};                                                     \
+        frame_t frame;                                                                                         \
+        aclError code = 0;                                                                                     \
+        atomic_store_explicit(&function_letters[FN_##name], letters, memory_order_relaxed);                    \
+        ret result = call_enter(&frame, FN_##name, words, &code) ? REFUSAL(ret, code) : do_##name args;        \
+        call_leave(&frame, RESULT(result));                                                                    \
+        return result;                                                                                         \
+    }
+#include "acl_api.inc"

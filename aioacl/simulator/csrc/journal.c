@@ -1,0 +1,126 @@
+/*
+ * The ring of the newest calls. Writers claim a place with one atomic addition and store words; every word is
+ * atomic and a stamp before and after tells a reader whether it has seen one whole entry. Text is made on
+ * reading.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define API __attribute__((visibility("default")))
+
+enum { JOURNAL_ENTRIES = 65536, LINE_BYTES = 512, HEAD_WORDS = 5 };
+
+typedef struct {
+    atomic_ulong stamp; /* sequence number + 1; 0 while it is being written */
+    atomic_ulong words[HEAD_WORDS + SIM_CALL_WORDS];
+} entry_t;
+
+typedef struct {
+    uint64_t words[HEAD_WORDS + SIM_CALL_WORDS];
+} copy_t;
+
+enum { WORD_FUNCTION, WORD_TID, WORD_RC, WORD_TOOK, WORD_DEVICE };
+
+static entry_t ring[JOURNAL_ENTRIES];
+static atomic_ulong next_sequence;
+static atomic_ulong oldest_sequence;
+_Atomic(const char *) function_letters[FN_COUNT];
+
+static void put(entry_t *entry, int word, uint64_t value) {
+    atomic_store_explicit(&entry->words[word], value, memory_order_release);
+}
+
+void journal_add(function_t function, const uint64_t *words, long rc, int64_t took_ns) {
+    uint64_t sequence = atomic_fetch_add(&next_sequence, 1);
+    entry_t *entry = &ring[sequence % JOURNAL_ENTRIES];
+    atomic_store(&entry->stamp, 0);
+    put(entry, WORD_FUNCTION, function);
+    put(entry, WORD_TID, (uint64_t)thread_self()->tid);
+    put(entry, WORD_RC, (uint64_t)rc);
+    put(entry, WORD_TOOK, (uint64_t)took_ns);
+    put(entry, WORD_DEVICE, (uint64_t)thread_device_peek());
+    for (int i = 0; i < SIM_CALL_WORDS; i++) {
+        put(entry, HEAD_WORDS + i, words[i]);
+    }
+    atomic_store(&entry->stamp, sequence + 1);
+}
+
+/* False: the entry is being written, or has been overwritten. */
+static bool get(uint64_t sequence, copy_t *copy) {
+    entry_t *entry = &ring[sequence % JOURNAL_ENTRIES];
+    if (atomic_load(&entry->stamp) != sequence + 1) {
+        return false;
+    }
+    for (int i = 0; i < HEAD_WORDS + SIM_CALL_WORDS; i++) {
+        copy->words[i] = atomic_load_explicit(&entry->words[i], memory_order_acquire);
+    }
+    return atomic_load(&entry->stamp) == sequence + 1;
+}
+
+static size_t format_argument(char *text, size_t size, char letter, uint64_t word) {
+    int length = 0;
+    if (letter == 'p') {
+        length = snprintf(text, size, "\"0x%" PRIx64 "\"", word);
+    } else if (letter == 'i') {
+        length = snprintf(text, size, "%" PRId64, (int64_t)word);
+    } else {
+        length = snprintf(text, size, "%" PRIu64, word);
+    }
+    return (size_t)length;
+}
+
+static size_t format_line(char *text, uint64_t sequence, const copy_t *copy) {
+    const uint64_t *words = copy->words;
+    const char *letters = atomic_load(&function_letters[words[WORD_FUNCTION]]);
+    size_t length = (size_t)snprintf(
+        text, LINE_BYTES, "{\"seq\":%" PRIu64 ",\"tid\":%" PRId64 ",\"call\":\"%s\",\"args\":[", sequence,
+        (int64_t)words[WORD_TID], function_info[words[WORD_FUNCTION]].name);
+    for (int i = 0; letters[i] != '\0'; i++) {
+        length += (size_t)snprintf(text + length, LINE_BYTES - length, i > 0 ? "," : "");
+        length += format_argument(text + length, LINE_BYTES - length, letters[i], words[HEAD_WORDS + i]);
+    }
+    length += (size_t)snprintf(text + length, LINE_BYTES - length,
+                               "],\"rc\":%" PRId64 ",\"us\":%" PRId64 ".%03" PRId64 ",\"dev\":%" PRId64 "}\n",
+                               (int64_t)words[WORD_RC], (int64_t)words[WORD_TOOK] / 1000,
+                               (int64_t)words[WORD_TOOK] % 1000, (int64_t)words[WORD_DEVICE]);
+    return length;
+}
+
+static uint64_t oldest(void) {
+    uint64_t kept = atomic_load(&oldest_sequence);
+    uint64_t end = atomic_load(&next_sequence);
+    uint64_t in_ring = end > JOURNAL_ENTRIES ? end - JOURNAL_ENTRIES : 0;
+    return in_ring > kept ? in_ring : kept;
+}
+
+API size_t aclsim_journal(uint64_t *next, char *text, size_t size) {
+    size_t written = 0;
+    char line[LINE_BYTES];
+    copy_t copy;
+    if (next == NULL || text == NULL || size == 0) {
+        return 0;
+    }
+    while (true) {
+        uint64_t first = oldest();
+        *next = *next < first ? first : *next;
+        if (*next >= atomic_load(&next_sequence) || !get(*next, &copy)) {
+            break;
+        }
+        size_t length = format_line(line, *next, &copy);
+        if (written + length + 1 > size) {
+            break;
+        }
+        memcpy(text + written, line, length);
+        written += length;
+        ++*next;
+    }
+    text[written] = '\0';
+    return written;
+}
+
+void journal_forget(void) {
+    atomic_store(&oldest_sequence, atomic_load(&next_sequence));
+}

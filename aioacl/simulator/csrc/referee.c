@@ -1,0 +1,124 @@
+/* The referee keeps the score of what a client must not do. It never changes what a call answers. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define API __attribute__((visibility("default")))
+
+enum { VIOLATIONS_KEPT = 256, VIOLATION_BYTES = 240 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char kept[VIOLATIONS_KEPT][VIOLATION_BYTES];
+static uint64_t count;
+
+void referee_lock(void) {
+    pthread_mutex_lock(&lock);
+}
+
+void referee_unlock(void) {
+    pthread_mutex_unlock(&lock);
+}
+
+void referee_note(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    referee_lock();
+    vsnprintf(kept[count % VIOLATIONS_KEPT], VIOLATION_BYTES, format, arguments);
+    count++;
+    referee_unlock();
+    va_end(arguments);
+}
+
+static const char *running_function(void) {
+    int function = atomic_load(&thread_self()->function);
+    return function >= 0 ? function_info[function].name : "aclsim";
+}
+
+static const char *kind_of_handle(const void *handle) {
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        if (object_find((object_kind_t)kind, handle) != NULL) {
+            return object_kind_name((object_kind_t)kind);
+        }
+    }
+    return NULL;
+}
+
+aclError referee_bad_handle(object_kind_t kind, const void *handle) {
+    const char *other = kind_of_handle(handle);
+    referee_note("%s: thread %d passed a %s%s%s handle %p", running_function(), thread_self()->tid,
+                 other != NULL ? other : "dead or foreign", other != NULL ? " as a " : " ",
+                 object_kind_name(kind), handle);
+    return error_set(RT_INVALID_HANDLE, object_kind_name(kind));
+}
+
+/* Waits survive a reset by design of the runtime; sets, resets and calls that need no device are its own
+ * affair. */
+static bool may_be_inside(int function) {
+    switch (function) {
+    case FN_aclrtSynchronizeStream:
+    case FN_aclrtSynchronizeStreamWithTimeout:
+    case FN_aclrtSynchronizeEvent:
+    case FN_aclrtSynchronizeEventWithTimeout:
+        return true;
+    default:
+        return function_info[function].kind == CALL_FREE || function_info[function].kind == CALL_CONTROL;
+    }
+}
+
+static void check_inside(thread_t *thread, void *arg) {
+    const device_t *device = arg;
+    int function = atomic_load(&thread->function);
+    bool uses = (atomic_load(&thread->devices) >> device->id & 1) != 0;
+    if (thread == thread_self() || function < 0 || !uses || may_be_inside(function)) {
+        return;
+    }
+    if (!atomic_load(&thread->in_state_cb)) {
+        referee_note("%s: thread %d resets device %d while thread %d is inside %s", running_function(),
+                     thread_self()->tid, device->id, thread->tid, function_info[function].name);
+    }
+}
+
+void referee_reset(const device_t *device) {
+    thread_each(check_inside, (void *)(uintptr_t)device);
+}
+
+static void check_syncing(thread_t *thread, void *arg) {
+    if (thread != thread_self() && atomic_load(&thread->syncing) == arg) {
+        referee_note("%s: thread %d destroys stream %p while thread %d synchronises it", running_function(),
+                     thread_self()->tid, arg, thread->tid);
+    }
+}
+
+void referee_destroy(const stream_t *stream) {
+    thread_each(check_syncing, (void *)(uintptr_t)stream);
+}
+
+uint64_t referee_count(void) {
+    referee_lock();
+    uint64_t seen = count;
+    referee_unlock();
+    return seen;
+}
+
+void referee_forget(void) {
+    referee_lock();
+    count = 0;
+    referee_unlock();
+}
+
+API int aclsim_violation(uint64_t index, char *text, size_t size) {
+    referee_lock();
+    if (index >= count || count - index > VIOLATIONS_KEPT) {
+        referee_unlock();
+        return -1;
+    }
+    const char *found = kept[index % VIOLATIONS_KEPT];
+    int length = (int)strlen(found);
+    if (text != NULL && size > 0) {
+        snprintf(text, size, "%s", found);
+    }
+    referee_unlock();
+    return length;
+}
