@@ -1,0 +1,158 @@
+/* Explicit contexts, the current context, and what every context holds. */
+#include <string.h>
+
+#include "sim.h"
+
+bool context_usable(const context_t *context) {
+    bool live = context->object.state == OBJECT_LIVE;
+    return live &&
+           (atomic_load(&context->active) || (context->resetter != NULL && context->resetter == thread_self()));
+}
+
+context_t *context_need(void) {
+    context_t *context = thread_context();
+    if (context == NULL) {
+        error_set(RT_CONTEXT_NULL, "current context");
+    }
+    return context;
+}
+
+bool context_activate(context_t *context) {
+    context->torn = false;
+    context->life++;
+    context->failure = 0;
+    context->stop_on_failure = false;
+    memset(context->option_set, 0, sizeof context->option_set);
+    context->default_stream = stream_new(context, 0, 0);
+    if (context->default_stream == NULL) {
+        return false;
+    }
+    context->default_stream->is_default = true;
+    atomic_store(&context->active, true);
+    state_stream(context->default_stream, ACL_RT_STREAM_STATE_CREATE_POST);
+    return true;
+}
+
+static context_t *context_new(device_t *device) {
+    if (device->retains == 0 && device->explicit_contexts == 0) {
+        state_device(device->id, ACL_RT_DEVICE_STATE_SET_PRE);
+    }
+    context_t *context = executor_start(device) ? object_new(KIND_CONTEXT) : NULL;
+    if (context == NULL) {
+        return NULL;
+    }
+    context->device = device;
+    device->explicit_contexts++;
+    if (!context_activate(context)) {
+        device->explicit_contexts--;
+        object_kill(&context->object);
+        return NULL;
+    }
+    return context;
+}
+
+aclError do_aclrtCreateContext(aclrtContext *context, int32_t deviceId) {
+    if (context == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "context");
+    }
+    aclError rc = ACL_SUCCESS;
+    sim_lock();
+    device_t *device = device_find(deviceId);
+    if (device == NULL) {
+        rc = error_set(RT_INVALID_DEVICE, "deviceId");
+    } else {
+        device_wait_change(device);
+        context_t *made = context_new(device);
+        rc = made != NULL ? ACL_SUCCESS : error_set(RT_DEVICE_SETUP_ERROR, "deviceId");
+        if (made != NULL) {
+            thread_bind_context(made);
+            *context = made;
+        }
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* The caller loses the context at once; other threads find out when they look for it. */
+static void unbind_caller(context_t *context) {
+    if (thread_self()->current == context) {
+        thread_context();
+    }
+}
+
+static void context_destroy(context_t *context) {
+    device_t *device = context->device;
+    thread_uses(device);
+    context->resetter = thread_self();
+    atomic_store(&context->active, false);
+    state_stream(context->default_stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
+    context_teardown(context);
+    context->resetter = NULL;
+    device->explicit_contexts--;
+    if (device->explicit_contexts == 0 && device->retains == 0 && device->changer == NULL) {
+        memory_free_device(device);
+    }
+    object_kill(&context->object);
+    unbind_caller(context);
+}
+
+aclError do_aclrtDestroyContext(aclrtContext context) {
+    if (context == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "context");
+    }
+    aclError rc = ACL_SUCCESS;
+    sim_lock();
+    context_t *found = object_find(KIND_CONTEXT, context);
+    bool half_alive = object_state(KIND_CONTEXT, context) == OBJECT_DEAD;
+    if (half_alive || (found != NULL && found->resetter != NULL)) {
+        rc = error_set(RT_CONTEXT_RELEASE_ERROR, "context");
+    } else if (found == NULL || found->primary) {
+        rc = error_set(RT_CONTEXT_NULL, "context");
+    } else {
+        context_destroy(found);
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtSetCurrentContext(aclrtContext context) {
+    if (context == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "context");
+    }
+    sim_lock();
+    context_t *found = object_find(KIND_CONTEXT, context);
+    aclError rc = ACL_SUCCESS;
+    if (found != NULL && context_usable(found)) {
+        thread_bind_context(found);
+    } else {
+        rc = error_set(RT_PARAM_INVALID, "context");
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtGetCurrentContext(aclrtContext *context) {
+    if (context == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "context");
+    }
+    sim_lock();
+    context_t *current = thread_context();
+    if (current != NULL) {
+        *context = current;
+    }
+    sim_unlock();
+    return current != NULL ? ACL_SUCCESS : error_quiet(RT_CONTEXT_NULL, "current context");
+}
+
+aclError do_aclrtCtxGetCurrentDefaultStream(aclrtStream *stream) {
+    if (stream == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "stream");
+    }
+    sim_lock();
+    context_t *context = context_need();
+    if (context != NULL) {
+        *stream = context->default_stream;
+    }
+    sim_unlock();
+    return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+}

@@ -1,0 +1,158 @@
+/* Devices: how often each is set, by whom it is changed, and what can be asked about it. */
+#include "sim.h"
+
+device_t *device_find(int32_t id) {
+    return id >= 0 && id < sim.settings.devices ? &sim.devices[id] : NULL;
+}
+
+/* A set waits while a reset runs; callbacks of the changing thread itself pass. */
+void device_wait_change(device_t *device) {
+    while (device->changer != NULL && device->changer != thread_self()) {
+        waiter_t waiter;
+        wait_add(&device->changed, &waiter, 0);
+        wait_for(&waiter, SIM_FOREVER);
+    }
+}
+
+void device_end_change(device_t *device) {
+    device->changer = NULL;
+    wait_finish_all(&device->changed, 0);
+}
+
+static context_t *primary_of(device_t *device) {
+    if (device->primary == NULL) {
+        device->primary = object_new(KIND_CONTEXT);
+        if (device->primary != NULL) {
+            device->primary->primary = true;
+            device->primary->device = device;
+        }
+    }
+    return device->primary;
+}
+
+static aclError device_open(device_t *device) {
+    device->changer = thread_self();
+    if (device->explicit_contexts == 0) {
+        state_device(device->id, ACL_RT_DEVICE_STATE_SET_PRE);
+    }
+    context_t *primary = primary_of(device);
+    if (primary == NULL || !executor_start(device) || !context_activate(primary)) {
+        device_end_change(device);
+        return error_set(RT_DEVICE_SETUP_ERROR, "deviceId");
+    }
+    atomic_store(&device->open, true);
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtSetDevice(int32_t deviceId) {
+    aclError rc = ACL_SUCCESS;
+    sim_lock();
+    device_t *device = device_find(deviceId);
+    if (device == NULL) {
+        rc = error_set(RT_INVALID_DEVICE, "deviceId");
+        sim_unlock();
+        return rc;
+    }
+    device_wait_change(device);
+    if (device->retains == 0) {
+        rc = device_open(device);
+    }
+    if (rc == ACL_SUCCESS) {
+        device->retains++;
+        thread_bind_slot(deviceId);
+        if (device->changer == thread_self()) {
+            device_end_change(device);
+        }
+        state_device(deviceId, ACL_RT_DEVICE_STATE_SET_POST);
+    }
+    sim_unlock();
+    return rc;
+}
+
+static aclError device_reset(int32_t id, bool force) {
+    device_t *device = device_find(id);
+    if (device == NULL) {
+        return force ? error_quiet(RT_INVALID_DEVICE, "deviceId") : error_set(RT_INVALID_DEVICE, "deviceId");
+    }
+    thread_context(); /* a reset looks for the context, and so detaches a stale binding */
+    if (device->retains == 0) {
+        return force ? error_quiet(RT_CONTEXT_RELEASE_ERROR, "deviceId")
+                     : error_set(RT_CONTEXT_RELEASE_ERROR, "deviceId");
+    }
+    if (force || device->retains == 1) {
+        device_release(device);
+    } else {
+        device->retains--;
+    }
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtResetDevice(int32_t deviceId) {
+    sim_lock();
+    aclError rc = device_reset(deviceId, false);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtResetDeviceForce(int32_t deviceId) {
+    sim_lock();
+    aclError rc = device_reset(deviceId, true);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtGetDevice(int32_t *deviceId) {
+    if (deviceId == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "deviceId");
+    }
+    sim_lock();
+    const context_t *context = thread_context();
+    if (context != NULL) {
+        *deviceId = context->device->id;
+    }
+    sim_unlock();
+    return context != NULL ? ACL_SUCCESS : error_quiet(RT_CONTEXT_NULL, "current context");
+}
+
+aclError do_aclrtGetDeviceCount(uint32_t *count) {
+    if (count == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "count");
+    }
+    *count = (uint32_t)sim.settings.devices;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus) {
+    if (deviceStatus == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "deviceStatus");
+    }
+    if (device_find(deviceId) == NULL) {
+        return error_set(RT_INVALID_DEVICE, "deviceId");
+    }
+    *deviceStatus = ACL_RT_DEVICE_STATUS_NORMAL;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active) {
+    if (flags != NULL || active == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, flags != NULL ? "flags" : "active");
+    }
+    const device_t *device = device_find(deviceId);
+    if (device == NULL) {
+        return error_set(RT_INVALID_DEVICE, "deviceId");
+    }
+    sim_lock();
+    *active = device->retains > 0 ? 1 : 0;
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *greatestPriority) {
+    if (leastPriority != NULL) {
+        *leastPriority = 7;
+    }
+    if (greatestPriority != NULL) {
+        *greatestPriority = 0;
+    }
+    return ACL_SUCCESS;
+}

@@ -1,0 +1,61 @@
+/* The end of a device's primary context and of the streams of any context. */
+#include "sim.h"
+
+static void end_stream(stream_t *stream) {
+    stream_drain_or_drop(stream);
+    if (stream->object.state == OBJECT_LIVE) {
+        stream_free(stream);
+    }
+}
+
+static void end_own_streams(context_t *context) {
+    while (context->streams != NULL) {
+        stream_t *stream = context->streams;
+        object_retain(&stream->object);
+        state_stream(stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
+        if (stream->object.state == OBJECT_LIVE) {
+            end_stream(stream);
+        }
+        object_release(&stream->object);
+    }
+}
+
+void context_teardown(context_t *context) {
+    gate_enter(&context->gate);
+    end_own_streams(context);
+    end_stream(context->default_stream);
+    context->default_stream = NULL;
+    host_stop(context);
+    context->torn = true;
+    gate_leave(&context->gate);
+}
+
+/* Host functions of explicit contexts hold up a reset of their device as well. */
+static void wait_host_functions(void *object, void *arg) {
+    context_t *context = object;
+    if (context->device == arg && !context->primary) {
+        host_wait(context);
+    }
+}
+
+void device_release(device_t *device) {
+    context_t *primary = device->primary;
+    device->changer = thread_self();
+    device->retains = 0;
+    device->resets++;
+    referee_reset(device);
+    primary->resetter = thread_self();
+    atomic_store(&primary->active, false);
+    atomic_store(&device->open, false);
+    state_stream(primary->default_stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
+    state_device(device->id, ACL_RT_DEVICE_STATE_RESET_PRE);
+    context_teardown(primary);
+    object_each(KIND_CONTEXT, wait_host_functions, device);
+    primary->resetter = NULL;
+    if (device->explicit_contexts == 0) {
+        memory_free_device(device);
+    }
+    thread_self()->slot = -1;
+    state_device(device->id, ACL_RT_DEVICE_STATE_RESET_POST);
+    device_end_change(device);
+}
