@@ -1,0 +1,133 @@
+/* What can be asked of a stream without waiting for it. */
+#include "sim.h"
+
+/* Streams with one of these flags have no completion that the host could see. */
+enum { FLAGS_WITHOUT_COMPLETION = 0x4 | 0x10 };
+
+typedef aclError (*stream_action_t)(context_t *context, stream_t *stream, uint64_t *value);
+
+static aclError with_stream(aclrtStream handle, stream_action_t action, uint64_t *value) {
+    stream_t *stream = NULL;
+    aclError rc = RT_CONTEXT_NULL;
+    sim_lock();
+    context_t *context = context_need();
+    if (context != NULL) {
+        rc = stream_find(context, handle, &stream);
+    }
+    if (rc == ACL_SUCCESS) {
+        rc = action(context, stream, value);
+    }
+    sim_unlock();
+    return rc;
+}
+
+static aclError query(context_t *context, stream_t *stream, uint64_t *value) {
+    (void)context;
+    if (stream->context->failure != 0) {
+        return error_set(stream->context->failure, "stream");
+    }
+    bool complete = stream->ended == stream->enqueued || (stream->flags & FLAGS_WITHOUT_COMPLETION) != 0;
+    *value = complete ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status) {
+    uint64_t value = 0;
+    if (status == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "status");
+    }
+    aclError rc = with_stream(stream, query, &value);
+    if (rc == ACL_SUCCESS) {
+        *status = (aclrtStreamStatus)value;
+    }
+    return rc;
+}
+
+static aclError get_priority(context_t *context, stream_t *stream, uint64_t *value) {
+    (void)context;
+    *value = stream->priority;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority) {
+    uint64_t value = 0;
+    if (priority == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "priority");
+    }
+    aclError rc = with_stream(stream, get_priority, &value);
+    if (rc == ACL_SUCCESS) {
+        *priority = (uint32_t)value;
+    }
+    return rc;
+}
+
+static aclError get_flags(context_t *context, stream_t *stream, uint64_t *value) {
+    (void)context;
+    *value = stream->flags;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags) {
+    uint64_t value = 0;
+    if (flags == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "flags");
+    }
+    aclError rc = with_stream(stream, get_flags, &value);
+    if (rc == ACL_SUCCESS) {
+        *flags = (uint32_t)value;
+    }
+    return rc;
+}
+
+static aclError set_mode(context_t *context, stream_t *stream, uint64_t *value) {
+    bool stop = (*value & 1) != 0;
+    if (stream->context != context) {
+        return error_set(RT_STREAM_CONTEXT, "stream");
+    }
+    if (stream->stop && !stop) {
+        return error_set(RT_FEATURE_NOT_SUPPORT, "mode");
+    }
+    stream->stop = stop;
+    context->stop_on_failure = context->stop_on_failure || stop;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
+    return with_stream(stream, set_mode, &mode);
+}
+
+/* A handle needs no context here; the default stream does. */
+aclError do_aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
+    if (streamId == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "streamId");
+    }
+    aclError rc = RT_CONTEXT_NULL;
+    sim_lock();
+    const stream_t *found = NULL;
+    if (stream != NULL) {
+        found = object_find(KIND_STREAM, stream);
+        rc = found != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_STREAM, stream);
+    } else {
+        const context_t *context = context_need();
+        found = context != NULL ? context->default_stream : NULL;
+    }
+    if (found != NULL) {
+        *streamId = (int32_t)found->object.index;
+        rc = ACL_SUCCESS;
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtGetStreamAvailableNum(uint32_t *streamCount) {
+    if (streamCount == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "streamCount");
+    }
+    sim_lock();
+    const context_t *context = context_need();
+    if (context != NULL) {
+        *streamCount = SIM_STREAMS_PER_DEVICE - context->device->streams;
+    }
+    sim_unlock();
+    return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+}

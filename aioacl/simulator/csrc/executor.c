@@ -1,0 +1,310 @@
+/* One thread per device runs the tasks of all its streams. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "sim.h"
+
+enum { BATCH = 64, TURN = 256 };
+
+typedef struct {
+    task_t *task;
+    void *to;
+    void *from;
+} step_t;
+
+static void timed_add(stream_t *stream) {
+    device_t *device = stream->device;
+    stream->timed = true;
+    stream->timed_prev = NULL;
+    stream->timed_next = device->timed;
+    if (device->timed != NULL) {
+        device->timed->timed_prev = stream;
+    }
+    device->timed = stream;
+}
+
+static void timed_remove(stream_t *stream) {
+    if (stream->timed_prev != NULL) {
+        stream->timed_prev->timed_next = stream->timed_next;
+    } else {
+        stream->device->timed = stream->timed_next;
+    }
+    if (stream->timed_next != NULL) {
+        stream->timed_next->timed_prev = stream->timed_prev;
+    }
+    stream->timed = false;
+}
+
+void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns) {
+    stream->park = park;
+    stream->parked_on = list;
+    stream->wake_ns = wake_ns;
+    if (wake_ns != 0) {
+        timed_add(stream);
+    }
+    if (list == NULL) {
+        return;
+    }
+    stream->parked_next = NULL;
+    stream->parked_prev = list->last;
+    if (list->last != NULL) {
+        list->last->parked_next = stream;
+    } else {
+        list->first = stream;
+    }
+    list->last = stream;
+}
+
+static void leave_park_list(stream_t *stream) {
+    park_list_t *list = stream->parked_on;
+    if (stream->parked_prev != NULL) {
+        stream->parked_prev->parked_next = stream->parked_next;
+    } else {
+        list->first = stream->parked_next;
+    }
+    if (stream->parked_next != NULL) {
+        stream->parked_next->parked_prev = stream->parked_prev;
+    } else {
+        list->last = stream->parked_prev;
+    }
+    stream->parked_on = NULL;
+}
+
+void stream_unpark(stream_t *stream) {
+    if (stream->parked_on != NULL) {
+        leave_park_list(stream);
+    }
+    if (stream->timed) {
+        timed_remove(stream);
+    }
+    stream->park = PARK_NONE;
+}
+
+void park_kick_all(park_list_t *list) {
+    while (list->first != NULL) {
+        stream_t *stream = list->first;
+        stream_unpark(stream);
+        stream_kick(stream);
+    }
+}
+
+static bool may_run(const stream_t *stream) {
+    return !stream->held && stream->park == PARK_NONE && stream->ended < stream->enqueued;
+}
+
+void stream_kick(stream_t *stream) {
+    device_t *device = stream->device;
+    if (stream->ready || stream->running || !may_run(stream)) {
+        return;
+    }
+    stream->ready = true;
+    stream->ready_next = NULL;
+    if (device->ready_last != NULL) {
+        device->ready_last->ready_next = stream;
+    } else {
+        device->ready_first = stream;
+    }
+    device->ready_last = stream;
+    if (device->executor_idle) {
+        device->executor_idle = false;
+        pthread_cond_signal(&device->work);
+    }
+}
+
+static stream_t *ready_pop(device_t *device) {
+    stream_t *stream = device->ready_first;
+    if (stream != NULL) {
+        device->ready_first = stream->ready_next;
+        if (device->ready_first == NULL) {
+            device->ready_last = NULL;
+        }
+        stream->ready = false;
+    }
+    return stream;
+}
+
+static bool is_data(const task_t *task) {
+    return task->kind == TASK_COPY || task->kind == TASK_SET;
+}
+
+/* A copy is over no earlier than its due time, which begins when the stream reaches it. */
+static bool is_due(task_t *task) {
+    if (sim.settings.copy_latency_ns == 0) {
+        return true;
+    }
+    int64_t now = now_ns();
+    if (!task->started) {
+        task->started = true;
+        task->due_ns = now + sim.settings.copy_latency_ns;
+    }
+    return task->due_ns <= now;
+}
+
+static bool prepare(task_t *task, step_t *step) {
+    bool copy = task->kind == TASK_COPY;
+    step->task = task;
+    step->to = NULL;
+    step->from = NULL;
+    if (task->code != 0) {
+        return false;
+    }
+    const void *to = copy ? task->copy.dst : task->set.dst;
+    size_t count = copy ? task->copy.count : task->set.count;
+    bool there = memory_pin(to, count, &step->to);
+    if (there && copy && task->copy.owned == NULL) {
+        there = memory_pin(task->copy.src, count, &step->from);
+    }
+    task->code = there ? 0 : RT_TASK_ERROR;
+    return there;
+}
+
+static void perform(const task_t *task) {
+    if (task->code != 0) {
+        return;
+    }
+    if (task->kind == TASK_COPY) {
+        memmove(task->copy.dst, task->copy.owned != NULL ? task->copy.owned : task->copy.src, task->copy.count);
+    } else {
+        memset(task->set.dst, task->set.value, task->set.count);
+    }
+}
+
+/* The head tasks that can run together; the last of them may be one that fails. */
+static uint32_t gather(stream_t *stream, step_t *steps) {
+    uint32_t count = 0;
+    while (count < BATCH && stream->ended + count < stream->enqueued) {
+        task_t *task = &stream->ring[(stream->ended + count) % SIM_RING];
+        if (!is_data(task) || (count > 0 && sim.settings.copy_latency_ns != 0) || !is_due(task)) {
+            break;
+        }
+        count++;
+        if (!prepare(task, &steps[count - 1])) {
+            break;
+        }
+    }
+    return count;
+}
+
+static void run_outside(stream_t *stream, const step_t *steps, uint32_t count) {
+    stream->running = true;
+    sim_unlock();
+    for (uint32_t i = 0; i < count; i++) {
+        perform(steps[i].task);
+    }
+    sim_lock();
+    stream->running = false;
+    if (sim.settle_waiters > 0) {
+        pthread_cond_broadcast(&sim.settled);
+    }
+}
+
+static void run_data(stream_t *stream) {
+    step_t steps[BATCH];
+    uint32_t count = gather(stream, steps);
+    if (count == 0) {
+        stream_park(stream, PARK_DUE, NULL, stream_head(stream)->due_ns);
+        return;
+    }
+    run_outside(stream, steps, count);
+    for (uint32_t i = 0; i < count; i++) {
+        memory_unpin(steps[i].to);
+        memory_unpin(steps[i].from);
+    }
+    aclError code = steps[count - 1].task->code;
+    stream_end_tasks(stream, code != 0 ? count - 1 : count);
+    if (code != 0) {
+        stream_fault(stream, code);
+    }
+}
+
+/* False: the stream is parked. */
+static bool run_control(stream_t *stream, task_t *task) {
+    switch (task->kind) {
+    case TASK_RECORD_NOTIFY:
+    case TASK_WAIT_NOTIFY:
+        return notify_run_task(stream, task);
+    case TASK_HOST_FUNCTION:
+    case TASK_CALLBACK:
+        return call_run_task(stream, task);
+    default:
+        return event_run_task(stream, task);
+    }
+}
+
+static void run_one(stream_t *stream) {
+    task_t *task = stream_head(stream);
+    if (stream->stopped) {
+        stream_end_tasks(stream, 1);
+    } else if (is_data(task)) {
+        run_data(stream);
+    } else if (run_control(stream, task)) {
+        aclError code = task->code;
+        if (code != 0) {
+            stream_fault(stream, code);
+        } else {
+            stream_end_tasks(stream, 1);
+        }
+    }
+}
+
+static void run_turn(stream_t *stream) {
+    for (int i = 0; i < TURN && may_run(stream); i++) {
+        run_one(stream);
+    }
+    stream_kick(stream);
+}
+
+/* Streams whose time has come look at their head task again. The earliest of the others, or for ever. */
+static int64_t wake_timed(device_t *device) {
+    int64_t earliest = SIM_FOREVER;
+    int64_t now = device->timed != NULL ? now_ns() : 0;
+    stream_t *next = NULL;
+    for (stream_t *stream = device->timed; stream != NULL; stream = next) {
+        next = stream->timed_next;
+        if (stream->wake_ns <= now) {
+            stream_unpark(stream);
+            stream_kick(stream);
+        } else if (stream->wake_ns < earliest) {
+            earliest = stream->wake_ns;
+        }
+    }
+    return earliest;
+}
+
+static void idle(device_t *device, int64_t until_ns) {
+    device->executor_idle = true;
+    if (until_ns == SIM_FOREVER) {
+        pthread_cond_wait(&device->work, &sim.lock);
+    } else {
+        struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+        pthread_cond_timedwait(&device->work, &sim.lock, &until);
+    }
+    device->executor_idle = false;
+}
+
+static void *executor(void *arg) {
+    device_t *device = arg;
+    sim_lock();
+    while (true) {
+        int64_t wake_ns = wake_timed(device);
+        stream_t *stream = ready_pop(device);
+        if (stream == NULL) {
+            idle(device, wake_ns);
+            continue;
+        }
+        run_turn(stream);
+        sim_unlock(); /* others get a chance between two turns */
+        sim_lock();
+    }
+    return NULL;
+}
+
+bool executor_start(device_t *device) {
+    char name[16];
+    if (!device->executor_started) {
+        snprintf(name, sizeof name, "aclsim-dev%d", device->id);
+        device->executor_started = thread_start(name, executor, device);
+    }
+    return device->executor_started;
+}

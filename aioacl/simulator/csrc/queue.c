@@ -1,0 +1,185 @@
+/* The ring of a stream: appending, ending and dropping tasks. */
+#include <stdlib.h>
+
+#include "sim.h"
+
+task_t *stream_head(stream_t *stream) {
+    return &stream->ring[stream->ended % SIM_RING];
+}
+
+void task_release(task_t *task, aclError rc) {
+    switch (task->kind) {
+    case TASK_COPY:
+        free(task->copy.owned);
+        break;
+    case TASK_RECORD:
+        record_end(task->event.record, false, rc);
+        record_release(task->event.record);
+        object_release(&task->event.event->object);
+        break;
+    case TASK_WAIT_RECORD:
+        record_release(task->event.record);
+        task->event.event->waits--;
+        object_release(&task->event.event->object);
+        break;
+    case TASK_WAIT_FLAG:
+        task->event.event->waits--;
+        object_release(&task->event.event->object);
+        break;
+    case TASK_RESET_EVENT:
+        object_release(&task->event.event->object);
+        break;
+    case TASK_RECORD_NOTIFY:
+    case TASK_WAIT_NOTIFY:
+        object_release(&task->notify->object);
+        break;
+    default:
+        break;
+    }
+}
+
+/* The stream may end while the caller waits, so it is kept by a reference. */
+static aclError wait_for_room(stream_t *stream, uint32_t need) {
+    aclError rc = ACL_SUCCESS;
+    object_retain(&stream->object);
+    while (rc == ACL_SUCCESS && stream->entries + need > SIM_QUEUE_ENTRIES) {
+        waiter_t waiter;
+        wait_add(&stream->room, &waiter, 0);
+        wait_for(&waiter, SIM_FOREVER);
+        rc = waiter.rc;
+        if (rc == ACL_SUCCESS && stream->object.state != OBJECT_LIVE) {
+            rc = RT_CONTEXT_NULL;
+        }
+    }
+    object_release(&stream->object);
+    return rc == ACL_SUCCESS ? rc : error_set(rc, "stream");
+}
+
+aclError stream_enqueue(stream_t *stream, task_t *task) {
+    task->entries = task->kind == TASK_HOST_FUNCTION ? SIM_HOST_FUNCTION_ENTRIES : 1;
+    if (stream->entries + task->entries > SIM_QUEUE_ENTRIES) {
+        aclError rc = wait_for_room(stream, task->entries);
+        if (rc != ACL_SUCCESS) {
+            task_release(task, rc);
+            return rc;
+        }
+    }
+    if (task->kind == TASK_COPY || task->kind == TASK_SET) {
+        task->code = stream->fail_next;
+        stream->fail_next = 0;
+    }
+    stream->ring[stream->enqueued % SIM_RING] = *task;
+    stream->enqueued++;
+    stream->entries += task->entries;
+    stream_kick(stream);
+    return ACL_SUCCESS;
+}
+
+/* The waiters that have all they waited for leave together, each with the error that is due. */
+static void finish_waiters(stream_t *stream) {
+    waiter_t *next = NULL;
+    bool delivered = false;
+    for (waiter_t *waiter = stream->waiters.first; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        if (waiter->target <= stream->ended) {
+            wait_finish(waiter, stream->error);
+            delivered = true;
+        }
+    }
+    if (delivered) {
+        stream->error = 0;
+    }
+}
+
+void stream_end_tasks(stream_t *stream, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++) {
+        task_t *task = stream_head(stream);
+        stream->entries -= task->entries;
+        stream->ended++;
+        task_release(task, 0);
+    }
+    sim.tasks += count;
+    if (stream->waiters.first != NULL) {
+        finish_waiters(stream);
+    }
+    wait_finish_all(&stream->room, 0);
+}
+
+/* What the runtime does when it gets round to looking at a failure. */
+static void recycle_failure(stream_t *stream) {
+    if (stream->stopped && stream->context->failure == 0) {
+        stream->context->failure = stream->error;
+    }
+}
+
+void stream_fault(stream_t *stream, aclError code) {
+    device_t *device = stream->device;
+    bool work_behind = stream->ended + 1 < stream->enqueued;
+    stream->error = code;
+    stream->stopped = stream->stopped || stream->stop || stream->context->stop_on_failure;
+    if (work_behind && device->sync_waiters == 0) {
+        stream_end_tasks(stream, 1);
+        stream_park(stream, PARK_FAULT, &device->faulted, 0);
+    } else {
+        recycle_failure(stream);
+        stream_end_tasks(stream, 1);
+    }
+}
+
+void device_resume_faulted(device_t *device) {
+    while (device->faulted.first != NULL) {
+        stream_t *stream = device->faulted.first;
+        recycle_failure(stream);
+        stream_unpark(stream);
+        stream_kick(stream);
+    }
+}
+
+static void settle(stream_t *stream) {
+    while (stream->running) {
+        sim.settle_waiters++;
+        pthread_cond_wait(&sim.settled, &sim.lock);
+        sim.settle_waiters--;
+    }
+}
+
+void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
+    settle(stream);
+    calls_forget(stream);
+    stream_unpark(stream);
+    while (stream->ended < stream->enqueued) {
+        task_t *task = stream_head(stream);
+        stream->ended++;
+        task_release(task, waiters_rc);
+    }
+    stream->entries = 0;
+    stream->error = 0;
+    wait_finish_all(&stream->waiters, waiters_rc);
+    wait_finish_all(&stream->room, room_rc);
+}
+
+/* Work that will go on by itself counts as moving, however long it takes. */
+static bool moving(const stream_t *stream) {
+    return stream->running || (!stream->held && (stream->ready || stream->park == PARK_DUE));
+}
+
+void stream_drain_or_drop(stream_t *stream) {
+    device_t *device = stream->device;
+    object_retain(&stream->object);
+    while (stream->object.state == OBJECT_LIVE && stream->ended < stream->enqueued) {
+        uint64_t before = stream->ended;
+        waiter_t waiter;
+        device->sync_waiters++;
+        device_resume_faulted(device);
+        wait_add(&stream->waiters, &waiter, stream->enqueued);
+        bool ended = wait_for(&waiter, now_ns() + sim.settings.reset_drop_ns);
+        device->sync_waiters--;
+        if (ended || (stream->ended == before && !moving(stream))) {
+            break;
+        }
+    }
+    if (stream->object.state == OBJECT_LIVE) {
+        stream_drop(stream, 0, RT_CONTEXT_NULL);
+    }
+    object_release(&stream->object);
+}

@@ -1,0 +1,218 @@
+/* Streams: making, finding and ending them, and their attributes. */
+#include <stdlib.h>
+
+#include "sim.h"
+
+enum { FLAG_DEVICE_USE_ONLY = 0x20, PRIORITY_LEAST = 7 };
+
+/* Rings are large; the newest unused one is taken first. */
+typedef union ring {
+    union ring *next;
+    task_t tasks[SIM_RING];
+} ring_t;
+
+static ring_t *free_rings;
+
+static task_t *ring_take(void) {
+    ring_t *ring = free_rings;
+    if (ring == NULL) {
+        ring = malloc(sizeof *ring);
+        return ring != NULL ? ring->tasks : NULL;
+    }
+    free_rings = ring->next;
+    return ring->tasks;
+}
+
+static void ring_give(task_t *tasks) {
+    ring_t *ring = (ring_t *)(void *)tasks;
+    ring->next = free_rings;
+    free_rings = ring;
+}
+
+stream_t *stream_new(context_t *context, uint32_t priority, uint32_t flags) {
+    stream_t *stream = object_new(KIND_STREAM);
+    if (stream == NULL) {
+        return NULL;
+    }
+    stream->ring = ring_take();
+    if (stream->ring == NULL) {
+        object_kill(&stream->object);
+        return NULL;
+    }
+    stream->context = context;
+    stream->device = context->device;
+    stream->device->streams++;
+    stream->priority = priority;
+    stream->flags = flags;
+    return stream;
+}
+
+static void link_stream(stream_t *stream) {
+    context_t *context = stream->context;
+    stream->next = context->streams;
+    if (stream->next != NULL) {
+        stream->next->prev = stream;
+    }
+    context->streams = stream;
+}
+
+static void unlink_stream(stream_t *stream) {
+    if (stream->prev != NULL) {
+        stream->prev->next = stream->next;
+    } else if (!stream->is_default) {
+        stream->context->streams = stream->next;
+    }
+    if (stream->next != NULL) {
+        stream->next->prev = stream->prev;
+    }
+}
+
+void stream_free(stream_t *stream) {
+    unlink_stream(stream);
+    report_unsubscribe(stream);
+    stream->device->streams--;
+    ring_give(stream->ring);
+    stream->ring = NULL;
+    object_kill(&stream->object);
+}
+
+aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream) {
+    *stream = handle == NULL ? context->default_stream : object_find(KIND_STREAM, handle);
+    if (*stream == NULL) {
+        return handle == NULL ? error_set(RT_CONTEXT_NULL, "stream") : referee_bad_handle(KIND_STREAM, handle);
+    }
+    thread_uses((*stream)->device);
+    return ACL_SUCCESS;
+}
+
+aclError stream_check_launch(context_t *context, stream_t *stream) {
+    if (stream->context != context) {
+        return error_set(RT_STREAM_CONTEXT, "stream");
+    }
+    if (context->failure != 0) {
+        return error_set(context->failure, "stream");
+    }
+    return stream->aborting ? error_set(RT_STREAM_ABORT, "stream") : ACL_SUCCESS;
+}
+
+aclError stream_find_own(context_t *context, aclrtStream handle, stream_t **stream) {
+    aclError rc = stream_find(context, handle, stream);
+    return rc != ACL_SUCCESS ? rc : stream_check_launch(context, *stream);
+}
+
+static aclError create(aclrtStream *handle, uint32_t priority, uint32_t flags) {
+    context_t *context = context_need();
+    if (context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    gate_enter(&context->gate);
+    aclError rc = ACL_SUCCESS;
+    stream_t *stream = NULL;
+    if (!context_usable(context) || context->torn) {
+        rc = error_set(RT_CONTEXT_NULL, "current context");
+    } else if (context->device->streams >= SIM_STREAMS_PER_DEVICE) {
+        rc = error_set(RT_NO_STREAM_RESOURCE, "stream");
+    } else {
+        stream = stream_new(context, priority, flags);
+        rc = stream != NULL ? ACL_SUCCESS : error_set(RT_NO_STREAM_RESOURCE, "stream");
+    }
+    if (stream != NULL) {
+        link_stream(stream);
+        *handle = stream;
+    }
+    gate_leave(&context->gate);
+    if (stream != NULL) {
+        state_stream(stream, ACL_RT_STREAM_STATE_CREATE_POST);
+    }
+    return rc;
+}
+
+aclError do_aclrtCreateStream(aclrtStream *stream) {
+    return do_aclrtCreateStreamWithConfig(stream, 0, 0);
+}
+
+aclError do_aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag) {
+    if (stream == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "stream");
+    }
+    if (flag == FLAG_DEVICE_USE_ONLY) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "flag");
+    }
+    if ((flag & FLAG_DEVICE_USE_ONLY) != 0) {
+        return error_set(RT_PARAM_INVALID, "flag");
+    }
+    uint32_t clamped = priority > PRIORITY_LEAST ? PRIORITY_LEAST : priority;
+    sim_lock();
+    aclError rc = create(stream, (int32_t)priority < 0 ? 0 : clamped, flag);
+    sim_unlock();
+    return rc;
+}
+
+static aclError wait_empty(stream_t *stream, bool force) {
+    if (force) {
+        stream_drain_or_drop(stream);
+    } else if (stream->ended < stream->enqueued) {
+        stream_wait(stream, stream->enqueued, SIM_FOREVER, 0);
+    }
+    return stream->object.state == OBJECT_LIVE ? ACL_SUCCESS : error_set(RT_CONTEXT_NULL, "stream");
+}
+
+/* The stream lock is passed before the work is waited for and taken again for the end, but not held between. */
+static aclError destroy_live(stream_t *stream, bool force) {
+    context_t *context = stream->context;
+    referee_destroy(stream);
+    stream->dying = true;
+    object_retain(&stream->object);
+    state_stream(stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
+    gate_enter(&context->gate);
+    gate_leave(&context->gate);
+    aclError rc = stream->object.state == OBJECT_LIVE ? wait_empty(stream, force) : RT_CONTEXT_NULL;
+    if (rc == ACL_SUCCESS) {
+        gate_enter(&context->gate);
+        if (stream->object.state == OBJECT_LIVE) {
+            stream_drop(stream, 0, RT_CONTEXT_NULL);
+            stream_free(stream);
+        }
+        gate_leave(&context->gate);
+    }
+    object_release(&stream->object);
+    return rc;
+}
+
+static aclError destroy(aclrtStream handle, bool force) {
+    const context_t *context = context_need();
+    if (context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    stream_t *stream = object_find(KIND_STREAM, handle);
+    if (stream == NULL || stream->dying) {
+        return referee_bad_handle(KIND_STREAM, handle);
+    }
+    thread_uses(stream->device);
+    if (stream->context != context) {
+        return error_set(RT_STREAM_CONTEXT, "stream");
+    }
+    if (stream->is_default) {
+        referee_note("thread %d destroys the default stream %p, which lives on", thread_self()->tid, handle);
+        return ACL_SUCCESS;
+    }
+    return destroy_live(stream, force);
+}
+
+static aclError destroy_locked(aclrtStream stream, bool force) {
+    if (stream == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "stream");
+    }
+    sim_lock();
+    aclError rc = destroy(stream, force);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtDestroyStream(aclrtStream stream) {
+    return destroy_locked(stream, false);
+}
+
+aclError do_aclrtDestroyStreamForce(aclrtStream stream) {
+    return destroy_locked(stream, true);
+}

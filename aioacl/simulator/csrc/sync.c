@@ -1,0 +1,172 @@
+/* Waiting for streams and devices, and aborting. */
+#include "sim.h"
+
+enum { FLAGS_WITHOUT_COMPLETION = 0x4 | 0x10 };
+
+static aclError take_error(stream_t *stream) {
+    aclError code = stream->context->failure != 0 ? stream->context->failure : stream->error;
+    stream->error = 0;
+    return code;
+}
+
+aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, aclError timeout_rc) {
+    device_t *device = stream->device;
+    waiter_t waiter;
+    if (stream->ended >= target) {
+        return take_error(stream);
+    }
+    device->sync_waiters++;
+    wait_add(&stream->waiters, &waiter, target);
+    device_resume_faulted(device);
+    bool ended = wait_for(&waiter, deadline_ns);
+    device->sync_waiters--;
+    return ended ? waiter.rc : timeout_rc;
+}
+
+static aclError sync_stream(aclrtStream handle, int64_t deadline_ns) {
+    stream_t *stream = NULL;
+    context_t *context = context_need();
+    if (context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    aclError rc = stream_find(context, handle, &stream);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    if (stream->aborting) {
+        return error_set(RT_STREAM_ABORT, "stream");
+    }
+    if ((stream->flags & FLAGS_WITHOUT_COMPLETION) != 0) {
+        return ACL_SUCCESS;
+    }
+    thread_t *thread = thread_self();
+    atomic_store(&thread->syncing, stream);
+    rc = stream_wait(stream, stream->enqueued, deadline_ns, RT_STREAM_SYNC_TIMEOUT);
+    atomic_store(&thread->syncing, NULL);
+    return rc != ACL_SUCCESS ? error_set(rc, "stream") : ACL_SUCCESS;
+}
+
+aclError do_aclrtSynchronizeStream(aclrtStream stream) {
+    sim_lock();
+    aclError rc = sync_stream(stream, SIM_FOREVER);
+    sim_unlock();
+    return rc;
+}
+
+/* Only the runtime layer, which refuses zero, leaves a last error. */
+static aclError check_timeout(int32_t timeout) {
+    if (timeout < -1) {
+        return error_quiet(RT_PARAM_INVALID, "timeout");
+    }
+    return timeout == 0 ? error_set(RT_PARAM_INVALID, "timeout") : ACL_SUCCESS;
+}
+
+aclError do_aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
+    aclError rc = check_timeout(timeout);
+    if (rc == ACL_SUCCESS) {
+        int64_t deadline_ns = deadline_ms(timeout);
+        sim_lock();
+        rc = sync_stream(stream, deadline_ns);
+        sim_unlock();
+    }
+    return rc;
+}
+
+static aclError sync_each(context_t *context, int64_t deadline_ns) {
+    stream_t *stream = context->default_stream;
+    aclError rc = stream_wait(stream, stream->sync_target, deadline_ns, RT_STREAM_SYNC_TIMEOUT);
+    for (stream = context->streams; stream != NULL && rc == ACL_SUCCESS; stream = stream->next) {
+        if (stream->aborting) {
+            return RT_STREAM_ABORT;
+        }
+        if ((stream->flags & FLAGS_WITHOUT_COMPLETION) == 0) {
+            rc = stream_wait(stream, stream->sync_target, deadline_ns, RT_STREAM_SYNC_TIMEOUT);
+        }
+    }
+    return rc;
+}
+
+/* The stream lock is held to the end, so that no stream of the context comes or goes meanwhile. */
+static aclError sync_device(int64_t deadline_ns) {
+    context_t *context = context_need();
+    if (context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    if (!gate_enter_until(&context->gate, deadline_ns)) {
+        return error_set(RT_STREAM_SYNC_TIMEOUT, "device");
+    }
+    aclError rc = RT_CONTEXT_NULL;
+    if (context_usable(context) && !context->torn) {
+        context->default_stream->sync_target = context->default_stream->enqueued;
+        for (stream_t *stream = context->streams; stream != NULL; stream = stream->next) {
+            stream->sync_target = stream->enqueued;
+        }
+        rc = context->failure != 0 ? context->failure : sync_each(context, deadline_ns);
+    }
+    gate_leave(&context->gate);
+    return rc != ACL_SUCCESS ? error_set(rc, "device") : ACL_SUCCESS;
+}
+
+aclError do_aclrtSynchronizeDevice(void) {
+    sim_lock();
+    aclError rc = sync_device(SIM_FOREVER);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtSynchronizeDeviceWithTimeout(int32_t timeout) {
+    aclError rc = check_timeout(timeout);
+    if (rc == ACL_SUCCESS) {
+        int64_t deadline_ns = deadline_ms(timeout);
+        sim_lock();
+        rc = sync_device(deadline_ns);
+        sim_unlock();
+    }
+    return rc;
+}
+
+/* Waiters leave as soon as the abort is announced, also a SynchronizeDevice that holds the stream lock. */
+static void announce_abort(stream_t *stream) {
+    stream->aborting = true;
+    for (uint64_t i = stream->ended; i < stream->enqueued; i++) {
+        task_t *task = &stream->ring[i % SIM_RING];
+        if (task->kind == TASK_RECORD) {
+            wait_finish_all(&task->event.record->waiters, RT_STREAM_ABORT);
+        }
+    }
+    wait_finish_all(&stream->waiters, RT_STREAM_ABORT);
+    wait_finish_all(&stream->room, RT_STREAM_ABORT);
+}
+
+static aclError abort_stream(stream_t *stream) {
+    context_t *context = stream->context;
+    object_retain(&stream->object);
+    announce_abort(stream);
+    gate_enter(&context->gate);
+    if (stream->object.state == OBJECT_LIVE) {
+        stream_drop(stream, RT_STREAM_ABORT, RT_STREAM_ABORT);
+        stream->aborting = false;
+    }
+    gate_leave(&context->gate);
+    object_release(&stream->object);
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtStreamAbort(aclrtStream stream) {
+    aclError rc = RT_CONTEXT_NULL;
+    stream_t *found = NULL;
+    sim_lock();
+    context_t *context = context_need();
+    if (context != NULL) {
+        rc = stream != NULL ? stream_find(context, stream, &found) : error_set(RT_PARAM_INVALID, "stream");
+    }
+    if (rc == ACL_SUCCESS && found->context != context) {
+        rc = error_set(RT_STREAM_CONTEXT, "stream");
+    } else if (rc == ACL_SUCCESS && !sim.abort_supported) {
+        rc = error_set(RT_FEATURE_NOT_SUPPORT, "stream");
+    } else if (rc == ACL_SUCCESS) {
+        rc = abort_stream(found);
+    }
+    sim_unlock();
+    return rc;
+}
