@@ -1,0 +1,267 @@
+/* Events: creating, recording, resetting and letting streams wait for them. */
+#include "sim.h"
+
+enum {
+    FLAG_SYNC = 0x1,
+    FLAG_DEVICE_SYNC = 0x4,
+    FLAG_LOW_BITS = 0xF,
+    FLAG_DEVICE_USE_ONLY = 0x10,
+    FLAG_EXTERNAL = 0x20,
+    FLAG_IPC = 0x40,
+    FLAGS_OF_DEFAULT = 0xE
+};
+
+static aclError event_new(aclrtEvent *handle, event_mode_t mode, uint32_t flags) {
+    context_t *context = context_need();
+    if (context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    if (mode == EVENT_FLAGGED && flags == FLAG_DEVICE_USE_ONLY) {
+        return error_set(RT_FEATURE_NOT_SUPPORT, "flag");
+    }
+    if (mode == EVENT_EXTENDED && flags == FLAG_IPC) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "flag");
+    }
+    event_t *event = object_new(KIND_EVENT);
+    if (event == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "event");
+    }
+    event->mode = mode;
+    event->flags = flags;
+    event->context = context;
+    event->context_life = context->life;
+    event->device = context->device;
+    *handle = event;
+    return ACL_SUCCESS;
+}
+
+static bool flags_valid(event_mode_t mode, uint32_t flags) {
+    if (mode == EVENT_FLAGGED && (flags == FLAG_DEVICE_USE_ONLY || flags == FLAG_EXTERNAL)) {
+        return true;
+    }
+    if (mode == EVENT_EXTENDED && flags == FLAG_IPC) {
+        return true;
+    }
+    return flags != 0 && (flags & ~(uint32_t)FLAG_LOW_BITS) == 0;
+}
+
+static aclError create(aclrtEvent *event, event_mode_t mode, uint32_t flags) {
+    if (event == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "event");
+    }
+    if (!flags_valid(mode, flags)) {
+        return error_set(RT_PARAM_INVALID, "flag");
+    }
+    sim_lock();
+    aclError rc = event_new(event, mode, flags);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtCreateEvent(aclrtEvent *event) {
+    return create(event, EVENT_DEFAULT, FLAGS_OF_DEFAULT);
+}
+
+aclError do_aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag) {
+    return create(event, EVENT_FLAGGED, flag);
+}
+
+aclError do_aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag) {
+    return create(event, EVENT_EXTENDED, flag);
+}
+
+aclError event_find(aclrtEvent handle, event_t **event) {
+    *event = object_find(KIND_EVENT, handle);
+    if (*event == NULL) {
+        return referee_bad_handle(KIND_EVENT, handle);
+    }
+    thread_uses((*event)->device);
+    return ACL_SUCCESS;
+}
+
+static void forget_record(event_t *event) {
+    if (event->record != NULL) {
+        record_release(event->record);
+        event->record = NULL;
+    }
+}
+
+aclError do_aclrtDestroyEvent(aclrtEvent event) {
+    if (event == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "event");
+    }
+    event_t *found = NULL;
+    sim_lock();
+    aclError rc = event_find(event, &found);
+    if (rc == ACL_SUCCESS) {
+        forget_record(found);
+        object_kill(&found->object);
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* With the event's gate held; another RecordEvent of it waits behind. */
+static aclError record_in_turn(event_t *event, stream_t *stream) {
+    record_t *record = record_new(stream->device);
+    if (record == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "event");
+    }
+    task_t task = {.kind = TASK_RECORD, .event = {.event = event, .record = record}};
+    record_retain(record);
+    object_retain(&event->object);
+    aclError rc = stream_enqueue(stream, &task);
+    if (rc == ACL_SUCCESS && event->object.state == OBJECT_LIVE) {
+        forget_record(event);
+        event->record = record;
+    } else {
+        record_release(record);
+    }
+    return rc;
+}
+
+static aclError record_on(event_t *event, stream_t *stream) {
+    aclError rc = ACL_SUCCESS;
+    object_retain(&event->object);
+    object_retain(&stream->object);
+    gate_enter(&event->gate);
+    if (event->object.state != OBJECT_LIVE || stream->object.state != OBJECT_LIVE) {
+        rc = error_set(RT_INVALID_HANDLE, "event");
+    } else {
+        rc = record_in_turn(event, stream);
+    }
+    gate_leave(&event->gate);
+    object_release(&stream->object);
+    object_release(&event->object);
+    return rc;
+}
+
+static aclError find_both(aclrtEvent event_handle, aclrtStream stream_handle, event_t **event,
+                          stream_t **stream) {
+    aclError rc = event_find(event_handle, event);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    context_t *context = context_need();
+    return context != NULL ? stream_find_own(context, stream_handle, stream) : RT_CONTEXT_NULL;
+}
+
+aclError do_aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
+    if (event == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "event");
+    }
+    event_t *found = NULL;
+    stream_t *target = NULL;
+    sim_lock();
+    aclError rc = find_both(event, stream, &found, &target);
+    if (rc == ACL_SUCCESS) {
+        rc = record_on(found, target);
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* The external flag belongs to graph capture, which the simulator has not. */
+aclError do_aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag) {
+    if (event == NULL || flag > 1) {
+        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "flag");
+    }
+    return flag == 1 ? error_set(RT_PARAM_INVALID, "flag") : do_aclrtRecordEvent(event, stream);
+}
+
+static bool streams_may_wait(const event_t *event) {
+    return (event->flags & (FLAG_SYNC | FLAG_DEVICE_SYNC)) != 0 && (event->flags & FLAG_EXTERNAL) == 0;
+}
+
+aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
+    if (event == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "event");
+    }
+    event_t *found = NULL;
+    stream_t *target = NULL;
+    sim_lock();
+    aclError rc = event_find(event, &found);
+    if (rc == ACL_SUCCESS && (found->mode == EVENT_EXTENDED || !streams_may_wait(found))) {
+        rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
+    } else if (rc == ACL_SUCCESS) {
+        rc = find_both(event, stream, &found, &target);
+    }
+    if (rc == ACL_SUCCESS) {
+        task_t task = {.kind = TASK_RESET_EVENT, .event = {.event = found}};
+        object_retain(&found->object);
+        rc = stream_enqueue(target, &task);
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* An event with a hardware flag is waited for by its flag, any other by its newest record, if there is one to
+ * come. */
+static aclError enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s) {
+    task_t task = {
+        .kind = TASK_WAIT_FLAG, .event = {.event = event}, .limit_ns = (int64_t)limit_s * 1000000000};
+    if (event->mode != EVENT_FLAGGED) {
+        if (event->record == NULL && event->mode == EVENT_DEFAULT) {
+            return error_set(RT_PARAM_INVALID, "event");
+        }
+        if (event->record == NULL || event->record->signalled) {
+            return ACL_SUCCESS;
+        }
+        task.kind = TASK_WAIT_RECORD;
+        task.event.record = event->record;
+        record_retain(event->record);
+    }
+    object_retain(&event->object);
+    event->waits++;
+    return stream_enqueue(stream, &task);
+}
+
+static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_s) {
+    event_t *found = NULL;
+    stream_t *target = NULL;
+    aclError rc = event_find(event, &found);
+    if (rc == ACL_SUCCESS && !streams_may_wait(found)) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
+    }
+    if (rc == ACL_SUCCESS) {
+        rc = find_both(event, stream, &found, &target);
+    }
+    return rc == ACL_SUCCESS ? enqueue_wait(found, target, limit_s) : rc;
+}
+
+aclError do_aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
+    if (event == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "event");
+    }
+    sim_lock();
+    aclError rc = wait_event(stream, event, sim.wait_limit_s);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout) {
+    if (timeout < 0) {
+        return error_quiet(RT_PARAM_INVALID, "timeout");
+    }
+    if (event == NULL) {
+        return error_set(RT_PARAM_INVALID, "event");
+    }
+    sim_lock();
+    aclError rc = wait_event(stream, event, (uint32_t)timeout);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout,
+                                         uint32_t flag) {
+    if (event == NULL || flag > 1) {
+        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "flag");
+    }
+    if (flag == 1) {
+        return error_set(RT_PARAM_INVALID, "flag");
+    }
+    sim_lock();
+    aclError rc = wait_event(stream, event, timeout);
+    sim_unlock();
+    return rc;
+}

@@ -1,0 +1,188 @@
+/* Asking events, waiting for them, and their times. */
+#include "sim.h"
+
+enum { FLAG_EXTERNAL = 0x20, FLAG_TIME_LINE = 0x8, FLAG_SYNC = 0x1 };
+
+/* The handle's event, if its context is still there; these calls need no current context. */
+static aclError find_asked(aclrtEvent handle, event_t **event) {
+    aclError rc = event_find(handle, event);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    if (((*event)->flags & FLAG_EXTERNAL) != 0) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
+    }
+    const context_t *context = (*event)->context;
+    bool same_life = context->object.state != OBJECT_FREE && context->life == (*event)->context_life;
+    if (same_life && context->failure != 0) {
+        return error_set(context->failure, "event");
+    }
+    return ACL_SUCCESS;
+}
+
+static bool pending(const event_t *event) {
+    return event->record != NULL && !event->record->ended;
+}
+
+aclError do_aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status) {
+    if (event == NULL || status == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "status");
+    }
+    event_t *found = NULL;
+    sim_lock();
+    aclError rc = find_asked(event, &found);
+    if (rc == ACL_SUCCESS) {
+        bool complete = found->record != NULL ? !pending(found) : found->mode == EVENT_EXTENDED;
+        *status = complete ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    }
+    sim_unlock();
+    return rc;
+}
+
+static aclError find_old_mode(aclrtEvent handle, event_t **event) {
+    aclError rc = find_asked(handle, event);
+    bool extended = rc == ACL_SUCCESS && (*event)->mode == EVENT_EXTENDED;
+    return extended ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : rc;
+}
+
+aclError do_aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status) {
+    if (event == NULL || status == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "status");
+    }
+    event_t *found = NULL;
+    sim_lock();
+    aclError rc = find_old_mode(event, &found);
+    if (rc == ACL_SUCCESS) {
+        *status = pending(found) ? ACL_EVENT_STATUS_NOT_READY : ACL_EVENT_STATUS_COMPLETE;
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status) {
+    if (event == NULL || status == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "status");
+    }
+    event_t *found = NULL;
+    sim_lock();
+    aclError rc = find_old_mode(event, &found);
+    if (rc == ACL_SUCCESS) {
+        *status = found->waits > 0 ? ACL_EVENT_WAIT_STATUS_NOT_READY : ACL_EVENT_WAIT_STATUS_COMPLETE;
+    }
+    sim_unlock();
+    return rc;
+}
+
+static aclError wait_record(record_t *record, int64_t deadline_ns) {
+    waiter_t waiter;
+    device_t *device = record->device;
+    record_retain(record);
+    device->sync_waiters++;
+    wait_add(&record->waiters, &waiter, 0);
+    device_resume_faulted(device);
+    bool ended = wait_for(&waiter, deadline_ns);
+    device->sync_waiters--;
+    record_release(record);
+    return ended ? waiter.rc : RT_EVENT_SYNC_TIMEOUT;
+}
+
+static aclError synchronize(aclrtEvent event, int64_t deadline_ns) {
+    event_t *found = NULL;
+    sim_lock();
+    aclError rc = find_asked(event, &found);
+    if (rc == ACL_SUCCESS && pending(found)) {
+        rc = wait_record(found->record, deadline_ns);
+        rc = rc != ACL_SUCCESS ? error_set(rc, "event") : ACL_SUCCESS;
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtSynchronizeEvent(aclrtEvent event) {
+    return event != NULL ? synchronize(event, SIM_FOREVER) : error_quiet(ACL_INVALID_PARAM, "event");
+}
+
+aclError do_aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout) {
+    if (event == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "event");
+    }
+    if (timeout < -1) {
+        return error_quiet(RT_PARAM_INVALID, "timeout");
+    }
+    return timeout != 0 ? synchronize(event, deadline_ms(timeout)) : error_set(RT_PARAM_INVALID, "timeout");
+}
+
+static aclError stamp_of(const event_t *event, int64_t *stamp_ns) {
+    if (!event->record->ended || (event->flags & FLAG_TIME_LINE) == 0) {
+        return error_set(RT_EVENT_TIMESTAMP_INVALID, "event");
+    }
+    *stamp_ns = event->record->stamp_ns;
+    return ACL_SUCCESS;
+}
+
+static aclError find_recorded(aclrtEvent handle, event_t **event) {
+    aclError rc = find_asked(handle, event);
+    bool never = rc == ACL_SUCCESS && (*event)->record == NULL;
+    return never ? error_set(RT_INTERNAL_ERROR, "event: never recorded") : rc;
+}
+
+aclError do_aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent) {
+    if (ms == NULL || startEvent == NULL || endEvent == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, ms == NULL ? "ms" : "event");
+    }
+    event_t *start = NULL;
+    event_t *end = NULL;
+    int64_t start_ns = 0;
+    int64_t end_ns = 0;
+    sim_lock();
+    aclError rc = find_recorded(startEvent, &start);
+    rc = rc == ACL_SUCCESS ? find_recorded(endEvent, &end) : rc;
+    rc = rc == ACL_SUCCESS ? stamp_of(start, &start_ns) : rc;
+    rc = rc == ACL_SUCCESS ? stamp_of(end, &end_ns) : rc;
+    sim_unlock();
+    if (rc == ACL_SUCCESS) {
+        *ms = (float)((double)(end_ns - start_ns) / 1e6);
+    }
+    return rc;
+}
+
+aclError do_aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp) {
+    if (event == NULL || timestamp == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "timestamp");
+    }
+    event_t *found = NULL;
+    int64_t stamp_ns = 0;
+    sim_lock();
+    aclError rc = find_recorded(event, &found);
+    rc = rc == ACL_SUCCESS ? stamp_of(found, &stamp_ns) : rc;
+    sim_unlock();
+    if (rc == ACL_SUCCESS) {
+        *timestamp = (uint64_t)stamp_ns / 1000;
+    }
+    return rc;
+}
+
+/* An id belongs to a hardware event: held from the start, or taken by the first record. */
+static bool has_id(const event_t *event) {
+    if (event->mode == EVENT_FLAGGED) {
+        return (event->flags & (FLAG_SYNC | FLAG_EXTERNAL)) != 0;
+    }
+    return event->mode == EVENT_DEFAULT && event->record != NULL;
+}
+
+aclError do_aclrtGetEventId(aclrtEvent event, uint32_t *eventId) {
+    if (event == NULL || eventId == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "eventId");
+    }
+    event_t *found = NULL;
+    sim_lock();
+    aclError rc = event_find(event, &found);
+    if (rc == ACL_SUCCESS && !has_id(found)) {
+        rc = error_set(RT_INTERNAL_ERROR, "event: it has no id");
+    }
+    if (rc == ACL_SUCCESS) {
+        *eventId = found->object.index;
+    }
+    sim_unlock();
+    return rc;
+}

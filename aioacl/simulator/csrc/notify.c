@@ -1,0 +1,91 @@
+/* Notifies: binary flags that one stream sets and another consumes. */
+#include "sim.h"
+
+enum { FLAG_DEVICE_USE_ONLY = 1 };
+
+static aclError create(aclrtNotify *handle, uint64_t flag) {
+    const context_t *context = thread_context();
+    if (context == NULL) {
+        return error_quiet(RT_CONTEXT_NULL, "current context");
+    }
+    if (flag == FLAG_DEVICE_USE_ONLY) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "flag");
+    }
+    notify_t *notify = object_new(KIND_NOTIFY);
+    if (notify == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "notify");
+    }
+    notify->device = context->device;
+    *handle = notify;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtCreateNotify(aclrtNotify *notify, uint64_t flag) {
+    if (notify == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "notify");
+    }
+    if (flag > FLAG_DEVICE_USE_ONLY) {
+        return error_set(RT_PARAM_INVALID, "flag");
+    }
+    sim_lock();
+    aclError rc = create(notify, flag);
+    sim_unlock();
+    return rc;
+}
+
+static aclError find(aclrtNotify handle, context_t **context, notify_t **notify) {
+    *context = context_need();
+    if (*context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    *notify = object_find(KIND_NOTIFY, handle);
+    if (*notify == NULL) {
+        return referee_bad_handle(KIND_NOTIFY, handle);
+    }
+    thread_uses((*notify)->device);
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtDestroyNotify(aclrtNotify notify) {
+    if (notify == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "notify");
+    }
+    context_t *context = NULL;
+    notify_t *found = NULL;
+    sim_lock();
+    aclError rc = find(notify, &context, &found);
+    if (rc == ACL_SUCCESS) {
+        object_kill(&found->object);
+    }
+    sim_unlock();
+    return rc;
+}
+
+static aclError enqueue(aclrtNotify notify, aclrtStream stream, task_t *task) {
+    if (notify == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "notify");
+    }
+    context_t *context = NULL;
+    stream_t *target = NULL;
+    sim_lock();
+    aclError rc = find(notify, &context, &task->notify);
+    rc = rc == ACL_SUCCESS ? stream_find_own(context, stream, &target) : rc;
+    if (rc == ACL_SUCCESS) {
+        object_retain(&task->notify->object);
+        rc = stream_enqueue(target, task);
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtRecordNotify(aclrtNotify notify, aclrtStream stream) {
+    task_t task = {.kind = TASK_RECORD_NOTIFY};
+    return enqueue(notify, stream, &task);
+}
+
+/* Seconds; both zero and the largest value mean for ever. */
+aclError do_aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_t timeout) {
+    task_t task = {.kind = TASK_WAIT_NOTIFY};
+    task.limit_ns = timeout != UINT32_MAX ? (int64_t)timeout * 1000000000 : 0;
+    return enqueue(notify, stream, &task);
+}
