@@ -1,0 +1,209 @@
+/* Copies and fills, at once and through a stream. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "sim.h"
+
+typedef struct {
+    void *dst;
+    const void *src;
+    size_t count;
+    aclrtMemcpyKind kind;
+    memory_t to;
+    memory_t from;
+} copy_t;
+
+static bool is_host(memory_t kind) {
+    return kind != MEMORY_DEVICE;
+}
+
+/* An argument that both copies refuse; count 0 needs nothing of the pointers. */
+static aclError check_copy(const copy_t *copy, size_t destMax) {
+    if ((unsigned int)copy->kind > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
+        return error_quiet(ACL_INVALID_PARAM, "kind");
+    }
+    if (copy->count != 0 && (copy->dst == NULL || copy->src == NULL)) {
+        return error_quiet(ACL_INVALID_PARAM, copy->dst == NULL ? "dst" : "src");
+    }
+    return copy->count > destMax ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
+}
+
+static void sleep_latency(void) {
+    int64_t until_ns = now_ns() + sim.settings.copy_latency_ns;
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    if (sim.settings.copy_latency_ns != 0) {
+        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
+        }
+    }
+}
+
+/* Pageable memory has no block; whether it is there is between the client and the kernel. */
+static bool pin(const void *pointer, memory_t kind, size_t count, void **block) {
+    *block = NULL;
+    return kind == MEMORY_PAGEABLE || memory_pin(pointer, count, block);
+}
+
+static bool pin_both(const copy_t *copy, void **to, void **from) {
+    *from = NULL;
+    return pin(copy->dst, copy->to, copy->count, to) && pin(copy->src, copy->from, copy->count, from);
+}
+
+/* With sim.lock held, which is given up for the copy itself. */
+static aclError copy_now(copy_t *copy) {
+    void *to = NULL;
+    void *from = NULL;
+    bool there = pin_both(copy, &to, &from);
+    if (there) {
+        sim_unlock();
+        sleep_latency();
+        memmove(copy->dst, copy->src, copy->count);
+        sim_lock();
+    }
+    memory_unpin(to);
+    memory_unpin(from);
+    return there ? ACL_SUCCESS : error_set(RT_DRIVER_ERROR, "address");
+}
+
+aclError do_aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind) {
+    copy_t copy = {.dst = dst, .src = src, .count = count, .kind = kind};
+    aclError rc = check_copy(&copy, destMax);
+    if (rc != ACL_SUCCESS || count == 0) {
+        return rc;
+    }
+    sim_lock();
+    if (context_need() == NULL) {
+        rc = RT_CONTEXT_NULL;
+    } else {
+        copy.to = memory_kind(dst);
+        copy.from = memory_kind(src);
+        rc = copy_now(&copy);
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* Pageable memory makes the call wait for the stream, and the copy happen inside the call. */
+static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *copy) {
+    stream_t *stream = NULL;
+    aclError rc = stream_find(context, handle, &stream);
+    if (rc == ACL_SUCCESS && stream->aborting) {
+        rc = error_set(RT_STREAM_ABORT, "stream");
+    }
+    if (rc == ACL_SUCCESS) {
+        rc = stream_wait(stream, stream->enqueued, SIM_FOREVER, 0);
+        rc = rc != ACL_SUCCESS ? error_set(rc, "stream") : copy_now(copy);
+    }
+    return rc;
+}
+
+static aclError copy_queued(context_t *context, aclrtStream handle, const copy_t *copy) {
+    stream_t *stream = NULL;
+    aclError rc = stream_find_own(context, handle, &stream);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    task_t task = {.kind = TASK_COPY, .copy = {.dst = copy->dst, .src = copy->src, .count = copy->count}};
+    if (copy->kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
+        task.copy.owned = malloc(copy->count);
+        if (task.copy.owned == NULL) {
+            return error_set(RT_MEMORY_ALLOCATION, "count");
+        }
+        memcpy(task.copy.owned, copy->src, copy->count);
+    }
+    return stream_enqueue(stream, &task);
+}
+
+/* The direction the kind names must hold for a buffered copy, and for pageable memory in part. */
+static aclError check_direction(const copy_t *copy) {
+    bool buffered = copy->kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE;
+    if (buffered && (is_host(copy->to) || !is_host(copy->from))) {
+        return error_set(RT_PARAM_INVALID, "kind");
+    }
+    return ACL_SUCCESS;
+}
+
+static aclError copy_async(aclrtStream stream, copy_t *copy) {
+    context_t *context = context_need();
+    if (context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    copy->to = memory_kind(copy->dst);
+    copy->from = memory_kind(copy->src);
+    aclError rc = check_direction(copy);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    if (is_host(copy->to) && is_host(copy->from)) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "kind");
+    }
+    if (copy->kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
+        return copy_queued(context, stream, copy);
+    }
+    bool pageable = copy->to == MEMORY_PAGEABLE || copy->from == MEMORY_PAGEABLE;
+    return pageable ? copy_pageable(context, stream, copy) : copy_queued(context, stream, copy);
+}
+
+aclError do_aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
+                             aclrtStream stream) {
+    copy_t copy = {.dst = dst, .src = src, .count = count, .kind = kind};
+    aclError rc = check_copy(&copy, destMax);
+    if (rc != ACL_SUCCESS || count == 0) {
+        return rc;
+    }
+    sim_lock();
+    rc = copy_async(stream, &copy);
+    sim_unlock();
+    return rc;
+}
+
+static aclError check_set(const void *devPtr, size_t maxCount, size_t count) {
+    if (devPtr == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "devPtr");
+    }
+    return count > maxCount ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
+}
+
+static aclError set_now(void *devPtr, int32_t value, size_t count) {
+    void *block = NULL;
+    if (context_need() == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    if (!memory_pin(devPtr, count, &block)) {
+        return error_set(RT_DRIVER_ERROR, "devPtr");
+    }
+    sim_unlock();
+    memset(devPtr, value, count);
+    sim_lock();
+    memory_unpin(block);
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count) {
+    aclError rc = check_set(devPtr, maxCount, count);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    sim_lock();
+    rc = set_now(devPtr, value, count);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
+    aclError rc = check_set(devPtr, maxCount, count);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    stream_t *target = NULL;
+    sim_lock();
+    context_t *context = context_need();
+    rc = context != NULL ? stream_find_own(context, stream, &target) : RT_CONTEXT_NULL;
+    if (rc == ACL_SUCCESS) {
+        task_t task = {.kind = TASK_SET, .set = {.dst = devPtr, .count = count, .value = value}};
+        rc = stream_enqueue(target, &task);
+    }
+    sim_unlock();
+    return rc;
+}
