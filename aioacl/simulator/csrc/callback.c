@@ -1,0 +1,229 @@
+/* Callbacks: a thread subscribes to streams and runs their callbacks inside ProcessReport. */
+#include <stdlib.h>
+
+#include "sim.h"
+
+/* All streams that report to one thread; ends with the last of them, or when the thread has left it. */
+struct report_group {
+    report_group_t *next;
+    uint64_t thread;
+    device_t *device;
+    uint32_t streams;
+    uint32_t inside; /* the thread is in ProcessReport */
+    job_queue_t queue;
+    wait_list_t poller;
+};
+
+static report_group_t *groups;
+
+static report_group_t *group_find(uint64_t thread) {
+    for (report_group_t *group = groups; group != NULL; group = group->next) {
+        if (group->thread == thread && group->streams > 0) {
+            return group;
+        }
+    }
+    return NULL;
+}
+
+static void group_release(report_group_t *group) {
+    if (group->streams > 0 || group->inside > 0) {
+        return;
+    }
+    report_group_t **link = &groups;
+    while (*link != group) {
+        link = &(*link)->next;
+    }
+    *link = group->next;
+    for (job_t *job = job_pop(&group->queue); job != NULL; job = job_pop(&group->queue)) {
+        job_free(job);
+    }
+    free(group);
+}
+
+static report_group_t *group_new(uint64_t thread, device_t *device) {
+    report_group_t *group = calloc(1, sizeof *group);
+    if (group != NULL) {
+        group->thread = thread;
+        group->device = device;
+        group->next = groups;
+        groups = group;
+    }
+    return group;
+}
+
+void report_submit(stream_t *stream, job_t *job) {
+    if (stream->group == NULL) {
+        job_free(job);
+        return;
+    }
+    job_push(&stream->group->queue, job);
+    wait_finish_all(&stream->group->poller, 0);
+}
+
+void report_forget(stream_t *stream) {
+    job_forget(&stream->group->queue, stream);
+}
+
+void report_unsubscribe(stream_t *stream) {
+    report_group_t *group = stream->group;
+    if (group != NULL) {
+        report_forget(stream);
+        stream->group = NULL;
+        group->streams--;
+        group_release(group);
+    }
+}
+
+static aclError subscribe(stream_t *stream, uint64_t thread) {
+    if (stream->group != NULL || stream->host_functions) {
+        return error_set(RT_STREAM_SUBSCRIBE, "stream");
+    }
+    report_group_t *group = group_find(thread);
+    if (group != NULL && group->device != stream->device) {
+        return error_set(RT_THREAD_SUBSCRIBE, "threadId");
+    }
+    if (group == NULL) {
+        group = group_new(thread, stream->device);
+    }
+    if (group == NULL) {
+        return error_set(RT_INTERNAL_ERROR, "threadId");
+    }
+    group->streams++;
+    stream->group = group;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtSubscribeReport(uint64_t threadId, aclrtStream stream) {
+    aclError rc = RT_CONTEXT_NULL;
+    stream_t *found = NULL;
+    sim_lock();
+    context_t *context = context_need();
+    if (context != NULL) {
+        rc = stream_find(context, stream, &found);
+    }
+    if (rc == ACL_SUCCESS) {
+        rc = subscribe(found, threadId);
+    }
+    sim_unlock();
+    return rc;
+}
+
+static aclError unsubscribe(uint64_t thread, stream_t *stream) {
+    if (stream->group == NULL) {
+        return error_set(RT_STREAM_SUBSCRIBE, "stream");
+    }
+    if (stream->group->thread != thread) {
+        return error_set(RT_THREAD_SUBSCRIBE, "threadId");
+    }
+    report_unsubscribe(stream);
+    return ACL_SUCCESS;
+}
+
+/* A handle needs no context here; the default stream does. */
+aclError do_aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
+    aclError rc = RT_CONTEXT_NULL;
+    stream_t *found = NULL;
+    sim_lock();
+    if (stream != NULL) {
+        rc = stream_find(NULL, stream, &found);
+    } else {
+        context_t *context = context_need();
+        rc = context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
+    }
+    if (rc == ACL_SUCCESS) {
+        rc = unsubscribe(threadId, found);
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* Runs what is reported now; what is reported meanwhile is left for the next call. */
+static void run_reported(report_group_t *group) {
+    job_t *last = group->queue.last;
+    job_t *job = NULL;
+    do {
+        job = job_pop(&group->queue);
+        bool more = job != NULL && job != last;
+        if (job != NULL) {
+            job_run(job);
+        }
+        job = more ? group->queue.first : NULL;
+    } while (job != NULL);
+}
+
+static aclError process(report_group_t *group, int64_t deadline_ns) {
+    if (group->queue.first == NULL) {
+        waiter_t waiter;
+        wait_add(&group->poller, &waiter, 0);
+        wait_for(&waiter, deadline_ns);
+    }
+    if (group->queue.first == NULL) {
+        return error_set(RT_REPORT_TIMEOUT, "timeout");
+    }
+    run_reported(group);
+    return ACL_SUCCESS;
+}
+
+static aclError process_own(int64_t deadline_ns) {
+    report_group_t *group = group_find((uint64_t)pthread_self());
+    if (group == NULL) {
+        return error_set(RT_THREAD_SUBSCRIBE, "calling thread");
+    }
+    if (group->device->primary == NULL || !atomic_load(&group->device->primary->active)) {
+        return error_set(RT_CONTEXT_NULL, "calling thread");
+    }
+    group->inside++;
+    aclError rc = process(group, deadline_ns);
+    group->inside--;
+    group_release(group);
+    return rc;
+}
+
+aclError do_aclrtProcessReport(int32_t timeout) {
+    if (timeout == 0 || timeout < -1) {
+        return error_quiet(ACL_INVALID_PARAM, "timeout");
+    }
+    int64_t deadline_ns = deadline_ms(timeout);
+    sim_lock();
+    aclError rc = process_own(deadline_ns);
+    sim_unlock();
+    return rc;
+}
+
+static aclError launch(context_t *context, stream_t *stream, const task_t *task) {
+    aclError rc = stream_check_launch(context, stream);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    if (stream->host_functions) {
+        return error_set(RT_STREAM_SUBSCRIBE, "stream");
+    }
+    if (stream->group == NULL) {
+        return error_set(RT_STREAM_NO_CALLBACK, "stream");
+    }
+    task_t copy = *task;
+    return stream_enqueue(stream, &copy);
+}
+
+aclError do_aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType,
+                                aclrtStream stream) {
+    if ((unsigned int)blockType > ACL_CALLBACK_BLOCK) {
+        return error_quiet(ACL_INVALID_PARAM, "blockType");
+    }
+    if (fn == NULL) {
+        return error_set(RT_PARAM_INVALID, "fn");
+    }
+    task_t task = {.kind = TASK_CALLBACK, .blocking = blockType == ACL_CALLBACK_BLOCK, .call = {fn, userData}};
+    stream_t *target = NULL;
+    aclError rc = RT_CONTEXT_NULL;
+    sim_lock();
+    context_t *context = context_need();
+    if (context != NULL) {
+        rc = stream_find(context, stream, &target);
+    }
+    if (rc == ACL_SUCCESS) {
+        rc = launch(context, target, &task);
+    }
+    sim_unlock();
+    return rc;
+}
