@@ -81,14 +81,12 @@ aclError do_aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags) {
 
 static aclError set_mode(context_t *context, stream_t *stream, uint64_t *value) {
     bool stop = (*value & 1) != 0;
-    if (stream->context != context) {
-        return error_set(RT_STREAM_CONTEXT, "stream");
-    }
+    (void)context;
     if (stream->stop && !stop) {
         return error_set(RT_FEATURE_NOT_SUPPORT, "mode");
     }
     stream->stop = stop;
-    context->stop_on_failure = context->stop_on_failure || stop;
+    stream->context->stop_on_failure = stream->context->stop_on_failure || stop;
     return ACL_SUCCESS;
 }
 
@@ -112,7 +110,7 @@ aclError do_aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
         found = context != NULL ? context->default_stream : NULL;
     }
     if (found != NULL) {
-        *streamId = (int32_t)found->object.index;
+        *streamId = (int32_t)found->id;
         rc = ACL_SUCCESS;
     }
     sim_unlock();

@@ -75,7 +75,7 @@ void report_unsubscribe(stream_t *stream) {
 }
 
 static aclError subscribe(stream_t *stream, uint64_t thread) {
-    if (stream->group != NULL || stream->host_functions) {
+    if (stream->group != NULL) {
         return error_set(RT_STREAM_SUBSCRIBE, "stream");
     }
     report_group_t *group = group_find(thread);
@@ -93,16 +93,21 @@ static aclError subscribe(stream_t *stream, uint64_t thread) {
     return ACL_SUCCESS;
 }
 
+/* A handle needs no context to be found; the default stream does. */
+static aclError find_stream(aclrtStream handle, stream_t **stream) {
+    context_t *context = handle == NULL ? context_need() : NULL;
+    return handle == NULL && context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);
+}
+
+/* Whether the stream takes subscriptions at all is looked at before the caller's context. */
 aclError do_aclrtSubscribeReport(uint64_t threadId, aclrtStream stream) {
-    aclError rc = RT_CONTEXT_NULL;
     stream_t *found = NULL;
     sim_lock();
-    context_t *context = context_need();
-    if (context != NULL) {
-        rc = stream_find(context, stream, &found);
-    }
-    if (rc == ACL_SUCCESS) {
-        rc = subscribe(found, threadId);
+    aclError rc = find_stream(stream, &found);
+    if (rc == ACL_SUCCESS && found->host_functions) {
+        rc = error_set(RT_STREAM_SUBSCRIBE, "stream");
+    } else if (rc == ACL_SUCCESS) {
+        rc = context_need() != NULL ? subscribe(found, threadId) : RT_CONTEXT_NULL;
     }
     sim_unlock();
     return rc;
@@ -119,17 +124,10 @@ static aclError unsubscribe(uint64_t thread, stream_t *stream) {
     return ACL_SUCCESS;
 }
 
-/* A handle needs no context here; the default stream does. */
 aclError do_aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
-    aclError rc = RT_CONTEXT_NULL;
     stream_t *found = NULL;
     sim_lock();
-    if (stream != NULL) {
-        rc = stream_find(NULL, stream, &found);
-    } else {
-        context_t *context = context_need();
-        rc = context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
-    }
+    aclError rc = find_stream(stream, &found);
     if (rc == ACL_SUCCESS) {
         rc = unsubscribe(threadId, found);
     }

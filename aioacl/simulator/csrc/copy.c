@@ -115,13 +115,30 @@ static aclError copy_queued(context_t *context, aclrtStream handle, const copy_t
     return stream_enqueue(stream, &task);
 }
 
-/* The direction the kind names must hold for a buffered copy, and for pageable memory in part. */
-static aclError check_direction(const copy_t *copy) {
-    bool buffered = copy->kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE;
-    if (buffered && (is_host(copy->to) || !is_host(copy->from))) {
+/* Pageable memory may stand for either side. */
+static bool side_contradicts(memory_t memory, bool kind_says_device) {
+    return memory != MEMORY_PAGEABLE && (memory == MEMORY_DEVICE) != kind_says_device;
+}
+
+/* With pageable memory the named direction decides, with pinned memory the pointers do. */
+static aclError check_pageable(const copy_t *copy) {
+    bool to_device = copy->kind == ACL_MEMCPY_HOST_TO_DEVICE || copy->kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
+    bool from_device = copy->kind == ACL_MEMCPY_DEVICE_TO_HOST || copy->kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
+    if (copy->kind == ACL_MEMCPY_DEFAULT && (copy->to == MEMORY_DEVICE || copy->from == MEMORY_DEVICE)) {
+        return ACL_SUCCESS;
+    }
+    if (copy->kind == ACL_MEMCPY_DEFAULT || copy->kind == ACL_MEMCPY_HOST_TO_HOST) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "kind");
+    }
+    bool wrong = side_contradicts(copy->to, to_device) || side_contradicts(copy->from, from_device);
+    return wrong ? error_set(RT_PARAM_INVALID, "kind") : ACL_SUCCESS;
+}
+
+static aclError copy_buffered(context_t *context, aclrtStream stream, const copy_t *copy) {
+    if (is_host(copy->to) || !is_host(copy->from)) {
         return error_set(RT_PARAM_INVALID, "kind");
     }
-    return ACL_SUCCESS;
+    return copy_queued(context, stream, copy);
 }
 
 static aclError copy_async(aclrtStream stream, copy_t *copy) {
@@ -131,18 +148,17 @@ static aclError copy_async(aclrtStream stream, copy_t *copy) {
     }
     copy->to = memory_kind(copy->dst);
     copy->from = memory_kind(copy->src);
-    aclError rc = check_direction(copy);
-    if (rc != ACL_SUCCESS) {
-        return rc;
+    if (copy->kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
+        return copy_buffered(context, stream, copy);
+    }
+    if (copy->to == MEMORY_PAGEABLE || copy->from == MEMORY_PAGEABLE) {
+        aclError rc = check_pageable(copy);
+        return rc == ACL_SUCCESS ? copy_pageable(context, stream, copy) : rc;
     }
     if (is_host(copy->to) && is_host(copy->from)) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "kind");
     }
-    if (copy->kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
-        return copy_queued(context, stream, copy);
-    }
-    bool pageable = copy->to == MEMORY_PAGEABLE || copy->from == MEMORY_PAGEABLE;
-    return pageable ? copy_pageable(context, stream, copy) : copy_queued(context, stream, copy);
+    return copy_queued(context, stream, copy);
 }
 
 aclError do_aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
@@ -158,17 +174,19 @@ aclError do_aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t 
     return rc;
 }
 
-static aclError check_set(const void *devPtr, size_t maxCount, size_t count) {
-    if (devPtr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "devPtr");
+/* The caller's context, with the length checked after it. */
+static aclError check_set(size_t maxCount, size_t count, context_t **context) {
+    *context = context_need();
+    if (*context == NULL) {
+        return RT_CONTEXT_NULL;
     }
     return count > maxCount ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
 }
 
 static aclError set_now(void *devPtr, int32_t value, size_t count) {
     void *block = NULL;
-    if (context_need() == NULL) {
-        return RT_CONTEXT_NULL;
+    if (count == 0) {
+        return ACL_SUCCESS;
     }
     if (!memory_pin(devPtr, count, &block)) {
         return error_set(RT_DRIVER_ERROR, "devPtr");
@@ -181,26 +199,27 @@ static aclError set_now(void *devPtr, int32_t value, size_t count) {
 }
 
 aclError do_aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count) {
-    aclError rc = check_set(devPtr, maxCount, count);
-    if (rc != ACL_SUCCESS) {
-        return rc;
+    if (devPtr == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "devPtr");
     }
+    context_t *context = NULL;
     sim_lock();
-    rc = set_now(devPtr, value, count);
+    aclError rc = check_set(maxCount, count, &context);
+    rc = rc == ACL_SUCCESS ? set_now(devPtr, value, count) : rc;
     sim_unlock();
     return rc;
 }
 
 aclError do_aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
-    aclError rc = check_set(devPtr, maxCount, count);
-    if (rc != ACL_SUCCESS) {
-        return rc;
+    if (devPtr == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "devPtr");
     }
+    context_t *context = NULL;
     stream_t *target = NULL;
     sim_lock();
-    context_t *context = context_need();
-    rc = context != NULL ? stream_find_own(context, stream, &target) : RT_CONTEXT_NULL;
-    if (rc == ACL_SUCCESS) {
+    aclError rc = check_set(maxCount, count, &context);
+    rc = rc == ACL_SUCCESS ? stream_find_own(context, stream, &target) : rc;
+    if (rc == ACL_SUCCESS && count != 0) {
         task_t task = {.kind = TASK_SET, .set = {.dst = devPtr, .count = count, .value = value}};
         rc = stream_enqueue(target, &task);
     }

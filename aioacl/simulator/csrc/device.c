@@ -74,7 +74,11 @@ static aclError device_reset(int32_t id, bool force) {
     if (device == NULL) {
         return force ? error_quiet(RT_INVALID_DEVICE, "deviceId") : error_set(RT_INVALID_DEVICE, "deviceId");
     }
-    thread_context(); /* a reset looks for the context, and so detaches a stale binding */
+    /* A reset looks for the context, and so detaches a stale binding; a forced one does not get that far while
+       explicit contexts keep the device. */
+    if (!force || device->explicit_contexts == 0) {
+        thread_context();
+    }
     if (device->retains == 0) {
         return force ? error_quiet(RT_CONTEXT_RELEASE_ERROR, "deviceId")
                      : error_set(RT_CONTEXT_RELEASE_ERROR, "deviceId");

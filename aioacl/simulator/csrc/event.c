@@ -181,8 +181,10 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     stream_t *target = NULL;
     sim_lock();
     aclError rc = event_find(event, &found);
-    if (rc == ACL_SUCCESS && (found->mode == EVENT_EXTENDED || !streams_may_wait(found))) {
+    if (rc == ACL_SUCCESS && !streams_may_wait(found)) {
         rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
+    } else if (rc == ACL_SUCCESS && found->mode == EVENT_EXTENDED) {
+        rc = context_need() != NULL ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : RT_CONTEXT_NULL;
     } else if (rc == ACL_SUCCESS) {
         rc = find_both(event, stream, &found, &target);
     }

@@ -218,6 +218,7 @@ aclError do_aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
     if (rc == ACL_SUCCESS) {
         context->option_set[opt] = true;
         context->options[opt] = value;
+        options[opt] = value;
     }
     sim_unlock();
     return rc;

@@ -287,6 +287,7 @@ struct stream {
     stream_t *timed_prev;
     stream_t *timed_next;
     bool timed;
+    uint32_t id; /* unique on its device */
     uint32_t priority;
     uint32_t flags;
     int32_t fail_next;
@@ -392,7 +393,8 @@ struct device {
     context_t *primary;
     uint64_t resets;
     uint32_t streams;
-    uint32_t sync_waiters; /* synchronising calls that have work to wait for */
+    uint64_t stream_ids[SIM_STREAMS_PER_DEVICE / 64 + 1]; /* taken ids */
+    uint32_t sync_waiters;                                /* synchronising calls that have work to wait for */
     uint64_t bytes;
     bool executor_started;
     bool executor_idle;

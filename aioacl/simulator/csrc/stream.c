@@ -29,8 +29,29 @@ static void ring_give(task_t *tasks) {
     free_rings = ring;
 }
 
+/* Id 0 of a device is that of its primary context's default stream. */
+static uint32_t id_take(const context_t *context) {
+    device_t *device = context->device;
+    uint32_t word = 0;
+    device->stream_ids[0] |= 1;
+    if (context->primary && context->default_stream == NULL) {
+        return 0;
+    }
+    while (device->stream_ids[word] == UINT64_MAX) {
+        word++;
+    }
+    uint32_t bit = (uint32_t)__builtin_ctzll(~device->stream_ids[word]);
+    device->stream_ids[word] |= 1ULL << bit;
+    return word * 64 + bit;
+}
+
+static void id_give(device_t *device, uint32_t id) {
+    device->stream_ids[id / 64] &= ~(1ULL << id % 64);
+}
+
 stream_t *stream_new(context_t *context, uint32_t priority, uint32_t flags) {
-    stream_t *stream = object_new(KIND_STREAM);
+    bool room = context->device->streams < SIM_STREAMS_PER_DEVICE;
+    stream_t *stream = room ? object_new(KIND_STREAM) : NULL;
     if (stream == NULL) {
         return NULL;
     }
@@ -42,6 +63,7 @@ stream_t *stream_new(context_t *context, uint32_t priority, uint32_t flags) {
     stream->context = context;
     stream->device = context->device;
     stream->device->streams++;
+    stream->id = id_take(context);
     stream->priority = priority;
     stream->flags = flags;
     return stream;
@@ -71,6 +93,7 @@ void stream_free(stream_t *stream) {
     unlink_stream(stream);
     report_unsubscribe(stream);
     stream->device->streams--;
+    id_give(stream->device, stream->id);
     ring_give(stream->ring);
     stream->ring = NULL;
     object_kill(&stream->object);
@@ -110,8 +133,6 @@ static aclError create(aclrtStream *handle, uint32_t priority, uint32_t flags) {
     stream_t *stream = NULL;
     if (!context_usable(context) || context->torn) {
         rc = error_set(RT_CONTEXT_NULL, "current context");
-    } else if (context->device->streams >= SIM_STREAMS_PER_DEVICE) {
-        rc = error_set(RT_NO_STREAM_RESOURCE, "stream");
     } else {
         stream = stream_new(context, priority, flags);
         rc = stream != NULL ? ACL_SUCCESS : error_set(RT_NO_STREAM_RESOURCE, "stream");
