@@ -16,7 +16,7 @@ typedef struct {
 } copy_t;
 
 static bool is_host(memory_t kind) {
-    return kind != MEMORY_DEVICE;
+    return kind == MEMORY_PINNED || kind == MEMORY_PAGEABLE;
 }
 
 /* An argument that both copies refuse; count 0 needs nothing of the pointers. */
@@ -148,6 +148,11 @@ static aclError copy_async(aclrtStream stream, copy_t *copy) {
     }
     copy->to = memory_kind(copy->dst);
     copy->from = memory_kind(copy->src);
+    if (copy->to == MEMORY_STALE || copy->from == MEMORY_STALE) {
+        referee_note("aclrtMemcpyAsync: thread %d passed %p, which is freed memory", thread_self()->tid,
+                     copy->to == MEMORY_STALE ? copy->dst : copy->src);
+        return error_set(RT_DRIVER_ERROR, "address");
+    }
     if (copy->kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
         return copy_buffered(context, stream, copy);
     }

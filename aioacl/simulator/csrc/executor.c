@@ -112,6 +112,26 @@ void stream_kick(stream_t *stream) {
     }
 }
 
+void stream_unready(stream_t *stream) {
+    device_t *device = stream->device;
+    stream_t *before = NULL;
+    if (!stream->ready) {
+        return;
+    }
+    for (stream_t *other = device->ready_first; other != stream; other = other->ready_next) {
+        before = other;
+    }
+    if (before != NULL) {
+        before->ready_next = stream->ready_next;
+    } else {
+        device->ready_first = stream->ready_next;
+    }
+    if (device->ready_last == stream) {
+        device->ready_last = before;
+    }
+    stream->ready = false;
+}
+
 static stream_t *ready_pop(device_t *device) {
     stream_t *stream = device->ready_first;
     if (stream != NULL) {

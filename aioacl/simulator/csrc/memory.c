@@ -5,11 +5,10 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "sim.h"
 
-enum { ALIGNMENT = 64, PADDING = 32, MAP_FROM = 1 << 20, FILL_BYTE = 0xA5, FILL_MOST = 1 << 20 };
+enum { PADDING = 32, FILL_BYTE = 0xA5, FILL_MOST = 1 << 20 };
 
 static const uint64_t device_capacity = 64ULL << 30;
 
@@ -68,20 +67,8 @@ static bool make_room(void) {
     return true;
 }
 
-static char *storage_take(size_t size) {
-    if (size < MAP_FROM) {
-        return aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-    }
-    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return mapped != MAP_FAILED ? mapped : NULL;
-}
-
-static void storage_give(block_t *block) {
-    if (block->capacity < MAP_FROM) {
-        free(block->base);
-    } else {
-        munmap(block->base, block->capacity);
-    }
+static void block_free(block_t *block) {
+    arena_give(block->base, block->capacity);
     free(block);
 }
 
@@ -98,7 +85,7 @@ static void count_block(const block_t *block, uint64_t sign) {
 
 static block_t *block_new(device_t *device, size_t size, size_t capacity) {
     block_t *block = make_room() ? calloc(1, sizeof *block) : NULL;
-    char *base = block != NULL ? storage_take(capacity) : NULL;
+    char *base = block != NULL ? arena_take(capacity) : NULL;
     if (base == NULL) {
         free(block);
         return NULL;
@@ -119,30 +106,34 @@ static void block_end(block_t *block) {
     count_block(block, UINT64_MAX);
     block->freed = true;
     if (block->pins == 0) {
-        storage_give(block);
+        block_free(block);
     }
 }
 
 memory_t memory_kind(const void *pointer) {
     const block_t *block = find_block(pointer);
     if (block == NULL) {
-        return MEMORY_PAGEABLE;
+        return arena_owns(pointer) ? MEMORY_STALE : MEMORY_PAGEABLE;
     }
     return block->device != NULL ? MEMORY_DEVICE : MEMORY_PINNED;
 }
 
-static void note_overrun(const block_t *block, const void *pointer, size_t count) {
+static const char *running_function(void) {
     int function = atomic_load(&thread_self()->function);
-    referee_note("%s: thread %d: %zu bytes at %p run past the end of block %p (%zu bytes)",
-                 function >= 0 ? function_info[function].name : "device task", thread_self()->tid, count,
-                 pointer, (void *)block->base, block->size);
+    return function >= 0 ? function_info[function].name : "device task";
+}
+
+static void note_overrun(const block_t *block, const void *pointer, size_t count) {
+    referee_note("%s: thread %d: %zu bytes at %p run past the end of block %p (%zu bytes)", running_function(),
+                 thread_self()->tid, count, pointer, (void *)block->base, block->size);
 }
 
 bool memory_pin(const void *pointer, size_t count, void **pinned) {
     block_t *block = find_block(pointer);
     *pinned = NULL;
     if (block == NULL) {
-        referee_note("device task: thread %d: %p lies in no live block any more", thread_self()->tid, pointer);
+        referee_note("%s: thread %d: %p lies in no live block", running_function(), thread_self()->tid,
+                     pointer);
         return false;
     }
     size_t offset = (size_t)((const char *)pointer - block->base);
@@ -160,7 +151,7 @@ bool memory_pin(const void *pointer, size_t count, void **pinned) {
 void memory_unpin(void *pinned) {
     block_t *block = pinned;
     if (block != NULL && --block->pins == 0 && block->freed) {
-        storage_give(block);
+        block_free(block);
     }
 }
 
@@ -225,7 +216,7 @@ aclError do_aclrtMallocHost(void **hostPtr, size_t size) {
     aclError rc = RT_CONTEXT_NULL;
     sim_lock();
     if (context_need() != NULL) {
-        const block_t *block = size <= SIZE_MAX - ALIGNMENT ? block_new(NULL, size, size) : NULL;
+        const block_t *block = block_new(NULL, size, size);
         rc = block != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "size");
         if (block != NULL) {
             memset(block->base, 0, size < FILL_MOST ? size : 0);

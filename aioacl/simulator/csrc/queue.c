@@ -147,6 +147,7 @@ void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
     settle(stream);
     calls_forget(stream);
     stream_unpark(stream);
+    stream_unready(stream);
     while (stream->ended < stream->enqueued) {
         task_t *task = stream_head(stream);
         stream->ended++;

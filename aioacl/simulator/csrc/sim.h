@@ -476,6 +476,8 @@ void task_release(task_t *task, aclError rc);
 bool executor_start(device_t *device);
 /* Something has changed for the stream: let the executor look at it. */
 void stream_kick(stream_t *stream);
+/* The executor shall not look at it any more. */
+void stream_unready(stream_t *stream);
 void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns);
 void stream_unpark(stream_t *stream);
 void park_kick_all(park_list_t *list);
@@ -517,7 +519,8 @@ void calls_forget(stream_t *stream);
 
 /* --- memory.c
  * ------------------------------------------------------------------------------------------------- */
-typedef enum { MEMORY_PAGEABLE, MEMORY_DEVICE, MEMORY_PINNED } memory_t;
+/* Stale memory was a block once and is none now. */
+typedef enum { MEMORY_PAGEABLE, MEMORY_DEVICE, MEMORY_PINNED, MEMORY_STALE } memory_t;
 
 memory_t memory_kind(const void *pointer);
 /* Pins the block so that freeing it waits. False: the range does not lie in memory that is there; noted as a
@@ -526,6 +529,12 @@ bool memory_pin(const void *pointer, size_t count, void **block);
 void memory_unpin(void *block);
 void memory_free_device(device_t *device);
 void memory_counts(aclsim_stats_t *stats);
+
+/* --- arena.c
+ * -------------------------------------------------------------------------------------------------- */
+char *arena_take(size_t size);
+void arena_give(char *base, size_t size);
+bool arena_owns(const void *pointer);
 
 /* --- referee.c, journal.c, armed.c
  * ---------------------------------------------------------------------------- */

@@ -1,0 +1,91 @@
+/*
+ * Address space for device and pinned memory. It is cut in powers of two and never given back, so that an
+ * address in it which lies in no live block is known to be stale. The newest free piece is used first.
+ */
+#include <sys/mman.h>
+
+#include "sim.h"
+
+enum { SMALLEST = 6, SMALL_MOST = 20, LARGEST = 40, CHUNK_BYTES = 1 << 24, RANGES_MAX = 4096 };
+
+typedef struct piece {
+    struct piece *next;
+} piece_t;
+
+typedef struct {
+    char *base;
+    size_t size;
+} range_t;
+
+static piece_t *free_pieces[LARGEST + 1];
+static range_t ranges[RANGES_MAX];
+static uint32_t range_count;
+static char *chunk_next;
+static size_t chunk_left;
+
+static unsigned int class_of(size_t size) {
+    unsigned int class = SMALLEST;
+    while (((size_t)1 << class) < size) {
+        class++;
+    }
+    return class;
+}
+
+static char *range_new(size_t size) {
+    if (range_count == RANGES_MAX) {
+        return NULL;
+    }
+    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        return NULL;
+    }
+    ranges[range_count++] = (range_t){.base = base, .size = size};
+    return base;
+}
+
+static char *carve(size_t size) {
+    if (chunk_left < size) {
+        chunk_next = range_new(CHUNK_BYTES);
+        chunk_left = chunk_next != NULL ? CHUNK_BYTES : 0;
+    }
+    if (chunk_left < size) {
+        return NULL;
+    }
+    char *piece = chunk_next;
+    chunk_next += size;
+    chunk_left -= size;
+    return piece;
+}
+
+char *arena_take(size_t size) {
+    if (size > (size_t)1 << LARGEST) {
+        return NULL;
+    }
+    unsigned int class = class_of(size);
+    piece_t *piece = free_pieces[class];
+    if (piece != NULL) {
+        free_pieces[class] = piece->next;
+        return (char *)piece;
+    }
+    size_t whole = (size_t)1 << class;
+    return class <= SMALL_MOST ? carve(whole) : range_new(whole);
+}
+
+void arena_give(char *base, size_t size) {
+    unsigned int class = class_of(size);
+    piece_t *piece = (piece_t *)(void *)base;
+    if (class > SMALL_MOST) {
+        madvise(base, (size_t)1 << class, MADV_DONTNEED);
+    }
+    piece->next = free_pieces[class];
+    free_pieces[class] = piece;
+}
+
+bool arena_owns(const void *pointer) {
+    for (uint32_t i = 0; i < range_count; i++) {
+        if ((uintptr_t)pointer - (uintptr_t)ranges[i].base < ranges[i].size) {
+            return true;
+        }
+    }
+    return false;
+}
