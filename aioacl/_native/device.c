@@ -120,17 +120,38 @@ void aio_device_flush(int device) {
 }
 
 /* --- the pool of events -------------------------------------------------------------------------------------------------- */
+static void link_event(struct aio_device *self, aio_event *event) {
+    aio_lock_take(&self->lock);
+    event->older = &self->events;
+    event->newer = self->events;
+    if (event->newer)
+        event->newer->older = &event->newer;
+    self->events = event;
+    aio_lock_give(&self->lock);
+}
+
+static void free_event(struct aio_device *self, aio_event *event) {
+    aio_lock_take(&self->lock);
+    *event->older = event->newer;
+    if (event->newer)
+        event->newer->older = event->older;
+    aio_lock_give(&self->lock);
+    free(event);
+}
+
 static aio_event *new_event(int device, uint32_t generation, bool timing) {
     aio_event *event = calloc(1, sizeof *event);
     uint32_t flags = timing ? EVENT_SYNC | EVENT_TIME_LINE : EVENT_SYNC;
     if (!event)
         return NULL;
     *event = (aio_event){.device = device, .generation = generation, .timing = timing};
-    if (aio_acl.aclrtCreateEventExWithFlag(&event->handle, flags) == 0)
-        return event;
-    aio_keep_text();
-    free(event);
-    return NULL;
+    if (aio_acl.aclrtCreateEventExWithFlag(&event->handle, flags)) {
+        aio_keep_text();
+        free(event);
+        return NULL;
+    }
+    link_event(&aio_devices[device], event);
+    return event;
 }
 
 static aio_event *pop_event(struct aio_device *self, bool timing) {
@@ -157,7 +178,7 @@ aio_event *aio_event_take(int device, uint32_t generation, bool timing) {
     struct aio_device *self = &aio_devices[device];
     aio_event *event;
     while ((event = pop_event(self, timing)) && event->generation != generation)
-        free(event);
+        free_event(self, event);
     if (!timing && self->pooled[0] < POOL_LOW)
         aio_device_kick(device, AIO_KICK_REFILL);
     if (!event)
@@ -179,7 +200,7 @@ void aio_event_drop(aio_event *event) {
     if (aio_word_generation(atomic_load(&self->word)) == event->generation)
         push_event(self, event);
     else
-        free(event);
+        free_event(self, event);
 }
 
 aclrtEvent aio_event_handle(const aio_event *event) {
@@ -204,20 +225,24 @@ int aio_device_refill(int device, int timing, int count) {
     return 0;
 }
 
-void aio_device_empty_pool(int device) {
+/* A handle that is destroyed is forgotten too: a reset that fails leaves the generation, and there is a next one. */
+int aio_device_destroy_events(int device) {
     struct aio_device *self = &aio_devices[device];
     uint32_t generation = aio_word_generation(atomic_load(&self->word));
-    aio_frame frame;
-    bool inside =
-        aio_begin(&frame, aio_make_pass(device, generation, 0), AIO_LIFETIME, AIO_FN_aclrtDestroyEvent) == 0;
-    for (int timing = 0; timing < 2; timing++)
-        for (aio_event *event; (event = pop_event(self, timing != 0));) {
-            if (inside && event->generation == generation)
-                aio_acl.aclrtDestroyEvent(event->handle);
-            free(event);
-        }
-    if (inside)
-        aio_end(&frame, 0);
+    int destroyed = 0;
+    for (;;) {
+        aio_lock_take(&self->lock);
+        aio_event *event = self->events;
+        while (event && !(event->handle && event->generation == generation))
+            event = event->newer;
+        aclrtEvent handle = event ? event->handle : NULL;
+        if (event)
+            event->handle = NULL;
+        aio_lock_give(&self->lock);
+        if (!handle)
+            return destroyed;
+        destroyed += aio_acl.aclrtDestroyEvent(handle) == 0;
+    }
 }
 
 /* --- abort before a reset --------------------------------------------------------------------------------------------------- */

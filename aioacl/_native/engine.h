@@ -125,12 +125,14 @@ int aio_device_sweep(int device);
 void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]);
 /* A code found by a device-wide wait is owed to every stream that has uncollected work. */
 void aio_device_blame(int device, int32_t code, const char *text);
+/* Makes the watcher look at the gate now. */
+void aio_watcher_nudge(int device);
 /* A reset has ended, one way or the other: ends the waits that it interrupted. */
 void aio_device_flush(int device);
 /* Fills the pool up to `count` spare events.  Returns an aclError. */
 int aio_device_refill(int device, int timing, int count);
-/* Gives the pool's events back to the runtime. */
-void aio_device_empty_pool(int device);
+/* Destroys the native events of the present generation; to be called when the gate is shut and nobody inside. */
+int aio_device_destroy_events(int device);
 /* One beat: an event on a stream of its own, so that the runtime looks at its queues. */
 int aio_device_heartbeat(int device);
 /* Foreign resets met since the start; found out by the state callback. */
@@ -146,6 +148,8 @@ void aio_stage_close(int device);
 
 /* --- stream.c ------------------------------------------------------------------------------------------- */
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle);
+/* Destroys the native stream if it is idle and nobody is using it; its outcomes stay known.  AIO_PENDING. */
+int aio_stream_destroy(aio_stream *stream);
 /* Forgets the stream; its memory goes when the last wait has ended. */
 void aio_stream_drop(aio_stream *stream);
 aio_result aio_copy(aio_stream *stream, int held, void *target, size_t room, const void *source, size_t count,

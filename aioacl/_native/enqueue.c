@@ -15,6 +15,8 @@ static int own(aio_stream *stream) {
         uint32_t nobody = AIO_NOBODY;
         if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER))
             return 0;
+        if (atomic_load(&stream->dropped))
+            return AIO_STALE;
         /* The owner may be stuck in C; then a reset must be able to get us out of here. */
         uint64_t word = aio_gate_word(stream->device);
         if (turn > 64 && (aio_word_state(word) == AIO_RESETTING || (aio_word_flags(word) & AIO_FOREIGN)))
@@ -36,8 +38,11 @@ static void ask_everything(aio_stream *stream) {
     aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
     uint64_t tail = atomic_load(&stream->tail);
     aio_stream_ask_marks(stream);
+    if (!aio_stream_use(stream))
+        return;
     if (aio_acl.aclrtStreamQuery(stream->handle, &status) == 0 && status == ACL_STREAM_STATUS_COMPLETE)
         aio_stream_finish(stream, tail);
+    aio_stream_unuse(stream);
 }
 
 int64_t aio_stream_room(aio_stream *stream) {
@@ -311,7 +316,11 @@ int aio_stream_abort(aio_stream *stream) {
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamAbort);
     if (code)
         return code;
-    code = abort_inside(stream);
-    aio_end(&frame, code);
+    code = AIO_STALE;
+    if (aio_stream_use(stream)) {
+        code = abort_inside(stream);
+        aio_stream_unuse(stream);
+    }
+    aio_end(&frame, code == AIO_STALE ? 0 : code);
     return code;
 }

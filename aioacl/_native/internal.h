@@ -180,7 +180,8 @@ void aio_publish(aio_token *token, aio_result result);
 
 /* --- streams --------------------------------------------------------------------------------------------- */
 struct aio_event {
-    aio_event *next; /* in a pool or among a stream's marks */
+    aio_event *next;           /* in a pool or among a stream's marks */
+    aio_event *newer, **older; /* among all of the device's */
     aclrtEvent handle;
     uint64_t position; /* of its record in the stream */
     atomic_int references;
@@ -215,7 +216,8 @@ struct aio_stream {
     int32_t device;
     uint32_t generation;
     atomic_int references;
-    _Atomic bool dropped;
+    _Atomic bool dropped;   /* the native stream is gone, or nobody refers to it any more */
+    atomic_int callers;     /* calls that use the native stream without owning it */
     _Atomic uint32_t owner;
     _Atomic uint64_t tail;
     _Atomic uint64_t finished;
@@ -242,6 +244,9 @@ static inline aio_pass aio_stream_pass(const aio_stream *stream, int held) {
     return aio_make_pass(stream->device, stream->generation, held);
 }
 
+/* Keeps the native stream from being destroyed meanwhile; false when it is already. */
+bool aio_stream_use(aio_stream *stream);
+void aio_stream_unuse(aio_stream *stream);
 void aio_stream_hold(aio_stream *stream);
 void aio_stream_unhold(aio_stream *stream);
 /* The following are for callers that are inside the gate. */
@@ -276,6 +281,7 @@ struct aio_device {
     aio_stream *streams;
     aio_event *pool[2]; /* plain, with timing */
     int pooled[2];
+    aio_event *events; /* all that have been made and not freed */
     aio_token *orphans; /* waits interrupted by a reset that has not ended yet */
     /* Of the strategy that watches. */
     _Atomic(aio_token *) incoming;

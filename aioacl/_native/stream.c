@@ -84,6 +84,18 @@ static bool unlink_stream(aio_stream *stream) {
     return found;
 }
 
+bool aio_stream_use(aio_stream *stream) {
+    atomic_fetch_add(&stream->callers, 1);
+    if (!atomic_load(&stream->dropped))
+        return true;
+    atomic_fetch_sub(&stream->callers, 1);
+    return false;
+}
+
+void aio_stream_unuse(aio_stream *stream) {
+    atomic_fetch_sub(&stream->callers, 1);
+}
+
 void aio_stream_drop(aio_stream *stream) {
     atomic_store(&stream->dropped, true);
     if (unlink_stream(stream))
@@ -301,12 +313,8 @@ static bool collect_owned(aio_stream *stream, int32_t *code) {
     return answer != 0;
 }
 
-bool aio_stream_collect(aio_stream *stream) {
+static bool collect_all(aio_stream *stream) {
     int32_t code = 0;
-    if (atomic_load(&stream->collected) == atomic_load(&stream->tail))
-        return true;
-    if (idle(stream) == 0 || !take_owner(stream, AIO_COLLECTOR))
-        return false;
     uint64_t tail = atomic_load(&stream->tail);
     bool done = collect_owned(stream, &code);
     if (done)
@@ -315,8 +323,51 @@ bool aio_stream_collect(aio_stream *stream) {
         aio_stream_finish(stream, tail);
     if (done)
         raise_to(&stream->collected, tail);
+    return done;
+}
+
+static bool collect_used(aio_stream *stream) {
+    if (idle(stream) == 0 || !take_owner(stream, AIO_COLLECTOR))
+        return false;
+    bool done = collect_all(stream);
     give_owner(stream);
     return done;
+}
+
+bool aio_stream_collect(aio_stream *stream) {
+    if (atomic_load(&stream->collected) == atomic_load(&stream->tail))
+        return true;
+    if (!aio_stream_use(stream))
+        return false;
+    bool done = collect_used(stream);
+    aio_stream_unuse(stream);
+    return done;
+}
+
+/* The owner word stays taken for ever: whoever would enqueue sees that the stream is dropped. */
+static int destroy_owned(aio_stream *stream) {
+    atomic_store(&stream->dropped, true);
+    if (atomic_load(&stream->callers) == 0 && collect_all(stream))
+        return 0;
+    atomic_store(&stream->dropped, false);
+    give_owner(stream);
+    return AIO_PENDING;
+}
+
+int aio_stream_destroy(aio_stream *stream) {
+    aio_frame frame;
+    int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_LIFETIME, AIO_FN_aclrtDestroyStream);
+    if (code)
+        return code;
+    code = atomic_load(&stream->dropped) ? AIO_STALE : AIO_PENDING;
+    if (code == AIO_PENDING && take_owner(stream, AIO_COLLECTOR))
+        code = destroy_owned(stream);
+    if (code == 0)
+        code = aio_acl.aclrtDestroyStream(stream->handle);
+    aio_end(&frame, code > 0 ? code : 0);
+    if (code != AIO_PENDING && unlink_stream(stream))
+        aio_stream_unhold(stream);
+    return code;
 }
 
 void aio_stream_condemn(aio_stream *stream, int32_t code) {
@@ -348,13 +399,14 @@ aio_result aio_stream_poll(aio_stream *stream, uint64_t position) {
 
 static int query_inside(aio_stream *stream, uint64_t position) {
     int code = aio_stream_ask_marks(stream);
-    if (code == 0 && atomic_load(&stream->finished) < position) {
+    if (code == 0 && atomic_load(&stream->finished) < position && aio_stream_use(stream)) {
         uint64_t tail = atomic_load(&stream->tail);
         int answer = idle(stream);
         if (answer == 1)
             aio_stream_finish(stream, tail);
         else
             code = answer;
+        aio_stream_unuse(stream);
     }
     aio_stream_deliver(stream);
     return code ? code : atomic_load(&stream->completed) >= position;

@@ -44,7 +44,10 @@ static void sit_in_event(aio_stream *stream, aio_event *mark) {
 /* The wait covers what was enqueued before it; the code may belong to what came later. */
 static void sit_in_stream(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
+    if (!aio_stream_use(stream))
+        return;
     int code = aio_acl.aclrtSynchronizeStream(stream->handle);
+    aio_stream_unuse(stream);
     if (!still_current(stream))
         return;
     settle(stream, code, tail, atomic_load(&stream->tail));

@@ -232,6 +232,10 @@ void aio_watcher_wake(int device) {
         aio_futex_wake(&aio_devices[device].asleep, 1);
 }
 
+void aio_watcher_nudge(int device) {
+    aio_watcher_wake(device);
+}
+
 void aio_watcher_stop(int device) {
     int64_t end = aio_now_us() + STOP_US;
     struct timespec nap = {0, 100000};

@@ -1,0 +1,368 @@
+"""The public face of a device."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+from aioacl import _runtime
+from aioacl._errors import AclError, DeviceReset, ParameterError
+from aioacl._event import Event
+from aioacl._ffi import ffi, lib, make_pass, text_of
+from aioacl._gate import error_of
+from aioacl._handle import Opening, Operation, size_of
+from aioacl._lanes import call_on
+from aioacl._law import State
+from aioacl._lifecycle import Lease, Manager, deadline_of, manager_of
+from aioacl._memory import DeviceBuffer, PinnedBuffer, discard, make_device, make_pinned
+from aioacl._options import DeviceInfo, Health, MemoryInfo, ResetReport, Strategy
+from aioacl._port import current_port
+from aioacl._stream import OnFailure, Stream, discard_stream, make_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._acl import CData
+    from aioacl._executor import DeviceExecutor
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SLICE_MS: Final = 50
+SYNC_TIMEOUT: Final = 507046
+TIMED_EVENTS: Final = 2
+
+
+class Device:
+    """An open device, from `open_device(index)`. It outlives resets; what was made from it before one does not."""
+
+    def __new__(cls, *_: object, **__: object) -> Device:
+        raise TypeError("Device has no public constructor: use open_device(index)")
+
+    @classmethod
+    def _made(cls, manager: Manager) -> Device:
+        self = object.__new__(cls)
+        self._manager = manager
+        self._closed = False
+        return self
+
+    # --- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> int:
+        """Its number among the visible devices."""
+        return self._manager.index
+
+    @property
+    def state(self) -> State:
+        """What may be done with it now."""
+        return self._manager.state
+
+    @property
+    def generation(self) -> int:
+        """Raised by every reset, ours or somebody else's."""
+        return self._manager.generation
+
+    @property
+    def health(self) -> Health:
+        """How it is, ready for a readiness probe. Calls no ACL function."""
+        return self._manager.health()
+
+    @property
+    def executor(self) -> DeviceExecutor:
+        """Threads with the device bound, for `loop.run_in_executor(device.executor, fn)`."""
+        self._check()
+        return self._manager.executor
+
+    def _check(self) -> None:
+        if self._closed:
+            raise self._manager.closed()
+
+    # --- making ------------------------------------------------------------------------------------------------------
+
+    def create_stream(
+        self,
+        *,
+        priority: int = 0,
+        on_failure: OnFailure = "continue",
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> Opening[Stream]:
+        """Makes a stream (aclrtCreateStream, aclrtCreateStreamWithConfig).
+
+        Args:
+            priority: 0, the highest, to 7.
+            on_failure: "continue" runs the tasks behind a failed one; "stop" stops the whole context.
+            wait: with False, raises DeviceResetting at once instead of waiting for a reset to end.
+            timeout: seconds to wait at most.
+
+        Raises:
+            ParameterError, ResourceExhausted, DeviceResetting, DeviceQuarantined, DeviceTimeout.
+        """
+        if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 7:
+            raise ParameterError(f"priority={priority!r} is none", hint="Pass 0, the highest, to 7.")
+        if on_failure not in ("continue", "stop"):
+            raise ParameterError(f"on_failure={on_failure!r} is unknown", hint='Pass "continue" or "stop".')
+        manager = self._manager
+        return self._opening(
+            "create_stream()",
+            lambda generation: make_stream(manager, generation, priority, on_failure),
+            discard_stream,
+            wait,
+            timeout,
+        )
+
+    def allocate(self, nbytes: int, *, wait: bool = True, timeout: float | None = None) -> Opening[DeviceBuffer]:
+        """Allocates device memory (aclrtMalloc), `nbytes` of it, contents undefined.
+
+        Raises:
+            ParameterError, OutOfMemoryError, DeviceResetting, DeviceQuarantined, DeviceTimeout.
+        """
+        size, manager = size_of(nbytes, "nbytes"), self._manager
+        return self._opening(
+            f"allocate({size})", lambda generation: make_device(manager, generation, size), discard, wait, timeout
+        )
+
+    def pinned(self, nbytes: int, *, wait: bool = True, timeout: float | None = None) -> Opening[PinnedBuffer]:
+        """Allocates pinned host memory (aclrtMallocHost), `nbytes` of it, contents undefined.
+
+        Raises:
+            ParameterError, OutOfMemoryError, DeviceResetting, DeviceQuarantined, DeviceTimeout.
+        """
+        size, manager = size_of(nbytes, "nbytes"), self._manager
+        return self._opening(
+            f"pinned({size})", lambda generation: make_pinned(manager, generation, size), discard, wait, timeout
+        )
+
+    def create_event(
+        self, *, timing: bool = False, wait: bool = True, timeout: float | None = None
+    ) -> Opening[Event]:
+        """Makes an event of your own (aclrtCreateEventExWithFlag), to record again and again."""
+        manager = self._manager
+
+        def work(generation: int) -> Event:
+            code = lib.aio_device_refill(manager.index, timing, TIMED_EVENTS if timing else 1)
+            if code:
+                raise error_of(code, "aclrtCreateEventExWithFlag", manager.index, generation)
+            return Event._made(manager, generation, timing=timing)  # noqa: SLF001 - this is its owner
+
+        return self._opening("create_event()", work, lambda _: None, wait, timeout)
+
+    def _opening(
+        self,
+        what: str,
+        work: Callable[[int], Any],
+        undo: Callable[[Any], object],
+        wait: bool,
+        timeout: float | None,
+    ) -> Opening[Any]:
+        async def make() -> Any:
+            self._check()
+            deadline = deadline_of(timeout)
+            return await self._manager.make(work, discard=undo, wait=wait, deadline=deadline)
+
+        return Opening(what, make)
+
+    # --- waiting -------------------------------------------------------------------------------------------------------
+
+    def synchronize(self, timeout: float | None = None) -> Operation[None]:
+        """Waits for all work on the device, other libraries' too (aclrtSynchronizeDeviceWithTimeout).
+
+        Raises:
+            DeviceTimeout: after `timeout` seconds.
+            DeviceReset: the device was reset meanwhile.
+            DeviceFault and others: a task failed.
+        """
+        return Operation(lambda: self._synchronize(timeout))
+
+    async def _synchronize(self, timeout: float | None) -> None:
+        self._check()
+        manager, deadline = self._manager, deadline_of(timeout)
+        generation = manager.generation
+        errors: list[Exception] = []
+        for core in [core for core in manager.cores if core.generation == generation]:
+            position = lib.aio_stream_tail(core.handle)
+            result = await core.wait(position, deadline)
+            if result < 0:
+                errors.append(core.failure(result, position))
+        if errors:
+            raise errors[0]
+        while not await self._slice(generation, deadline):
+            pass
+
+    async def _slice(self, generation: int, deadline: float | None) -> bool:
+        """One bounded wait for streams that are not ours; True when everything is done."""
+        manager = self._manager
+        await manager.until_open(deadline=deadline)
+        shown = make_pass(manager.index, generation)
+
+        def work() -> AclError | None:
+            code = lib.aio_g_aclrtSynchronizeDeviceWithTimeout(shown, SLICE_MS)
+            if code == 0:
+                return None
+            text = text_of(lib.aio_error_text())
+            if code > 0 and code != SYNC_TIMEOUT:
+                lib.aio_device_blame(manager.index, code, ffi.new("char[]", text.encode()))
+            return error_of(code, "aclrtSynchronizeDeviceWithTimeout", manager.index, generation, text)
+
+        error = await call_on(manager.maintenance, work, deadline=deadline)
+        if error is None:
+            return True
+        if error.code == SYNC_TIMEOUT:
+            return False
+        if manager.generation != generation:
+            raise DeviceReset(
+                f"device {manager.index} was reset while this waited",
+                device=manager.index,
+                generation=generation,
+                report=manager.report,
+            ) from error
+        raise error
+
+    # --- running ---------------------------------------------------------------------------------------------------------
+
+    async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Awaits `fn(*args, **kwargs)` on one of the device's threads, with the device's context current.
+
+        A job that has begun is not stopped by a cancellation: the await ends, the job goes on.
+        """
+        self._check()
+        await self._manager.until_open()
+        future = self._manager.executor.submit(fn, *args, **kwargs)
+        port = current_port()
+
+        def start(handle: CData, key: int) -> int:
+            future.add_done_callback(lambda _: lib.aio_port_post(port.handle, key, 0))
+            return 0 if handle else lib.AIO_NO_MEMORY
+
+        try:
+            await port.wait(start)
+        except BaseException:
+            future.cancel()
+            raise
+        return future.result()
+
+    # --- lifecycle ---------------------------------------------------------------------------------------------------------
+
+    def lease(self, *, wait: bool = True, timeout: float | None = None) -> Lease:
+        """A promise that no reset parts the steps inside `async with device.lease():`, at most its grace time."""
+        self._check()
+        return Lease(self._manager, wait=wait, timeout=timeout)
+
+    def force_reset(
+        self, *, grace: float = 5.0, timeout: float = 60.0, reason: str = ""
+    ) -> Operation[ResetReport]:
+        """Resets the device once nobody is inside it (aclrtResetDeviceForce), sets it again and probes it.
+
+        Callers that ask while a reset is in the air share it; one that leaves does not stop it.
+
+        Args:
+            grace: seconds that leases and work in flight get to end by themselves.
+            timeout: seconds for the whole reset; then the device is quarantined, and the report says who is stuck.
+            reason: goes into the report.
+
+        Returns:
+            The report; `report.ok` says whether the device is open again.
+
+        Raises:
+            LeaseHeldError: the caller holds a lease.
+            ParameterError: the device is closed.
+        """
+        for name, value in (("grace", grace), ("timeout", timeout)):
+            if value is None or deadline_of(value) is None:
+                raise ParameterError(f"{name} must be bounded", hint="Pass seconds.")
+        return Operation(lambda: self._force_reset(grace, timeout, reason))
+
+    async def _force_reset(self, grace: float, timeout: float, reason: str) -> ResetReport:
+        self._check()
+        return await self._manager.force_reset(grace=grace, timeout=timeout, reason=reason)
+
+    def memory_info(self) -> Operation[MemoryInfo]:
+        """Free and total device memory in bytes (aclrtGetMemInfo)."""
+        return Operation(self._memory_info)
+
+    async def _memory_info(self) -> MemoryInfo:
+        self._check()
+        index = self._manager.index
+
+        def work(generation: int) -> MemoryInfo:
+            free, total = ffi.new("size_t *"), ffi.new("size_t *")
+            code = lib.aio_g_aclrtGetMemInfo(make_pass(index, generation), lib.ACL_HBM_MEM, free, total)
+            if code:
+                raise error_of(code, "aclrtGetMemInfo", index, generation)
+            return MemoryInfo(int(free[0]), int(total[0]))
+
+        return await self._manager.make(work)
+
+    async def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if lib.aio_forked():
+            return
+        flight = self._manager.count_out()
+        if flight is not None:
+            await flight.arrive(None)
+
+    def close(self) -> Operation[None]:
+        """One open less; the last one resets the device (aclrtResetDevice). Closing twice is no error."""
+        return Operation(self._close)
+
+    def __del__(self) -> None:
+        if not hasattr(self, "_manager") or self._closed or lib.aio_forked():
+            return
+        self._closed = True
+        self._manager.leave_note(self._manager.count_out)
+        warnings.warn(
+            f"device {self.index} was not closed: close it, or use `async with open_device()`",
+            ResourceWarning,
+            stacklevel=2,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Device {self.index}, {self.state.name}, generation {self.generation}>"
+
+
+def open_device(
+    index: int = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: float | None = None
+) -> Opening[Device]:
+    """Opens a device: `async with open_device(0) as device:`. Counted; the first sets it (aclrtSetDevice).
+
+    Args:
+        index: among the visible devices.
+        waits: "watch": one native thread asks for all awaits. "thread": a thread in the blocking call for each.
+        wait: with False, raises DeviceResetting at once instead of waiting for a reset to end.
+        timeout: seconds to wait at most.
+
+    Raises:
+        LibraryNotFound: no ACL library could be loaded.
+        ParameterError: no such device, or it is open with another `waits`.
+        DeviceResetting, DeviceQuarantined, DeviceTimeout.
+    """
+    if waits not in ("watch", "thread"):
+        raise ParameterError(f"waits={waits!r} is unknown", hint='Pass "watch" or "thread".')
+    manager = manager_of(index)
+
+    async def make() -> Device:
+        await manager.open(waits, wait=wait, deadline=deadline_of(timeout))
+        return Device._made(manager)  # noqa: SLF001 - this is its owner
+
+    return Opening(f"open_device({index})", make)
+
+
+def list_devices() -> tuple[DeviceInfo, ...]:
+    """The devices that the runtime can see (aclrtGetDeviceCount); makes no context.
+
+    Raises:
+        LibraryNotFound: no ACL library could be loaded.
+        AclError: the runtime cannot tell, for instance for a bad ASCEND_RT_VISIBLE_DEVICES (207004).
+    """
+    _runtime.load()
+    found = ffi.new("uint32_t *")
+    code = lib.aio_u_aclrtGetDeviceCount(found)
+    if code:
+        raise error_of(code, "aclrtGetDeviceCount", -1, 0)
+    soc = text_of(lib.aio_u_aclrtGetSocName())
+    return tuple(DeviceInfo(index, soc) for index in range(found[0]))
+
+

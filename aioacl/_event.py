@@ -1,0 +1,187 @@
+"""Events and tickets: points of a stream.
+
+A Ticket is a position and nothing else. An Event is a position with a native event recorded at it, so that other
+streams can wait for it on the device, and so that later work on its own stream never delays it. Each record takes
+a native event of its own from the pool; recording again while somebody awaits the older version disturbs nobody.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aioacl._errors import ParameterError
+from aioacl._ffi import code_of, ffi, lib, make_pass
+from aioacl._handle import Handle, Operation
+from aioacl._lifecycle import deadline_of
+from aioacl._port import run_blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from aioacl._acl import CData
+    from aioacl._lifecycle import Manager
+    from aioacl._stream import Stream, StreamCore
+
+
+class Ticket:
+    """A position in a stream, what enqueueing returns: `await ticket` returns when everything up to it is done.
+
+    A task error in what it covers is raised early, late or again. While later work keeps the stream busy, a ticket
+    says when, not whether; the next `await stream` raises then.
+    """
+
+    __slots__ = ("_core", "_position")
+
+    def __init__(self, core: StreamCore, position: int) -> None:
+        self._core = core
+        self._position = position
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._core.arrive(self._position).__await__()
+
+    def result(self, timeout: float | None = None) -> None:
+        """Blocks until it is done, on a thread without a running loop; DeviceTimeout after `timeout` seconds."""
+        run_blocking(self._core.arrive(self._position), timeout)
+
+    @property
+    def position(self) -> int:
+        """The number of its entry in the stream's queue."""
+        return self._position
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known to be done, well or not. Never calls C's runtime: `stream.query()` asks it."""
+        return lib.aio_stream_completed(self._core.handle) >= self._position
+
+    def __del__(self) -> None:
+        # Nobody can await this position any more, so later work need not be kept from delaying it.
+        lib.aio_stream_forget(self._core.handle, self._position)
+
+    def __repr__(self) -> str:
+        return f"<Ticket {self._position}{' done' if self.done else ''}>"
+
+
+class _Version:
+    """One record of an event."""
+
+    __slots__ = ("core", "native", "position")
+
+    def __init__(self, core: StreamCore, position: int, native: CData) -> None:
+        self.core = core
+        self.position = position
+        self.native = ffi.gc(native, lib.aio_event_drop)
+
+
+class Event(Handle):
+    """A point of a stream that can be awaited, asked for, waited for by other streams, and timed.
+
+    `stream.record()` makes one for the occasion; `device.create_event()` one of your own, to record again and again.
+    """
+
+    noun = "event"
+
+    def __new__(cls, *_: object, **__: object) -> Event:
+        raise TypeError("Event has no public constructor: use stream.record() or device.create_event()")
+
+    @classmethod
+    def _made(cls, manager: Manager, generation: int, *, timing: bool) -> Event:
+        self = object.__new__(cls)
+        Handle.__init__(self, manager, generation)
+        self._timing = timing
+        self._version: _Version | None = None
+        return self
+
+    @property
+    def timing(self) -> bool:
+        """Whether `elapsed_since` works on it."""
+        return self._timing
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it was recorded at all."""
+        return self._version is not None
+
+    def record(self, stream: Stream) -> Event:
+        """Records it at this point of the stream (aclrtRecordEvent), and returns it.
+
+        Raises:
+            ParameterError: it belongs to another device, or is closed.
+            StaleHandleError, DeviceResetting, QueueFull: as for every enqueue.
+        """
+        return stream.record(self)
+
+    def _set_version(self, core: StreamCore, position: int, native: CData) -> None:
+        self._version = _Version(core, position, native)
+
+    def _recorded_version(self) -> _Version:
+        self._check()
+        if self._version is None:
+            raise ParameterError("the event was never recorded", hint="Call event.record(stream) first.")
+        return self._version
+
+    async def _wait(self, timeout: float | None) -> None:
+        version = self._recorded_version()
+        await version.core.arrive(version.position, deadline=deadline_of(timeout))
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._wait(None).__await__()
+
+    def synchronize(self, timeout: float | None = None) -> Operation[None]:
+        """Waits for the newest record, at most `timeout` seconds (aclrtSynchronizeEvent).
+
+        Raises:
+            DeviceTimeout: after the time; the event and its stream stay usable.
+            ParameterError: it was never recorded.
+            DeviceReset, StaleHandleError: its device was reset.
+            DeviceFault and others: a task up to it failed, and that is known by now.
+        """
+        return Operation(lambda: self._wait(timeout))
+
+    def result(self, timeout: float | None = None) -> None:
+        """As `synchronize`, blocking, on a thread without a running loop."""
+        run_blocking(self._wait(None), timeout)
+
+    def query(self) -> bool:
+        """Whether the newest record is done, well or not (aclrtQueryEventStatus)."""
+        version = self._recorded_version()
+        answer = lib.aio_stream_query(version.core.handle, version.position)
+        if answer not in (0, 1):
+            raise self._error(answer, "aclrtQueryEventStatus")
+        return answer == 1
+
+    def elapsed_since(self, other: Event) -> float:
+        """Seconds on the device between the other event and this one (aclrtEventElapsedTime).
+
+        Raises:
+            ParameterError: one of them is not for timing, was never recorded, or is not done yet.
+        """
+        if not (self._timing and other._timing):
+            raise ParameterError(
+                "both events must be for timing", hint="Make them with device.create_event(timing=True)."
+            )
+        start, end = other._recorded_version(), self._recorded_version()
+        milliseconds = ffi.new("float *")
+        shown = make_pass(self._manager.index, self._generation)
+        code = lib.aio_g_aclrtEventElapsedTime(
+            shown, milliseconds, lib.aio_event_handle(start.native), lib.aio_event_handle(end.native)
+        )
+        if code:
+            raise self._error(code, "aclrtEventElapsedTime")
+        return float(milliseconds[0]) / 1000.0
+
+    async def _close(self) -> None:
+        self._closed = True
+        self._version = None
+
+    def close(self) -> Operation[None]:
+        """Gives its native event back to the pool. Closing twice is no error."""
+        return Operation(self._close)
+
+    def __repr__(self) -> str:
+        at = f"at {self._version.position}" if self._version else "never recorded"
+        return f"<Event {at}, device {self._manager.index}>"
+
+
+def refused(result: int, *codes: int) -> bool:
+    """Whether a result is one of these refusals."""
+    return result < 0 and code_of(result) in codes

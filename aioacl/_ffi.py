@@ -1,0 +1,64 @@
+"""The one door to the compiled module, and how its results read.
+
+A result of the engine is a position in a stream (positive), or a failure: `FAILED` plus the code as an unsigned
+number. Codes at or below `lib.AIO_LIMIT` are the library's own refusals, all others are ACL's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioacl._acl import ffi, lib
+
+if TYPE_CHECKING:
+    from aioacl._acl import CData
+
+__all__ = ["FAILED", "PENDING", "WAS_RESET", "code_of", "failure", "ffi", "generation_of", "lib", "text_of"]
+__all__ += ["make_pass", "name_of_function", "pointer", "state_of"]
+
+FAILED: Final = -(1 << 63)
+
+
+def failure(code: int) -> int:
+    """The result that carries this code."""
+    return FAILED + (code & 0xFFFFFFFF)
+
+
+def code_of(result: int) -> int:
+    """The code that a negative result carries."""
+    bits = result - FAILED
+    return bits - (1 << 32) if bits >> 31 else bits
+
+
+PENDING: Final = failure(lib.AIO_PENDING)
+WAS_RESET: Final = failure(lib.AIO_WAS_RESET)
+
+
+def make_pass(device: int, generation: int) -> int:
+    """What a guarded call shows to the gate."""
+    return device << 20 | generation & 0xFFFFF
+
+
+def generation_of(device: int) -> int:
+    """The generation in the gate's word."""
+    return lib.aio_gate_word(device) >> 36 & 0xFFFFF
+
+
+def state_of(device: int) -> int:
+    """The state in the gate's word."""
+    return lib.aio_gate_word(device) >> 56 & 7
+
+
+def text_of(value: CData) -> str:
+    """A C string as text, whatever its bytes."""
+    return ffi.string(value).decode("utf-8", "replace") if value else ""
+
+
+def pointer(value: CData) -> int:
+    """The address that a pointer holds."""
+    return int(ffi.cast("uintptr_t", value))
+
+
+def name_of_function(index: int) -> str:
+    """The ACL function with that number in the table; a negative one is a job of the user's."""
+    return text_of(lib.aio_table_name(index)) if index >= 0 else "a job on device.executor"

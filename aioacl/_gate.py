@@ -1,0 +1,183 @@
+"""What the gate of a device knows: how many are inside, who they are, and what its refusals mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioacl._errors import (
+    AclError,
+    DeviceQuarantined,
+    DeviceReset,
+    DeviceResetting,
+    ForkedProcessError,
+    NotSupported,
+    OutOfMemoryError,
+    QueueFull,
+    ResourceExhausted,
+    StaleHandleError,
+    error_for,
+)
+from aioacl._ffi import ffi, generation_of, lib, name_of_function, text_of
+from aioacl._options import Stuck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INSIDE_AT_MOST: Final = 256
+
+
+def counts(index: int) -> list[int]:
+    """Calls that are inside: enqueueing, waiting, lifetime."""
+    found = ffi.new("int32_t[3]")
+    lib.aio_gate_counts(index, found)
+    return ffi.unpack(found, 3)
+
+
+def inside(index: int) -> tuple[Stuck, ...]:
+    """The calls that are inside, each with its thread and since when."""
+    functions = ffi.new("int32_t[]", INSIDE_AT_MOST)
+    threads = ffi.new("int32_t[]", INSIDE_AT_MOST)
+    microseconds = ffi.new("int64_t[]", INSIDE_AT_MOST)
+    found = lib.aio_gate_inside(index, functions, threads, microseconds, INSIDE_AT_MOST)
+    return tuple(
+        Stuck(name_of_function(functions[i]), threads[i], microseconds[i] / 1e6) for i in range(found)
+    )
+
+
+_REFUSALS: Final[dict[int, Callable[[str, int, int], AclError]]] = {}
+
+
+def _refusal(code: int) -> Callable[[Callable[[str, int, int], AclError]], Callable[[str, int, int], AclError]]:
+    def add(make: Callable[[str, int, int], AclError]) -> Callable[[str, int, int], AclError]:
+        _REFUSALS[code] = make
+        return make
+
+    return add
+
+
+@_refusal(lib.AIO_STALE)
+def _stale(call: str, index: int, generation: int) -> AclError:
+    now = generation_of(index)
+    return StaleHandleError(
+        f"the handle is of generation {generation}, device {index} is at {now}",
+        call=call,
+        device=index,
+        generation=generation,
+    )
+
+
+@_refusal(lib.AIO_NOT_OPEN)
+def _not_open(call: str, index: int, generation: int) -> AclError:
+    return StaleHandleError(f"device {index} is closed", call=call, device=index, generation=generation)
+
+
+@_refusal(lib.AIO_RESETTING_NOW)
+def _resetting(call: str, index: int, generation: int) -> AclError:
+    return DeviceResetting(f"device {index} is being reset", call=call, device=index, generation=generation)
+
+
+@_refusal(lib.AIO_DRAINING_NOW)
+def _draining(call: str, index: int, generation: int) -> AclError:
+    return DeviceResetting(
+        f"device {index} is draining before a reset", call=call, device=index, generation=generation
+    )
+
+
+@_refusal(lib.AIO_QUARANTINE)
+def _quarantine(call: str, index: int, generation: int) -> AclError:
+    return DeviceQuarantined(f"device {index} is quarantined", call=call, device=index, generation=generation)
+
+
+@_refusal(lib.AIO_WAS_RESET)
+def _was_reset(call: str, index: int, generation: int) -> AclError:
+    return DeviceReset(
+        f"device {index} was reset or closed while this waited", call=call, device=index, generation=generation
+    )
+
+
+@_refusal(lib.AIO_CROWDED)
+def _crowded(call: str, index: int, generation: int) -> AclError:
+    return ResourceExhausted(
+        f"4095 calls of a kind are inside device {index}",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="Use fewer threads at a time.",
+    )
+
+
+@_refusal(lib.AIO_FORKED)
+def _forked(call: str, index: int, generation: int) -> AclError:
+    return ForkedProcessError(
+        "the handle belongs to the process that was forked", call=call, device=index, generation=generation
+    )
+
+
+@_refusal(lib.AIO_EXITING)
+def _exiting(call: str, index: int, generation: int) -> AclError:
+    return DeviceReset("the process is ending", call=call, device=index, generation=generation)
+
+
+@_refusal(lib.AIO_QUEUE_FULL)
+def _queue_full(call: str, index: int, generation: int) -> AclError:
+    return QueueFull(
+        "the stream's queue is full",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="`await stream.ready()` waits for room.",
+    )
+
+
+@_refusal(lib.AIO_STAGE_FULL)
+def _stage_full(call: str, index: int, generation: int) -> AclError:
+    return QueueFull(
+        "all staging memory is in flight",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="`await stream.ready()` waits for room; memory of `device.pinned(n)` needs none.",
+    )
+
+
+@_refusal(lib.AIO_NO_MEMORY)
+def _no_memory(call: str, index: int, generation: int) -> AclError:
+    return OutOfMemoryError("the host is out of memory", call=call, device=index, generation=generation)
+
+
+@_refusal(lib.AIO_NO_THREAD)
+def _no_thread(call: str, index: int, generation: int) -> AclError:
+    return ResourceExhausted(
+        "no thread could be started",
+        call=call,
+        device=index,
+        generation=generation,
+        hint='Raise the limit of processes (ulimit -u), or open the device with waits="watch".',
+    )
+
+
+def _absent(call: str, index: int, generation: int) -> AclError:
+    since = next(
+        (
+            text_of(lib.aio_table_since(i))
+            for i in range(lib.aio_table_size())
+            if text_of(lib.aio_table_name(i)) == call
+        ),
+        None,
+    )
+    return NotSupported(
+        f"the library has no {call}", call=call, device=index, generation=generation, since=since
+    )
+
+
+def error_of(code: int, call: str, index: int, generation: int, text: str | None = None) -> AclError:
+    """The error for a code of ACL or a refusal of the library's own.
+
+    `text` is the runtime's; without it, what it said on this thread last.
+    """
+    if code == lib.AIO_ABSENT:
+        return _absent(call, index, generation)
+    if code in _REFUSALS:
+        return _REFUSALS[code](call, index, generation)
+    said = text_of(lib.aio_error_text()) if text is None else text
+    return error_for(code, call, device=index, generation=generation, message=said)

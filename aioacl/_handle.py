@@ -1,0 +1,167 @@
+"""What all handles share: operations that are both awaited and called from plain threads, and closing.
+
+An `Operation` starts nothing until it is awaited, entered, or asked for its `result()`. One that makes something is
+an `Opening`: it is an async context manager too, and one that was forgotten warns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+
+import anyio
+
+from aioacl._errors import AclError, DeviceFault, DeviceReset, ParameterError, StaleHandleError
+from aioacl._ffi import code_of, lib
+from aioacl._gate import error_of
+from aioacl._port import ThreadPort, current_port, run_blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+
+    from aioacl._lifecycle import Manager
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Operation(Generic[T_co]):
+    """Something to `await`, or to take the `result()` of on a thread without a running loop."""
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, T_co]]) -> None:
+        self._begin = begin
+
+    def __await__(self) -> Generator[Any, Any, T_co]:
+        return self._begin().__await__()
+
+    def result(self, timeout: float | None = None) -> T_co:
+        """Blocks until it is done, at most `timeout` seconds.
+
+        Raises:
+            RuntimeError: on a thread whose event loop runs.
+            DeviceTimeout: after the time.
+        """
+        return run_blocking(self._begin(), timeout)
+
+
+class Closable(Protocol):
+    """What an opening makes."""
+
+    def close(self) -> Operation[None]:
+        """Gives it back."""
+        ...
+
+
+C = TypeVar("C", bound=Closable)
+
+
+class Opening(Operation[C]):
+    """Makes something that is to be closed: `x = await opening`, or `async with opening as x`."""
+
+    def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]]) -> None:
+        super().__init__(self._use)
+        self._what = what
+        self._make = begin
+        self._used = False
+        self._made: C | None = None
+
+    def _use(self) -> Coroutine[Any, Any, C]:
+        self._used = True
+        return self._make()
+
+    async def __aenter__(self) -> C:
+        self._made = await self
+        return self._made
+
+    async def __aexit__(self, *exc: object) -> None:
+        made, self._made = self._made, None
+        if made is not None:
+            await shielded(made.close())
+
+    def __del__(self) -> None:
+        if not getattr(self, "_used", True):
+            warnings.warn(
+                f"{self._what} was never awaited, so nothing was made: await it, or enter it with `async with`",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+async def shielded(operation: Operation[T]) -> T:
+    """Awaits a clean-up to its end, even if the task is cancelled meanwhile."""
+    if isinstance(current_port(), ThreadPort):
+        return await operation
+    with anyio.CancelScope(shield=True):
+        return await operation
+    raise AssertionError("a shield is not cancelled")
+
+
+class NoPublicConstructor(type):
+    """Classes whose objects have an owner that makes them: calling them says who."""
+
+    def __call__(cls, *_: object, **__: object) -> NoReturn:
+        raise TypeError(f"{cls.__name__} has no public constructor: use {getattr(cls, 'factory', 'its owner')}")
+
+    def _create(cls: type[T], *args: object, **kwargs: object) -> T:
+        made = cls.__new__(cls)
+        made.__init__(*args, **kwargs)  # type: ignore[misc]  # the one door round the refusal above
+        return made
+
+
+class Handle:
+    """Something on a device, stamped with the generation in which it was made."""
+
+    noun = "handle"
+
+    def __init__(self, manager: Manager, generation: int) -> None:
+        self._manager = manager
+        self._generation = generation
+        self._closed = False
+
+    @property
+    def generation(self) -> int:
+        """The generation of its device in which it was made."""
+        return self._generation
+
+    @property
+    def stale(self) -> bool:
+        """Whether its device was reset since."""
+        return self._generation != self._manager.generation
+
+    def _check(self) -> None:
+        """Raises for a handle that is closed or stale."""
+        if lib.aio_forked():
+            raise self._error(lib.AIO_FORKED, self.noun)
+        if self.stale:
+            raise self._error(lib.AIO_STALE, self.noun)
+        if self._closed:
+            raise ParameterError(
+                f"the {self.noun} is closed", device=self._manager.index, hint=f"Make a new {self.noun}."
+            )
+
+    def _error(self, code: int, call: str, text: str | None = None) -> AclError:
+        error = error_of(code, call, self._manager.index, self._generation, text)
+        if isinstance(error, DeviceReset):
+            error.report = self._manager.report
+        if isinstance(error, DeviceFault):
+            self._manager.note_fault(error)
+        return error
+
+    def _failure(self, result: int, call: str, text: str | None = None) -> AclError:
+        """The error for a negative result of the engine."""
+        return self._error(code_of(result), call, text)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {self.noun} cannot be copied or pickled: it names something on a device")
+
+
+def size_of(value: object, what: str) -> int:
+    """A size in bytes that C can take. ParameterError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 63:
+        raise ParameterError(f"{what}={value!r} is not a size", hint="Pass a number of bytes, at least 1.")
+    return value
+
+
+def is_stale(error: BaseException) -> bool:
+    """Whether the error says that the handle is of an older generation."""
+    return isinstance(error, StaleHandleError)

@@ -1,0 +1,244 @@
+"""A device's own threads: a lane runs jobs one after another, and wakes for completions and for the engine's kicks.
+
+A lane sleeps on the descriptor of a port of its own, so one wait serves all: jobs from Python, completions of
+streams that it watches, and kicks from C. Its port lives as long as the process: the engine may kick it at any time.
+
+A job belongs to whoever awaits it only until he leaves. Then it is withdrawn if it has not begun; else its result is
+given to `discard` on the lane, so that nothing made for somebody who left is lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from aioacl import _sync
+from aioacl._errors import DeviceTimeout
+from aioacl._ffi import lib
+from aioacl._port import TIMED_OUT, Port, current_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._acl import CData
+
+T = TypeVar("T")
+
+
+class LaneStuck(Exception):
+    """The job did not come back in time; the lane is still in it."""
+
+
+class Job(Generic[T]):
+    """One piece of work, its outcome, and whom to tell."""
+
+    def __init__(self, work: Callable[[], T], discard: Callable[[T], object] | None = None) -> None:
+        self._work = work
+        self._discard = discard
+        self._changed = _sync.condition()
+        self._tell: tuple[Port, int] | None = None
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+        self._started = self._finished = self._abandoned = False
+
+    def run(self) -> None:
+        """On the lane: does the work, unless it was withdrawn."""
+        with self._changed:
+            if self._abandoned or self._finished:
+                return
+            self._started = True
+        try:
+            result = [self._work()]
+        except BaseException as error:  # noqa: BLE001 - it is handed to whoever awaits the job
+            self._end([], error)
+        else:
+            self._end(result, None)
+
+    def _end(self, result: list[T], error: BaseException | None) -> None:
+        with self._changed:
+            late = self._abandoned or self._finished
+            if not self._finished:
+                self._result, self._error, self._finished = result, error, True
+            self._changed.notify_all()
+            tell, self._tell = self._tell, None
+        if tell is not None:
+            lib.aio_port_post(tell[0].handle, tell[1], 0)
+        if late and result and self._discard is not None:
+            self._discard(result[0])
+
+    def tell(self, port: Port, key: int) -> None:
+        """Posts to the port when the job has ended."""
+        with self._changed:
+            if not self._finished:
+                self._tell = (port, key)
+                return
+        lib.aio_port_post(port.handle, key, 0)
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the job for whoever awaits it, whether it runs or not."""
+        self._end([], error)
+
+    def abandon(self, lane: Lane) -> None:
+        """Nobody awaits the job any more."""
+        with self._changed:
+            late = self._finished and bool(self._result)
+            self._abandoned = True
+        if late and self._discard is not None:
+            discard, result = self._discard, self._result[0]
+            lane.submit(Job(lambda: discard(result)))
+
+    def outcome(self) -> T:
+        """The result, or the error raised; once the job has ended."""
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                self._error = None  # the traceback keeps the frame, and the frame would keep the error
+        return self._result[0]
+
+    def wait(self, timeout: float | None) -> bool:
+        """Blocks until the job has ended; False after the time."""
+        end = None if timeout is None else _sync.monotonic() + timeout
+        with self._changed:
+            while not self._finished:
+                left = None if end is None else end - _sync.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._changed.wait(left)
+        return True
+
+
+class _LanePort(Port):
+    """Completions under key 0 are kicks: something to look at, nobody to tell."""
+
+    def drain(self) -> None:
+        self._waits[0] = (_nothing, None)
+        super().drain()
+
+
+def _nothing(_: int) -> None:
+    pass
+
+
+class Lane:
+    """One thread, its jobs, and the streams that it watches."""
+
+    def __init__(self, name: str, on_wake: Callable[[], object] | None = None) -> None:
+        self._name = name
+        self._on_wake = on_wake
+        self._jobs: deque[Job[Any]] = deque()
+        self._changed = _sync.condition()
+        self._running = False
+        self._stopping = False
+        self._current: Job[Any] | None = None
+        self.port = _LanePort()
+
+    def start(self) -> None:
+        """Starts the thread; waits for an older one of the lane that is about to end."""
+        with self._changed:
+            while self._running and self._stopping:
+                self._changed.wait()
+            self._stopping = False
+            if self._running:
+                return
+            self._running = True
+        _sync.spawn(self._name, self._run)
+
+    def stop(self, timeout: float) -> bool:
+        """Ends the thread after the jobs that are queued; False when it has not ended in time."""
+        end = _sync.monotonic() + timeout
+        with self._changed:
+            self._stopping = True
+        self.kick()
+        with self._changed:
+            while self._running and _sync.monotonic() < end:
+                self._changed.wait(end - _sync.monotonic())
+            return not self._running
+
+    def kick(self) -> None:
+        """Makes the lane look at its jobs. Takes no lock, so a finalizer may call it."""
+        lib.aio_port_post(self.port.handle, 0, 0)
+
+    def submit(self, job: Job[Any]) -> None:
+        """Queues a job; on a lane that has stopped, does it here and now."""
+        with self._changed:
+            running = self._running and not self._stopping
+            if running:
+                self._jobs.append(job)
+        if running:
+            self.kick()
+        else:
+            job.run()
+
+    def call(self, work: Callable[[], T], timeout: float | None) -> T:
+        """Blocks until the lane has done the work; LaneStuck after the time."""
+        job = Job(work)
+        self.submit(job)
+        if not job.wait(timeout):
+            job.abandon(self)
+            raise LaneStuck
+        return job.outcome()
+
+    def watch(self, stream: CData, position: int, then: Callable[[int], object]) -> int:
+        """On the lane: calls `then` with the result once the position is done. 0, or the refusal."""
+        return self.port.begin(lambda port, key: lib.aio_watch(stream, position, port, key), then, None)
+
+    def fail_all(self, error: Callable[[], BaseException]) -> None:
+        """Ends every job that is queued or running, for those who await them."""
+        current = self._current
+        if current is not None:
+            current.fail(error())
+        while self._jobs:
+            self._jobs.popleft().fail(error())
+
+    def _run(self) -> None:
+        while not self._done():
+            _sync.readable(self.port.fd, None)
+            self.port.drain()
+            if self._on_wake is not None:
+                self._on_wake()
+            self._run_jobs()
+
+    def _run_jobs(self) -> None:
+        while self._jobs:
+            try:
+                self._current = self._jobs.popleft()
+            except IndexError:  # somebody failed them all in between
+                return
+            self._current.run()
+            self._current = None
+
+    def _done(self) -> bool:
+        with self._changed:
+            if not self._stopping or self._jobs:
+                return False
+            self._running = self._stopping = False
+            self._changed.notify_all()
+            return True
+
+
+async def call_on(
+    lane: Lane,
+    work: Callable[[], T],
+    *,
+    discard: Callable[[T], object] | None = None,
+    deadline: float | None = None,
+) -> T:
+    """Awaits a job on a lane; what it made is discarded if the caller has left by then."""
+    job = Job(work, discard)
+    port = current_port()
+
+    def start(_: CData, key: int) -> int:
+        job.tell(port, key)
+        lane.submit(job)
+        return 0
+
+    try:
+        result = await port.wait(start, deadline=deadline)
+    except BaseException:
+        job.abandon(lane)
+        raise
+    if result == TIMED_OUT:
+        job.abandon(lane)
+        raise DeviceTimeout("the device's thread was not done in time")
+    return job.outcome()

@@ -1,0 +1,461 @@
+"""One manager per device, for the whole process: opens, leases, and the flights that open, reset and close it.
+
+The manager performs what the law says. Its state is written to the gate's word under its lock, so that what C admits
+and what Python believes are the same thing. Whoever has to wait for a change subscribes for the next one under that
+lock and looks again; there is no wake-up to lose, and it does not matter which thread or loop he is on.
+
+Whatever takes time runs as a *flight*, on a thread of its own, one at a time for each device; those who ask for the
+same thing while it is in the air share it, and it goes on when they leave. Flights use the device's two lanes: the
+control lane keeps ACL's per-thread state, the maintenance lane makes and destroys.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aioacl import _law, _sync
+from aioacl._errors import (
+    AclError,
+    DeviceQuarantined,
+    DeviceResetting,
+    DeviceTimeout,
+    ForkedProcessError,
+    LeaseHeldError,
+    ParameterError,
+)
+from aioacl._executor import USER_JOB, DeviceExecutor
+from aioacl._ffi import generation_of, lib, make_pass
+from aioacl._flights import CloseFlight, Flight, ForeignFlight, OpenFlight, ResetFlight
+from aioacl._gate import counts, error_of, inside
+from aioacl._lanes import Lane, call_on
+from aioacl._law import Counts, Event, State
+from aioacl._options import Health, ResetReport, Strategy
+from aioacl._port import TIMED_OUT, Port, current_holder, current_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._acl import CData
+    from aioacl._stream import StreamCore
+
+T = TypeVar("T")
+
+DEVICES = 64
+STUCK_SECONDS = 1.0
+POOL_EVENTS = 32
+CURABLE = ("reset", "repair", "replace")
+
+
+class Lease:
+    """A task's promise that it is between steps which a reset should not part.
+
+    `async with device.lease() as lease:` A force reset waits for it, at most its grace time; then the lease is
+    revoked, and the holder's next call raises DeviceResetting. Only the task that entered it holds it, and those
+    to which `share()` was handed.
+    """
+
+    def __init__(self, manager: Manager, *, wait: bool, timeout: float | None) -> None:
+        self._manager = manager
+        self._wait = wait
+        self._timeout = timeout
+        self._holders: list[object] = []
+
+    async def __aenter__(self) -> Lease:
+        await self._manager.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._manager.leave(self, current_holder())
+
+    def share(self) -> SharedLease:
+        """What another task enters, with `with`, to hold this lease too."""
+        return SharedLease(self._manager, self)
+
+    @property
+    def held(self) -> bool:
+        """Whether the current task holds it now."""
+        return current_holder() in self._holders
+
+
+class SharedLease:
+    """A lease on its way to another task."""
+
+    def __init__(self, manager: Manager, lease: Lease) -> None:
+        self._manager = manager
+        self._lease = lease
+
+    def __enter__(self) -> Lease:
+        self._manager.join_lease(self._lease, current_holder())
+        return self._lease
+
+    def __exit__(self, *exc: object) -> None:
+        self._manager.leave(self._lease, current_holder())
+
+
+def deadline_of(timeout: float | None) -> float | None:
+    """The time on the clock at which a timeout ends. ParameterError for what is no time."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
+        raise ParameterError(
+            f"timeout={timeout!r} is not a number of seconds", hint="Pass seconds, at least 0, or None."
+        )
+    return _sync.monotonic() + timeout
+
+
+class Manager:
+    """The lifecycle of one device. All attributes below `changed` are guarded by it."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.strategy: Strategy = "watch"
+        self.changed = _sync.condition()
+        self.state = State.CLOSED
+        self.version = 0
+        self.opens = 0
+        self.counts = Counts()
+        self.leases: list[Lease] = []
+        self.flight: Flight | None = None
+        self.report: ResetReport | None = None
+        self.last_fault: AclError | None = None
+        self.control = Lane(f"aioacl-ctl-{index}")
+        self.maintenance = Lane(f"aioacl-mnt-{index}", self._on_wake)
+        self.notes: deque[Callable[[], object]] = deque()
+        self.cores: weakref.WeakSet[StreamCore] = weakref.WeakSet()
+        self._executor: DeviceExecutor | None = None
+        self._subscribers: list[tuple[Port, int]] = []
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """The gate's generation: a foreign reset raises it in C."""
+        return generation_of(self.index)
+
+    def apply(self, event: Event) -> None:
+        """Performs the law's step; call it with the lock held."""
+        step = _law.step(self.state, event)
+        generation = self.generation + (step.new_generation and event is not Event.FOREIGN)
+        self.state = step.state
+        lib.aio_gate_set(self.index, int(step.state), generation or 1)
+        self.announce()
+
+    def announce(self) -> None:
+        """Wakes everybody who waits for a change; call it with the lock held."""
+        self.version += 1
+        subscribers, self._subscribers = self._subscribers, []
+        for port, key in subscribers:
+            lib.aio_port_post(port.handle, key, 0)
+        self.changed.notify_all()
+
+    async def change(self, seen: int, deadline: float | None) -> None:
+        """Returns once something has changed since version `seen`; DeviceTimeout after the deadline."""
+        port = current_port()
+
+        def start(handle: CData, key: int) -> int:
+            with self.changed:
+                if self.version == seen:
+                    self._subscribers.append((port, key))
+                else:
+                    lib.aio_port_post(handle, key, 0)
+            return 0
+
+        if await port.wait(start, deadline=deadline) == TIMED_OUT:
+            raise DeviceTimeout(f"device {self.index} was {self.state.name} until the deadline")
+
+    def quarantined(self) -> DeviceQuarantined:
+        """The error that says why."""
+        problem = self.report.problem if self.report else "a reset failed"
+        return DeviceQuarantined(
+            f"device {self.index} is quarantined: {problem}",
+            device=self.index,
+            generation=self.generation,
+            report=self.report,
+        )
+
+    def _resetting(self) -> DeviceResetting:
+        return DeviceResetting(
+            f"device {self.index} is {self.state.name}", device=self.index, generation=self.generation
+        )
+
+    async def until_open(self, *, wait: bool = True, deadline: float | None = None) -> None:
+        """Returns when the device is OPEN; holders of a lease pass while it is DRAINING."""
+        while True:
+            with self.changed:
+                seen, state = self.version, self.state
+                if state is State.OPEN or (state is State.DRAINING and self.holds(current_holder())):
+                    return
+            if state is State.CLOSED:
+                raise self.closed()
+            if state is State.QUARANTINED:
+                raise self.quarantined()
+            if not wait:
+                raise self._resetting()
+            await self.change(seen, deadline)
+
+    def closed(self) -> ParameterError:
+        """The error of whoever uses a device that nobody has open."""
+        return ParameterError(
+            f"device {self.index} is closed", device=self.index, hint="Use it inside `async with open_device()`."
+        )
+
+    # --- opening and closing -------------------------------------------------------------------------------------
+
+    async def open(self, strategy: Strategy, *, wait: bool, deadline: float | None) -> None:
+        """Counts one more open; the first sets the device (aclrtSetDevice)."""
+        repaired = False
+        while True:
+            with self.changed:
+                seen = self.version
+                if self.state is State.QUARANTINED and (self.opens or repaired):
+                    raise self.quarantined()
+                if self._count_in(strategy):
+                    return
+                flight = self.flight
+            if isinstance(flight, OpenFlight):
+                await self._ride(flight, deadline)
+                return
+            if not wait:
+                raise self._resetting()
+            repaired = repaired or isinstance(flight, CloseFlight)
+            await self.change(seen, deadline)
+
+    def _count_in(self, strategy: Strategy) -> bool:
+        """Counts the open if the device is open, or about to be; True when it is open."""
+        if lib.aio_forked():
+            raise ForkedProcessError("the device was opened before this process was forked")
+        if self.opens and strategy != self.strategy:
+            raise ParameterError(
+                f"device {self.index} is open with waits={self.strategy!r}",
+                hint="The first open fixes it: pass the same, or close the device first.",
+            )
+        if self.flight is None and self.state is State.CLOSED:
+            self.strategy = strategy
+            self.launch(OpenFlight(self))
+        elif self.flight is None and self.state is State.QUARANTINED:
+            self.launch(CloseFlight(self))
+        if self.state is State.OPEN or isinstance(self.flight, OpenFlight):
+            self.opens += 1
+        return self.state is State.OPEN and not isinstance(self.flight, OpenFlight)
+
+    async def _ride(self, flight: Flight, deadline: float | None) -> None:
+        try:
+            await flight.arrive(deadline)
+        except BaseException:
+            self.count_out()
+            raise
+
+    def count_out(self) -> Flight | None:
+        """One open less; the last one starts the flight that closes the device."""
+        with self.changed:
+            self.opens -= 1
+            return self.close_if_unused(State.OPEN, State.QUARANTINED)
+
+    def close_if_unused(self, *states: State) -> Flight | None:
+        """Starts closing when nobody has the device open; call it with the lock held."""
+        if self.opens or self.flight is not None or self.state not in states:
+            return None
+        flight = CloseFlight(self)
+        self.launch(flight)
+        return flight
+
+    def launch(self, flight: Flight) -> None:
+        """Puts a flight in the air; call it with the lock held."""
+        self.flight = flight
+        _sync.spawn(f"aioacl-{flight.name}-{self.index}", flight.run)
+
+    # --- leases -----------------------------------------------------------------------------------------------------
+
+    async def grant(self, lease: Lease, *, wait: bool, deadline: float | None) -> None:
+        """Makes the current task a holder once the device is open; holders get another one while it drains."""
+        while True:
+            await self.until_open(wait=wait, deadline=deadline)
+            with self.changed:
+                holder = current_holder()
+                if self.state is State.OPEN or self.holds(holder):
+                    self._add(lease, holder)
+                    return
+
+    def _add(self, lease: Lease, holder: object) -> None:
+        if lease not in self.leases:
+            self.leases.append(lease)
+        lease._holders.append(holder)  # noqa: SLF001 - a lease is the manager's own record
+
+    def join_lease(self, lease: Lease, holder: object) -> None:
+        """Makes another task a holder of a lease that is held."""
+        with self.changed:
+            if lease not in self.leases:
+                raise ParameterError("nobody holds this lease any more", hint="Enter it while its owner holds it.")
+            self._add(lease, holder)
+
+    def leave(self, lease: Lease, holder: object) -> None:
+        """One holder less."""
+        with self.changed:
+            if holder in lease._holders:  # noqa: SLF001 - a lease is the manager's own record
+                lease._holders.remove(holder)  # noqa: SLF001 - see above
+            if not lease._holders and lease in self.leases:  # noqa: SLF001 - see above
+                self.leases.remove(lease)
+                self.announce()
+
+    def holds(self, holder: object) -> bool:
+        """Whether the task holds a lease; call it with the lock held."""
+        return any(holder in lease._holders for lease in self.leases)  # noqa: SLF001 - see above
+
+    def may_enqueue_while_draining(self) -> bool:
+        """Whether the current task holds a lease that is not revoked."""
+        with self.changed:
+            return self.state is State.DRAINING and self.holds(current_holder())
+
+    # --- reset --------------------------------------------------------------------------------------------------------
+
+    async def force_reset(self, *, grace: float, timeout: float, reason: str) -> ResetReport:
+        """Joins the reset in the air, or starts one, and returns its report."""
+        while True:
+            with self.changed:
+                seen = self.version
+                if self.holds(current_holder()):
+                    raise LeaseHeldError(f"the caller holds a lease on device {self.index}")
+                flight = self._reset_flight(grace, timeout, reason)
+            if flight is not None:
+                await flight.arrive(None)
+                assert self.report is not None, "a reset leaves a report"
+                return flight.report
+            await self.change(seen, None)
+
+    def _reset_flight(self, grace: float, timeout: float, reason: str) -> ResetFlight | None:
+        if self.state is State.CLOSED and self.flight is None:
+            raise self.closed()
+        if isinstance(self.flight, ResetFlight):
+            self.flight.joined += 1
+            return self.flight
+        if self.flight is not None:
+            return None
+        flight = ResetFlight(self, grace=grace, timeout=timeout, reason=reason, by=repr(current_holder()))
+        self.launch(flight)
+        return flight
+
+    # --- work -------------------------------------------------------------------------------------------------------
+
+    async def make(
+        self,
+        work: Callable[[int], T],
+        *,
+        discard: Callable[[T], object] | None = None,
+        wait: bool = True,
+        deadline: float | None = None,
+    ) -> T:
+        """Makes something new on the maintenance lane, once the device is open; `work` gets the generation."""
+        while True:
+            await self.until_open(wait=wait, deadline=deadline)
+            try:
+                return await call_on(
+                    self.maintenance, lambda: work(self.generation), discard=discard, deadline=deadline
+                )
+            except DeviceResetting:
+                if not wait:
+                    raise
+
+    @property
+    def executor(self) -> DeviceExecutor:
+        """The threads for the user's jobs, started with the first of them."""
+        with self.changed:
+            if self._executor is None:
+                self._executor = DeviceExecutor(self.index, self.enter_job)
+            return self._executor
+
+    def end_executor(self) -> None:
+        """Takes no more jobs; the threads end on their own."""
+        with self.changed:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def enter_job(self) -> int:
+        """On a worker: waits until the device is open, enters it and binds the thread. Returns the pass."""
+        while True:
+            with self.changed:
+                while self.state in (State.DRAINING, State.RESETTING):
+                    self.changed.wait()
+                if self.state is State.CLOSED:
+                    raise self.closed()
+                if self.state is State.QUARANTINED:
+                    raise self.quarantined()
+                entered = make_pass(self.index, self.generation)
+            if lib.aio_enter(entered, lib.AIO_LIFETIME, USER_JOB) == 0:
+                code = lib.aio_bind_thread(entered)
+                if code == 0:
+                    return entered
+                lib.aio_leave(entered, lib.AIO_LIFETIME)
+                if code > lib.AIO_LIMIT:
+                    raise error_of(code, "aclrtSetCurrentContext", self.index, self.generation)
+
+    # --- health -------------------------------------------------------------------------------------------------------
+
+    def note_fault(self, error: AclError) -> None:
+        """Remembers a device fault until the next reset."""
+        with self.changed:
+            self.last_fault = error
+
+    def health(self) -> Health:
+        """How the device is now."""
+        stuck = max((call.seconds for call in inside(self.index)), default=0.0)
+        with self.changed:
+            fault = self.last_fault
+            poisoned = fault is not None and fault.action in CURABLE
+            calls = sum(counts(self.index)) + lib.aio_device_waits(self.index)
+            return Health(
+                status="stuck" if stuck > STUCK_SECONDS else "poisoned" if poisoned else "ok",
+                state=self.state,
+                generation=self.generation,
+                last_fault=str(fault) if fault is not None else "",
+                stuck_for=stuck if stuck > STUCK_SECONDS else 0.0,
+                leases=len(self.leases),
+                in_flight=calls,
+            )
+
+    # --- the maintenance lane -------------------------------------------------------------------------------------------
+
+    def leave_note(self, thunk: Callable[[], object]) -> None:
+        """For finalizers: takes no lock and calls no ACL; the maintenance lane does it later."""
+        self.notes.append(thunk)
+        self.maintenance.kick()
+
+    def _on_wake(self) -> None:
+        while self.notes:
+            self.notes.popleft()()
+        kicks = lib.aio_device_kicks(self.index)
+        if kicks & lib.AIO_KICK_REFILL:
+            lib.aio_device_refill(self.index, 0, POOL_EVENTS)
+        if kicks & lib.AIO_KICK_HEARTBEAT:
+            lib.aio_device_heartbeat(self.index)
+        if kicks & lib.AIO_KICK_FOREIGN:
+            self._meet_foreign()
+
+    def _meet_foreign(self) -> None:
+        with self.changed:
+            if self.state is State.CLOSED or self.flight is not None:
+                return
+            self.apply(Event.FOREIGN)
+            self.counts = Counts()
+            if self.state is State.RESETTING:
+                self.launch(ForeignFlight(self))
+
+
+_managers: dict[int, Manager] = {}
+_managers_lock = _sync.lock()
+
+
+def manager_of(index: Any) -> Manager:
+    """The manager of a device. ParameterError for what is no device's index."""
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < DEVICES:
+        raise ParameterError(
+            f"{index!r} is not the index of a device", hint="list_devices() tells which there are."
+        )
+    with _managers_lock:
+        if lib.aio_forked():
+            raise ForkedProcessError("devices belong to the process that was forked")
+        if index not in _managers:
+            _managers[index] = Manager(index)
+        return _managers[index]

@@ -1,0 +1,228 @@
+"""Memory: on the device, and pinned on the host.
+
+A buffer knows which streams use it, each up to which position; closing it while copies are under way hands it to
+the maintenance lane, which frees it when they are done. Device memory ends with a reset of its device. Pinned
+memory outlives one: it is the host's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from aioacl._errors import AclWarning
+from aioacl._ffi import ffi, lib, make_pass, pointer
+from aioacl._handle import Handle, Operation
+from aioacl._lanes import call_on
+
+if TYPE_CHECKING:
+    from aioacl._acl import CData
+    from aioacl._lifecycle import Manager
+    from aioacl._stream import StreamCore
+
+REMEMBERED_USES = 8
+
+
+class Buffer(Handle):
+    """What device and pinned buffers share."""
+
+    noun = "buffer"
+    _address: int
+    _size: int
+    _uses: dict[StreamCore, int]
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return self._size
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes, as arrays call it."""
+        return self._size
+
+    @property
+    def address(self) -> int:
+        """The address, as ACL knows it."""
+        return self._address
+
+    def _used(self, core: StreamCore, position: int) -> None:
+        uses = self._uses
+        uses[core] = position
+        if len(uses) > REMEMBERED_USES:
+            self._uses = {c: p for c, p in uses.items() if not c.passed(p)}
+
+    def _free(self) -> None:
+        raise NotImplementedError
+
+    def _free_when_unused(self) -> None:
+        """On the maintenance lane: frees now, or watches the first stream that still uses it."""
+        lane = self._manager.maintenance
+        for core, position in self._uses.items():
+            if core.passed(position):
+                continue
+            if lane.watch(core.handle, position, lambda _: self._free_when_unused()) == 0:
+                return
+        self._free()
+
+    async def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if lib.aio_forked():
+            return
+        if self._can_be_freed():
+            await call_on(self._manager.maintenance, self._free_when_unused)
+
+    def _can_be_freed(self) -> bool:
+        raise NotImplementedError
+
+    def close(self) -> Operation[None]:
+        """Frees the memory; copies under way keep it until they are done. Closing twice is no error."""
+        return Operation(self._close)
+
+    def _leave(self) -> None:
+        """For the finalizer: the maintenance lane frees what nobody closed."""
+        if self._closed or lib.aio_forked() or not self._can_be_freed():
+            return
+        self._closed = True
+        self._manager.leave_note(self._free_when_unused)
+        warnings.warn(
+            f"a {self.noun} of {self._size} bytes was not closed: close it, or make it with `async with`",
+            ResourceWarning,
+            stacklevel=3,
+        )
+
+
+def _warn(call: str, code: int) -> None:
+    warnings.warn(f"{call} answered {code}: the memory stays until a reset", AclWarning, stacklevel=2)
+
+
+class DeviceBuffer(Buffer):
+    """Device memory, from `device.allocate(nbytes)` (aclrtMalloc). Its contents are undefined at first."""
+
+    noun = "device buffer"
+
+    def __new__(cls, *_: object, **__: object) -> DeviceBuffer:
+        raise TypeError("DeviceBuffer has no public constructor: use device.allocate(nbytes)")
+
+    @classmethod
+    def _made(cls, manager: Manager, generation: int, address: int, size: int) -> DeviceBuffer:
+        self = object.__new__(cls)
+        Handle.__init__(self, manager, generation)
+        self._address = address
+        self._size = size
+        self._uses = {}
+        return self
+
+    def _can_be_freed(self) -> bool:
+        return not self.stale
+
+    def _free(self) -> None:
+        if self.stale:
+            return
+        shown = make_pass(self._manager.index, self._generation)
+        code = lib.aio_g_aclrtFree(shown, ffi.cast("void *", self._address))
+        if code > 0:
+            _warn("aclrtFree", code)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_uses"):
+            self._leave()
+
+    def __repr__(self) -> str:
+        return f"<DeviceBuffer of {self._size} bytes on device {self._manager.index}>"
+
+
+class PinnedBuffer(Buffer):
+    """Pinned host memory, from `device.pinned(nbytes)` (aclrtMallocHost): copies of any size, without staging.
+
+    It has the buffer protocol: `memoryview(pinned)`, `numpy.frombuffer(pinned)`. It outlives a reset of its device.
+    Views of it must not be used after it is closed.
+    """
+
+    noun = "pinned buffer"
+
+    def __new__(cls, *_: object, **__: object) -> PinnedBuffer:
+        raise TypeError("PinnedBuffer has no public constructor: use device.pinned(nbytes)")
+
+    @staticmethod
+    def _made(manager: Manager, generation: int, address: int, size: int) -> PinnedBuffer:
+        self: PinnedBuffer = _array_of(size).from_address(address)
+        Handle.__init__(self, manager, generation)
+        self._address = address
+        self._size = size
+        self._uses = {}
+        return self
+
+    @property
+    def stale(self) -> bool:
+        """False: pinned memory is the host's, and outlives a reset."""
+        return False
+
+    def _can_be_freed(self) -> bool:
+        return True
+
+    def _free(self) -> None:
+        code = lib.aio_u_aclrtFreeHost(ffi.cast("void *", self._address))
+        if code > 0:
+            _warn("aclrtFreeHost", code)
+
+    def __del__(self) -> None:
+        if "_uses" in self.__dict__:
+            self._leave()
+
+    def __repr__(self) -> str:
+        return f"<PinnedBuffer of {self._size} bytes, device {self._manager.index}>"
+
+
+@lru_cache(maxsize=256)
+def _array_of(size: int) -> Any:
+    """A type whose objects are pinned buffers of that size: before 3.12, only C types have the buffer protocol."""
+    body = {"_type_": ctypes.c_ubyte, "_length_": size, "__new__": ctypes.Array.__new__}
+    return type("PinnedBuffer", (PinnedBuffer, ctypes.Array), body)
+
+
+# --- making and freeing, on the maintenance lane -----------------------------------------------------------------
+
+
+def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
+    """Allocates device memory."""
+    from aioacl._gate import error_of
+
+    target = ffi.new("void **")
+    shown = make_pass(manager.index, generation)
+    code = lib.aio_g_aclrtMalloc(shown, target, size, lib.ACL_MEM_MALLOC_HUGE_FIRST)
+    if code:
+        raise error_of(code, "aclrtMalloc", manager.index, generation)
+    return DeviceBuffer._made(manager, generation, pointer(target[0]), size)  # noqa: SLF001 - this is the owner
+
+
+def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
+    """Allocates pinned memory."""
+    from aioacl._gate import error_of
+
+    target = ffi.new("void **")
+    code = lib.aio_g_aclrtMallocHost(make_pass(manager.index, generation), target, size)
+    if code:
+        raise error_of(code, "aclrtMallocHost", manager.index, generation)
+    return PinnedBuffer._made(manager, generation, pointer(target[0]), size)  # noqa: SLF001 - this is the owner
+
+
+def discard(buffer: DeviceBuffer | PinnedBuffer) -> None:
+    """Frees what was made for somebody who has left."""
+    buffer._closed = True  # noqa: SLF001 - this is the owner
+    buffer._free()  # noqa: SLF001 - this is the owner
+
+
+class HostMemory:
+    """An object with the buffer protocol, held for a copy."""
+
+    __slots__ = ("address", "held", "size")
+
+    def __init__(self, held: CData, size: int) -> None:
+        self.held = held
+        self.address = held
+        self.size = size

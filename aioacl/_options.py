@@ -1,0 +1,112 @@
+"""Frozen records: what is reported, and the limits that may be set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from aioacl._law import State
+
+Strategy = Literal["watch", "thread"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A call that was inside C when nobody should have been.
+
+    Attributes:
+        function: the ACL function, or "a job on device.executor".
+        thread: the thread's number, as the system gives it.
+        seconds: for how long it has been inside.
+    """
+
+    function: str
+    thread: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResetReport:
+    """What one flight of `force_reset` did.
+
+    Attributes:
+        device: the device's index.
+        ok: whether the device is open again, on a new generation.
+        generation: the device's generation after the flight.
+        reason: what the caller gave as the reason.
+        requested_by: the task or thread that asked first.
+        joined: how many callers shared the flight.
+        drained: streams that were busy and finished within the grace time.
+        aborted: streams whose work was aborted (aclrtStreamAbort).
+        not_aborted: streams that could not be aborted; their work was dropped by the reset.
+        attempts: how often reset, set and probe were tried.
+        codes: the calls of the flight that failed, with their codes.
+        stuck: who was inside C when the device should have been empty.
+        stages: milliseconds spent in each stage, in order.
+        problem: in a sentence, why the device is quarantined; "" when it is not.
+    """
+
+    device: int
+    ok: bool
+    generation: int
+    reason: str = ""
+    requested_by: str = ""
+    joined: int = 1
+    drained: int = 0
+    aborted: int = 0
+    not_aborted: int = 0
+    attempts: int = 0
+    codes: tuple[tuple[str, int], ...] = ()
+    stuck: tuple[Stuck, ...] = ()
+    stages: dict[str, float] = field(default_factory=dict[str, float])
+    problem: str = ""
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{stage} {spent:.1f} ms" for stage, spent in self.stages.items())
+        ending = f"open at generation {self.generation}" if self.ok else f"QUARANTINED: {self.problem}"
+        work = f"{self.drained} streams drained, {self.aborted} aborted, {self.not_aborted} not abortable"
+        return f"device {self.device}: {ending}; {work}; attempts {self.attempts} ({times})"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a device is, ready for a readiness probe.
+
+    Attributes:
+        status: "ok", "poisoned" (a fault that only a reset clears) or "stuck" (a call has not returned for a second).
+        state: what may be done with the device now.
+        generation: raised by every reset.
+        last_fault: the newest device fault of this generation, with its cure, or "".
+        stuck_for: seconds that the longest call has been inside C, 0.0 when none is.
+        leases: leases that are held.
+        in_flight: calls inside C, and waits that have not ended.
+    """
+
+    status: Literal["ok", "poisoned", "stuck"]
+    state: State
+    generation: int
+    last_fault: str
+    stuck_for: float
+    leases: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """A device that the runtime can see.
+
+    Attributes:
+        index: what `open_device` takes.
+        soc: the chip's name (aclrtGetSocName), or "".
+    """
+
+    index: int
+    soc: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryInfo:
+    """Device memory in bytes (aclrtGetMemInfo, HBM)."""
+
+    free: int
+    total: int

@@ -1,0 +1,58 @@
+"""Where a copy goes to or comes from: on the device, in pinned memory, or in pageable memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aioacl._errors import ParameterError
+from aioacl._ffi import ffi
+from aioacl._memory import DeviceBuffer, PinnedBuffer
+
+if TYPE_CHECKING:
+    from aioacl._acl import CData
+    from aioacl._lifecycle import Manager
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address, how much is there, what kind of memory it is, and what keeps it alive."""
+
+    address: CData
+    size: int
+    owner: object
+    device: bool = False
+    pageable: bool = False
+
+    def part(self, offset: int, size: int) -> Place:
+        """The same memory from an offset on."""
+        address = ffi.cast("char *", self.address) + offset
+        return Place(address, size, self.owner, self.device, self.pageable)
+
+
+def place_of(thing: object, manager: Manager, *, writable: bool = False) -> Place:
+    """The place that an argument of a copy means. ParameterError for what is none."""
+    if isinstance(thing, DeviceBuffer | PinnedBuffer):
+        return _buffer(thing, manager)
+    try:
+        held = ffi.from_buffer("char[]", thing, writable)
+    except (TypeError, ValueError, BufferError) as error:
+        raise ParameterError(
+            f"{type(thing).__name__} cannot be {'written to' if writable else 'copied from'}: {error}",
+            hint="Pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous buffer.",
+        ) from error
+    return Place(held, _length(held), held, pageable=True)
+
+
+def _length(held: CData) -> int:
+    return len(held)  # type: ignore[arg-type]  # a cffi array knows its length
+
+
+def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager) -> Place:
+    buffer._check()  # noqa: SLF001 - places and buffers are of one house
+    on_device = isinstance(buffer, DeviceBuffer)
+    if on_device and buffer._manager is not manager:  # noqa: SLF001 - see above
+        raise ParameterError(
+            "the buffer is of another device", hint="Copy between devices through pinned host memory."
+        )
+    return Place(ffi.cast("char *", buffer.address), buffer.size, buffer, device=on_device)

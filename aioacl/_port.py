@@ -1,0 +1,363 @@
+"""Completions come to whoever awaits them: an asyncio loop, a trio run, or a plain thread.
+
+The engine pushes completions to a port of its own kind (port.c) and writes an eventfd. One port belongs to one
+event loop, or to one thread that has none. `Port.wait` starts something that will complete under a key, and waits:
+suspending where there is a loop, blocking where there is none, so the same coroutine serves `await` and
+`.result()`.
+
+Who keeps whom: the loop keeps its reader, the reader keeps the port, and the port knows the loop only weakly. A loop
+that is closed drops its readers, and with them the port, without any help from the garbage collector. The engine
+keeps the descriptor open for as long as completions are under way to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from aioacl import _sync
+from aioacl._ffi import failure, ffi, lib
+from aioacl._errors import ForkedProcessError, ResourceExhausted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    import trio
+
+    from aioacl._acl import CData
+
+T = TypeVar("T")
+
+BATCH = 256
+TIMED_OUT = failure(lib.AIO_LIMIT)  # no refusal of the engine's: the deadline came first
+QUICK_IN_A_ROW = 64
+QUICK_SECONDS = 0.001
+
+Start = "Callable[[CData, int], int]"
+
+
+class _Deliver(Protocol):
+    def __call__(self, result: int, /) -> object: ...
+
+
+class Port:
+    """Waits in flight, each under a key, with what is to be called when it ends and what afterwards."""
+
+    def __init__(self) -> None:
+        self.handle = lib.aio_port_new()
+        if not self.handle:
+            raise ForkedProcessError if lib.aio_forked() else ResourceExhausted(
+                "no descriptor could be had for an event loop's port",
+                hint="Raise the limit of open files (ulimit -n), or close loops that are done.",
+            )
+        self.fd = lib.aio_port_fd(self.handle)
+        self._keys = itertools.count(1)
+        self._waits: dict[int, tuple[_Deliver, Callable[[], object] | None]] = {}
+        self._key_batch = ffi.new("uint64_t[]", BATCH)
+        self._result_batch = ffi.new("int64_t[]", BATCH)
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", None)
+        if handle:
+            lib.aio_port_close(handle)
+
+    def expect(self, deliver: _Deliver, after: Callable[[], object] | None) -> int:
+        """A new key; `deliver` gets the result, `after` is called then even if nobody waits any more."""
+        key = next(self._keys)
+        self._waits[key] = (deliver, after)
+        return key
+
+    def refuse(self, key: int) -> None:
+        """Nothing was started under that key."""
+        del self._waits[key]
+
+    def drain(self) -> None:
+        """Hands out the completions that have come."""
+        count = lib.aio_port_take(self.handle, self._key_batch, self._result_batch, BATCH)
+        if not count:
+            return
+        keys = ffi.unpack(self._key_batch, count)
+        results = ffi.unpack(self._result_batch, count)
+        for key, result in zip(keys, results, strict=True):
+            deliver, after = self._waits.pop(key)
+            deliver(result)
+            if after is not None:
+                after()
+
+    def begin(self, start: Callable[[CData, int], int], deliver: _Deliver, after: Callable[[], object] | None) -> int:
+        """Starts a wait. 0, or the code with which it was refused."""
+        key = self.expect(deliver, after)
+        code = start(self.handle, key)
+        if code:
+            self.refuse(key)
+        return code
+
+    async def wait(
+        self,
+        start: Callable[[CData, int], int],
+        *,
+        deadline: float | None = None,
+        after: Callable[[], object] | None = None,
+    ) -> int:
+        """Starts a wait and returns its result; TIMED_OUT when the deadline comes first."""
+        raise NotImplementedError
+
+    async def breathe(self) -> None:
+        """What an await does that has nothing to wait for."""
+        raise NotImplementedError
+
+
+# --- asyncio -----------------------------------------------------------------------------------------------------
+
+
+class AsyncioPort(Port):
+    """A port whose descriptor an asyncio loop reads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = weakref.ref(loop)
+        self._quick = 0
+        self._since = 0.0
+        loop.add_reader(self.fd, self.drain)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop()
+        assert loop is not None, "the loop awaits, so it lives"
+        return loop
+
+    async def wait(
+        self,
+        start: Callable[[CData, int], int],
+        *,
+        deadline: float | None = None,
+        after: Callable[[], object] | None = None,
+    ) -> int:
+        loop = self._running()
+        future: asyncio.Future[int] = loop.create_future()
+
+        def deliver(result: int) -> None:
+            if not future.done():
+                future.set_result(result)
+
+        code = self.begin(start, deliver, after)
+        if code:
+            return failure(code)
+        if deadline is None:
+            return await future
+        timer = loop.call_later(max(0.0, deadline - _sync.monotonic()), deliver, TIMED_OUT)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    async def breathe(self) -> None:
+        """Yields after 64 awaits in a row that had nothing to wait for, or a millisecond of them in one turn."""
+        if self._quick == 0:
+            self._since = _sync.monotonic()
+            self._running().call_soon(self._new_turn)
+        self._quick += 1
+        if self._quick >= QUICK_IN_A_ROW or _sync.monotonic() - self._since > QUICK_SECONDS:
+            await asyncio.sleep(0)
+
+    def _new_turn(self) -> None:
+        self._quick = 0
+
+
+# --- trio ----------------------------------------------------------------------------------------------------------
+
+
+class TrioPort(Port):
+    """A port whose descriptor a system task of a trio run reads."""
+
+    async def serve(self) -> None:
+        """The system task: drains until the run ends."""
+        import trio
+
+        while True:
+            await trio.lowlevel.wait_readable(self.fd)
+            self.drain()
+
+    async def wait(
+        self,
+        start: Callable[[CData, int], int],
+        *,
+        deadline: float | None = None,
+        after: Callable[[], object] | None = None,
+    ) -> int:
+        import trio
+
+        if deadline is None:
+            return await self._wait(start, after)
+        with trio.move_on_after(max(0.0, deadline - _sync.monotonic())):
+            return await self._wait(start, after)
+        return TIMED_OUT
+
+    async def _wait(self, start: Callable[[CData, int], int], after: Callable[[], object] | None) -> int:
+        import trio
+
+        waiting: list[trio.lowlevel.Task] = [trio.lowlevel.current_task()]
+
+        def deliver(result: int) -> None:
+            if waiting:
+                trio.lowlevel.reschedule(waiting.pop(), _trio_value(result))
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            waiting.clear()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        code = self.begin(start, deliver, after)
+        if code:
+            await trio.lowlevel.checkpoint()
+            return failure(code)
+        result: int = await trio.lowlevel.wait_task_rescheduled(abort)
+        return result
+
+    async def breathe(self) -> None:
+        """One checkpoint, as trio's rule says."""
+        import trio
+
+        await trio.lowlevel.checkpoint()
+
+
+def _trio_value(result: int) -> Any:
+    import outcome
+
+    return outcome.Value(result)
+
+
+# --- a plain thread ---------------------------------------------------------------------------------------------------
+
+
+class ThreadPort(Port):
+    """A port that its thread reads itself, by blocking."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deadline: float | None = None
+
+    async def wait(
+        self,
+        start: Callable[[CData, int], int],
+        *,
+        deadline: float | None = None,
+        after: Callable[[], object] | None = None,
+    ) -> int:
+        results: list[int] = []
+        code = self.begin(start, results.append, after)
+        if code:
+            return failure(code)
+        deadline = _earlier(deadline, self.deadline)
+        while not results:
+            left = None if deadline is None else deadline - _sync.monotonic()
+            if not _sync.readable(self.fd, left) and not results:
+                return TIMED_OUT
+            self.drain()
+        return results[0]
+
+    async def breathe(self) -> None:
+        """Nothing: a thread has nobody to yield to."""
+
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T], timeout: float | None) -> T:
+    """Runs a coroutine that waits on nothing but ports, on a thread without a running loop."""
+    port = current_port()
+    if not isinstance(port, ThreadPort):
+        coroutine.close()
+        raise RuntimeError("this thread runs an event loop: await it instead of calling result()")
+    outer = port.deadline
+    port.deadline = _earlier(outer, None if timeout is None else _sync.monotonic() + timeout)
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        port.deadline = outer
+        coroutine.close()
+    raise RuntimeError("a wait suspended on a thread without an event loop")
+
+
+# --- which port --------------------------------------------------------------------------------------------------------
+
+
+class _Local(threading.local):
+    loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
+    port: weakref.ref[Port] | None = None
+    own: ThreadPort | None = None
+
+
+_local = _Local()
+_of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Port]] = weakref.WeakKeyDictionary()
+_of_loop_lock = threading.Lock()
+_of_run: Any = None
+
+
+def _in_trio() -> bool:
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_run())
+
+
+def current_port() -> Port:
+    """The port of the loop that runs here, or of this thread."""
+    if _in_trio():
+        return _trio_port()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return _thread_port()
+    if _local.loop is not None and _local.loop() is loop:
+        port = _local.port() if _local.port is not None else None
+        if port is not None:
+            return port
+    return _asyncio_port(loop)
+
+
+def _asyncio_port(loop: asyncio.AbstractEventLoop) -> Port:
+    with _of_loop_lock:
+        known = _of_loop.get(loop)
+        port = known() if known is not None else None
+        if port is None:
+            port = AsyncioPort(loop)
+            _of_loop[loop] = weakref.ref(port)
+    _local.loop, _local.port = weakref.ref(loop), weakref.ref(port)
+    return port
+
+
+def _trio_port() -> Port:
+    import trio
+
+    global _of_run  # noqa: PLW0603 - a RunVar can only be made once trio is imported
+    if _of_run is None:
+        _of_run = trio.lowlevel.RunVar("aioacl-port")
+    port: TrioPort | None = _of_run.get(None)
+    if port is None:
+        port = TrioPort()
+        _of_run.set(port)
+        trio.lowlevel.spawn_system_task(port.serve, name="aioacl-port")
+    return port
+
+
+def _thread_port() -> ThreadPort:
+    if _local.own is None:
+        _local.own = ThreadPort()
+    return _local.own
+
+
+def current_holder() -> object:
+    """Who holds a lease: the task that runs here, or the thread when there is none."""
+    if _in_trio():
+        return sys.modules["trio"].lowlevel.current_task()
+    try:
+        return asyncio.current_task() or threading.current_thread()
+    except RuntimeError:
+        return threading.current_thread()

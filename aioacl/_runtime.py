@@ -1,0 +1,68 @@
+"""The process's part of ACL: initialisation, counted, by an owner or as a guest.
+
+Who finds ACL initialised already (100002: torch_npu, onnxruntime, pyACL) is a guest and never finalizes. An owner
+finalizes by reference count, where the library can; aclFinalize is never called, for it drops everybody's count.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Final
+
+from aioacl import _sync
+from aioacl._errors import AclWarning, ForkedProcessError, error_for
+from aioacl._ffi import ffi, lib, text_of
+from aioacl._library import ensure_loaded
+
+REPEAT_INITIALIZE: Final = 100002
+EXIT_GRACE_SECONDS: Final = 2.0
+
+_lock = _sync.lock()
+_users = 0
+_owner = False
+_watching = False
+
+
+def _load() -> None:
+    global _watching  # noqa: PLW0603 - there is one library in a process
+    ensure_loaded()
+    if not _watching:
+        lib.aio_exit_install(int(EXIT_GRACE_SECONDS * 1e6))
+        lib.aio_watch_foreign()
+        _watching = True
+
+
+def load() -> None:
+    """Loads the library, without initialising it."""
+    if lib.aio_forked():
+        raise ForkedProcessError("ACL was loaded before this process was forked")
+    with _lock:
+        _load()
+
+
+def acquire() -> None:
+    """Initialises ACL for one more user (aclInit)."""
+    global _users, _owner  # noqa: PLW0603 - there is one library in a process
+    if lib.aio_forked():
+        raise ForkedProcessError("ACL was loaded before this process was forked")
+    with _lock:
+        _load()
+        if _users == 0:
+            code = lib.aio_u_aclInit(ffi.NULL)
+            if code not in (0, REPEAT_INITIALIZE):
+                raise error_for(code, "aclInit", message=text_of(lib.aio_error_text()))
+            _owner = code == 0
+        _users += 1
+
+
+def release() -> None:
+    """Gives one use back; the last of an owner finalizes (aclFinalizeReference)."""
+    global _users, _owner  # noqa: PLW0603 - there is one library in a process
+    with _lock:
+        _users -= 1
+        if _users or not _owner:
+            return
+        _owner = False
+        code = lib.aio_u_aclFinalizeReference(ffi.NULL)
+    if code not in (0, lib.AIO_ABSENT):
+        warnings.warn(f"aclFinalizeReference answered {code}", AclWarning, stacklevel=2)

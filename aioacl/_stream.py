@@ -1,0 +1,423 @@
+"""Streams: enqueueing is a plain call that never waits; waiting is an await.
+
+`StreamCore` is what tickets, events and buffers know of a stream: the engine's record of it, and the *limbo* of
+objects that the device still uses. An object leaves limbo when the copy that needs it is known to be done, whoever
+awaited it or stopped to; limbo is swept by every wait that ends and by enqueues past a bound.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from aioacl._errors import AclWarning, DeviceTimeout, ParameterError, QueueFull
+from aioacl._event import Event, Ticket, refused
+from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass
+from aioacl._gate import error_of
+from aioacl._handle import Handle, Operation
+from aioacl._law import State
+from aioacl._lanes import call_on
+from aioacl._lifecycle import deadline_of
+from aioacl._memory import Buffer
+from aioacl._place import Place, place_of
+from aioacl._port import TIMED_OUT, current_port, run_blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from aioacl._acl import CData
+    from aioacl._lifecycle import Manager
+
+STAGED_AT_MOST: Final = 1 << 20
+LIMBO_BOUND: Final = 64
+HALF_A_QUEUE: Final = 1023
+TEXT_BYTES: Final = 8192
+OnFailure = Literal["continue", "stop"]
+
+
+class StreamCore:
+    """The engine's record of a stream, and what its unfinished work needs."""
+
+    __slots__ = ("__weakref__", "generation", "handle", "limbo", "manager", "native")
+
+    def __init__(self, manager: Manager, generation: int, native: CData) -> None:
+        record = lib.aio_stream_new(make_pass(manager.index, generation), native)
+        if not record:
+            raise MemoryError
+        self.handle = ffi.gc(record, lib.aio_stream_drop)
+        self.native = native
+        self.manager = manager
+        self.generation = generation
+        self.limbo: deque[tuple[int, object]] = deque()
+        manager.cores.add(self)
+
+    @property
+    def stale(self) -> bool:
+        """Whether its device was reset since."""
+        return self.generation != self.manager.generation
+
+    def passed(self, position: int) -> bool:
+        """Whether the device is done with what was enqueued up to the position."""
+        return self.stale or lib.aio_stream_completed(self.handle) >= position
+
+    def keep(self, position: int, held: object) -> None:
+        """Holds an object until the position is done."""
+        self.limbo.append((position, held))
+        if len(self.limbo) >= LIMBO_BOUND:
+            lib.aio_stream_query(self.handle, self.limbo[0][0])
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Lets go of what the device is done with."""
+        limbo = self.limbo
+        if self.stale and self.manager.state is State.OPEN:
+            limbo.clear()
+        completed = lib.aio_stream_completed(self.handle)
+        while limbo and limbo[0][0] <= completed:
+            limbo.popleft()
+
+    async def wait(self, position: int, deadline: float | None = None) -> int:
+        """The engine's result for everything up to the position."""
+        result = lib.aio_stream_poll(self.handle, position)
+        port = current_port()
+        if result != PENDING:
+            await port.breathe()
+        else:
+            result = await port.wait(
+                lambda handle, key: lib.aio_watch(self.handle, position, handle, key),
+                deadline=deadline,
+                after=self.sweep,
+            )
+        self.sweep()
+        return result
+
+    async def arrive(self, position: int, deadline: float | None = None) -> None:
+        """Returns when everything up to the position is done; raises what is known to have failed."""
+        result = await self.wait(position, deadline)
+        if result < 0:
+            raise self.failure(result, position)
+
+    def failure(self, result: int, position: int) -> Exception:
+        """The error behind a negative result of a wait."""
+        if result == TIMED_OUT:
+            return DeviceTimeout(
+                "the device was not done in time", device=self.manager.index, generation=self.generation
+            )
+        text = ffi.new("char[]", TEXT_BYTES)
+        code = lib.aio_stream_error(self.handle, position, text, TEXT_BYTES)
+        said = ffi.string(text).decode("utf-8", "replace") if code else ""
+        bare = Handle(self.manager, self.generation)
+        return bare._error(code or code_of(result), "aclrtSynchronizeStream", said)  # noqa: SLF001 - its base
+
+
+class Stream(Handle):
+    """A queue of work on a device, from `device.create_stream()`. `await stream` waits for all of it."""
+
+    noun = "stream"
+
+    def __new__(cls, *_: object, **__: object) -> Stream:
+        raise TypeError("Stream has no public constructor: use device.create_stream()")
+
+    @classmethod
+    def _made(cls, core: StreamCore) -> Stream:
+        self = object.__new__(cls)
+        Handle.__init__(self, core.manager, core.generation)
+        self._core = core
+        return self
+
+    # --- waiting -------------------------------------------------------------------------------------------------
+
+    async def _wait(self, timeout: float | None) -> None:
+        self._check()
+        await self._core.arrive(lib.aio_stream_tail(self._core.handle), deadline=deadline_of(timeout))
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._wait(None).__await__()
+
+    def synchronize(self, timeout: float | None = None) -> Operation[None]:
+        """Waits for everything enqueued so far, at most `timeout` seconds (aclrtSynchronizeStream).
+
+        Raises:
+            DeviceTimeout: after the time; the stream stays usable.
+            DeviceReset, StaleHandleError: its device was reset.
+            StreamAborted: its work was aborted.
+            DeviceFault and others: one of its tasks failed.
+        """
+        return Operation(lambda: self._wait(timeout))
+
+    def result(self, timeout: float | None = None) -> None:
+        """As `synchronize`, blocking, on a thread without a running loop."""
+        run_blocking(self._wait(None), timeout)
+
+    def query(self) -> bool:
+        """Whether all its work is done, well or not (aclrtStreamQuery)."""
+        self._check()
+        answer = lib.aio_stream_query(self._core.handle, lib.aio_stream_tail(self._core.handle))
+        if answer not in (0, 1):
+            raise self._error(answer, "aclrtStreamQuery")
+        self._core.sweep()
+        return answer == 1
+
+    # --- enqueueing ------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, call: str, function: Callable[..., int], *arguments: object) -> int:
+        """The position of a new entry. A holder of a lease passes while the device drains."""
+        result = function(self._core.handle, 0, *arguments)
+        if refused(result, lib.AIO_DRAINING_NOW) and self._manager.may_enqueue_while_draining():
+            result = function(self._core.handle, 1, *arguments)
+        if refused(result, lib.AIO_STAGE_FULL):
+            lib.aio_device_sweep(self._manager.index)
+            result = function(self._core.handle, 0, *arguments)
+        if result < 0:
+            raise self._failure(result, call)
+        return result
+
+    def _ticket(self, position: int, *held: object) -> Ticket:
+        core = self._core
+        if held:
+            core.keep(position, held)
+            for thing in held:
+                if isinstance(thing, Buffer):
+                    thing._used(core, position)  # noqa: SLF001 - a buffer's own record of its streams
+        return Ticket(core, position)
+
+    def copy(self, target: object, source: object, *, nbytes: int | None = None) -> Ticket:
+        """Enqueues a copy (aclrtMemcpyAsync) of `nbytes`, or of the whole source, to the start of the target.
+
+        One of the two is a DeviceBuffer; the other a DeviceBuffer, a PinnedBuffer, or any object with a contiguous
+        buffer (pageable memory): up to 1 MiB of that is staged, more goes through `upload` and `download`. The
+        stream keeps both until the copy is done.
+
+        Raises:
+            ParameterError: sizes or kinds do not fit, the target is read-only, the memory is of another device.
+            QueueFull: the stream's queue or the staging memory is full; `await stream.ready()`.
+            StaleHandleError: the stream or a buffer is of an older generation.
+            DeviceResetting: the device is draining or being reset.
+        """
+        self._check()
+        to, of = place_of(target, self._manager, writable=True), place_of(source, self._manager)
+        size = copy_size(to, of, nbytes)
+        if size == 0:
+            return Ticket(self._core, lib.aio_stream_tail(self._core.handle))
+        if to.pageable or of.pageable:
+            return self._copy_staged(to, of, size)
+        arguments = (to.address, to.size, of.address, size, copy_kind(to, of))
+        return self._ticket(self._enqueue("aclrtMemcpyAsync", lib.aio_copy, *arguments), to.owner, of.owner)
+
+    def _copy_staged(self, to: Place, of: Place, size: int) -> Ticket:
+        if size > STAGED_AT_MOST:
+            raise ParameterError(
+                f"a copy of {size} bytes from or to pageable memory would block the caller",
+                hint="Use memory of device.pinned(n), or `await stream.upload(...)` / `download(...)`.",
+            )
+        if of.pageable:
+            position = self._enqueue(
+                "aclrtMemcpyAsync", lib.aio_upload, to.address, to.size, of.address, size
+            )
+            return self._ticket(position, to.owner)
+        position = self._enqueue("aclrtMemcpyAsync", lib.aio_download, to.address, of.address, size)
+        return self._ticket(position, to.owner, of.owner)
+
+    def fill(self, target: object, byte: int, *, nbytes: int | None = None) -> Ticket:
+        """Enqueues a fill (aclrtMemsetAsync) of the target, a DeviceBuffer or PinnedBuffer, with one byte."""
+        self._check()
+        to = place_of(target, self._manager, writable=True)
+        if to.pageable:
+            raise ParameterError("only device and pinned memory can be filled", hint="Fill host memory yourself.")
+        if isinstance(byte, bool) or not isinstance(byte, int) or not 0 <= byte <= 255:
+            raise ParameterError(f"{byte!r} is not a byte", hint="Pass a number from 0 to 255.")
+        size = copy_size(to, to, nbytes)
+        position = self._enqueue("aclrtMemsetAsync", lib.aio_fill, to.address, to.size, byte, size)
+        return self._ticket(position, to.owner)
+
+    def record(self, event: Event | None = None) -> Event:
+        """Records an event at this point of the stream (aclrtRecordEvent): a pooled one, or your own."""
+        self._check()
+        if event is None:
+            event = Event._made(self._manager, self._generation, timing=False)  # noqa: SLF001 - this is its owner
+        event._check()  # noqa: SLF001 - see above
+        if event._manager is not self._manager:  # noqa: SLF001 - see above
+            raise ParameterError("the event is of another device", hint="Make it from the stream's device.")
+        native = ffi.new("aio_event **")
+        position = self._enqueue("aclrtRecordEvent", lib.aio_record, event.timing, native)
+        event._set_version(self._core, position, native[0])  # noqa: SLF001 - see above
+        return event
+
+    def wait_event(self, event: Event) -> Ticket:
+        """Makes all later work of this stream wait for the event's newest record (aclrtStreamWaitEvent)."""
+        self._check()
+        version = event._recorded_version()  # noqa: SLF001 - a stream knows its events
+        position = self._enqueue("aclrtStreamWaitEvent", lib.aio_wait_event, version.native)
+        return self._ticket(position, version)
+
+    # --- large copies of pageable memory ------------------------------------------------------------------------------
+
+    def upload(self, target: object, source: object) -> Operation[None]:
+        """Copies pageable memory of any size to the device, through staging memory, chunk by chunk."""
+        return Operation(lambda: self._pump(target, source))
+
+    def download(self, target: object, source: object) -> Operation[None]:
+        """Copies device memory to pageable memory of any size, through staging memory, chunk by chunk."""
+        return Operation(lambda: self._pump(target, source))
+
+    async def _pump(self, target: object, source: object) -> None:
+        self._check()
+        to, of = place_of(target, self._manager, writable=True), place_of(source, self._manager)
+        size = copy_size(to, of, None)
+        tickets: deque[Ticket] = deque()
+        for offset in range(0, size, STAGED_AT_MOST):
+            if len(tickets) == 4:
+                await tickets.popleft()
+            chunk = min(STAGED_AT_MOST, size - offset)
+            tickets.append(await self._chunk(to.part(offset, chunk), of.part(offset, chunk), chunk))
+        while tickets:
+            await tickets.popleft()
+
+    async def _chunk(self, to: Place, of: Place, size: int) -> Ticket:
+        while True:
+            try:
+                if to.pageable or of.pageable:
+                    return self._copy_staged(to, of, size)
+                arguments = (to.address, to.size, of.address, size, copy_kind(to, of))
+                return self._ticket(
+                    self._enqueue("aclrtMemcpyAsync", lib.aio_copy, *arguments), to.owner, of.owner
+                )
+            except QueueFull:
+                await self._ready()
+
+    # --- room ------------------------------------------------------------------------------------------------------------
+
+    def ready(self) -> Operation[None]:
+        """Waits until there is room in the queue and in the staging memory."""
+        return Operation(self._ready)
+
+    async def _ready(self) -> None:
+        while True:
+            self._check()
+            if lib.aio_stream_room(self._core.handle) < 2:
+                await self._half_empty()
+            elif not await self._staging():
+                return
+
+    async def _half_empty(self) -> None:
+        position = max(1, lib.aio_stream_tail(self._core.handle) - HALF_A_QUEUE)
+        result = await self._core.wait(position)
+        if result < 0 and code_of(result) <= lib.AIO_LIMIT:
+            raise self._core.failure(result, position)
+
+    async def _staging(self) -> bool:
+        """Waits for staging memory; True when it had to."""
+        index = self._manager.index
+        if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
+            return False
+        if await self._manager.make(lambda _: lib.aio_stage_grow(index, 1)) == 0:
+            return True
+        for core in list(self._manager.cores):
+            if core.limbo:
+                await core.wait(core.limbo[0][0])
+                return True
+        await current_port().breathe()
+        return True
+
+    # --- ends -------------------------------------------------------------------------------------------------------------
+
+    async def _abort(self) -> None:
+        self._check()
+        code = await call_on(self._manager.maintenance, lambda: lib.aio_stream_abort(self._core.handle))
+        if code:
+            raise self._error(code, "aclrtStreamAbort", "")
+
+    def abort(self) -> Operation[None]:
+        """Drops all its work (aclrtStreamAbort): every ticket of it ends in StreamAborted.
+
+        Raises:
+            NotSupported: the firmware cannot (207000); only a reset stops the work then.
+        """
+        return Operation(self._abort)
+
+    async def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if not self.stale and not lib.aio_forked():
+            await call_on(self._manager.maintenance, lambda: destroy(self._core))
+
+    def close(self) -> Operation[None]:
+        """Gives the stream back; unfinished work goes on, and the stream is destroyed after it."""
+        return Operation(self._close)
+
+    def __del__(self) -> None:
+        if not hasattr(self, "_core") or self._closed or self.stale or lib.aio_forked():
+            return
+        self._closed = True
+        core = self._core
+        self._manager.leave_note(lambda: destroy(core))
+        warnings.warn(
+            "a stream was not closed: close it, or make it with `async with`", ResourceWarning, stacklevel=2
+        )
+
+    def __repr__(self) -> str:
+        return f"<Stream of device {self._manager.index}, generation {self._generation}>"
+
+
+def copy_size(to: Place, of: Place, nbytes: int | None) -> int:
+    """How many bytes a copy moves. ParameterError when they do not fit."""
+    size = of.size if nbytes is None else nbytes
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise ParameterError(f"nbytes={nbytes!r} is not a size", hint="Pass a number of bytes.")
+    if size > of.size or size > to.size:
+        raise ParameterError(
+            f"{size} bytes do not fit: the source has {of.size}, the target {to.size}",
+            hint="Pass nbytes=, at most the smaller of the two.",
+        )
+    return size
+
+
+def copy_kind(to: Place, of: Place) -> int:
+    """The aclrtMemcpyKind. ParameterError when neither is on the device."""
+    if to.device and of.device:
+        return lib.ACL_MEMCPY_DEVICE_TO_DEVICE
+    if to.device:
+        return lib.ACL_MEMCPY_HOST_TO_DEVICE
+    if of.device:
+        return lib.ACL_MEMCPY_DEVICE_TO_HOST
+    raise ParameterError("neither the source nor the target is on the device", hint="Copy host memory yourself.")
+
+
+def make_stream(manager: Manager, generation: int, priority: int, on_failure: OnFailure) -> Stream:
+    """On the maintenance lane: makes the native stream."""
+    shown = make_pass(manager.index, generation)
+    made = ffi.new("aclrtStream *")
+    if priority:
+        call, code = "aclrtCreateStreamWithConfig", lib.aio_g_aclrtCreateStreamWithConfig(shown, made, priority, 0)
+    else:
+        call, code = "aclrtCreateStream", lib.aio_g_aclrtCreateStream(shown, made)
+    if code:
+        raise error_of(code, call, manager.index, generation)
+    if on_failure == "stop":
+        code = lib.aio_g_aclrtSetStreamFailureMode(shown, made[0], 1)
+        if code:
+            error = error_of(code, "aclrtSetStreamFailureMode", manager.index, generation)
+            lib.aio_g_aclrtDestroyStream(shown, made[0])
+            raise error
+    return Stream._made(StreamCore(manager, generation, made[0]))  # noqa: SLF001 - this is its owner
+
+
+def discard_stream(stream: Stream) -> None:
+    """On the maintenance lane: destroys what was made for somebody who has left."""
+    stream._closed = True  # noqa: SLF001 - this is its owner
+    destroy(stream._core)  # noqa: SLF001 - see above
+
+
+def destroy(core: StreamCore) -> None:
+    """On the maintenance lane: destroys the native stream now, or when its work is done."""
+    code = lib.aio_stream_destroy(core.handle)
+    core.sweep()
+    if code == lib.AIO_PENDING:
+        tail = lib.aio_stream_tail(core.handle)
+        core.manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
+    elif code > 0:
+        warnings.warn(f"aclrtDestroyStream answered {code}: it stays until a reset", AclWarning, stacklevel=2)
+
+

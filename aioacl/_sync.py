@@ -1,0 +1,107 @@
+"""Lock, condition, clock, threads, and the wait for a descriptor: the seam through which tests drive schedules.
+
+Everything in the lifecycle that can wait, wait its turn or start a thread comes from `backend`; a test puts its own
+in place and decides who runs next.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from contextlib import AbstractContextManager
+from contextvars import Context
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Lock = AbstractContextManager[bool]
+
+
+class Condition(Protocol):
+    """A condition with its own lock."""
+
+    def __enter__(self) -> bool: ...
+    def __exit__(self, *exc: object) -> None: ...
+    def wait(self, timeout: float | None = None) -> bool:
+        """Gives the lock up until notified; False after the time."""
+        ...
+
+    def notify_all(self) -> None:
+        """Wakes everybody who waits."""
+        ...
+
+
+class Backend(Protocol):
+    """What the lifecycle needs of the world."""
+
+    def lock(self) -> Lock:
+        """A lock that is not re-entrant."""
+        ...
+
+    def condition(self) -> Condition:
+        """A condition."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+    def spawn(self, name: str, body: Callable[[], object]) -> None:
+        """Starts a thread that does not keep the process alive."""
+        ...
+
+    def readable(self, fd: int, timeout: float | None) -> bool:
+        """Waits until the descriptor can be read; False after the time."""
+        ...
+
+
+class Threads:
+    """The real world."""
+
+    def lock(self) -> Lock:
+        return threading.Lock()
+
+    def condition(self) -> Condition:
+        return threading.Condition(threading.Lock())
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def spawn(self, name: str, body: Callable[[], object]) -> None:
+        # An empty context: a thread that lives long must not keep what its first customer had in his.
+        Context().run(threading.Thread(target=body, name=name, daemon=True).start)
+
+    def readable(self, fd: int, timeout: float | None) -> bool:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        return bool(poll.poll(None if timeout is None else max(0.0, timeout) * 1000))
+
+
+backend: Backend = Threads()
+
+
+def lock() -> Lock:
+    """A lock of the backend in place."""
+    return backend.lock()
+
+
+def condition() -> Condition:
+    """A condition of the backend in place."""
+    return backend.condition()
+
+
+def monotonic() -> float:
+    """The backend's clock."""
+    return backend.monotonic()
+
+
+def spawn(name: str, body: Callable[[], object]) -> None:
+    """A thread of the backend in place."""
+    backend.spawn(name, body)
+
+
+def readable(fd: int, timeout: float | None) -> bool:
+    """The backend's wait for a descriptor."""
+    return backend.readable(fd, timeout)

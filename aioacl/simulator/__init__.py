@@ -1,0 +1,60 @@
+"""The simulator: a C library with the ABI of libascendcl.so, and its controls.
+
+`use_library("simulator")` chooses it; it is never chosen silently. The controls work once it is loaded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aioacl.simulator._control import (
+    Stats,
+    calls,
+    clear,
+    fail_call,
+    fail_next,
+    forget,
+    hang_call,
+    held,
+    hold,
+    hung,
+    journal,
+    pending,
+    release,
+    release_all,
+    resets,
+    retain_count,
+    set_abort_supported,
+    stats,
+    unhang,
+    violations,
+)
+
+__all__ = [
+    "Stats",
+    "calls",
+    "clear",
+    "fail_call",
+    "fail_next",
+    "forget",
+    "hang_call",
+    "held",
+    "hold",
+    "hung",
+    "journal",
+    "library_path",
+    "pending",
+    "release",
+    "release_all",
+    "resets",
+    "retain_count",
+    "set_abort_supported",
+    "stats",
+    "unhang",
+    "violations",
+]
+
+
+def library_path() -> Path:
+    """Where the simulator's shared object is."""
+    return Path(__file__).resolve().parent / "libascendcl.so"

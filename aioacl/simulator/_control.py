@@ -1,0 +1,188 @@
+"""Controls of the simulator that this process has loaded; see csrc/aclsim.h, which they map one to one.
+
+None of them waits, blocks, or counts as an ACL call.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from aioacl._errors import ParameterError
+from aioacl._ffi import ffi, lib
+from aioacl._library import library_info
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aioacl._stream import Stream
+
+TEXT_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What lives in the simulator now, and what it has counted since the start or `forget()`."""
+
+    contexts: int
+    streams: int
+    events: int
+    notifies: int
+    device_blocks: int
+    device_bytes: int
+    host_blocks: int
+    host_bytes: int
+    calls: int
+    tasks: int
+    violations: int
+    inside: int
+
+
+def _function(name: str, signature: str) -> Any:
+    if library_info().backend != "simulator":
+        raise ParameterError(
+            "the process has loaded a real ACL library, not the simulator",
+            hint='Call use_library("simulator") before anything else.',
+        )
+    return ffi.cast(signature, lib.aio_library_symbol(name.encode()))
+
+
+def _checked(name: str, answer: int, what: object) -> int:
+    if answer < 0:
+        raise ParameterError(f"{name} does not know {what!r}", hint="Pass a live stream, or a function's name.")
+    return answer
+
+
+def _of_stream(name: str, stream: Stream) -> int:
+    native = stream._core.native  # noqa: SLF001 - the simulator is told by the native handle
+    return _checked(name, _function(name, "int (*)(void *)")(native), stream)
+
+
+def hold(stream: Stream) -> None:
+    """From now on the stream starts no further task."""
+    _of_stream("aclsim_hold", stream)
+
+
+def release(stream: Stream) -> None:
+    """The stream goes on."""
+    _of_stream("aclsim_release", stream)
+
+
+@contextmanager
+def held(stream: Stream) -> Iterator[None]:
+    """Holds the stream for the block; a stream that has died in it needs no release."""
+    hold(stream)
+    try:
+        yield
+    finally:
+        native = stream._core.native  # noqa: SLF001 - see above
+        _function("aclsim_release", "int (*)(void *)")(native)
+
+
+def release_all() -> None:
+    """Releases every held stream and every hung call."""
+    _function("aclsim_release_all", "void (*)(void)")()
+
+
+def pending(stream: Stream) -> int:
+    """Tasks that are enqueued on the stream and not done."""
+    native = stream._core.native  # noqa: SLF001 - see above
+    return _checked("aclsim_pending", _function("aclsim_pending", "int64_t (*)(void *)")(native), stream)
+
+
+def fail_next(stream: Stream, code: int) -> None:
+    """The next task enqueued on the stream (a copy or fill) fails with that code."""
+    native = stream._core.native  # noqa: SLF001 - see above
+    _checked("aclsim_fail_next", _function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, code), stream)
+
+
+def fail_call(function: str, code: int, times: int = 1) -> None:
+    """The next calls of the ACL function do nothing and answer the code; -1 times: all of them."""
+    call = _function("aclsim_fail_call", "int (*)(const char *, int32_t, int32_t)")
+    _checked("aclsim_fail_call", call(_text(function), code, times), function)
+
+
+def hang_call(function: str) -> None:
+    """The next call of the ACL function stays inside until `unhang`."""
+    _checked("aclsim_hang_call", _named("aclsim_hang_call", function), function)
+
+
+def unhang(function: str) -> None:
+    """Calls that hang in the function go on."""
+    _checked("aclsim_unhang", _named("aclsim_unhang", function), function)
+
+
+def hung(function: str) -> int:
+    """How many calls hang in the function now."""
+    return _checked("aclsim_hung", _named("aclsim_hung", function), function)
+
+
+def calls(function: str) -> int:
+    """Calls of the ACL function since the start or `forget()`."""
+    return int(_function("aclsim_calls", "uint64_t (*)(const char *)")(_text(function)))
+
+
+def _text(text: str) -> Any:
+    return ffi.new("char[]", text.encode())
+
+
+def _named(name: str, function: str) -> int:
+    answer: int = _function(name, "int (*)(const char *)")(_text(function))
+    return answer
+
+
+def clear() -> None:
+    """Forgets armed failures and hangs that have not struck."""
+    _function("aclsim_clear", "void (*)(void)")()
+
+
+def set_abort_supported(supported: bool) -> None:
+    """With False, aclrtStreamAbort answers 207000, as old firmware does."""
+    _function("aclsim_set_abort_supported", "void (*)(int)")(int(supported))
+
+
+def stats() -> Stats:
+    """What lives, and what was counted."""
+    names = [field.name for field in fields(Stats)]
+    found = ffi.new("uint64_t[]", len(names))
+    _function("aclsim_stats", "void (*)(uint64_t *)")(found)
+    return Stats(**dict(zip(names, ffi.unpack(found, len(names)), strict=True)))
+
+
+def retain_count(device: int = 0) -> int:
+    """How often the device is set."""
+    return _checked(
+        "aclsim_retain_count", _function("aclsim_retain_count", "int (*)(int32_t)")(device), device
+    )
+
+
+def resets(device: int = 0) -> int:
+    """Releasing resets of the device since the start."""
+    return int(_function("aclsim_resets", "uint64_t (*)(int32_t)")(device))
+
+
+def violations() -> list[str]:
+    """What the referee objected to, oldest first; the newest 256 are kept."""
+    read = _function("aclsim_violation", "int (*)(uint64_t, char *, size_t)")
+    text = ffi.new("char[]", TEXT_BYTES)
+    found: list[str] = []
+    while read(len(found), text, TEXT_BYTES) >= 0:
+        found.append(ffi.string(text).decode())
+    return found
+
+
+def journal() -> list[dict[str, Any]]:
+    """The newest finished ACL calls, oldest first, each with seq, tid, call, args, rc, us and dev."""
+    read = _function("aclsim_journal", "size_t (*)(uint64_t *, char *, size_t)")
+    text, following = ffi.new("char[]", TEXT_BYTES), ffi.new("uint64_t *")
+    lines: list[str] = []
+    while (size := read(following, text, TEXT_BYTES)) > 0:
+        lines += bytes(ffi.buffer(text, size)).decode().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def forget() -> None:
+    """Forgets counted calls, violations and the journal; touches nothing that lives."""
+    _function("aclsim_forget", "void (*)(void)")()
