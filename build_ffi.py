@@ -17,9 +17,9 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from setuptools import Command, Extension
+from setuptools import Extension
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
@@ -140,6 +140,8 @@ class CData:
     def __getitem__(self, index: int, /) -> Any: ...
     def __setitem__(self, index: int, value: Any, /) -> None: ...
     def __add__(self, offset: int, /) -> CData: ...
+    def __len__(self) -> int: ...
+    def __call__(self, *arguments: object) -> Any: ...
 
 class Ffi:
     """What of cffi.FFI is used here."""
@@ -159,15 +161,27 @@ class Lib:
 
 '''
 
-INTEGERS = {"int", "int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "aio_pass", "aio_result", "aclError"}
+INTEGERS = {
+    "int",
+    "int32_t",
+    "uint32_t",
+    "int64_t",
+    "uint64_t",
+    "size_t",
+    "aio_pass",
+    "aio_result",
+    "aclError",
+}
 PROTOTYPE = re.compile(r"^([\w \*]+?)\b(\w+)\(([^;]*)\);", re.MULTILINE)
 ENUM = re.compile(r"enum\s*\w*\s*\{([^}]*)\}")
 ENUM_TYPE = re.compile(r"typedef enum[^}]*\}\s*(\w+);")
 POINTER_TYPES = {"aclrtStream", "aclrtEvent", "aclrtContext", "aclrtNotify"}
 
 
-def _python_type(c_type: str, enums: set[str]) -> str:
+def _python_type(c_type: str, enums: set[str], *, parameter: bool = False) -> str:
     bare = c_type.replace("const", "").strip()
+    if " ".join(c_type.split()) in ("const char *", "const char*"):
+        return "bytes | CData" if parameter else "CData"
     if bare in INTEGERS or bare in enums:
         return "int"
     return "None" if bare == "void" else "CData"
@@ -177,7 +191,11 @@ def _python_params(params: str, enums: set[str]) -> str:
     if params in ("", "void"):
         return "self"
     typed = [
-        _python_type(re.sub(r"\w+(\[\d*\])?$", lambda m: "*" if m.group(1) else "", param.strip()), enums)
+        _python_type(
+            re.sub(r"\w+(\[\d*\])?$", lambda m: "*" if m.group(1) else "", param.strip()),
+            enums,
+            parameter=True,
+        )
         for param in params.split(",")
     ]
     return ", ".join(["self", *(f"a{i}: {kind}" for i, kind in enumerate(typed)), "/"])
@@ -262,7 +280,7 @@ class BuildNative(build_ext):
     def get_ext_filename(self, fullname: str) -> str:
         if fullname.endswith("libascendcl"):
             return fullname.replace(".", "/") + ".so"
-        return str(super().get_ext_filename(fullname))
+        return str(super().get_ext_filename(fullname))  # type: ignore[no-untyped-call]  # setuptools has no types there
 
 
 class Wheel(bdist_wheel):
@@ -274,20 +292,13 @@ class Wheel(bdist_wheel):
         super().finalize_options()
 
 
-COMMANDS: dict[str, type[Command]] = {"build_ext": BuildNative, "bdist_wheel": Wheel}
-
-
-class _Usage:
-    text: ClassVar[str] = "usage: build_ffi.py --stub [-]"
-
-
 def main(arguments: list[str]) -> Any:
     """Writes or prints the stub."""
     if arguments == ["--stub"]:
         return STUB.write_text(stub())
     if arguments == ["--stub", "-"]:
         return sys.stdout.write(stub())
-    raise SystemExit(_Usage.text)
+    raise SystemExit("usage: build_ffi.py --stub [-]")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,11 @@ from aioacl._errors import AclError, DeviceReset, ParameterError
 from aioacl._event import Event
 from aioacl._ffi import ffi, lib, make_pass, text_of
 from aioacl._gate import error_of
-from aioacl._handle import Opening, Operation, size_of
+from aioacl._handle import Opening, Operation, Owned, size_of
 from aioacl._lanes import call_on
-from aioacl._law import State
 from aioacl._lifecycle import Lease, Manager, deadline_of, manager_of
 from aioacl._memory import DeviceBuffer, PinnedBuffer, discard, make_device, make_pinned
-from aioacl._options import DeviceInfo, Health, MemoryInfo, ResetReport, Strategy
+from aioacl._options import DeviceInfo, Health, MemoryInfo, ResetReport, Strategy, is_number, is_whole
 from aioacl._port import current_port
 from aioacl._stream import OnFailure, Stream, discard_stream, make_stream
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from aioacl._acl import CData
     from aioacl._executor import DeviceExecutor
+    from aioacl._law import State
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,20 +33,16 @@ SYNC_TIMEOUT: Final = 507046
 TIMED_EVENTS: Final = 2
 
 
-class Device:
+class Device(metaclass=Owned):
     """An open device, from `open_device(index)`. It outlives resets; what was made from it before one does not."""
 
-    def __new__(cls, *_: object, **__: object) -> Device:
-        raise TypeError("Device has no public constructor: use open_device(index)")
+    factory = "open_device(index)"
 
-    @classmethod
-    def _made(cls, manager: Manager) -> Device:
-        self = object.__new__(cls)
+    def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._closed = False
-        return self
 
-    # --- what it is ------------------------------------------------------------------------------------------------
+    # --- what it is ------------------------------------------------------------------------------------------
 
     @property
     def index(self) -> int:
@@ -78,7 +74,7 @@ class Device:
         if self._closed:
             raise self._manager.closed()
 
-    # --- making ------------------------------------------------------------------------------------------------------
+    # --- making ----------------------------------------------------------------------------------------------
 
     def create_stream(
         self,
@@ -99,7 +95,7 @@ class Device:
         Raises:
             ParameterError, ResourceExhausted, DeviceResetting, DeviceQuarantined, DeviceTimeout.
         """
-        if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 7:
+        if not is_whole(priority) or not 0 <= priority <= 7:
             raise ParameterError(f"priority={priority!r} is none", hint="Pass 0, the highest, to 7.")
         if on_failure not in ("continue", "stop"):
             raise ParameterError(f"on_failure={on_failure!r} is unknown", hint='Pass "continue" or "stop".')
@@ -112,7 +108,9 @@ class Device:
             timeout,
         )
 
-    def allocate(self, nbytes: int, *, wait: bool = True, timeout: float | None = None) -> Opening[DeviceBuffer]:
+    def allocate(
+        self, nbytes: int, *, wait: bool = True, timeout: float | None = None
+    ) -> Opening[DeviceBuffer]:
         """Allocates device memory (aclrtMalloc), `nbytes` of it, contents undefined.
 
         Raises:
@@ -120,10 +118,16 @@ class Device:
         """
         size, manager = size_of(nbytes, "nbytes"), self._manager
         return self._opening(
-            f"allocate({size})", lambda generation: make_device(manager, generation, size), discard, wait, timeout
+            f"allocate({size})",
+            lambda generation: make_device(manager, generation, size),
+            discard,
+            wait,
+            timeout,
         )
 
-    def pinned(self, nbytes: int, *, wait: bool = True, timeout: float | None = None) -> Opening[PinnedBuffer]:
+    def pinned(
+        self, nbytes: int, *, wait: bool = True, timeout: float | None = None
+    ) -> Opening[PinnedBuffer]:
         """Allocates pinned host memory (aclrtMallocHost), `nbytes` of it, contents undefined.
 
         Raises:
@@ -131,7 +135,11 @@ class Device:
         """
         size, manager = size_of(nbytes, "nbytes"), self._manager
         return self._opening(
-            f"pinned({size})", lambda generation: make_pinned(manager, generation, size), discard, wait, timeout
+            f"pinned({size})",
+            lambda generation: make_pinned(manager, generation, size),
+            discard,
+            wait,
+            timeout,
         )
 
     def create_event(
@@ -144,7 +152,7 @@ class Device:
             code = lib.aio_device_refill(manager.index, timing, TIMED_EVENTS if timing else 1)
             if code:
                 raise error_of(code, "aclrtCreateEventExWithFlag", manager.index, generation)
-            return Event._made(manager, generation, timing=timing)  # noqa: SLF001 - this is its owner
+            return Event._make(manager, generation, timing=timing)
 
         return self._opening("create_event()", work, lambda _: None, wait, timeout)
 
@@ -163,7 +171,7 @@ class Device:
 
         return Opening(what, make)
 
-    # --- waiting -------------------------------------------------------------------------------------------------------
+    # --- waiting ---------------------------------------------------------------------------------------------
 
     def synchronize(self, timeout: float | None = None) -> Operation[None]:
         """Waits for all work on the device, other libraries' too (aclrtSynchronizeDeviceWithTimeout).
@@ -219,7 +227,7 @@ class Device:
             ) from error
         raise error
 
-    # --- running ---------------------------------------------------------------------------------------------------------
+    # --- running ---------------------------------------------------------------------------------------------
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Awaits `fn(*args, **kwargs)` on one of the device's threads, with the device's context current.
@@ -242,7 +250,7 @@ class Device:
             raise
         return future.result()
 
-    # --- lifecycle ---------------------------------------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------------------
 
     def lease(self, *, wait: bool = True, timeout: float | None = None) -> Lease:
         """A promise that no reset parts the steps inside `async with device.lease():`, at most its grace time."""
@@ -269,8 +277,8 @@ class Device:
             ParameterError: the device is closed.
         """
         for name, value in (("grace", grace), ("timeout", timeout)):
-            if value is None or deadline_of(value) is None:
-                raise ParameterError(f"{name} must be bounded", hint="Pass seconds.")
+            if not is_number(value) or not 0 <= value < float("inf"):
+                raise ParameterError(f"{name}={value!r} is no bound", hint="Pass seconds, at least 0.")
         return Operation(lambda: self._force_reset(grace, timeout, reason))
 
     async def _force_reset(self, grace: float, timeout: float, reason: str) -> ResetReport:
@@ -326,7 +334,7 @@ class Device:
 def open_device(
     index: int = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: float | None = None
 ) -> Opening[Device]:
-    """Opens a device: `async with open_device(0) as device:`. Counted; the first sets it (aclrtSetDevice).
+    """Opens a device, as in `async with open_device(0) as device`. Counted; the first sets it (aclrtSetDevice).
 
     Args:
         index: among the visible devices.
@@ -345,7 +353,7 @@ def open_device(
 
     async def make() -> Device:
         await manager.open(waits, wait=wait, deadline=deadline_of(timeout))
-        return Device._made(manager)  # noqa: SLF001 - this is its owner
+        return Device._make(manager)
 
     return Opening(f"open_device({index})", make)
 
@@ -364,5 +372,3 @@ def list_devices() -> tuple[DeviceInfo, ...]:
         raise error_of(code, "aclrtGetDeviceCount", -1, 0)
     soc = text_of(lib.aio_u_aclrtGetSocName())
     return tuple(DeviceInfo(index, soc) for index in range(found[0]))
-
-

@@ -47,7 +47,7 @@ class AclError(Exception):
     hint: str
     action: Action
 
-    def __init__(  # noqa: PLR0913 - each argument is a fact of the failing call
+    def __init__(
         self,
         message: str = "",
         *,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioacl._errors import ParameterError
-from aioacl._ffi import code_of, ffi, lib, make_pass
+from aioacl._ffi import ffi, lib, make_pass
 from aioacl._handle import Handle, Operation
 from aioacl._lifecycle import deadline_of
 from aioacl._port import run_blocking
@@ -79,17 +79,12 @@ class Event(Handle):
     """
 
     noun = "event"
+    factory = "stream.record() or device.create_event()"
 
-    def __new__(cls, *_: object, **__: object) -> Event:
-        raise TypeError("Event has no public constructor: use stream.record() or device.create_event()")
-
-    @classmethod
-    def _made(cls, manager: Manager, generation: int, *, timing: bool) -> Event:
-        self = object.__new__(cls)
-        Handle.__init__(self, manager, generation)
+    def __init__(self, manager: Manager, generation: int, *, timing: bool) -> None:
+        super().__init__(manager, generation)
         self._timing = timing
         self._version: _Version | None = None
-        return self
 
     @property
     def timing(self) -> bool:
@@ -180,8 +175,3 @@ class Event(Handle):
     def __repr__(self) -> str:
         at = f"at {self._version.position}" if self._version else "never recorded"
         return f"<Event {at}, device {self._manager.index}>"
-
-
-def refused(result: int, *codes: int) -> bool:
-    """Whether a result is one of these refusals."""
-    return result < 0 and code_of(result) in codes

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
 
 __all__ = ["FAILED", "PENDING", "WAS_RESET", "code_of", "failure", "ffi", "generation_of", "lib", "text_of"]
-__all__ += ["make_pass", "name_of_function", "pointer", "state_of"]
+__all__ += ["make_pass", "name_of_function", "pointer", "refused", "state_of"]
 
 FAILED: Final = -(1 << 63)
 
@@ -28,6 +28,11 @@ def code_of(result: int) -> int:
     """The code that a negative result carries."""
     bits = result - FAILED
     return bits - (1 << 32) if bits >> 31 else bits
+
+
+def refused(result: int, *codes: int) -> bool:
+    """Whether a result is one of these refusals."""
+    return result < 0 and code_of(result) in codes
 
 
 PENDING: Final = failure(lib.AIO_PENDING)

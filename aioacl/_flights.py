@@ -30,7 +30,7 @@ from aioacl._options import ResetReport, Stuck
 from aioacl._probe import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
     from aioacl._lifecycle import Manager
 
@@ -244,7 +244,7 @@ class ResetFlight(Flight):
         return self._report
 
     def fly(self) -> None:
-        problem, stuck = "", ()
+        problem, stuck = "", tuple[Stuck, ...]()
         try:
             self._ladder()
         except _Failed as failed:
@@ -303,7 +303,7 @@ class ResetFlight(Flight):
         )
 
     @contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
+    def _stage(self, name: str) -> Generator[None]:
         begun = _sync.monotonic()
         try:
             yield

@@ -47,7 +47,9 @@ def inside(index: int) -> tuple[Stuck, ...]:
 _REFUSALS: Final[dict[int, Callable[[str, int, int], AclError]]] = {}
 
 
-def _refusal(code: int) -> Callable[[Callable[[str, int, int], AclError]], Callable[[str, int, int], AclError]]:
+def _refusal(
+    code: int,
+) -> Callable[[Callable[[str, int, int], AclError]], Callable[[str, int, int], AclError]]:
     def add(make: Callable[[str, int, int], AclError]) -> Callable[[str, int, int], AclError]:
         _REFUSALS[code] = make
         return make
@@ -91,7 +93,10 @@ def _quarantine(call: str, index: int, generation: int) -> AclError:
 @_refusal(lib.AIO_WAS_RESET)
 def _was_reset(call: str, index: int, generation: int) -> AclError:
     return DeviceReset(
-        f"device {index} was reset or closed while this waited", call=call, device=index, generation=generation
+        f"device {index} was reset or closed while this waited",
+        call=call,
+        device=index,
+        generation=generation,
     )
 
 

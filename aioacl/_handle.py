@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 import anyio
 
-from aioacl._errors import AclError, DeviceFault, DeviceReset, ParameterError, StaleHandleError
-from aioacl._ffi import code_of, lib
+from aioacl._errors import AclError, DeviceFault, DeviceQuarantined, DeviceReset, ParameterError
+from aioacl._ffi import lib
 from aioacl._gate import error_of
+from aioacl._options import is_whole
 from aioacl._port import ThreadPort, current_port, run_blocking
 
 if TYPE_CHECKING:
@@ -96,19 +97,30 @@ async def shielded(operation: Operation[T]) -> T:
     raise AssertionError("a shield is not cancelled")
 
 
-class NoPublicConstructor(type):
-    """Classes whose objects have an owner that makes them: calling them says who."""
+class Owned(type):
+    """The metaclass of what an owner makes: calling the class says who makes it."""
+
+    factory = "its owner"
 
     def __call__(cls, *_: object, **__: object) -> NoReturn:
-        raise TypeError(f"{cls.__name__} has no public constructor: use {getattr(cls, 'factory', 'its owner')}")
+        raise TypeError(f"{cls.__name__} has no public constructor: use {cls.factory}")
 
-    def _create(cls: type[T], *args: object, **kwargs: object) -> T:
-        made = cls.__new__(cls)
-        made.__init__(*args, **kwargs)  # type: ignore[misc]  # the one door round the refusal above
+    def _make(cls: type[T], *args: Any, **kwargs: Any) -> T:
+        made: T = type.__call__(cls, *args, **kwargs)
         return made
 
 
-class Handle:
+def error_on(manager: Manager, generation: int, code: int, call: str, text: str | None = None) -> AclError:
+    """The error for a code met on a device; a reset's comes with its report, and a fault is remembered."""
+    error = error_of(code, call, manager.index, generation, text)
+    if isinstance(error, DeviceReset | DeviceQuarantined):
+        error.report = manager.report
+    if isinstance(error, DeviceFault):
+        manager.note_fault(error)
+    return error
+
+
+class Handle(metaclass=Owned):
     """Something on a device, stamped with the generation in which it was made."""
 
     noun = "handle"
@@ -140,16 +152,7 @@ class Handle:
             )
 
     def _error(self, code: int, call: str, text: str | None = None) -> AclError:
-        error = error_of(code, call, self._manager.index, self._generation, text)
-        if isinstance(error, DeviceReset):
-            error.report = self._manager.report
-        if isinstance(error, DeviceFault):
-            self._manager.note_fault(error)
-        return error
-
-    def _failure(self, result: int, call: str, text: str | None = None) -> AclError:
-        """The error for a negative result of the engine."""
-        return self._error(code_of(result), call, text)
+        return error_on(self._manager, self._generation, code, call, text)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {self.noun} cannot be copied or pickled: it names something on a device")
@@ -157,11 +160,6 @@ class Handle:
 
 def size_of(value: object, what: str) -> int:
     """A size in bytes that C can take. ParameterError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 63:
+    if not (is_whole(value) and isinstance(value, int) and 0 < value < 1 << 63):
         raise ParameterError(f"{what}={value!r} is not a size", hint="Pass a number of bytes, at least 1.")
     return value
-
-
-def is_stale(error: BaseException) -> bool:
-    """Whether the error says that the handle is of an older generation."""
-    return isinstance(error, StaleHandleError)

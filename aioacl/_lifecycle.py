@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from aioacl import _law, _sync
 from aioacl._errors import (
@@ -31,7 +31,7 @@ from aioacl._flights import CloseFlight, Flight, ForeignFlight, OpenFlight, Rese
 from aioacl._gate import counts, error_of, inside
 from aioacl._lanes import Lane, call_on
 from aioacl._law import Counts, Event, State
-from aioacl._options import Health, ResetReport, Strategy
+from aioacl._options import Health, ResetReport, Strategy, is_number, is_whole
 from aioacl._port import TIMED_OUT, Port, current_holder, current_port
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Lease:
         self._timeout = timeout
         self._holders: list[object] = []
 
-    async def __aenter__(self) -> Lease:
+    async def __aenter__(self) -> Self:
         await self._manager.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
         return self
 
@@ -98,7 +98,7 @@ def deadline_of(timeout: float | None) -> float | None:
     """The time on the clock at which a timeout ends. ParameterError for what is no time."""
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
+    if not is_number(timeout) or not timeout >= 0:
         raise ParameterError(
             f"timeout={timeout!r} is not a number of seconds", hint="Pass seconds, at least 0, or None."
         )
@@ -127,7 +127,7 @@ class Manager:
         self._executor: DeviceExecutor | None = None
         self._subscribers: list[tuple[Port, int]] = []
 
-    # --- state ------------------------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------------------
 
     @property
     def generation(self) -> int:
@@ -198,10 +198,12 @@ class Manager:
     def closed(self) -> ParameterError:
         """The error of whoever uses a device that nobody has open."""
         return ParameterError(
-            f"device {self.index} is closed", device=self.index, hint="Use it inside `async with open_device()`."
+            f"device {self.index} is closed",
+            device=self.index,
+            hint="Use it inside `async with open_device()`.",
         )
 
-    # --- opening and closing -------------------------------------------------------------------------------------
+    # --- opening and closing ---------------------------------------------------------------------------------
 
     async def open(self, strategy: Strategy, *, wait: bool, deadline: float | None) -> None:
         """Counts one more open; the first sets the device (aclrtSetDevice)."""
@@ -266,7 +268,7 @@ class Manager:
         self.flight = flight
         _sync.spawn(f"aioacl-{flight.name}-{self.index}", flight.run)
 
-    # --- leases -----------------------------------------------------------------------------------------------------
+    # --- leases ----------------------------------------------------------------------------------------------
 
     async def grant(self, lease: Lease, *, wait: bool, deadline: float | None) -> None:
         """Makes the current task a holder once the device is open; holders get another one while it drains."""
@@ -281,34 +283,36 @@ class Manager:
     def _add(self, lease: Lease, holder: object) -> None:
         if lease not in self.leases:
             self.leases.append(lease)
-        lease._holders.append(holder)  # noqa: SLF001 - a lease is the manager's own record
+        lease._holders.append(holder)
 
     def join_lease(self, lease: Lease, holder: object) -> None:
         """Makes another task a holder of a lease that is held."""
         with self.changed:
             if lease not in self.leases:
-                raise ParameterError("nobody holds this lease any more", hint="Enter it while its owner holds it.")
+                raise ParameterError(
+                    "nobody holds this lease any more", hint="Enter it while its owner holds it."
+                )
             self._add(lease, holder)
 
     def leave(self, lease: Lease, holder: object) -> None:
         """One holder less."""
         with self.changed:
-            if holder in lease._holders:  # noqa: SLF001 - a lease is the manager's own record
-                lease._holders.remove(holder)  # noqa: SLF001 - see above
-            if not lease._holders and lease in self.leases:  # noqa: SLF001 - see above
+            if holder in lease._holders:
+                lease._holders.remove(holder)
+            if not lease._holders and lease in self.leases:
                 self.leases.remove(lease)
                 self.announce()
 
     def holds(self, holder: object) -> bool:
         """Whether the task holds a lease; call it with the lock held."""
-        return any(holder in lease._holders for lease in self.leases)  # noqa: SLF001 - see above
+        return any(holder in lease._holders for lease in self.leases)
 
     def may_enqueue_while_draining(self) -> bool:
         """Whether the current task holds a lease that is not revoked."""
         with self.changed:
             return self.state is State.DRAINING and self.holds(current_holder())
 
-    # --- reset --------------------------------------------------------------------------------------------------------
+    # --- reset -----------------------------------------------------------------------------------------------
 
     async def force_reset(self, *, grace: float, timeout: float, reason: str) -> ResetReport:
         """Joins the reset in the air, or starts one, and returns its report."""
@@ -336,7 +340,7 @@ class Manager:
         self.launch(flight)
         return flight
 
-    # --- work -------------------------------------------------------------------------------------------------------
+    # --- work ------------------------------------------------------------------------------------------------
 
     async def make(
         self,
@@ -391,7 +395,7 @@ class Manager:
                 if code > lib.AIO_LIMIT:
                     raise error_of(code, "aclrtSetCurrentContext", self.index, self.generation)
 
-    # --- health -------------------------------------------------------------------------------------------------------
+    # --- health ----------------------------------------------------------------------------------------------
 
     def note_fault(self, error: AclError) -> None:
         """Remembers a device fault until the next reset."""
@@ -415,7 +419,7 @@ class Manager:
                 in_flight=calls,
             )
 
-    # --- the maintenance lane -------------------------------------------------------------------------------------------
+    # --- the maintenance lane --------------------------------------------------------------------------------
 
     def leave_note(self, thunk: Callable[[], object]) -> None:
         """For finalizers: takes no lock and calls no ACL; the maintenance lane does it later."""
@@ -449,7 +453,7 @@ _managers_lock = _sync.lock()
 
 def manager_of(index: Any) -> Manager:
     """The manager of a device. ParameterError for what is no device's index."""
-    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < DEVICES:
+    if not is_whole(index) or not 0 <= index < DEVICES:
         raise ParameterError(
             f"{index!r} is not the index of a device", hint="list_devices() tells which there are."
         )

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from aioacl._errors import AclWarning
 from aioacl._ffi import ffi, lib, make_pass, pointer
-from aioacl._handle import Handle, Operation
+from aioacl._gate import error_of
+from aioacl._handle import Handle, Operation, Owned
 from aioacl._lanes import call_on
 
 if TYPE_CHECKING:
-    from aioacl._acl import CData
     from aioacl._lifecycle import Manager
     from aioacl._stream import StreamCore
 
@@ -29,9 +29,12 @@ class Buffer(Handle):
     """What device and pinned buffers share."""
 
     noun = "buffer"
-    _address: int
-    _size: int
-    _uses: dict[StreamCore, int]
+
+    def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
+        super().__init__(manager, generation)
+        self._address = address
+        self._size = size
+        self._uses: dict[StreamCore, int] = {}
 
     @property
     def size(self) -> int:
@@ -105,17 +108,7 @@ class DeviceBuffer(Buffer):
 
     noun = "device buffer"
 
-    def __new__(cls, *_: object, **__: object) -> DeviceBuffer:
-        raise TypeError("DeviceBuffer has no public constructor: use device.allocate(nbytes)")
-
-    @classmethod
-    def _made(cls, manager: Manager, generation: int, address: int, size: int) -> DeviceBuffer:
-        self = object.__new__(cls)
-        Handle.__init__(self, manager, generation)
-        self._address = address
-        self._size = size
-        self._uses = {}
-        return self
+    factory = "device.allocate(nbytes)"
 
     def _can_be_freed(self) -> bool:
         return not self.stale
@@ -145,17 +138,7 @@ class PinnedBuffer(Buffer):
 
     noun = "pinned buffer"
 
-    def __new__(cls, *_: object, **__: object) -> PinnedBuffer:
-        raise TypeError("PinnedBuffer has no public constructor: use device.pinned(nbytes)")
-
-    @staticmethod
-    def _made(manager: Manager, generation: int, address: int, size: int) -> PinnedBuffer:
-        self: PinnedBuffer = _array_of(size).from_address(address)
-        Handle.__init__(self, manager, generation)
-        self._address = address
-        self._size = size
-        self._uses = {}
-        return self
+    factory = "device.pinned(nbytes)"
 
     @property
     def stale(self) -> bool:
@@ -178,11 +161,22 @@ class PinnedBuffer(Buffer):
         return f"<PinnedBuffer of {self._size} bytes, device {self._manager.index}>"
 
 
+class _OwnedArray(type(ctypes.Array), Owned):  # type: ignore[misc]  # the stubs do not say that it is a class
+    """Before Python 3.12 only C types have the buffer protocol, so a pinned buffer is a ctypes array too."""
+
+
 @lru_cache(maxsize=256)
 def _array_of(size: int) -> Any:
-    """A type whose objects are pinned buffers of that size: before 3.12, only C types have the buffer protocol."""
-    body = {"_type_": ctypes.c_ubyte, "_length_": size, "__new__": ctypes.Array.__new__}
-    return type("PinnedBuffer", (PinnedBuffer, ctypes.Array), body)
+    """The type of pinned buffers of that size."""
+    return _OwnedArray(
+        "PinnedBuffer", (PinnedBuffer, ctypes.Array), {"_type_": ctypes.c_ubyte, "_length_": size}
+    )
+
+
+def _pinned(manager: Manager, generation: int, address: int, size: int) -> PinnedBuffer:
+    buffer: PinnedBuffer = _array_of(size).from_address(address)
+    Buffer.__init__(buffer, manager, generation, address, size)
+    return buffer
 
 
 # --- making and freeing, on the maintenance lane -----------------------------------------------------------------
@@ -190,39 +184,24 @@ def _array_of(size: int) -> Any:
 
 def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
     """Allocates device memory."""
-    from aioacl._gate import error_of
-
     target = ffi.new("void **")
     shown = make_pass(manager.index, generation)
     code = lib.aio_g_aclrtMalloc(shown, target, size, lib.ACL_MEM_MALLOC_HUGE_FIRST)
     if code:
         raise error_of(code, "aclrtMalloc", manager.index, generation)
-    return DeviceBuffer._made(manager, generation, pointer(target[0]), size)  # noqa: SLF001 - this is the owner
+    return DeviceBuffer._make(manager, generation, pointer(target[0]), size)
 
 
 def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
     """Allocates pinned memory."""
-    from aioacl._gate import error_of
-
     target = ffi.new("void **")
     code = lib.aio_g_aclrtMallocHost(make_pass(manager.index, generation), target, size)
     if code:
         raise error_of(code, "aclrtMallocHost", manager.index, generation)
-    return PinnedBuffer._made(manager, generation, pointer(target[0]), size)  # noqa: SLF001 - this is the owner
+    return _pinned(manager, generation, pointer(target[0]), size)
 
 
 def discard(buffer: DeviceBuffer | PinnedBuffer) -> None:
     """Frees what was made for somebody who has left."""
-    buffer._closed = True  # noqa: SLF001 - this is the owner
-    buffer._free()  # noqa: SLF001 - this is the owner
-
-
-class HostMemory:
-    """An object with the buffer protocol, held for a copy."""
-
-    __slots__ = ("address", "held", "size")
-
-    def __init__(self, held: CData, size: int) -> None:
-        self.held = held
-        self.address = held
-        self.size = size
+    buffer._closed = True
+    buffer._free()

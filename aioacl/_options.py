@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from aioacl._law import State
+if TYPE_CHECKING:
+    from aioacl._law import State
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is an int, and not a bool in its clothes."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number, and not a bool in its clothes."""
+    return is_whole(value) or isinstance(value, float)
+
 
 Strategy = Literal["watch", "thread"]
 

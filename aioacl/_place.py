@@ -41,17 +41,13 @@ def place_of(thing: object, manager: Manager, *, writable: bool = False) -> Plac
             f"{type(thing).__name__} cannot be {'written to' if writable else 'copied from'}: {error}",
             hint="Pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous buffer.",
         ) from error
-    return Place(held, _length(held), held, pageable=True)
-
-
-def _length(held: CData) -> int:
-    return len(held)  # type: ignore[arg-type]  # a cffi array knows its length
+    return Place(held, len(held), held, pageable=True)
 
 
 def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager) -> Place:
-    buffer._check()  # noqa: SLF001 - places and buffers are of one house
+    buffer._check()
     on_device = isinstance(buffer, DeviceBuffer)
-    if on_device and buffer._manager is not manager:  # noqa: SLF001 - see above
+    if on_device and buffer._manager is not manager:
         raise ParameterError(
             "the buffer is of another device", hint="Copy between devices through pinned host memory."
         )

@@ -20,8 +20,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aioacl import _sync
-from aioacl._ffi import failure, ffi, lib
 from aioacl._errors import ForkedProcessError, ResourceExhausted
+from aioacl._ffi import failure, ffi, lib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -37,8 +37,6 @@ TIMED_OUT = failure(lib.AIO_LIMIT)  # no refusal of the engine's: the deadline c
 QUICK_IN_A_ROW = 64
 QUICK_SECONDS = 0.001
 
-Start = "Callable[[CData, int], int]"
-
 
 class _Deliver(Protocol):
     def __call__(self, result: int, /) -> object: ...
@@ -50,9 +48,13 @@ class Port:
     def __init__(self) -> None:
         self.handle = lib.aio_port_new()
         if not self.handle:
-            raise ForkedProcessError if lib.aio_forked() else ResourceExhausted(
-                "no descriptor could be had for an event loop's port",
-                hint="Raise the limit of open files (ulimit -n), or close loops that are done.",
+            raise (
+                ForkedProcessError
+                if lib.aio_forked()
+                else ResourceExhausted(
+                    "no descriptor could be had for an event loop's port",
+                    hint="Raise the limit of open files (ulimit -n), or close loops that are done.",
+                )
             )
         self.fd = lib.aio_port_fd(self.handle)
         self._keys = itertools.count(1)
@@ -88,7 +90,9 @@ class Port:
             if after is not None:
                 after()
 
-    def begin(self, start: Callable[[CData, int], int], deliver: _Deliver, after: Callable[[], object] | None) -> int:
+    def begin(
+        self, start: Callable[[CData, int], int], deliver: _Deliver, after: Callable[[], object] | None
+    ) -> int:
         """Starts a wait. 0, or the code with which it was refused."""
         key = self.expect(deliver, after)
         code = start(self.handle, key)
@@ -111,7 +115,7 @@ class Port:
         raise NotImplementedError
 
 
-# --- asyncio -----------------------------------------------------------------------------------------------------
+# --- asyncio -------------------------------------------------------------------------------------------------
 
 
 class AsyncioPort(Port):
@@ -167,7 +171,7 @@ class AsyncioPort(Port):
         self._quick = 0
 
 
-# --- trio ----------------------------------------------------------------------------------------------------------
+# --- trio ----------------------------------------------------------------------------------------------------
 
 
 class TrioPort(Port):
@@ -229,7 +233,7 @@ def _trio_value(result: int) -> Any:
     return outcome.Value(result)
 
 
-# --- a plain thread ---------------------------------------------------------------------------------------------------
+# --- a plain thread ------------------------------------------------------------------------------------------
 
 
 class ThreadPort(Port):
@@ -273,7 +277,8 @@ def run_blocking(coroutine: Coroutine[Any, Any, T], timeout: float | None) -> T:
     port = current_port()
     if not isinstance(port, ThreadPort):
         coroutine.close()
-        raise RuntimeError("this thread runs an event loop: await it instead of calling result()")
+        # TypeError would speak of the arguments; it is the place that is wrong.
+        raise RuntimeError("this thread runs an event loop: await it instead of calling result()")  # noqa: TRY004
     outer = port.deadline
     port.deadline = _earlier(outer, None if timeout is None else _sync.monotonic() + timeout)
     try:
@@ -287,7 +292,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T], timeout: float | None) -> T:
     raise RuntimeError("a wait suspended on a thread without an event loop")
 
 
-# --- which port --------------------------------------------------------------------------------------------------------
+# --- which port ----------------------------------------------------------------------------------------------
 
 
 class _Local(threading.local):
@@ -297,7 +302,9 @@ class _Local(threading.local):
 
 
 _local = _Local()
-_of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Port]] = weakref.WeakKeyDictionary()
+_of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Port]] = (
+    weakref.WeakKeyDictionary()
+)
 _of_loop_lock = threading.Lock()
 _of_run: Any = None
 
@@ -338,7 +345,8 @@ def _trio_port() -> Port:
 
     global _of_run  # noqa: PLW0603 - a RunVar can only be made once trio is imported
     if _of_run is None:
-        _of_run = trio.lowlevel.RunVar("aioacl-port")
+        made: trio.lowlevel.RunVar[TrioPort] = trio.lowlevel.RunVar("aioacl-port")
+        _of_run = made
     port: TrioPort | None = _of_run.get(None)
     if port is None:
         port = TrioPort()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aioacl._ffi import ffi, lib
+
+if TYPE_CHECKING:
+    from aioacl._acl import CData
 
 PROBE_BYTES: Final = 4096
 
@@ -23,11 +26,11 @@ def _check(call: str, code: int) -> None:
         raise _Refused(call, code)
 
 
-def _memory(cleanup: ExitStack) -> int:
+def _memory(cleanup: ExitStack) -> CData:
     target = ffi.new("void **")
     _check("aclrtMalloc", lib.aio_u_aclrtMalloc(target, PROBE_BYTES, lib.ACL_MEM_MALLOC_HUGE_FIRST))
     cleanup.callback(lambda: _check("aclrtFree", lib.aio_u_aclrtFree(target[0])))
-    address: int = target[0]
+    address: CData = target[0]
     return address
 
 

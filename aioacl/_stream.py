@@ -12,14 +12,15 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aioacl._errors import AclWarning, DeviceTimeout, ParameterError, QueueFull
-from aioacl._event import Event, Ticket, refused
-from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass
+from aioacl._event import Event, Ticket
+from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass, refused
 from aioacl._gate import error_of
-from aioacl._handle import Handle, Operation
-from aioacl._law import State
+from aioacl._handle import Handle, Operation, error_on
 from aioacl._lanes import call_on
+from aioacl._law import State
 from aioacl._lifecycle import deadline_of
 from aioacl._memory import Buffer
+from aioacl._options import is_whole
 from aioacl._place import Place, place_of
 from aioacl._port import TIMED_OUT, current_port, run_blocking
 
@@ -107,26 +108,22 @@ class StreamCore:
         text = ffi.new("char[]", TEXT_BYTES)
         code = lib.aio_stream_error(self.handle, position, text, TEXT_BYTES)
         said = ffi.string(text).decode("utf-8", "replace") if code else ""
-        bare = Handle(self.manager, self.generation)
-        return bare._error(code or code_of(result), "aclrtSynchronizeStream", said)  # noqa: SLF001 - its base
+        return error_on(
+            self.manager, self.generation, code or code_of(result), "aclrtSynchronizeStream", said
+        )
 
 
 class Stream(Handle):
     """A queue of work on a device, from `device.create_stream()`. `await stream` waits for all of it."""
 
     noun = "stream"
+    factory = "device.create_stream()"
 
-    def __new__(cls, *_: object, **__: object) -> Stream:
-        raise TypeError("Stream has no public constructor: use device.create_stream()")
-
-    @classmethod
-    def _made(cls, core: StreamCore) -> Stream:
-        self = object.__new__(cls)
-        Handle.__init__(self, core.manager, core.generation)
+    def __init__(self, core: StreamCore) -> None:
+        super().__init__(core.manager, core.generation)
         self._core = core
-        return self
 
-    # --- waiting -------------------------------------------------------------------------------------------------
+    # --- waiting ---------------------------------------------------------------------------------------------
 
     async def _wait(self, timeout: float | None) -> None:
         self._check()
@@ -159,7 +156,7 @@ class Stream(Handle):
         self._core.sweep()
         return answer == 1
 
-    # --- enqueueing ------------------------------------------------------------------------------------------------
+    # --- enqueueing ------------------------------------------------------------------------------------------
 
     def _enqueue(self, call: str, function: Callable[..., int], *arguments: object) -> int:
         """The position of a new entry. A holder of a lease passes while the device drains."""
@@ -170,7 +167,7 @@ class Stream(Handle):
             lib.aio_device_sweep(self._manager.index)
             result = function(self._core.handle, 0, *arguments)
         if result < 0:
-            raise self._failure(result, call)
+            raise self._error(code_of(result), call)
         return result
 
     def _ticket(self, position: int, *held: object) -> Ticket:
@@ -179,7 +176,7 @@ class Stream(Handle):
             core.keep(position, held)
             for thing in held:
                 if isinstance(thing, Buffer):
-                    thing._used(core, position)  # noqa: SLF001 - a buffer's own record of its streams
+                    thing._used(core, position)
         return Ticket(core, position)
 
     def copy(self, target: object, source: object, *, nbytes: int | None = None) -> Ticket:
@@ -224,8 +221,10 @@ class Stream(Handle):
         self._check()
         to = place_of(target, self._manager, writable=True)
         if to.pageable:
-            raise ParameterError("only device and pinned memory can be filled", hint="Fill host memory yourself.")
-        if isinstance(byte, bool) or not isinstance(byte, int) or not 0 <= byte <= 255:
+            raise ParameterError(
+                "only device and pinned memory can be filled", hint="Fill host memory yourself."
+            )
+        if not is_whole(byte) or not 0 <= byte <= 255:
             raise ParameterError(f"{byte!r} is not a byte", hint="Pass a number from 0 to 255.")
         size = copy_size(to, to, nbytes)
         position = self._enqueue("aclrtMemsetAsync", lib.aio_fill, to.address, to.size, byte, size)
@@ -235,23 +234,23 @@ class Stream(Handle):
         """Records an event at this point of the stream (aclrtRecordEvent): a pooled one, or your own."""
         self._check()
         if event is None:
-            event = Event._made(self._manager, self._generation, timing=False)  # noqa: SLF001 - this is its owner
-        event._check()  # noqa: SLF001 - see above
-        if event._manager is not self._manager:  # noqa: SLF001 - see above
+            event = Event._make(self._manager, self._generation, timing=False)
+        event._check()
+        if event._manager is not self._manager:
             raise ParameterError("the event is of another device", hint="Make it from the stream's device.")
         native = ffi.new("aio_event **")
         position = self._enqueue("aclrtRecordEvent", lib.aio_record, event.timing, native)
-        event._set_version(self._core, position, native[0])  # noqa: SLF001 - see above
+        event._set_version(self._core, position, native[0])
         return event
 
     def wait_event(self, event: Event) -> Ticket:
         """Makes all later work of this stream wait for the event's newest record (aclrtStreamWaitEvent)."""
         self._check()
-        version = event._recorded_version()  # noqa: SLF001 - a stream knows its events
+        version = event._recorded_version()
         position = self._enqueue("aclrtStreamWaitEvent", lib.aio_wait_event, version.native)
         return self._ticket(position, version)
 
-    # --- large copies of pageable memory ------------------------------------------------------------------------------
+    # --- large copies of pageable memory ---------------------------------------------------------------------
 
     def upload(self, target: object, source: object) -> Operation[None]:
         """Copies pageable memory of any size to the device, through staging memory, chunk by chunk."""
@@ -286,7 +285,7 @@ class Stream(Handle):
             except QueueFull:
                 await self._ready()
 
-    # --- room ------------------------------------------------------------------------------------------------------------
+    # --- room ------------------------------------------------------------------------------------------------
 
     def ready(self) -> Operation[None]:
         """Waits until there is room in the queue and in the staging memory."""
@@ -320,7 +319,7 @@ class Stream(Handle):
         await current_port().breathe()
         return True
 
-    # --- ends -------------------------------------------------------------------------------------------------------------
+    # --- ends ------------------------------------------------------------------------------------------------
 
     async def _abort(self) -> None:
         self._check()
@@ -364,7 +363,7 @@ class Stream(Handle):
 def copy_size(to: Place, of: Place, nbytes: int | None) -> int:
     """How many bytes a copy moves. ParameterError when they do not fit."""
     size = of.size if nbytes is None else nbytes
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+    if not is_whole(size) or size < 0:
         raise ParameterError(f"nbytes={nbytes!r} is not a size", hint="Pass a number of bytes.")
     if size > of.size or size > to.size:
         raise ParameterError(
@@ -382,7 +381,9 @@ def copy_kind(to: Place, of: Place) -> int:
         return lib.ACL_MEMCPY_HOST_TO_DEVICE
     if of.device:
         return lib.ACL_MEMCPY_DEVICE_TO_HOST
-    raise ParameterError("neither the source nor the target is on the device", hint="Copy host memory yourself.")
+    raise ParameterError(
+        "neither the source nor the target is on the device", hint="Copy host memory yourself."
+    )
 
 
 def make_stream(manager: Manager, generation: int, priority: int, on_failure: OnFailure) -> Stream:
@@ -390,7 +391,10 @@ def make_stream(manager: Manager, generation: int, priority: int, on_failure: On
     shown = make_pass(manager.index, generation)
     made = ffi.new("aclrtStream *")
     if priority:
-        call, code = "aclrtCreateStreamWithConfig", lib.aio_g_aclrtCreateStreamWithConfig(shown, made, priority, 0)
+        call, code = (
+            "aclrtCreateStreamWithConfig",
+            lib.aio_g_aclrtCreateStreamWithConfig(shown, made, priority, 0),
+        )
     else:
         call, code = "aclrtCreateStream", lib.aio_g_aclrtCreateStream(shown, made)
     if code:
@@ -401,13 +405,13 @@ def make_stream(manager: Manager, generation: int, priority: int, on_failure: On
             error = error_of(code, "aclrtSetStreamFailureMode", manager.index, generation)
             lib.aio_g_aclrtDestroyStream(shown, made[0])
             raise error
-    return Stream._made(StreamCore(manager, generation, made[0]))  # noqa: SLF001 - this is its owner
+    return Stream._make(StreamCore(manager, generation, made[0]))
 
 
 def discard_stream(stream: Stream) -> None:
     """On the maintenance lane: destroys what was made for somebody who has left."""
-    stream._closed = True  # noqa: SLF001 - this is its owner
-    destroy(stream._core)  # noqa: SLF001 - see above
+    stream._closed = True
+    destroy(stream._core)
 
 
 def destroy(core: StreamCore) -> None:
@@ -419,5 +423,3 @@ def destroy(core: StreamCore) -> None:
         core.manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
     elif code > 0:
         warnings.warn(f"aclrtDestroyStream answered {code}: it stays until a reset", AclWarning, stacklevel=2)
-
-

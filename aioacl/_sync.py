@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
 Lock = AbstractContextManager[bool]
 
@@ -23,7 +24,9 @@ class Condition(Protocol):
     """A condition with its own lock."""
 
     def __enter__(self) -> bool: ...
-    def __exit__(self, *exc: object) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
     def wait(self, timeout: float | None = None) -> bool:
         """Gives the lock up until notified; False after the time."""
         ...

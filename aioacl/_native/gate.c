@@ -104,10 +104,12 @@ static int bind_context(aio_frame *frame) {
         thread->own_generation == aio_pass_generation(frame->pass))
         return 0;
     if (aio_acl.aclrtGetCurrentContext(&current) != 0)
-        current = NULL;
+        current = NULL; /* a thread without a context; the look has left a text about it, see below */
     if (current == ours)
         return 0;
     int code = aio_acl.aclrtSetCurrentContext(ours);
+    if (code == 0 && !current)
+        aio_keep_text(); /* read, and so cleared: it must not be taken for the call's own */
     if (code == 0)
         frame->foreign = current;
     return code;

@@ -15,8 +15,9 @@ from aioacl._ffi import ffi, lib
 from aioacl._library import library_info
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
+    from aioacl._acl import CData
     from aioacl._stream import Stream
 
 TEXT_BYTES = 1 << 16
@@ -40,7 +41,7 @@ class Stats:
     inside: int
 
 
-def _function(name: str, signature: str) -> Any:
+def _function(name: str, signature: str) -> CData:
     if library_info().backend != "simulator":
         raise ParameterError(
             "the process has loaded a real ACL library, not the simulator",
@@ -51,12 +52,14 @@ def _function(name: str, signature: str) -> Any:
 
 def _checked(name: str, answer: int, what: object) -> int:
     if answer < 0:
-        raise ParameterError(f"{name} does not know {what!r}", hint="Pass a live stream, or a function's name.")
+        raise ParameterError(
+            f"{name} does not know {what!r}", hint="Pass a live stream, or a function's name."
+        )
     return answer
 
 
 def _of_stream(name: str, stream: Stream) -> int:
-    native = stream._core.native  # noqa: SLF001 - the simulator is told by the native handle
+    native = stream._core.native
     return _checked(name, _function(name, "int (*)(void *)")(native), stream)
 
 
@@ -71,13 +74,13 @@ def release(stream: Stream) -> None:
 
 
 @contextmanager
-def held(stream: Stream) -> Iterator[None]:
+def held(stream: Stream) -> Generator[None]:
     """Holds the stream for the block; a stream that has died in it needs no release."""
     hold(stream)
     try:
         yield
     finally:
-        native = stream._core.native  # noqa: SLF001 - see above
+        native = stream._core.native
         _function("aclsim_release", "int (*)(void *)")(native)
 
 
@@ -88,14 +91,16 @@ def release_all() -> None:
 
 def pending(stream: Stream) -> int:
     """Tasks that are enqueued on the stream and not done."""
-    native = stream._core.native  # noqa: SLF001 - see above
+    native = stream._core.native
     return _checked("aclsim_pending", _function("aclsim_pending", "int64_t (*)(void *)")(native), stream)
 
 
 def fail_next(stream: Stream, code: int) -> None:
     """The next task enqueued on the stream (a copy or fill) fails with that code."""
-    native = stream._core.native  # noqa: SLF001 - see above
-    _checked("aclsim_fail_next", _function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, code), stream)
+    native = stream._core.native
+    _checked(
+        "aclsim_fail_next", _function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, code), stream
+    )
 
 
 def fail_call(function: str, code: int, times: int = 1) -> None:
@@ -124,7 +129,7 @@ def calls(function: str) -> int:
     return int(_function("aclsim_calls", "uint64_t (*)(const char *)")(_text(function)))
 
 
-def _text(text: str) -> Any:
+def _text(text: str) -> CData:
     return ffi.new("char[]", text.encode())
 
 
