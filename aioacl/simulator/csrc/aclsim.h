@@ -54,6 +54,8 @@ int aclsim_hang_call(const char *function);
 int aclsim_unhang(const char *function);
 /* Calls that are hung inside the named function now. */
 int aclsim_hung(const char *function);
+/* Calls that are blocked inside the named function now: they wait for work, an event, room or a lock. */
+int aclsim_waiting(const char *function);
 /* Calls of the named function since the start or aclsim_forget(). */
 uint64_t aclsim_calls(const char *function);
 /* Drops what aclsim_fail_call and aclsim_hang_call armed and has not struck yet. */

@@ -19,7 +19,7 @@ context_t *context_need(void) {
 
 bool context_activate(context_t *context) {
     context->torn = false;
-    context->life++;
+    context->life = ++sim.lives;
     context->failure = 0;
     context->stop_on_failure = false;
     memset(context->option_set, 0, sizeof context->option_set);

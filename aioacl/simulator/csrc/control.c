@@ -14,6 +14,29 @@ static void count_inside(thread_t *thread, void *arg) {
     *inside += atomic_load(&thread->function) >= 0 ? 1 : 0;
 }
 
+typedef struct {
+    int function;
+    int count;
+} waiting_t;
+
+static void count_waiting(thread_t *thread, void *arg) {
+    waiting_t *waiting = arg;
+    bool blocked = atomic_load(&thread->waiting) && atomic_load(&thread->function) == waiting->function;
+    waiting->count += blocked ? 1 : 0;
+}
+
+API int aclsim_waiting(const char *function) {
+    waiting_t waiting = {.function = function_find(function), .count = 0};
+    if (waiting.function < 0) {
+        return -1;
+    }
+    sim_start();
+    sim_lock();
+    thread_each(count_waiting, &waiting);
+    sim_unlock();
+    return waiting.count;
+}
+
 static void count_stream(void *object, void *arg) {
     const stream_t *stream = object;
     uint64_t *streams = arg;

@@ -84,6 +84,13 @@ aclError do_aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count
     return rc;
 }
 
+static aclError take_failure(stream_t *stream) {
+    bool live = stream->object.state == OBJECT_LIVE;
+    aclError code = live ? stream->fail_next : RT_CONTEXT_NULL;
+    stream->fail_next = 0;
+    return code;
+}
+
 /* Pageable memory makes the call wait for the stream, and the copy happen inside the call. */
 static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *copy) {
     stream_t *stream = NULL;
@@ -92,8 +99,11 @@ static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *co
         rc = error_set(RT_STREAM_ABORT, "stream");
     }
     if (rc == ACL_SUCCESS) {
+        object_retain(&stream->object);
         rc = stream_wait(stream, stream->enqueued, SIM_FOREVER, 0);
+        rc = rc == ACL_SUCCESS ? take_failure(stream) : rc;
         rc = rc != ACL_SUCCESS ? error_set(rc, "stream") : copy_now(copy);
+        object_release(&stream->object);
     }
     return rc;
 }

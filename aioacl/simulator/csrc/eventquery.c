@@ -3,21 +3,24 @@
 
 enum { FLAG_EXTERNAL = 0x20, FLAG_TIME_LINE = 0x8, FLAG_SYNC = 0x1 };
 
-/* The handle's event, if its context is still there; these calls need no current context. */
-static aclError find_asked(aclrtEvent handle, event_t **event) {
+static aclError find_timed(aclrtEvent handle, event_t **event) {
     aclError rc = event_find(handle, event);
+    bool external = rc == ACL_SUCCESS && ((*event)->flags & FLAG_EXTERNAL) != 0;
+    return external ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : rc;
+}
+
+/* These calls need no current context, but the event's own: a primary context may have come back meanwhile. */
+static aclError find_asked(aclrtEvent handle, event_t **event) {
+    aclError rc = find_timed(handle, event);
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    if (((*event)->flags & FLAG_EXTERNAL) != 0) {
-        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
-    }
     const context_t *context = (*event)->context;
-    bool same_life = context->object.state != OBJECT_FREE && context->life == (*event)->context_life;
-    if (same_life && context->failure != 0) {
-        return error_set(context->failure, "event");
+    bool same = context->primary || context->life == (*event)->context_life;
+    if (context->object.state != OBJECT_LIVE || context->torn || !same) {
+        return error_set(RT_CONTEXT_NULL, "event");
     }
-    return ACL_SUCCESS;
+    return context->failure != 0 ? error_set(context->failure, "event") : ACL_SUCCESS;
 }
 
 static bool pending(const event_t *event) {
@@ -121,7 +124,7 @@ static aclError stamp_of(const event_t *event, int64_t *stamp_ns) {
 }
 
 static aclError find_recorded(aclrtEvent handle, event_t **event) {
-    aclError rc = find_asked(handle, event);
+    aclError rc = find_timed(handle, event);
     bool never = rc == ACL_SUCCESS && (*event)->record == NULL;
     return never ? error_set(RT_INTERNAL_ERROR, "event: never recorded") : rc;
 }

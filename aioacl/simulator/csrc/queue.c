@@ -82,7 +82,7 @@ static void finish_waiters(stream_t *stream) {
     for (waiter_t *waiter = stream->waiters.first; waiter != NULL; waiter = next) {
         next = waiter->next;
         if (waiter->target <= stream->ended) {
-            wait_finish(waiter, stream->error);
+            wait_finish(waiter, stream->context->failure != 0 ? stream->context->failure : stream->error);
             delivered = true;
         }
     }

@@ -77,7 +77,7 @@ static void spin_until(const waiter_t *waiter, int64_t deadline_ns) {
     sim_lock();
 }
 
-bool wait_for(waiter_t *waiter, int64_t deadline_ns) {
+static bool wait_until(waiter_t *waiter, int64_t deadline_ns) {
     while (!atomic_load(&waiter->done)) {
         if (deadline_ns != SIM_FOREVER && now_ns() >= deadline_ns) {
             unlink_waiter(waiter);
@@ -90,6 +90,14 @@ bool wait_for(waiter_t *waiter, int64_t deadline_ns) {
         }
     }
     return true;
+}
+
+bool wait_for(waiter_t *waiter, int64_t deadline_ns) {
+    thread_t *thread = thread_self();
+    atomic_store(&thread->waiting, true);
+    bool done = wait_until(waiter, deadline_ns);
+    atomic_store(&thread->waiting, false);
+    return done;
 }
 
 bool gate_enter_until(gate_t *gate, int64_t deadline_ns) {

@@ -1,0 +1,181 @@
+/* What every part of the simulator stands on: calls, objects, waiting, threads and errors. */
+#ifndef ACLSIM_BASE_H
+#define ACLSIM_BASE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "acl_types.h"
+#include "aclsim.h"
+#include "codes.h"
+
+enum {
+    SIM_MAX_DEVICES = 64,
+    SIM_QUEUE_ENTRIES = 2046,
+    SIM_RING = 2048,
+    SIM_HOST_FUNCTION_ENTRIES = 3,
+    SIM_STREAMS_PER_DEVICE = 1984,
+    SIM_TEXT_BYTES = 4096,
+    SIM_CALL_WORDS = 7,
+    SIM_OPTIONS = 4
+};
+
+#define SIM_FOREVER INT64_MAX
+
+/* --- functions (entry.c)
+ * -------------------------------------------------------------------------------------- */
+typedef enum { CALL_FREE, CALL_ENQUEUE, CALL_WAIT, CALL_LIFETIME, CALL_CONTROL } call_kind_t;
+
+typedef enum {
+#define ACL_FN(kind, ret, name, params, args, since) FN_##name,
+#include "acl_api.inc"
+#undef ACL_FN
+    FN_COUNT
+} function_t;
+
+#define ACL_FN(kind, ret, name, params, args, since) ret do_##name params;
+#include "acl_api.inc"
+#undef ACL_FN
+
+typedef struct {
+    const char *name;
+    call_kind_t kind;
+} function_info_t;
+
+extern const function_info_t function_info[FN_COUNT];
+
+/* -1 when there is no such function */
+int function_find(const char *name);
+
+/* --- objects (handle.c)
+ * --------------------------------------------------------------------------------------- */
+typedef enum { KIND_CONTEXT, KIND_STREAM, KIND_EVENT, KIND_NOTIFY, KIND_COUNT } object_kind_t;
+typedef enum { OBJECT_FREE, OBJECT_LIVE, OBJECT_DEAD } object_state_t;
+
+typedef struct object {
+    object_kind_t kind;
+    object_state_t state;
+    uint32_t index; /* unique among the slots of its kind */
+    uint32_t refs;
+    struct object *next_free;
+} object_t;
+
+typedef struct thread thread_t;
+typedef struct context context_t;
+typedef struct stream stream_t;
+typedef struct event event_t;
+typedef struct notify notify_t;
+typedef struct record record_t;
+typedef struct device device_t;
+typedef struct report_group report_group_t;
+typedef struct job job_t;
+
+/* A new live object with one reference, zeroed but for its header; NULL when memory is out. */
+void *object_new(object_kind_t kind);
+void object_retain(object_t *object);
+void object_release(object_t *object);
+/* The handle is dead from now on; gives up the handle's reference. */
+void object_kill(object_t *object);
+/* The object behind any pointer, if it is a live one of that kind; NULL otherwise. */
+void *object_find(object_kind_t kind, const void *handle);
+object_state_t object_state(object_kind_t kind, const void *handle);
+uint64_t object_count(object_kind_t kind);
+const char *object_kind_name(object_kind_t kind);
+/* Calls `visit` for every live object of a kind. */
+void object_each(object_kind_t kind, void (*visit)(void *object, void *arg), void *arg);
+
+/* --- waiting (wait.c)
+ * ----------------------------------------------------------------------------------------- */
+typedef struct waiter {
+    struct waiter *prev;
+    struct waiter *next;
+    struct wait_list *list;
+    uint64_t target; /* streams: how many tasks must have ended */
+    aclError rc;
+    atomic_bool done;
+    pthread_cond_t *cond;
+} waiter_t;
+
+typedef struct wait_list {
+    waiter_t *first;
+    waiter_t *last;
+} wait_list_t;
+
+typedef struct {
+    bool taken;
+    wait_list_t queue;
+} gate_t;
+
+int64_t now_ns(void);
+void wait_add(wait_list_t *list, waiter_t *waiter, uint64_t target);
+/* Waits without sim.lock until the waiter is done (true) or the deadline is over (false, off the list). */
+bool wait_for(waiter_t *waiter, int64_t deadline_ns);
+void wait_finish(waiter_t *waiter, aclError rc);
+void wait_finish_all(wait_list_t *list, aclError rc);
+void gate_enter(gate_t *gate);
+bool gate_enter_until(gate_t *gate, int64_t deadline_ns);
+void gate_leave(gate_t *gate);
+int64_t deadline_ms(int32_t timeout);
+
+/* --- threads (thread.c)
+ * --------------------------------------------------------------------------------------- */
+struct thread {
+    thread_t *next;
+    pid_t tid;
+    atomic_int function;     /* the call it is inside, -1: none */
+    atomic_ulong devices;    /* mask of devices that this call uses */
+    atomic_bool in_state_cb; /* the call is running a state callback */
+    atomic_bool waiting;     /* the call is blocked */
+    atomic_bool used;
+    int callback_depth; /* inside a report callback or host function */
+    context_t *current; /* explicit binding; wins */
+    int slot;           /* binding to a device's primary context, -1: none */
+    aclError last_error;
+    size_t text_length;
+    char text[SIM_TEXT_BYTES];
+    char shown[SIM_TEXT_BYTES];
+    pthread_cond_t cond;
+    _Atomic(void *) syncing; /* the stream that it synchronises now */
+};
+
+thread_t *thread_self(void);
+void thread_each(void (*visit)(thread_t *thread, void *arg), void *arg);
+void thread_bind_context(context_t *context);
+void thread_bind_slot(int device);
+/* The thread's context. A stale binding is detached, as the runtime of today does; then NULL. */
+context_t *thread_context(void);
+/* Its device, without looking for the context as the runtime would (nothing is detached); -1: none. */
+int thread_device_peek(void);
+/* Starts a detached thread with all signals blocked. */
+bool thread_start(const char *name, void *(*body)(void *), void *arg);
+/* The running call uses this device. */
+void thread_uses(const device_t *device);
+void thread_list_lock(void);
+void thread_list_unlock(void);
+
+/* --- fork.c
+ * --------------------------------------------------------------------------------------------------- */
+void fork_watch(void);
+bool process_forked(void);
+
+/* --- errors (error.c)
+ * ----------------------------------------------------------------------------------------- */
+/* Keeps the code as the last error and adds its text, which names `what`; returns the code. */
+aclError error_set(aclError code, const char *what);
+/* The same without the last error. */
+aclError error_quiet(aclError code, const char *what);
+
+/* --- settings (settings.c)
+ * ------------------------------------------------------------------------------------ */
+typedef struct {
+    int devices;
+    int64_t copy_latency_ns;
+    int64_t reset_drop_ns;
+    bool spin;
+} settings_t;
+
+#endif
