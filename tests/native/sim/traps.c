@@ -1,0 +1,241 @@
+/* What of the runtime surprises: queues that block, resets that drop, locks that hold, forks. No sleeping. */
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sim_test.h"
+
+static aclError body_sync_device(void *unused) {
+    (void)unused;
+    return aclrtSynchronizeDevice();
+}
+
+static aclError body_reset(void *unused) {
+    (void)unused;
+    return aclrtResetDeviceForce(0);
+}
+
+static aclError body_fill_queue(void *stream) {
+    aclError rc = 0;
+    void *block = NULL;
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    while (rc == 0) {
+        rc = aclrtMemsetAsync(block, 64, 1, 64, stream);
+    }
+    return rc;
+}
+
+static void test_full_queue(void) {
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK(aclsim_hold(stream) == 0);
+    call_t call;
+    call_start(&call, body_fill_queue, stream);
+    until_waiting("aclrtMemsetAsync");
+    CHECK(aclsim_pending(stream) == 2046);
+    CHECK_RC(aclrtStreamAbort(stream), 0);
+    CHECK(call_join(&call) == 107023);
+    CHECK(aclsim_release(stream) == 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static void test_reset_drops(void) {
+    aclrtStream stream = NULL;
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtCreateEventWithFlag(&event, 1), 0);
+    CHECK_RC(aclrtStreamWaitEvent(stream, event), 0);
+    call_t call;
+    call_start(&call, body_sync, stream);
+    until_waiting("aclrtSynchronizeStream");
+    uint64_t before = stats().violations;
+    double start = now_s();
+    CHECK_RC(aclrtResetDevice(0), 0);
+    printf("reset with one stuck stream: %.1f ms\n", (now_s() - start) * 1e3);
+    CHECK(call_join(&call) == 0);
+    CHECK(stats().violations == before && stats().streams == 0 && stats().device_blocks == 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 107002);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 107017);
+    CHECK(stats().violations == before + 1);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+}
+
+static void test_device_sync_blocks(void) {
+    aclrtStream stream = NULL;
+    void *block = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK(aclsim_hold(stream) == 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 7, 64, stream), 0);
+    call_t device;
+    call_start(&device, body_sync_device, NULL);
+    until_waiting("aclrtSynchronizeDevice");
+    call_t reset;
+    call_start(&reset, body_reset, NULL);
+    while (aclsim_retain_count(0) != 0) {
+        sched_yield();
+    }
+    CHECK(atomic_load(&device.rc) == -1 && atomic_load(&reset.rc) == -1);
+    CHECK(aclsim_release(stream) == 0);
+    CHECK(call_join(&device) == 0);
+    CHECK(call_join(&reset) == 0);
+    char text[256];
+    CHECK(aclsim_violation(stats().violations - 1, text, sizeof text) > 0);
+    CHECK(strstr(text, "aclrtSynchronizeDevice") != NULL);
+    CHECK_RC(aclrtSetDevice(0), 0);
+}
+
+static void test_fork(void) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        int32_t device = 0;
+        bool good = aclrtGetDevice(&device) == 507000 && aclrtSynchronizeDevice() == 507000 &&
+                    aclrtResetDevice(0) == 507000 && stats().violations > 0;
+        exit(good ? 0 : 1);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void test_stop_mode(void) {
+    aclrtContext before = NULL;
+    aclrtContext context = NULL;
+    aclrtStream stream = NULL;
+    aclrtStream other = NULL;
+    aclrtStreamStatus status;
+    void *block = NULL;
+    CHECK_RC(aclrtGetCurrentContext(&before), 0);
+    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtSetStreamFailureMode(stream, 1), 0);
+    CHECK_RC(aclrtSetStreamFailureMode(stream, 0), 207000);
+    CHECK(aclsim_fail_next(stream, 507015) == 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 7, 64, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 507015);
+    CHECK_RC(aclrtSynchronizeStream(stream), 507015);
+    CHECK_RC(aclrtCreateStream(&other), 0);
+    CHECK_RC(aclrtStreamQuery(other, &status), 507015);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 7, 64, other), 507015);
+    CHECK_RC(aclrtDestroyContext(context), 0);
+    CHECK_RC(aclrtSetCurrentContext(before), 0);
+}
+
+/* --- states
+ * --------------------------------------------------------------------------------------------------- */
+typedef struct {
+    aclrtStream stuck;
+    aclrtContext context;
+    char trace[64];
+} watch_t;
+
+static aclError body_create(void *unused) {
+    aclrtStream stream;
+    (void)unused;
+    return aclrtCreateStream(&stream);
+}
+
+static void on_state(int32_t device, aclrtDeviceState state, void *arg) {
+    watch_t *watch = arg;
+    size_t used = strlen(watch->trace);
+    snprintf(watch->trace + used, sizeof watch->trace - used, "%d", (int)state);
+    if (device != 0 || state != ACL_RT_DEVICE_STATE_RESET_PRE) {
+        return;
+    }
+    aclrtContext context = NULL;
+    int32_t active = 1;
+    CHECK_RC(aclrtGetCurrentContext(&context), 0);
+    CHECK(context == watch->context);
+    CHECK_RC(aclrtGetPrimaryCtxState(0, NULL, &active), 0);
+    CHECK(active == 0);
+    call_t other;
+    call_start(&other, body_create, NULL);
+    CHECK(call_join(&other) == 107002);
+    CHECK_RC(aclrtStreamAbort(watch->stuck), 0);
+}
+
+static void test_state_callbacks(void) {
+    watch_t watch = {.trace = ""};
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtGetCurrentContext(&watch.context), 0);
+    CHECK_RC(aclrtCreateStream(&watch.stuck), 0);
+    CHECK_RC(aclrtCreateEventWithFlag(&event, 1), 0);
+    CHECK_RC(aclrtStreamWaitEvent(watch.stuck, event), 0);
+    CHECK_RC(aclrtRegDeviceStateCallback("smoke", on_state, &watch), 0);
+    CHECK_RC(aclrtRegDeviceStateCallback("smoke", on_state, &watch), 107000);
+    call_t waiting;
+    call_start(&waiting, body_sync, watch.stuck);
+    until_waiting("aclrtSynchronizeStream");
+    double start = now_s();
+    CHECK_RC(aclrtResetDevice(0), 0);
+    CHECK(now_s() - start < 0.045);
+    CHECK(call_join(&waiting) == 107023);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtResetDevice(0), 0);
+    CHECK_RC(aclrtRegDeviceStateCallback("smoke", NULL, NULL), 0);
+    CHECK(strcmp(watch.trace, "23011") == 0);
+    aclrtContext again = NULL;
+    CHECK_RC(aclrtGetCurrentContext(&again), 0);
+    CHECK(again == watch.context);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+}
+
+static atomic_bool gate_open;
+static atomic_bool gate_reached;
+
+static void on_gate(void *unused) {
+    (void)unused;
+    atomic_store(&gate_reached, true);
+    while (!atomic_load(&gate_open)) {
+        sched_yield();
+    }
+}
+
+static aclError body_set(void *unused) {
+    (void)unused;
+    return aclrtSetDevice(0);
+}
+
+static void test_host_function_holds_reset(void) {
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtLaunchHostFunc(stream, on_gate, NULL), 0);
+    while (!atomic_load(&gate_reached)) {
+        sched_yield();
+    }
+    CHECK_RC(aclrtStreamAbort(stream), 0);
+    call_t reset;
+    call_start(&reset, body_reset, NULL);
+    while (aclsim_retain_count(0) != 0) {
+        sched_yield();
+    }
+    call_t set;
+    call_start(&set, body_set, NULL);
+    until_waiting("aclrtSetDevice");
+    CHECK(atomic_load(&reset.rc) == -1 && atomic_load(&set.rc) == -1);
+    atomic_store(&gate_open, true);
+    CHECK(call_join(&reset) == 0);
+    CHECK(call_join(&set) == 0);
+    CHECK(aclsim_retain_count(0) == 1);
+    CHECK_RC(aclrtSynchronizeStream(NULL), 107002); /* it has looked for its context meanwhile */
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtResetDevice(0), 0);
+}
+
+int main(void) {
+    CHECK_RC(aclrtSetDevice(0), 0);
+    test_stop_mode();
+    test_full_queue();
+    test_reset_drops();
+    test_device_sync_blocks();
+    test_state_callbacks();
+    test_host_function_holds_reset();
+    test_fork();
+    puts("ok");
+    return 0;
+}
