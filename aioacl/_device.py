@@ -334,7 +334,7 @@ class Device(metaclass=Owned):
 def open_device(
     index: int = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: float | None = None
 ) -> Opening[Device]:
-    """Opens a device, as in `async with open_device(0) as device`. Counted; the first sets it (aclrtSetDevice).
+    """Opens a device; the first open of one sets it (aclrtSetDevice), the last close resets it.
 
     Args:
         index: among the visible devices.

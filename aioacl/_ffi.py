@@ -13,8 +13,22 @@ from aioacl._acl import ffi, lib
 if TYPE_CHECKING:
     from aioacl._acl import CData
 
-__all__ = ["FAILED", "PENDING", "WAS_RESET", "code_of", "failure", "ffi", "generation_of", "lib", "text_of"]
-__all__ += ["make_pass", "name_of_function", "pointer", "refused", "state_of"]
+__all__ = [
+    "FAILED",
+    "PENDING",
+    "WAS_RESET",
+    "code_of",
+    "failure",
+    "ffi",
+    "generation_of",
+    "lib",
+    "make_pass",
+    "name_of_function",
+    "pointer",
+    "refused",
+    "state_of",
+    "text_of",
+]
 
 FAILED: Final = -(1 << 63)
 
