@@ -48,6 +48,8 @@ typedef struct {
 
 extern const function_info_t function_info[FN_COUNT];
 
+/* The call that the thread is in, or "device task" on a thread of the simulator. */
+const char *call_name(void);
 /* -1 when there is no such function */
 int function_find(const char *name);
 
@@ -150,6 +152,8 @@ void thread_bind_slot(int device);
 context_t *thread_context(void);
 /* Its device, without looking for the context as the runtime would (nothing is detached); -1: none. */
 int thread_device_peek(void);
+/* Threads that sleep or end in this library must not lose its code to a dlclose. */
+void thread_pin_library(void);
 /* Starts a detached thread with all signals blocked. */
 bool thread_start(const char *name, void *(*body)(void *), void *arg);
 /* The running call uses this device. */

@@ -159,8 +159,7 @@ static aclError copy_async(aclrtStream stream, copy_t *copy) {
     copy->to = memory_kind(copy->dst);
     copy->from = memory_kind(copy->src);
     if (copy->to == MEMORY_STALE || copy->from == MEMORY_STALE) {
-        referee_note("aclrtMemcpyAsync: thread %d passed %p, which is freed memory", thread_self()->tid,
-                     copy->to == MEMORY_STALE ? copy->dst : copy->src);
+        referee_note("passes %p, which is freed memory", copy->to == MEMORY_STALE ? copy->dst : copy->src);
         return error_set(RT_DRIVER_ERROR, "address");
     }
     if (copy->kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {

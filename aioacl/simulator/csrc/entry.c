@@ -24,6 +24,11 @@ int function_find(const char *name) {
     return -1;
 }
 
+const char *call_name(void) {
+    int function = atomic_load(&thread_self()->function);
+    return function >= 0 ? function_info[function].name : "device task";
+}
+
 typedef struct {
     thread_t *thread;
     function_t function;
@@ -32,12 +37,6 @@ typedef struct {
     int64_t started_ns;
     const uint64_t *words;
 } frame_t;
-
-static aclError refuse_forked(function_t function) {
-    referee_note("%s: thread %d called ACL in a forked child", function_info[function].name,
-                 thread_self()->tid);
-    return RT_INTERNAL_ERROR;
-}
 
 static unsigned long bound_mask(void) {
     int device = thread_device_peek();
@@ -57,11 +56,12 @@ static bool call_enter(frame_t *frame, function_t function, const uint64_t *word
     atomic_store_explicit(&thread->devices, bound_mask(), memory_order_relaxed);
     atomic_store(&thread->function, (int)function);
     if (process_forked()) {
-        *code = refuse_forked(function);
+        referee_note("calls ACL in a forked child");
+        *code = RT_INTERNAL_ERROR;
         return true;
     }
     if (thread->callback_depth > 0) {
-        referee_note("%s: thread %d called ACL inside a callback", function_info[function].name, thread->tid);
+        referee_note("calls ACL inside a callback");
     }
     return armed_strike(function, code);
 }

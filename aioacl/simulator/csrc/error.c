@@ -40,11 +40,6 @@ static const error_text_t *find_text(aclError code) {
     return NULL;
 }
 
-static const char *running_function(const thread_t *thread) {
-    int function = atomic_load(&thread->function);
-    return function >= 0 ? function_info[function].name : "aclsim";
-}
-
 static void append(thread_t *thread, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static void append(thread_t *thread, const char *format, ...) {
@@ -67,7 +62,7 @@ static void add_text(thread_t *thread, aclError code, const char *what) {
     append(thread, "%s: [PID: simulator] %s\n        Argument: %s. Result: %d.\n", text->label, text->sentence,
            what, code);
     append(thread, "        TraceBack (most recent call last):\n        %s[FUNC:%s]\n", text->sentence,
-           running_function(thread));
+           call_name());
 }
 
 aclError error_quiet(aclError code, const char *what) {

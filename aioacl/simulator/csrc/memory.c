@@ -118,22 +118,16 @@ memory_t memory_kind(const void *pointer) {
     return block->device != NULL ? MEMORY_DEVICE : MEMORY_PINNED;
 }
 
-static const char *running_function(void) {
-    int function = atomic_load(&thread_self()->function);
-    return function >= 0 ? function_info[function].name : "device task";
-}
-
 static void note_overrun(const block_t *block, const void *pointer, size_t count) {
-    referee_note("%s: thread %d: %zu bytes at %p run past the end of block %p (%zu bytes)", running_function(),
-                 thread_self()->tid, count, pointer, (void *)block->base, block->size);
+    referee_note("moves %zu bytes at %p, past the end of block %p (%zu bytes)", count, pointer,
+                 (void *)block->base, block->size);
 }
 
 bool memory_pin(const void *pointer, size_t count, void **pinned) {
     block_t *block = find_block(pointer);
     *pinned = NULL;
     if (block == NULL) {
-        referee_note("%s: thread %d: %p lies in no live block", running_function(), thread_self()->tid,
-                     pointer);
+        referee_note("uses %p, which lies in no live block", pointer);
         return false;
     }
     size_t offset = (size_t)((const char *)pointer - block->base);
@@ -237,8 +231,7 @@ static aclError free_block(void *pointer, bool device, aclError refusal) {
         }
         block_end(block);
     } else {
-        referee_note("%s: thread %d frees %p, which is no live block of that kind",
-                     device ? "aclrtFree" : "aclrtFreeHost", thread_self()->tid, pointer);
+        referee_note("frees %p, which is no live block of that kind", pointer);
         rc = error_set(refusal, "pointer");
     }
     sim_unlock();

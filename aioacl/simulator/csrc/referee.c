@@ -23,17 +23,15 @@ void referee_unlock(void) {
 
 void referee_note(const char *format, ...) {
     va_list arguments;
+    const char *name = call_name();
+    pid_t tid = thread_self()->tid;
     va_start(arguments, format);
     referee_lock();
-    vsnprintf(kept[count % VIOLATIONS_KEPT], VIOLATION_BYTES, format, arguments);
-    count++;
+    char *text = kept[count++ % VIOLATIONS_KEPT];
+    int length = snprintf(text, VIOLATION_BYTES, "%s: thread %d ", name, tid);
+    vsnprintf(text + length, VIOLATION_BYTES - (size_t)length, format, arguments);
     referee_unlock();
     va_end(arguments);
-}
-
-static const char *running_function(void) {
-    int function = atomic_load(&thread_self()->function);
-    return function >= 0 ? function_info[function].name : "aclsim";
 }
 
 static const char *kind_of_handle(const void *handle) {
@@ -47,9 +45,8 @@ static const char *kind_of_handle(const void *handle) {
 
 aclError referee_bad_handle(object_kind_t kind, const void *handle) {
     const char *other = kind_of_handle(handle);
-    referee_note("%s: thread %d passed a %s%s%s handle %p", running_function(), thread_self()->tid,
-                 other != NULL ? other : "dead or foreign", other != NULL ? " as a " : " ",
-                 object_kind_name(kind), handle);
+    referee_note("passes a %s%s%s handle %p", other != NULL ? other : "dead or foreign",
+                 other != NULL ? " as a " : " ", object_kind_name(kind), handle);
     return error_set(RT_INVALID_HANDLE, object_kind_name(kind));
 }
 
@@ -75,8 +72,8 @@ static void check_inside(thread_t *thread, void *arg) {
         return;
     }
     if (!atomic_load(&thread->in_state_cb)) {
-        referee_note("%s: thread %d resets device %d while thread %d is inside %s", running_function(),
-                     thread_self()->tid, device->id, thread->tid, function_info[function].name);
+        referee_note("resets device %d while thread %d is inside %s", device->id, thread->tid,
+                     function_info[function].name);
     }
 }
 
@@ -86,8 +83,7 @@ void referee_reset(const device_t *device) {
 
 static void check_syncing(thread_t *thread, void *arg) {
     if (thread != thread_self() && atomic_load(&thread->syncing) == arg) {
-        referee_note("%s: thread %d destroys stream %p while thread %d synchronises it", running_function(),
-                     thread_self()->tid, arg, thread->tid);
+        referee_note("destroys stream %p while thread %d synchronises it", arg, thread->tid);
     }
 }
 

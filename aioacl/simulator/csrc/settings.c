@@ -85,6 +85,7 @@ static void start(void) {
         sim.devices[i].id = i;
         cond_init(&sim.devices[i].work);
     }
+    thread_pin_library();
     fork_watch();
 }
 

@@ -366,6 +366,7 @@ bool arena_owns(const void *pointer);
 
 /* --- referee.c, journal.c, armed.c
  * ---------------------------------------------------------------------------- */
+/* The text goes on after "<call>: thread <id> ". */
 void referee_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Notes a dead or foreign handle; returns 107017 with the error kept. */
 aclError referee_bad_handle(object_kind_t kind, const void *handle);

@@ -214,7 +214,7 @@ static aclError destroy(aclrtStream handle, bool force) {
         return error_set(RT_STREAM_CONTEXT, "stream");
     }
     if (stream->is_default) {
-        referee_note("thread %d destroys the default stream %p, which lives on", thread_self()->tid, handle);
+        referee_note("destroys the default stream %p, which lives on", handle);
         return ACL_SUCCESS;
     }
     return destroy_live(stream, force);

@@ -143,11 +143,9 @@ void thread_uses(const device_t *device) {
     atomic_fetch_or_explicit(&thread_self()->devices, 1UL << device->id, memory_order_relaxed);
 }
 
-/* Threads that sleep in this library must not lose its code to a dlclose. */
-static void pin_library(void) {
-    static atomic_bool pinned;
+void thread_pin_library(void) {
     Dl_info info;
-    if (!atomic_exchange(&pinned, true) && dladdr((void *)&all_threads, &info) != 0) {
+    if (dladdr((void *)&all_threads, &info) != 0) {
         dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
     }
 }
@@ -156,7 +154,6 @@ bool thread_start(const char *name, void *(*body)(void *), void *arg) {
     sigset_t all;
     sigset_t before;
     pthread_t thread;
-    pin_library();
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     bool started = pthread_create(&thread, NULL, body, arg) == 0;
