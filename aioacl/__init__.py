@@ -30,8 +30,8 @@ from aioacl._event import Event, Ticket
 from aioacl._executor import DeviceExecutor
 from aioacl._handle import Opening, Operation
 from aioacl._law import State
+from aioacl._lease import Lease, SharedLease
 from aioacl._library import LibraryInfo, library_info, use_library
-from aioacl._lifecycle import Lease, SharedLease
 from aioacl._memory import DeviceBuffer, PinnedBuffer
 from aioacl._options import DeviceInfo, Health, MemoryInfo, ResetReport, Stuck
 from aioacl._stream import Stream

@@ -123,15 +123,12 @@ class Lib:
     AIO_WAS_RESET: Final[int]
     AIO_NO_MEMORY: Final[int]
     AIO_NO_THREAD: Final[int]
-    AIO_NEVER_RECORDED: Final[int]
     AIO_LIMIT: Final[int]
     AIO_WATCH: Final[int]
     AIO_THREAD: Final[int]
-    AIO_KICK_JOB: Final[int]
     AIO_KICK_REFILL: Final[int]
     AIO_KICK_HEARTBEAT: Final[int]
     AIO_KICK_FOREIGN: Final[int]
-    AIO_KICK_FAULT: Final[int]
     def aio_library_open(self, a0: bytes | CData, a1: CData, a2: int, /) -> int: ...
     def aio_library_add(self, a0: bytes | CData, /) -> int: ...
     def aio_library_is_simulator(self) -> int: ...

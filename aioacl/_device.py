@@ -12,7 +12,8 @@ from aioacl._ffi import ffi, lib, make_pass, text_of
 from aioacl._gate import error_of
 from aioacl._handle import Opening, Operation, Owned, size_of
 from aioacl._lanes import call_on
-from aioacl._lifecycle import Lease, Manager, deadline_of, manager_of
+from aioacl._lease import Lease, deadline_of
+from aioacl._lifecycle import Manager, manager_of, must_not_be_forked
 from aioacl._memory import DeviceBuffer, PinnedBuffer, discard, make_device, make_pinned
 from aioacl._options import DeviceInfo, Health, MemoryInfo, ResetReport, Strategy, is_number, is_whole
 from aioacl._port import current_port
@@ -62,6 +63,7 @@ class Device(metaclass=Owned):
     @property
     def health(self) -> Health:
         """How it is, ready for a readiness probe. Calls no ACL function."""
+        must_not_be_forked()
         return self._manager.health()
 
     @property
@@ -71,6 +73,7 @@ class Device(metaclass=Owned):
         return self._manager.executor
 
     def _check(self) -> None:
+        must_not_be_forked()
         if self._closed:
             raise self._manager.closed()
 
@@ -239,9 +242,9 @@ class Device(metaclass=Owned):
         future = self._manager.executor.submit(fn, *args, **kwargs)
         port = current_port()
 
-        def start(handle: CData, key: int) -> int:
+        def start(_: CData, key: int) -> int:
             future.add_done_callback(lambda _: lib.aio_port_post(port.handle, key, 0))
-            return 0 if handle else lib.AIO_NO_MEMORY
+            return 0
 
         try:
             await port.wait(start)
@@ -306,11 +309,8 @@ class Device(metaclass=Owned):
         if self._closed:
             return
         self._closed = True
-        if lib.aio_forked():
-            return
-        flight = self._manager.count_out()
-        if flight is not None:
-            await flight.arrive(None)
+        if not lib.aio_forked():
+            await self._manager.close()
 
     def close(self) -> Operation[None]:
         """One open less; the last one resets the device (aclrtResetDevice). Closing twice is no error."""

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, lib, make_pass
 from aioacl._handle import Handle, Operation
-from aioacl._lifecycle import deadline_of
+from aioacl._lease import deadline_of
 from aioacl._port import run_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from aioacl._acl import CData
+    from aioacl._core import StreamCore
     from aioacl._lifecycle import Manager
-    from aioacl._stream import Stream, StreamCore
+    from aioacl._stream import Stream
 
 
 class Ticket:

@@ -9,6 +9,8 @@ given to `discard` on the lane, so that nothing made for somebody who left is lo
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -194,10 +196,20 @@ class Lane:
     def _run(self) -> None:
         while not self._done():
             _sync.readable(self.port.fd, None)
-            self.port.drain()
+            self._guarded(self.port.drain)
             if self._on_wake is not None:
-                self._on_wake()
+                self._guarded(self._on_wake)
             self._run_jobs()
+
+    @staticmethod
+    def _guarded(step: Callable[[], object]) -> None:
+        """A clean-up that raises, a warning turned error for instance, is reported; the lane goes on."""
+        try:
+            step()
+        except Exception:  # noqa: BLE001 - it is given to the hook for threads
+            kind, error, trace = sys.exc_info()
+            thread = threading.current_thread()
+            threading.excepthook(threading.ExceptHookArgs((kind, error, trace, thread)))
 
     def _run_jobs(self) -> None:
         while self._jobs:

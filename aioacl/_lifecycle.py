@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioacl import _law, _sync
 from aioacl._errors import (
@@ -26,83 +26,29 @@ from aioacl._errors import (
     ParameterError,
 )
 from aioacl._executor import USER_JOB, DeviceExecutor
-from aioacl._ffi import generation_of, lib, make_pass
-from aioacl._flights import CloseFlight, Flight, ForeignFlight, OpenFlight, ResetFlight
+from aioacl._ffi import generation_of, lib, make_pass, name_of_function
+from aioacl._flights import CloseFlight, Flight, ForeignFlight, OpenFlight
 from aioacl._gate import counts, error_of, inside
 from aioacl._lanes import Lane, call_on
 from aioacl._law import Counts, Event, State
-from aioacl._options import Health, ResetReport, Strategy, is_number, is_whole
+from aioacl._options import Health, ResetReport, Strategy, is_whole
 from aioacl._port import TIMED_OUT, Port, current_holder, current_port
+from aioacl._reset import ResetFlight
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._acl import CData
-    from aioacl._stream import StreamCore
+    from aioacl._core import StreamCore
+    from aioacl._lease import Lease
 
 T = TypeVar("T")
 
 DEVICES = 64
 STUCK_SECONDS = 1.0
 POOL_EVENTS = 32
+MAY_TAKE_LONG = (name_of_function(USER_JOB), "aclrtSynchronizeStream", "aclrtSynchronizeEvent")
 CURABLE = ("reset", "repair", "replace")
-
-
-class Lease:
-    """A task's promise that it is between steps which a reset should not part.
-
-    `async with device.lease() as lease:` A force reset waits for it, at most its grace time; then the lease is
-    revoked, and the holder's next call raises DeviceResetting. Only the task that entered it holds it, and those
-    to which `share()` was handed.
-    """
-
-    def __init__(self, manager: Manager, *, wait: bool, timeout: float | None) -> None:
-        self._manager = manager
-        self._wait = wait
-        self._timeout = timeout
-        self._holders: list[object] = []
-
-    async def __aenter__(self) -> Self:
-        await self._manager.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._manager.leave(self, current_holder())
-
-    def share(self) -> SharedLease:
-        """What another task enters, with `with`, to hold this lease too."""
-        return SharedLease(self._manager, self)
-
-    @property
-    def held(self) -> bool:
-        """Whether the current task holds it now."""
-        return current_holder() in self._holders
-
-
-class SharedLease:
-    """A lease on its way to another task."""
-
-    def __init__(self, manager: Manager, lease: Lease) -> None:
-        self._manager = manager
-        self._lease = lease
-
-    def __enter__(self) -> Lease:
-        self._manager.join_lease(self._lease, current_holder())
-        return self._lease
-
-    def __exit__(self, *exc: object) -> None:
-        self._manager.leave(self._lease, current_holder())
-
-
-def deadline_of(timeout: float | None) -> float | None:
-    """The time on the clock at which a timeout ends. ParameterError for what is no time."""
-    if timeout is None:
-        return None
-    if not is_number(timeout) or not timeout >= 0:
-        raise ParameterError(
-            f"timeout={timeout!r} is not a number of seconds", hint="Pass seconds, at least 0, or None."
-        )
-    return _sync.monotonic() + timeout
 
 
 class Manager:
@@ -226,8 +172,6 @@ class Manager:
 
     def _count_in(self, strategy: Strategy) -> bool:
         """Counts the open if the device is open, or about to be; True when it is open."""
-        if lib.aio_forked():
-            raise ForkedProcessError("the device was opened before this process was forked")
         if self.opens and strategy != self.strategy:
             raise ParameterError(
                 f"device {self.index} is open with waits={self.strategy!r}",
@@ -248,6 +192,17 @@ class Manager:
         except BaseException:
             self.count_out()
             raise
+
+    async def close(self) -> None:
+        """Counts one open less, and returns when the device is closed if that was the last."""
+        self.count_out()
+        while True:
+            with self.changed:
+                seen = self.version
+                landed = self.flight is None and self.state in (State.CLOSED, State.QUARANTINED)
+                if self.opens or landed:
+                    return
+            await self.change(seen, None)
 
     def count_out(self) -> Flight | None:
         """One open less; the last one starts the flight that closes the device."""
@@ -324,7 +279,6 @@ class Manager:
                 flight = self._reset_flight(grace, timeout, reason)
             if flight is not None:
                 await flight.arrive(None)
-                assert self.report is not None, "a reset leaves a report"
                 return flight.report
             await self.change(seen, None)
 
@@ -404,7 +358,8 @@ class Manager:
 
     def health(self) -> Health:
         """How the device is now."""
-        stuck = max((call.seconds for call in inside(self.index)), default=0.0)
+        calls_inside = (call for call in inside(self.index) if call.function not in MAY_TAKE_LONG)
+        stuck = max((call.seconds for call in calls_inside), default=0.0)
         with self.changed:
             fault = self.last_fault
             poisoned = fault is not None and fault.action in CURABLE
@@ -447,6 +402,12 @@ class Manager:
                 self.launch(ForeignFlight(self))
 
 
+def must_not_be_forked() -> None:
+    """Raises in a forked child, before it takes a lock that a thread of the parent may have held."""
+    if lib.aio_forked():
+        raise ForkedProcessError("devices belong to the process that was forked")
+
+
 _managers: dict[int, Manager] = {}
 _managers_lock = _sync.lock()
 
@@ -457,9 +418,8 @@ def manager_of(index: Any) -> Manager:
         raise ParameterError(
             f"{index!r} is not the index of a device", hint="list_devices() tells which there are."
         )
+    must_not_be_forked()
     with _managers_lock:
-        if lib.aio_forked():
-            raise ForkedProcessError("devices belong to the process that was forked")
         if index not in _managers:
             _managers[index] = Manager(index)
         return _managers[index]

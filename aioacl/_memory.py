@@ -19,8 +19,8 @@ from aioacl._handle import Handle, Operation, Owned
 from aioacl._lanes import call_on
 
 if TYPE_CHECKING:
+    from aioacl._core import StreamCore
     from aioacl._lifecycle import Manager
-    from aioacl._stream import StreamCore
 
 REMEMBERED_USES = 8
 

@@ -50,7 +50,6 @@ enum aio_refusal {
     AIO_WAS_RESET = -2000000013,   /* a wait was ended by a reset */
     AIO_NO_MEMORY = -2000000014,
     AIO_NO_THREAD = -2000000015,
-    AIO_NEVER_RECORDED = -2000000016,
     AIO_LIMIT = -2000000000        /* codes at or below this one are ours */
 };
 
@@ -59,11 +58,9 @@ enum aio_strategy { AIO_WATCH = 0, AIO_THREAD = 1 };
 
 /* Why the maintenance thread was woken; a set of bits. */
 enum aio_kick {
-    AIO_KICK_JOB = 1,
     AIO_KICK_REFILL = 2,    /* the pool of events runs low */
     AIO_KICK_HEARTBEAT = 4, /* a wait is old: prod the runtime */
-    AIO_KICK_FOREIGN = 8,   /* somebody else has reset the device */
-    AIO_KICK_FAULT = 16     /* a call answered with a device fault */
+    AIO_KICK_FOREIGN = 8    /* somebody else has reset the device */
 };
 
 /* Where, and of which generation: device (bits 20-27), generation (bits 0-19), lease held (bit 28). */

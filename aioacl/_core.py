@@ -1,0 +1,111 @@
+"""What tickets, events and buffers know of a stream: the engine's record of it, and its limbo.
+
+*Limbo* holds the objects that the device still uses. An object leaves it when the copy that needs it is known to be
+done, whoever awaited that or stopped to; it is swept by every wait that ends and by enqueues past a bound.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from aioacl._errors import AclWarning, DeviceTimeout
+from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass
+from aioacl._handle import error_on
+from aioacl._law import State
+from aioacl._port import TIMED_OUT, current_port
+
+if TYPE_CHECKING:
+    from aioacl._acl import CData
+    from aioacl._lifecycle import Manager
+
+LIMBO_BOUND: Final = 64
+TEXT_BYTES: Final = 8192
+
+
+class StreamCore:
+    """The engine's record of a stream, and what its unfinished work needs."""
+
+    __slots__ = ("__weakref__", "generation", "handle", "limbo", "manager", "native")
+
+    def __init__(self, manager: Manager, generation: int, native: CData) -> None:
+        record = lib.aio_stream_new(make_pass(manager.index, generation), native)
+        if not record:
+            raise MemoryError
+        self.handle = ffi.gc(record, lib.aio_stream_drop)
+        self.native = native
+        self.manager = manager
+        self.generation = generation
+        self.limbo: deque[tuple[int, object]] = deque()
+        manager.cores.add(self)
+
+    @property
+    def stale(self) -> bool:
+        """Whether its device was reset since."""
+        return self.generation != self.manager.generation
+
+    def passed(self, position: int) -> bool:
+        """Whether the device is done with what was enqueued up to the position."""
+        return self.stale or lib.aio_stream_completed(self.handle) >= position
+
+    def keep(self, position: int, held: object) -> None:
+        """Holds an object until the position is done."""
+        self.limbo.append((position, held))
+        if len(self.limbo) >= LIMBO_BOUND:
+            lib.aio_stream_query(self.handle, self.limbo[0][0])
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Lets go of what the device is done with."""
+        limbo = self.limbo
+        if self.stale and self.manager.state is State.OPEN:
+            limbo.clear()
+        completed = lib.aio_stream_completed(self.handle)
+        while limbo and limbo[0][0] <= completed:
+            limbo.popleft()
+
+    async def wait(self, position: int, deadline: float | None = None) -> int:
+        """The engine's result for everything up to the position."""
+        result = lib.aio_stream_poll(self.handle, position)
+        port = current_port()
+        if result != PENDING:
+            await port.breathe()
+        else:
+            result = await port.wait(
+                lambda handle, key: lib.aio_watch(self.handle, position, handle, key),
+                deadline=deadline,
+                after=self.sweep,
+            )
+        self.sweep()
+        return result
+
+    async def arrive(self, position: int, deadline: float | None = None) -> None:
+        """Returns when everything up to the position is done; raises what is known to have failed."""
+        result = await self.wait(position, deadline)
+        if result < 0:
+            raise self.failure(result, position)
+
+    def failure(self, result: int, position: int) -> Exception:
+        """The error behind a negative result of a wait."""
+        if result == TIMED_OUT:
+            return DeviceTimeout(
+                "the device was not done in time", device=self.manager.index, generation=self.generation
+            )
+        text = ffi.new("char[]", TEXT_BYTES)
+        code = lib.aio_stream_error(self.handle, position, text, TEXT_BYTES)
+        said = ffi.string(text).decode("utf-8", "replace") if code else ""
+        return error_on(
+            self.manager, self.generation, code or code_of(result), "aclrtSynchronizeStream", said
+        )
+
+
+def destroy(core: StreamCore) -> None:
+    """On the maintenance lane: destroys the native stream now, or when its work is done."""
+    code = lib.aio_stream_destroy(core.handle)
+    core.sweep()
+    if code == lib.AIO_PENDING:
+        tail = lib.aio_stream_tail(core.handle)
+        core.manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
+    elif code > 0:
+        warnings.warn(f"aclrtDestroyStream answered {code}: it stays until a reset", AclWarning, stacklevel=2)

@@ -1,0 +1,208 @@
+"""One force reset.
+
+The ladder of a reset; every step is bounded, and taken only if the one before did not suffice:
+
+    drain     DRAINING: wait for leases, calls and work, at most `grace`
+    abort     RESETTING: abort what still runs, all streams in parallel
+    barrier   wait until nobody is inside C; who enqueues would crash the runtime, who makes or destroys would
+              block it, so with one of them inside there is no reset: QUARANTINED
+    reset     aclrtResetDeviceForce, aclrtSetDevice and a probe, on the control lane, at most three times
+    revive    a new generation, OPEN
+
+A call past its deadline leaves its lane behind in C. No second one is started beside it: a later flight waits for
+the lane first.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from aioacl import _sync
+from aioacl._ffi import ffi, lib
+from aioacl._flights import DROP_SECONDS, RESET_SECONDS, Flight
+from aioacl._gate import counts, inside
+from aioacl._lanes import Job, LaneStuck
+from aioacl._law import RELEASED_ALREADY, Counts, Event, State
+from aioacl._options import ResetReport, Stuck
+from aioacl._probe import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from aioacl._lifecycle import Manager
+
+ATTEMPTS: Final = 3
+BARRIER_SECONDS: Final = 10.0
+ABORT_SECONDS: Final = 2.0
+SHORTEST_NAP: Final = 0.0002
+LONGEST_NAP: Final = 0.005
+
+
+class _Failed(Exception):
+    """The device cannot be brought back by this flight."""
+
+
+class ResetFlight(Flight):
+    """One force reset, with its report."""
+
+    name = "reset"
+
+    def __init__(self, manager: Manager, *, grace: float, timeout: float, reason: str, by: str) -> None:
+        super().__init__(manager)
+        self.joined = 1
+        self._grace = grace
+        self._reason = reason
+        self._by = by
+        self._end = _sync.monotonic() + timeout
+        self._stages: dict[str, float] = {}
+        self._codes: list[tuple[str, int]] = []
+        self._work = {"drained": 0, "aborted": 0, "not_aborted": 0}
+        self._attempts = 0
+        self._report: ResetReport | None = None
+
+    @property
+    def report(self) -> ResetReport:
+        """The report, once the flight has landed."""
+        assert self._report is not None, "the flight has landed"
+        return self._report
+
+    def fly(self) -> None:
+        problem, stuck = "", tuple[Stuck, ...]()
+        try:
+            self._ladder()
+        except _Failed as failed:
+            problem = str(failed)
+            stuck = inside(self.index)
+        self._land(problem, stuck)
+
+    def _ladder(self) -> None:
+        if self.manager.state is State.OPEN:
+            with self._stage("drain"):
+                self._drain()
+        with self.manager.changed:
+            self.manager.leases.clear()  # revoked: what they protected is about to end
+            self.manager.apply(Event.SEIZE)
+        with self._stage("abort"):
+            self._abort()
+        with self._stage("barrier"):
+            self._barrier()
+        self._bring_back()
+
+    def _bring_back(self) -> None:
+        if self.manager.last_fault is None:
+            lib.aio_device_destroy_events(self.index)
+        while not self._attempt():
+            if self._attempts == ATTEMPTS:
+                raise _Failed(f"reset, set and probe failed {ATTEMPTS} times: {self._codes}")
+
+    def _land(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
+        manager = self.manager
+        with manager.changed:
+            event = Event.FAIL if problem else Event.REVIVE
+            next_generation = manager.generation + (0 if problem else 1)
+            self._report = manager.report = self._make_report(problem, stuck, next_generation)
+            if not problem:
+                manager.counts = Counts(1)
+                manager.last_fault = None
+            manager.apply(event)
+        lib.aio_device_flush(self.index)
+        if problem:
+            manager.maintenance.fail_all(manager.quarantined)
+        else:
+            manager.maintenance.submit(Job(self._prepare))
+
+    def _make_report(self, problem: str, stuck: tuple[Stuck, ...], generation: int) -> ResetReport:
+        return ResetReport(
+            device=self.index,
+            ok=not problem,
+            generation=generation,
+            reason=self._reason,
+            requested_by=self._by,
+            joined=self.joined,
+            attempts=self._attempts,
+            codes=tuple(self._codes),
+            stuck=stuck,
+            stages=self._stages,
+            problem=problem,
+            **self._work,
+        )
+
+    @contextmanager
+    def _stage(self, name: str) -> Generator[None]:
+        begun = _sync.monotonic()
+        try:
+            yield
+        finally:
+            spent = (_sync.monotonic() - begun) * 1000
+            self._stages[name] = self._stages.get(name, 0.0) + spent
+
+    def _left(self, at_most: float) -> float:
+        return max(0.0, min(at_most, self._end - _sync.monotonic()))
+
+    # --- drain, abort, barrier ----------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        self._apply(Event.DRAIN)
+        end = _sync.monotonic() + self._left(self._grace)
+        busy = most_busy = lib.aio_device_busy(self.index)
+        nap = SHORTEST_NAP
+        while not self._drained(busy) and _sync.monotonic() < end:
+            with self.manager.changed:
+                self.manager.changed.wait(min(nap, max(0.0, end - _sync.monotonic())))
+            nap = min(nap * 2, LONGEST_NAP)
+            busy = lib.aio_device_busy(self.index)
+            most_busy = max(most_busy, busy)
+        self._work["drained"] = most_busy - busy
+
+    def _drained(self, busy: int) -> bool:
+        enqueueing, _, lifetime = counts(self.index)
+        with self.manager.changed:
+            leases = len(self.manager.leases)
+        return not (leases or busy or enqueueing or lifetime or lib.aio_device_waits(self.index))
+
+    def _abort(self) -> None:
+        outcome = ffi.new("int32_t[3]")
+        lib.aio_device_abort(self.index, int(self._left(ABORT_SECONDS) * 1e6), outcome)
+        self._work["aborted"] = outcome[0]
+        self._work["not_aborted"] = outcome[1] + outcome[2]
+
+    def _barrier(self) -> None:
+        lib.aio_watcher_nudge(self.index)
+        time_us = int(self._left(BARRIER_SECONDS) * 1e6)
+        if lib.aio_gate_wait(self.index, self._must_be_empty(), time_us):
+            return
+        calls = "; ".join(
+            f"{call.function} on thread {call.thread} for {call.seconds:.1f} s" for call in inside(self.index)
+        )
+        raise _Failed(f"no reset was called, for somebody is still inside: {calls}")
+
+    # --- reset, set, probe --------------------------------------------------------------------------------------------
+
+    def _attempt(self) -> bool:
+        self._attempts += 1
+        limit = RESET_SECONDS + DROP_SECONDS * self._work["not_aborted"]
+        with self._stage("reset"):
+            reset = self._call("aclrtResetDeviceForce", self._reset_force, limit)
+        with self._stage("set"):
+            set_again = self._call("aclrtSetDevice", self._set, self._end - _sync.monotonic())
+        if set_again or reset not in (0, RELEASED_ALREADY):
+            return False
+        with self._stage("probe"):
+            return self._call("probe", self._probe, self._end - _sync.monotonic()) == 0
+
+    def _probe(self) -> int:
+        failed = probe()
+        if failed is None:
+            return 0
+        self._codes.append(failed)
+        return failed[1] or -1
+
+    def _call(self, name: str, work: Callable[[], int], limit: float) -> int:
+        try:
+            code = self.manager.control.call(work, self._left(limit))
+        except LaneStuck:
+            raise _Failed(f"{name} has not returned within its time") from None
+        if code and name != "probe" and not (name == "aclrtResetDeviceForce" and code == RELEASED_ALREADY):
+            self._codes.append((name, code))
+        return code
