@@ -13,18 +13,18 @@
 
 /* How many of each thing is alive now, and what the referee has seen since the start or aclsim_forget(). */
 typedef struct {
-    uint64_t contexts;      /* explicit contexts */
-    uint64_t streams;       /* made by a create call; default streams are not counted */
+    uint64_t contexts; /* explicit contexts */
+    uint64_t streams;  /* made by a create call; default streams are not counted */
     uint64_t events;
     uint64_t notifies;
     uint64_t device_blocks; /* live aclrtMalloc blocks */
     uint64_t device_bytes;
-    uint64_t host_blocks;   /* live aclrtMallocHost blocks */
+    uint64_t host_blocks; /* live aclrtMallocHost blocks */
     uint64_t host_bytes;
-    uint64_t calls;         /* ACL calls since the start */
-    uint64_t tasks;         /* device tasks that have run since the start */
-    uint64_t violations;    /* what the referee objected to */
-    uint64_t inside;        /* ACL calls that are inside the simulator now, all threads */
+    uint64_t calls;      /* ACL calls since the start */
+    uint64_t tasks;      /* device tasks that have run since the start */
+    uint64_t violations; /* what the referee objected to */
+    uint64_t inside;     /* ACL calls that are inside the simulator now, all threads */
 } aclsim_stats_t;
 
 int aclsim_control_version(void);
@@ -35,7 +35,8 @@ int aclsim_retain_count(int32_t device);
 /* Releasing resets of a device since the start. */
 uint64_t aclsim_resets(int32_t device);
 
-/* --- streams ------------------------------------------------------------------------------------------------ */
+/* --- streams ------------------------------------------------------------------------------------------------
+ */
 /* From now on the stream starts no further task, until it is released. What runs already goes on. */
 int aclsim_hold(void *stream);
 int aclsim_release(void *stream);
@@ -46,7 +47,8 @@ int aclsim_fail_next(void *stream, int32_t code);
 /* Tasks enqueued on the stream and not yet done. -1: no such stream. */
 int64_t aclsim_pending(void *stream);
 
-/* --- calls -------------------------------------------------------------------------------------------------- */
+/* --- calls --------------------------------------------------------------------------------------------------
+ */
 /* The next `times` calls of the named function (-1: all) do nothing and return that code. */
 int aclsim_fail_call(const char *function, int32_t code, int32_t times);
 /* The next call of the named function stays inside until aclsim_unhang(function) or aclsim_release_all(). */
@@ -61,11 +63,13 @@ uint64_t aclsim_calls(const char *function);
 /* Drops what aclsim_fail_call and aclsim_hang_call armed and has not struck yet. */
 void aclsim_clear(void);
 
-/* --- firmware ----------------------------------------------------------------------------------------------- */
+/* --- firmware -----------------------------------------------------------------------------------------------
+ */
 /* With 0, aclrtStreamAbort answers 207000, as old firmware does. */
 void aclsim_set_abort_supported(int supported);
 
-/* --- referee and journal ------------------------------------------------------------------------------------ */
+/* --- referee and journal ------------------------------------------------------------------------------------
+ */
 /* Copies the text of violation number `index` (from 0, the newest 256 are kept). Returns its length, or -1. */
 int aclsim_violation(uint64_t index, char *text, size_t size);
 /*
