@@ -11,6 +11,7 @@ from aioacl._event import Event
 from aioacl._ffi import ffi, lib, make_pass, text_of
 from aioacl._gate import error_of
 from aioacl._handle import Opening, Operation, Owned, size_of
+from aioacl._health import health_of
 from aioacl._lanes import call_on
 from aioacl._lease import Lease, deadline_of
 from aioacl._lifecycle import Manager, manager_of, must_not_be_forked
@@ -64,7 +65,7 @@ class Device(metaclass=Owned):
     def health(self) -> Health:
         """How it is, ready for a readiness probe. Calls no ACL function."""
         must_not_be_forked()
-        return self._manager.health()
+        return health_of(self._manager)
 
     @property
     def executor(self) -> DeviceExecutor:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from aioacl import _sync
 from aioacl._errors import DeviceTimeout
 from aioacl._ffi import lib
-from aioacl._port import TIMED_OUT, Port, current_port
+from aioacl._port import KICK, TIMED_OUT, Port, current_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,18 +110,6 @@ class Job(Generic[T]):
         return True
 
 
-class _LanePort(Port):
-    """Completions under key 0 are kicks: something to look at, nobody to tell."""
-
-    def drain(self) -> None:
-        self._waits[0] = (_nothing, None)
-        super().drain()
-
-
-def _nothing(_: int) -> None:
-    pass
-
-
 class Lane:
     """One thread, its jobs, and the streams that it watches."""
 
@@ -133,7 +121,7 @@ class Lane:
         self._running = False
         self._stopping = False
         self._current: Job[Any] | None = None
-        self.port = _LanePort()
+        self.port = Port()
 
     def start(self) -> None:
         """Starts the thread; waits for an older one of the lane that is about to end."""
@@ -159,7 +147,7 @@ class Lane:
 
     def kick(self) -> None:
         """Makes the lane look at its jobs. Takes no lock, so a finalizer may call it."""
-        lib.aio_port_post(self.port.handle, 0, 0)
+        lib.aio_port_post(self.port.handle, KICK, 0)
 
     def submit(self, job: Job[Any]) -> None:
         """Queues a job; on a lane that has stopped, does it here and now."""

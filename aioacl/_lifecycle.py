@@ -26,12 +26,12 @@ from aioacl._errors import (
     ParameterError,
 )
 from aioacl._executor import USER_JOB, DeviceExecutor
-from aioacl._ffi import generation_of, lib, make_pass, name_of_function
+from aioacl._ffi import generation_of, lib, make_pass
 from aioacl._flights import CloseFlight, Flight, ForeignFlight, OpenFlight
-from aioacl._gate import counts, error_of, inside
+from aioacl._gate import error_of
 from aioacl._lanes import Lane, call_on
 from aioacl._law import Counts, Event, State
-from aioacl._options import Health, ResetReport, Strategy, is_whole
+from aioacl._options import ResetReport, Strategy, is_whole
 from aioacl._port import TIMED_OUT, Port, current_holder, current_port
 from aioacl._reset import ResetFlight
 
@@ -45,10 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEVICES = 64
-STUCK_SECONDS = 1.0
 POOL_EVENTS = 32
-MAY_TAKE_LONG = (name_of_function(USER_JOB), "aclrtSynchronizeStream", "aclrtSynchronizeEvent")
-CURABLE = ("reset", "repair", "replace")
 
 
 class Manager:
@@ -355,24 +352,6 @@ class Manager:
         """Remembers a device fault until the next reset."""
         with self.changed:
             self.last_fault = error
-
-    def health(self) -> Health:
-        """How the device is now."""
-        calls_inside = (call for call in inside(self.index) if call.function not in MAY_TAKE_LONG)
-        stuck = max((call.seconds for call in calls_inside), default=0.0)
-        with self.changed:
-            fault = self.last_fault
-            poisoned = fault is not None and fault.action in CURABLE
-            calls = sum(counts(self.index)) + lib.aio_device_waits(self.index)
-            return Health(
-                status="stuck" if stuck > STUCK_SECONDS else "poisoned" if poisoned else "ok",
-                state=self.state,
-                generation=self.generation,
-                last_fault=str(fault) if fault is not None else "",
-                stuck_for=stuck if stuck > STUCK_SECONDS else 0.0,
-                leases=len(self.leases),
-                in_flight=calls,
-            )
 
     # --- the maintenance lane --------------------------------------------------------------------------------
 

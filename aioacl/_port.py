@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BATCH = 256
+KICK = 0  # the key of what wakes the port's owner and is nobody's completion
 TIMED_OUT = failure(lib.AIO_LIMIT)  # no refusal of the engine's: the deadline came first
 QUICK_IN_A_ROW = 64
 QUICK_SECONDS = 0.001
@@ -85,6 +86,8 @@ class Port:
         keys = ffi.unpack(self._key_batch, count)
         results = ffi.unpack(self._result_batch, count)
         for key, result in zip(keys, results, strict=True):
+            if key == KICK:
+                continue
             deliver, after = self._waits.pop(key)
             deliver(result)
             if after is not None:

@@ -1,0 +1,40 @@
+"""How a device is, as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioacl._executor import USER_JOB
+from aioacl._ffi import lib, name_of_function
+from aioacl._gate import counts, inside
+from aioacl._options import Health
+
+if TYPE_CHECKING:
+    from aioacl._lifecycle import Manager
+
+STUCK_SECONDS: Final = 1.0
+MAY_TAKE_LONG: Final = (name_of_function(USER_JOB), "aclrtSynchronizeStream", "aclrtSynchronizeEvent")
+CURABLE: Final = ("reset", "repair", "replace")
+
+
+def _stuck_for(index: int) -> float:
+    calls = (call.seconds for call in inside(index) if call.function not in MAY_TAKE_LONG)
+    longest = max(calls, default=0.0)
+    return longest if longest > STUCK_SECONDS else 0.0
+
+
+def health_of(manager: Manager) -> Health:
+    """How the manager's device is now. Calls no ACL function."""
+    stuck = _stuck_for(manager.index)
+    with manager.changed:
+        fault = manager.last_fault
+        poisoned = fault is not None and fault.action in CURABLE
+        return Health(
+            status="stuck" if stuck else "poisoned" if poisoned else "ok",
+            state=manager.state,
+            generation=manager.generation,
+            last_fault=str(fault) if fault is not None else "",
+            stuck_for=stuck,
+            leases=len(manager.leases),
+            in_flight=sum(counts(manager.index)) + lib.aio_device_waits(manager.index),
+        )
