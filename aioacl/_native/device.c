@@ -8,7 +8,7 @@
 
 enum { EVENT_SYNC = 0x1, EVENT_TIME_LINE = 0x8, POOL_LOW = 8, FOREIGN_GRACE_US = 1000000, BEAT_MS = 100 };
 
-/* --- life --------------------------------------------------------------------------------------------------------- */
+/* --- life -------------------------------------------------------------------- */
 int aio_device_start(int device, int strategy, aio_port *kick) {
     struct aio_device *self = &aio_devices[device];
     atomic_store(&self->strategy, strategy);
@@ -40,7 +40,7 @@ int64_t aio_device_waits(int device) {
     return atomic_load(&aio_devices[device].waits);
 }
 
-/* --- streams -------------------------------------------------------------------------------------------------------- */
+/* --- streams ----------------------------------------------------------------- */
 /* A stream that has left the list ends the walk early; the callers come again or do not mind. */
 aio_stream *aio_device_next(int device, aio_stream *previous) {
     struct aio_device *self = &aio_devices[device];
@@ -89,7 +89,7 @@ void aio_device_blame(int device, int32_t code, const char *text) {
     }
 }
 
-/* --- waits interrupted by a reset -------------------------------------------------------------------------------------- */
+/* --- waits interrupted by a reset -------------------------------------------- */
 void aio_orphan(aio_token *token) {
     const aio_stream *stream = token->stream;
     struct aio_device *self = &aio_devices[stream->device];
@@ -119,7 +119,7 @@ void aio_device_flush(int device) {
     }
 }
 
-/* --- the pool of events -------------------------------------------------------------------------------------------------- */
+/* --- the pool of events ------------------------------------------------------ */
 static void link_event(struct aio_device *self, aio_event *event) {
     aio_lock_take(&self->lock);
     event->older = &self->events;
@@ -173,7 +173,8 @@ static void push_event(struct aio_device *self, aio_event *event) {
     aio_lock_give(&self->lock);
 }
 
-/* Making one here is cheap on the runtime (no hardware id before the record), and better than a wait that lies. */
+/* Making one here is cheap on the runtime (no hardware id before the record), and better than a wait that lies.
+ */
 aio_event *aio_event_take(int device, uint32_t generation, bool timing) {
     struct aio_device *self = &aio_devices[device];
     aio_event *event;
@@ -211,8 +212,8 @@ int aio_device_refill(int device, int timing, int count) {
     struct aio_device *self = &aio_devices[device];
     uint32_t generation = aio_word_generation(atomic_load(&self->word));
     aio_frame frame;
-    int code =
-        aio_begin(&frame, aio_make_pass(device, generation, 0), AIO_LIFETIME, AIO_FN_aclrtCreateEventExWithFlag);
+    int code = aio_begin(&frame, aio_make_pass(device, generation, 0), AIO_LIFETIME,
+                         AIO_FN_aclrtCreateEventExWithFlag);
     if (code)
         return code;
     while (self->pooled[timing != 0] < count) {
@@ -225,7 +226,8 @@ int aio_device_refill(int device, int timing, int count) {
     return 0;
 }
 
-/* A handle that is destroyed is forgotten too: a reset that fails leaves the generation, and there is a next one. */
+/* A handle that is destroyed is forgotten too: a reset that fails leaves the generation, and there is a next
+ * one. */
 int aio_device_destroy_events(int device) {
     struct aio_device *self = &aio_devices[device];
     uint32_t generation = aio_word_generation(atomic_load(&self->word));
@@ -245,7 +247,7 @@ int aio_device_destroy_events(int device) {
     }
 }
 
-/* --- abort before a reset --------------------------------------------------------------------------------------------------- */
+/* --- abort before a reset ---------------------------------------------------- */
 /* Shared by the aborting threads and whoever waits for them; the last one frees it. */
 typedef struct {
     atomic_int references;
@@ -332,10 +334,10 @@ void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]) {
     release_job(job);
 }
 
-/* --- heartbeat ------------------------------------------------------------------------------------------------------------- */
+/* --- heartbeat --------------------------------------------------------------- */
 /*
- * After a fault a queue can stand still until somebody synchronizes something that has work.  A record takes long
- * enough that the wait right behind it has something to wait for; a few of them make sure.
+ * After a fault a queue can stand still until somebody synchronizes something that has work.  A record takes
+ * long enough that the wait right behind it has something to wait for; a few of them make sure.
  */
 static int beat(aclrtStream stream) {
     aclrtEvent event = NULL;
@@ -366,7 +368,7 @@ int aio_device_heartbeat(int device) {
     return code;
 }
 
-/* --- a reset by somebody else ------------------------------------------------------------------------------------------------- */
+/* --- a reset by somebody else ------------------------------------------------ */
 static bool shut(struct aio_device *self) {
     uint64_t seen = atomic_load(&self->word), next;
     do {
@@ -378,7 +380,8 @@ static bool shut(struct aio_device *self) {
     return true;
 }
 
-/* On the resetting thread the runtime still takes an abort; on any other it answers that there is no context. */
+/* On the resetting thread the runtime still takes an abort; on any other it answers that there is no context.
+ */
 static void abort_here(int device) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
         if (unfinished(stream) && aio_present[AIO_FN_aclrtStreamAbort])

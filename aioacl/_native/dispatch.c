@@ -1,5 +1,6 @@
 /*
- * The library: one slot for each function of the table, filled by dlsym, and a bit that says whether it is there.
+ * The library: one slot for each function of the table, filled by dlsym, and a bit that says whether it is
+ * there.
  */
 #include <dlfcn.h>
 #include <stdio.h>

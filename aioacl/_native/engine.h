@@ -11,21 +11,9 @@
 #include "acl_types.h"
 
 /* How the gate counts a call that is inside C.  See acl_api.inc. */
-enum aio_kind {
-    AIO_FREE = 0,
-    AIO_ENQUEUE = 1,
-    AIO_WAIT = 2,
-    AIO_LIFETIME = 3,
-    AIO_CONTROL = 4
-};
+enum aio_kind { AIO_FREE = 0, AIO_ENQUEUE = 1, AIO_WAIT = 2, AIO_LIFETIME = 3, AIO_CONTROL = 4 };
 
-enum aio_state {
-    AIO_CLOSED = 0,
-    AIO_OPEN = 1,
-    AIO_DRAINING = 2,
-    AIO_RESETTING = 3,
-    AIO_QUARANTINED = 4
-};
+enum aio_state { AIO_CLOSED = 0, AIO_OPEN = 1, AIO_DRAINING = 2, AIO_RESETTING = 3, AIO_QUARANTINED = 4 };
 
 /* Beside the state in the gate's word. */
 enum aio_flag {
@@ -35,22 +23,22 @@ enum aio_flag {
 
 /* Answers of the library itself, far from every code that ACL returns.  Everything above is an aclError. */
 enum aio_refusal {
-    AIO_STALE = -2000000001,       /* the handle is of an older generation */
+    AIO_STALE = -2000000001, /* the handle is of an older generation */
     AIO_RESETTING_NOW = -2000000002,
     AIO_DRAINING_NOW = -2000000003,
     AIO_QUARANTINE = -2000000004,
     AIO_NOT_OPEN = -2000000005,
-    AIO_CROWDED = -2000000006,     /* 4095 calls of one kind are inside */
+    AIO_CROWDED = -2000000006, /* 4095 calls of one kind are inside */
     AIO_FORKED = -2000000007,
     AIO_EXITING = -2000000008,
-    AIO_ABSENT = -2000000009,      /* the library lacks the function */
+    AIO_ABSENT = -2000000009, /* the library lacks the function */
     AIO_QUEUE_FULL = -2000000010,
     AIO_STAGE_FULL = -2000000011,
-    AIO_PENDING = -2000000012,     /* not done yet */
-    AIO_WAS_RESET = -2000000013,   /* a wait was ended by a reset */
+    AIO_PENDING = -2000000012,   /* not done yet */
+    AIO_WAS_RESET = -2000000013, /* a wait was ended by a reset */
     AIO_NO_MEMORY = -2000000014,
     AIO_NO_THREAD = -2000000015,
-    AIO_LIMIT = -2000000000        /* codes at or below this one are ours */
+    AIO_LIMIT = -2000000000 /* codes at or below this one are ours */
 };
 
 /* How waits are done: one watcher per device, or a worker thread in the blocking call for each. */
@@ -73,7 +61,7 @@ typedef struct aio_port aio_port;
 /* A result is a position, or AIO_FAILED plus a code seen as uint32_t. */
 typedef int64_t aio_result;
 
-/* --- dispatch.c: the library ---------------------------------------------------------------------------- */
+/* --- dispatch.c: the library ------------------------------------------------- */
 int aio_library_open(const char *path, char *error, size_t size);
 int aio_library_add(const char *path);
 int aio_library_is_simulator(void);
@@ -84,7 +72,7 @@ const char *aio_table_since(int index);
 int aio_table_kind(int index);
 int aio_table_present(int index);
 
-/* --- gate.c --------------------------------------------------------------------------------------------- */
+/* --- gate.c ------------------------------------------------------------------ */
 int aio_enter(aio_pass pass, int kind, int function);
 void aio_leave(aio_pass pass, int kind);
 /* The runtime's text on the newest failure of this thread, or "". */
@@ -94,7 +82,8 @@ uint64_t aio_gate_word(int device);
 void aio_gate_set(int device, int state, uint32_t generation);
 /* counts[0..2]: enqueueing, waiting, lifetime. */
 void aio_gate_counts(int device, int32_t counts[3]);
-/* Waits, without spinning, until nobody of the kinds (bits 1 << kind) is inside.  1 when so, 0 after the time. */
+/* Waits, without spinning, until nobody of the kinds (bits 1 << kind) is inside.  1 when so, 0 after the time.
+ */
 int aio_gate_wait(int device, int kinds, int64_t timeout_us);
 /* Calls inside now: function, thread, microseconds.  Returns how many were written. */
 int aio_gate_inside(int device, int32_t *functions, int32_t *threads, int64_t *microseconds, int size);
@@ -106,7 +95,7 @@ int aio_adopt_thread(aio_pass pass);
 /* While set, this thread's own resets are not taken for foreign ones. */
 void aio_own_reset(int on);
 
-/* --- device.c ------------------------------------------------------------------------------------------- */
+/* --- device.c ---------------------------------------------------------------- */
 int aio_device_start(int device, int strategy, aio_port *kick);
 void aio_device_stop(int device);
 /* Takes the reasons for which the maintenance thread was woken. */
@@ -128,7 +117,8 @@ void aio_watcher_nudge(int device);
 void aio_device_flush(int device);
 /* Fills the pool up to `count` spare events.  Returns an aclError. */
 int aio_device_refill(int device, int timing, int count);
-/* Destroys the native events of the present generation; to be called when the gate is shut and nobody inside. */
+/* Destroys the native events of the present generation; to be called when the gate is shut and nobody inside.
+ */
 int aio_device_destroy_events(int device);
 /* One beat: an event on a stream of its own, so that the runtime looks at its queues. */
 int aio_device_heartbeat(int device);
@@ -138,12 +128,12 @@ int aio_watch_foreign(void);
 int64_t aio_threads(void);
 void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);
 
-/* --- stage.c: pinned memory for copies from and to pageable memory ------------------------------------------ */
+/* --- stage.c: pinned memory for copies from and to pageable memory ----------- */
 int aio_stage_grow(int device, int large);
 int aio_stage_free_slots(int device, size_t size);
 void aio_stage_close(int device);
 
-/* --- stream.c ------------------------------------------------------------------------------------------- */
+/* --- stream.c ---------------------------------------------------------------- */
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle);
 /* Destroys the native stream if it is idle and nobody is using it; its outcomes stay known.  AIO_PENDING. */
 int aio_stream_destroy(aio_stream *stream);
@@ -151,7 +141,8 @@ int aio_stream_destroy(aio_stream *stream);
 void aio_stream_drop(aio_stream *stream);
 aio_result aio_copy(aio_stream *stream, int held, void *target, size_t room, const void *source, size_t count,
                     int kind);
-aio_result aio_upload(aio_stream *stream, int held, void *target, size_t room, const void *source, size_t count);
+aio_result aio_upload(aio_stream *stream, int held, void *target, size_t room, const void *source,
+                      size_t count);
 aio_result aio_download(aio_stream *stream, int held, void *target, const void *source, size_t count);
 aio_result aio_fill(aio_stream *stream, int held, void *target, size_t room, int value, size_t count);
 /* Records; *event is a new reference to the native event that stands for this point of the stream. */
@@ -178,11 +169,11 @@ void aio_event_hold(aio_event *event);
 void aio_event_drop(aio_event *event);
 aclrtEvent aio_event_handle(const aio_event *event);
 
-/* --- watcher.c, waiters.c --------------------------------------------------------------------------------- */
+/* --- watcher.c, waiters.c ---------------------------------------------------- */
 /* Publishes (key, result) to the port when everything up to the position is done.  0, or a refusal. */
 int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key);
 
-/* --- port.c ----------------------------------------------------------------------------------------------- */
+/* --- port.c ------------------------------------------------------------------ */
 aio_port *aio_port_new(void);
 int aio_port_fd(const aio_port *port);
 /* Takes at most `max` completions; call it when the descriptor is readable. */
@@ -192,7 +183,7 @@ int aio_port_post(aio_port *port, uint64_t key, int64_t result);
 void aio_port_close(aio_port *port);
 int64_t aio_port_in_flight(const aio_port *port);
 
-/* --- exit.c ------------------------------------------------------------------------------------------------ */
+/* --- exit.c ------------------------------------------------------------------ */
 void aio_exit_install(int64_t grace_us);
 int aio_forked(void);
 

@@ -1,15 +1,16 @@
 /*
  * Enqueueing.  Every function here enters the gate, owns the stream for the call, counts the entry and leaves.
  *
- * The runtime blocks without limit when a queue is full, and when staging memory runs out there is nowhere to copy
- * to; both are refused before C.  Before later work hides a position that somebody refers to, a mark is recorded.
+ * The runtime blocks without limit when a queue is full, and when staging memory runs out there is nowhere to
+ * copy to; both are refused before C.  Before later work hides a position that somebody refers to, a mark is
+ * recorded.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
 
-/* --- owning the stream --------------------------------------------------------------------------------------- */
+/* --- owning the stream ------------------------------------------------------- */
 static int own(aio_stream *stream) {
     for (unsigned turn = 0;; turn++) {
         uint32_t nobody = AIO_NOBODY;
@@ -62,7 +63,7 @@ static uint64_t count(aio_stream *stream) {
     return position;
 }
 
-/* --- marks ---------------------------------------------------------------------------------------------------- */
+/* --- marks ------------------------------------------------------------------- */
 static void append_mark(aio_stream *stream, aio_event *event, uint64_t position) {
     event->position = position;
     event->next = NULL;
@@ -104,7 +105,7 @@ static void mark_if_due(aio_stream *stream) {
         mark(stream);
 }
 
-/* --- one enqueue ------------------------------------------------------------------------------------------------ */
+/* --- one enqueue ------------------------------------------------------------- */
 static int admit(aio_stream *stream, aio_frame *frame, int held, int function) {
     int code = aio_begin(frame, aio_stream_pass(stream, held), AIO_ENQUEUE, function);
     if (code)
@@ -192,7 +193,7 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
     return result;
 }
 
-/* --- through staging memory ---------------------------------------------------------------------------------------- */
+/* --- through staging memory -------------------------------------------------- */
 static void append_landing(aio_stream *stream, aio_landing *landing) {
     aio_lock_take(&stream->lock);
     landing->position = atomic_load(&stream->tail) + 1;
@@ -227,7 +228,8 @@ static aio_result staged(aio_stream *stream, aio_frame *frame, aio_landing *land
     return settle(stream, frame, code);
 }
 
-aio_result aio_upload(aio_stream *stream, int held, void *target, size_t space, const void *source, size_t size) {
+aio_result aio_upload(aio_stream *stream, int held, void *target, size_t space, const void *source,
+                      size_t size) {
     aio_frame frame;
     aio_landing *landing = new_landing(stream->device, NULL, size);
     if (!landing)
@@ -238,7 +240,8 @@ aio_result aio_upload(aio_stream *stream, int held, void *target, size_t space, 
         free_landing(stream->device, landing);
         return aio_failed(code);
     }
-    code = aio_acl.aclrtMemcpyAsync(target, space, landing->slot, size, ACL_MEMCPY_HOST_TO_DEVICE, stream->handle);
+    code =
+        aio_acl.aclrtMemcpyAsync(target, space, landing->slot, size, ACL_MEMCPY_HOST_TO_DEVICE, stream->handle);
     return staged(stream, &frame, landing, code);
 }
 
@@ -252,11 +255,12 @@ aio_result aio_download(aio_stream *stream, int held, void *target, const void *
         free_landing(stream->device, landing);
         return aio_failed(code);
     }
-    code = aio_acl.aclrtMemcpyAsync(landing->slot, size, source, size, ACL_MEMCPY_DEVICE_TO_HOST, stream->handle);
+    code =
+        aio_acl.aclrtMemcpyAsync(landing->slot, size, source, size, ACL_MEMCPY_DEVICE_TO_HOST, stream->handle);
     return staged(stream, &frame, landing, code);
 }
 
-/* --- the rest ------------------------------------------------------------------------------------------------------- */
+/* --- the rest ---------------------------------------------------------------- */
 void aio_stream_mark_now(aio_stream *stream, uint64_t position) {
     aio_frame frame;
     if (atomic_load(&stream->last_mark) >= position)
@@ -283,7 +287,8 @@ uint64_t aio_stream_completed(const aio_stream *stream) {
     return atomic_load(&stream->completed);
 }
 
-/* Without the owner the tail would be a guess; but an enqueuer that is stuck in C must not keep us from aborting. */
+/* Without the owner the tail would be a guess; but an enqueuer that is stuck in C must not keep us from
+ * aborting. */
 static bool own_for_a_moment(aio_stream *stream) {
     for (unsigned turn = 0; turn < 1000; turn++) {
         uint32_t nobody = AIO_NOBODY;

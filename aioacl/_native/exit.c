@@ -2,11 +2,11 @@
  * The process's ends.
  *
  * A thread that is inside C while the runtime's destructors run crashes the process.  The handler is installed
- * right after the library was opened, so it runs before those destructors: it shuts every gate, wakes our threads
- * and waits for all to leave; if somebody stays, it ends the process on the spot, with the same status.
+ * right after the library was opened, so it runs before those destructors: it shuts every gate, wakes our
+ * threads and waits for all to leave; if somebody stays, it ends the process on the spot, with the same status.
  *
- * In a forked child the runtime's threads do not exist, and its destructor would wait for them: there is nothing
- * to do but leave.
+ * In a forked child the runtime's threads do not exist, and its destructor would wait for them: there is
+ * nothing to do but leave.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -3,8 +3,9 @@
  *
  *   bits 56-63 state and flags | 36-55 generation | 24-35 enqueueing | 12-23 waiting | 0-11 lifetime
  *
- * Entering is a compare-and-swap rather than an addition that is taken back on refusal: a refused call leaves no
- * trace, so a drain never sees a count that means nothing, and a full counter cannot spill into its neighbour.
+ * Entering is a compare-and-swap rather than an addition that is taken back on refusal: a refused call leaves
+ * no trace, so a drain never sees a count that means nothing, and a full counter cannot spill into its
+ * neighbour.
  */
 #include <string.h>
 

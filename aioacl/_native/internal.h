@@ -52,7 +52,7 @@ static inline int32_t aio_code(aio_result result) {
     return (int32_t)(uint32_t)(result - AIO_FAILED);
 }
 
-/* --- small tools ----------------------------------------------------------------------------------------- */
+/* --- small tools ------------------------------------------------------------- */
 typedef struct {
     atomic_flag taken;
 } aio_lock;
@@ -71,7 +71,7 @@ void aio_futex_wake(_Atomic uint32_t *word, int count);
 /* A detached thread with every signal blocked.  0, or an errno. */
 int aio_spawn(const char *name, void *(*body)(void *), void *argument);
 
-/* --- the library ----------------------------------------------------------------------------------------- */
+/* --- the library ------------------------------------------------------------- */
 enum aio_function {
 #define ACL_FN(kind, ret, name, params, args, since) AIO_FN_##name,
 #include "acl_api.inc"
@@ -89,7 +89,7 @@ extern struct aio_slots aio_acl;
 extern bool aio_present[AIO_FUNCTIONS];
 extern const char *const aio_function_names[AIO_FUNCTIONS];
 
-/* --- the gate -------------------------------------------------------------------------------------------- */
+/* --- the gate ---------------------------------------------------------------- */
 /* What one thread is doing inside C.  Records are kept in a list for ever and re-used by later threads. */
 typedef struct aio_thread {
     struct aio_thread *next;
@@ -125,7 +125,8 @@ void aio_count_out(aio_pass pass, int kind);
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function);
 /* Keeps the error text of a failure, puts a foreign context back and leaves. */
 void aio_end(aio_frame *frame, int code);
-/* Around calls that pass no gate: the text of a failure is kept, and the exit handler sees that we are inside. */
+/* Around calls that pass no gate: the text of a failure is kept, and the exit handler sees that we are inside.
+ */
 void aio_outside_begin(void);
 void aio_outside_end(int code);
 void aio_keep_text(void);
@@ -157,7 +158,7 @@ static inline int aio_word_flags(uint64_t word) {
     return (int)((word >> 56) & 0xf8);
 }
 
-/* --- completions ----------------------------------------------------------------------------------------- */
+/* --- completions ------------------------------------------------------------- */
 typedef struct aio_token {
     struct aio_token *next;
     aio_stream *stream; /* NULL for what was posted by hand */
@@ -178,7 +179,7 @@ struct aio_port {
 aio_token *aio_token_new(aio_port *port, uint64_t key);
 void aio_publish(aio_token *token, aio_result result);
 
-/* --- streams --------------------------------------------------------------------------------------------- */
+/* --- streams ----------------------------------------------------------------- */
 struct aio_event {
     aio_event *next;           /* in a pool or among a stream's marks */
     aio_event *newer, **older; /* among all of the device's */
@@ -216,8 +217,8 @@ struct aio_stream {
     int32_t device;
     uint32_t generation;
     atomic_int references;
-    _Atomic bool dropped;   /* the native stream is gone, or nobody refers to it any more */
-    atomic_int callers;     /* calls that use the native stream without owning it */
+    _Atomic bool dropped; /* the native stream is gone, or nobody refers to it any more */
+    atomic_int callers;   /* calls that use the native stream without owning it */
     _Atomic uint32_t owner;
     _Atomic uint64_t tail;
     _Atomic uint64_t finished;
@@ -252,7 +253,8 @@ void aio_stream_unhold(aio_stream *stream);
 /* The following are for callers that are inside the gate. */
 /* Asks the marks, in order.  0, or the code with which a query failed. */
 int aio_stream_ask_marks(aio_stream *stream);
-/* Collects if the stream is idle and its owner can be had.  true: everything up to the tail is accounted for. */
+/* Collects if the stream is idle and its owner can be had.  true: everything up to the tail is accounted for.
+ */
 bool aio_stream_collect(aio_stream *stream);
 /* Delivers finished downloads, and publishes `completed`. */
 void aio_stream_deliver(aio_stream *stream);
@@ -267,7 +269,7 @@ void aio_stream_mark_now(aio_stream *stream, uint64_t position);
 /* True when a wait for the position is over; *result says how. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result);
 
-/* --- devices --------------------------------------------------------------------------------------------- */
+/* --- devices ----------------------------------------------------------------- */
 struct aio_device {
     _Atomic uint64_t word;
     _Atomic(void *) context;
@@ -281,7 +283,7 @@ struct aio_device {
     aio_stream *streams;
     aio_event *pool[2]; /* plain, with timing */
     int pooled[2];
-    aio_event *events; /* all that have been made and not freed */
+    aio_event *events;  /* all that have been made and not freed */
     aio_token *orphans; /* waits interrupted by a reset that has not ended yet */
     /* Of the strategy that watches. */
     _Atomic(aio_token *) incoming;
@@ -302,7 +304,7 @@ void *aio_stage_take(int device, size_t size);
 /* The stream after `previous` (NULL: the first), with a reference; gives the reference to `previous` back. */
 aio_stream *aio_device_next(int device, aio_stream *previous);
 
-/* --- strategies ------------------------------------------------------------------------------------------ */
+/* --- strategies -------------------------------------------------------------- */
 struct aio_pace {
     _Atomic int64_t spin_us;
     _Atomic int64_t shortest_us;

@@ -2,9 +2,9 @@
  * A port brings completions to one event loop (or one plain thread): a list that anybody may push to, and an
  * eventfd that is written only when the list was empty.
  *
- * The consumer reads the eventfd BEFORE it takes the list; the other order loses the wake-up of a completion that
- * is pushed in between.  The port lives until its owner has closed it and the last wait has come back: closing the
- * descriptor earlier would let a late completion write into somebody else's file.
+ * The consumer reads the eventfd BEFORE it takes the list; the other order loses the wake-up of a completion
+ * that is pushed in between.  The port lives until its owner has closed it and the last wait has come back:
+ * closing the descriptor earlier would let a late completion write into somebody else's file.
  */
 #include <stdlib.h>
 #include <sys/eventfd.h>

@@ -1,9 +1,9 @@
 /*
- * Staging memory: pinned host memory in slots of two sizes, through which copies from and to pageable memory go,
- * because the runtime would block the caller on them.
+ * Staging memory: pinned host memory in slots of two sizes, through which copies from and to pageable memory
+ * go, because the runtime would block the caller on them.
  *
- * Memory is added in chunks, up to a limit for each device, and survives a reset.  A free slot's first word links
- * it to the next one.
+ * Memory is added in chunks, up to a limit for each device, and survives a reset.  A free slot's first word
+ * links it to the next one.
  */
 #include <stdlib.h>
 #include <string.h>

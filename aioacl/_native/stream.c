@@ -1,16 +1,16 @@
 /*
  * Streams: enqueueing, and what is known of the outcome.
  *
- * An enqueue enters the gate, takes the stream's owner word, sees to room and marks, calls, counts and leaves; it
- * never waits.  Outcomes live in the ledger: the runtime delivers a task's error once, to whoever synchronizes
- * first, so whoever collects writes it down for every position that the collection covered.
+ * An enqueue enters the gate, takes the stream's owner word, sees to room and marks, calls, counts and leaves;
+ * it never waits.  Outcomes live in the ledger: the runtime delivers a task's error once, to whoever
+ * synchronizes first, so whoever collects writes it down for every position that the collection covered.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
 
-/* --- life ------------------------------------------------------------------------------------------------ */
+/* --- life -------------------------------------------------------------------- */
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     aio_stream *stream = calloc(1, sizeof *stream);
     struct aio_device *device = &aio_devices[aio_pass_device(pass)];
@@ -103,7 +103,7 @@ void aio_stream_drop(aio_stream *stream) {
     aio_stream_unhold(stream);
 }
 
-/* --- what is known ----------------------------------------------------------------------------------------- */
+/* --- what is known ----------------------------------------------------------- */
 static void raise_to(_Atomic uint64_t *value, uint64_t position) {
     uint64_t seen = atomic_load(value);
     while (seen < position && !atomic_compare_exchange_weak(value, &seen, position))
@@ -186,7 +186,7 @@ aio_result aio_stream_known(aio_stream *stream, uint64_t position) {
     return outcome(stream, position);
 }
 
-/* --- delivery of staged downloads ---------------------------------------------------------------------------- */
+/* --- delivery of staged downloads -------------------------------------------- */
 static aio_landing *next_landing(aio_stream *stream) {
     aio_lock_take(&stream->lock);
     aio_landing *landing = stream->landings;
@@ -241,7 +241,7 @@ static bool has_bytes(aio_stream *stream) {
     return some;
 }
 
-/* --- asking -------------------------------------------------------------------------------------------------- */
+/* --- asking ------------------------------------------------------------------ */
 static void keep_verdict(aio_stream *stream, int32_t code, uint64_t to) {
     uint64_t from = atomic_load(&stream->collected);
     if (code)
@@ -304,8 +304,8 @@ static int idle(aio_stream *stream) {
 }
 
 /*
- * Nobody can enqueue while the collector owns the stream, so an idle stream stays idle and the synchronize returns
- * at once; without that, it would park in C behind whatever was enqueued in between.
+ * Nobody can enqueue while the collector owns the stream, so an idle stream stays idle and the synchronize
+ * returns at once; without that, it would park in C behind whatever was enqueued in between.
  */
 static bool collect_owned(aio_stream *stream, int32_t *code) {
     int answer = idle(stream);

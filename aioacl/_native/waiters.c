@@ -2,9 +2,10 @@
  * The literal strategy: each wait occupies a worker thread in the blocking call.
  *
  * A wait for a mark sits in aclrtSynchronizeEvent on a thread of its own.  Waits for a whole stream share one
- * thread per stream in aclrtSynchronizeStream: the runtime hands a task's error to one, some or all of those who
- * synchronize, by race, so only one may ask, and it writes the ledger for the others.  Idle threads are kept for a
- * second.  The list of waits of a stream and the list of idle threads are guarded by the device's lock.
+ * thread per stream in aclrtSynchronizeStream: the runtime hands a task's error to one, some or all of those
+ * who synchronize, by race, so only one may ask, and it writes the ledger for the others.  Idle threads are
+ * kept for a second.  The list of waits of a stream and the list of idle threads are guarded by the device's
+ * lock.
  */
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@ typedef struct aio_worker {
     int device;
 } worker;
 
-/* --- one wait ------------------------------------------------------------------------------------------------------- */
+/* --- one wait ---------------------------------------------------------------- */
 static bool still_current(const aio_stream *stream) {
     uint64_t word = aio_gate_word(stream->device);
     int state = aio_word_state(word);
@@ -77,7 +78,7 @@ static bool sit(aio_stream *stream, uint64_t position, bool whole) {
     return current;
 }
 
-/* --- waits for a whole stream ------------------------------------------------------------------------------------------ */
+/* --- waits for a whole stream ------------------------------------------------ */
 /* Adds the wait to the stream's; true when the caller is to sit for all of them. */
 static bool join(aio_token *token) {
     aio_stream *stream = token->stream;
@@ -148,7 +149,7 @@ static void serve(aio_token *token) {
     aio_stream_unhold(stream);
 }
 
-/* --- threads ----------------------------------------------------------------------------------------------------------- */
+/* --- threads ----------------------------------------------------------------- */
 static void put_idle(worker *self) {
     struct aio_device *device = &aio_devices[self->device];
     aio_lock_take(&device->lock);

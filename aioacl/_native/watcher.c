@@ -1,10 +1,12 @@
 /*
- * The watcher: one thread per device that asks on behalf of every await, and collects when that returns at once.
+ * The watcher: one thread per device that asks on behalf of every await, and collects when that returns at
+ * once.
  *
- * A blocking wait of the runtime is a busy loop that cannot be stopped, lies after a reset and crashes the process
- * at exit, so nobody is parked in one.  Queries never block; the pace of the questions is proportional to the age
- * of the wait, so their number grows with the logarithm of it.  Waits of a stream end in order, so only its head
- * is asked for.  Waits come in through a lock-free list; everything else here is the watcher's own.
+ * A blocking wait of the runtime is a busy loop that cannot be stopped, lies after a reset and crashes the
+ * process at exit, so nobody is parked in one.  Queries never block; the pace of the questions is proportional
+ * to the age of the wait, so their number grows with the logarithm of it.  Waits of a stream end in order, so
+ * only its head is asked for.  Waits come in through a lock-free list; everything else here is the watcher's
+ * own.
  *
  * A pass over the streams is one stay inside the gate.  When the gate refuses, the device is being reset or has
  * been: the waits are handed to the device as orphans, which end when the reset does.
@@ -30,7 +32,7 @@ void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us) {
     atomic_store(&aio_pace.longest_us, longest_us);
 }
 
-/* --- waits of one stream ---------------------------------------------------------------------------------------- */
+/* --- waits of one stream ----------------------------------------------------- */
 void aio_stream_queue(aio_token *token) {
     aio_stream *stream = token->stream;
     aio_token **link = &stream->tokens;
@@ -65,7 +67,7 @@ void aio_beat(int device, int64_t age_us, int64_t now_us) {
     aio_device_kick(device, AIO_KICK_HEARTBEAT);
 }
 
-/* --- the list of streams with waits ------------------------------------------------------------------------------ */
+/* --- the list of streams with waits ------------------------------------------ */
 static void activate(watcher *self, aio_stream *stream) {
     stream->due_us = 0;
     if (stream->active)
@@ -107,7 +109,7 @@ static void orphan_all(watcher *self) {
     drop_idle(self);
 }
 
-/* --- asking -------------------------------------------------------------------------------------------------------- */
+/* --- asking ------------------------------------------------------------------ */
 static bool has_marks(aio_stream *stream) {
     aio_event *mark = aio_stream_mark_for(stream, 0);
     if (mark)
@@ -174,7 +176,7 @@ static void pass_over(watcher *self) {
     aio_end(&frame, 0);
 }
 
-/* --- the thread ------------------------------------------------------------------------------------------------------ */
+/* --- the thread -------------------------------------------------------------- */
 static int64_t until_due(const watcher *self) {
     int64_t first = INT64_MAX;
     for (const aio_stream *stream = self->active; stream; stream = stream->next_active)
