@@ -132,13 +132,23 @@ class DeviceBuffer(Buffer):
 class PinnedBuffer(Buffer):
     """Pinned host memory, from `device.pinned(nbytes)` (aclrtMallocHost): copies of any size, without staging.
 
-    It has the buffer protocol: `memoryview(pinned)`, `numpy.frombuffer(pinned)`. It outlives a reset of its device.
-    Views of it must not be used after it is closed.
+    It has the buffer protocol, `numpy.frombuffer(pinned)` for instance, and its bytes are in `pinned.view`. It outlives
+    a reset of its device. Views of it must not be used after it is closed.
     """
 
     noun = "pinned buffer"
 
     factory = "device.pinned(nbytes)"
+
+    if TYPE_CHECKING:
+
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+
+    @property
+    def view(self) -> memoryview:
+        """Its bytes, to read, slice and assign: `pinned.view[:5] = b"hello"`."""
+        # ctypes names the byte order of single bytes ("<B"), and a memoryview refuses to index those.
+        return memoryview(self).cast("B")
 
     @property
     def stale(self) -> bool:
