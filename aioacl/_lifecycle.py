@@ -361,7 +361,7 @@ class Manager:
         self.maintenance.kick()
 
     def _on_wake(self) -> None:
-        while self.notes:
+        for _ in range(len(self.notes)):  # a note may leave another one, for the next time
             self.notes.popleft()()
         kicks = lib.aio_device_kicks(self.index)
         if kicks & lib.AIO_KICK_REFILL:

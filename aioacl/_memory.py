@@ -34,6 +34,7 @@ class Buffer(Handle):
         super().__init__(manager, generation)
         self._address = address
         self._size = size
+        self._pointer = ffi.cast("char *", address)
         self._uses: dict[StreamCore, int] = {}
 
     @property
@@ -66,8 +67,10 @@ class Buffer(Handle):
         for core, position in self._uses.items():
             if core.passed(position):
                 continue
-            if lane.watch(core.handle, position, lambda _: self._free_when_unused()) == 0:
-                return
+            if lane.watch(core.handle, position, lambda _: self._free_when_unused()):
+                # The device is being reset: the copy may run until that is done, so look again afterwards.
+                self._manager.notes.append(self._free_when_unused)
+            return
         self._free()
 
     async def _close(self) -> None:
@@ -117,7 +120,7 @@ class DeviceBuffer(Buffer):
         if self.stale:
             return
         shown = make_pass(self._manager.index, self._generation)
-        code = lib.aio_g_aclrtFree(shown, ffi.cast("void *", self._address))
+        code = lib.aio_g_aclrtFree(shown, self._pointer)
         if code > 0:
             _warn("aclrtFree", code)
 
@@ -159,7 +162,7 @@ class PinnedBuffer(Buffer):
         return True
 
     def _free(self) -> None:
-        code = lib.aio_u_aclrtFreeHost(ffi.cast("void *", self._address))
+        code = lib.aio_u_aclrtFreeHost(self._pointer)
         if code > 0:
             _warn("aclrtFreeHost", code)
 

@@ -46,9 +46,8 @@ def place_of(thing: object, manager: Manager, *, writable: bool = False) -> Plac
 
 def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager) -> Place:
     buffer._check()
-    on_device = isinstance(buffer, DeviceBuffer)
-    if on_device and buffer._manager is not manager:
+    if isinstance(buffer, DeviceBuffer) and buffer._manager is not manager:
         raise ParameterError(
             "the buffer is of another device", hint="Copy between devices through pinned host memory."
         )
-    return Place(ffi.cast("char *", buffer.address), buffer.size, buffer, device=on_device)
+    return Place(buffer._pointer, buffer.size, buffer, device=isinstance(buffer, DeviceBuffer))
