@@ -110,6 +110,13 @@ class Job(Generic[T]):
         return True
 
 
+class _LastingPort(Port):
+    """A port that is never closed: the engine, and finalizers, may kick it until the process ends."""
+
+    def __del__(self) -> None:
+        pass
+
+
 class Lane:
     """One thread, its jobs, and the streams that it watches."""
 
@@ -121,7 +128,7 @@ class Lane:
         self._running = False
         self._stopping = False
         self._current: Job[Any] | None = None
-        self.port = Port()
+        self.port = _LastingPort()
 
     def start(self) -> None:
         """Starts the thread; waits for an older one of the lane that is about to end."""

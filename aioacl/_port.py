@@ -64,7 +64,8 @@ class Port:
         self._result_batch = ffi.new("int64_t[]", BATCH)
 
     def __del__(self) -> None:
-        handle = getattr(self, "handle", None)
+        # Others of the same garbage may still post when their turn comes: they must find that it is gone.
+        handle, self.handle = getattr(self, "handle", ffi.NULL), ffi.NULL
         if handle:
             lib.aio_port_close(handle)
 

@@ -178,6 +178,7 @@ aio_port *aio_port_new(void);
 int aio_port_fd(const aio_port *port);
 /* Takes at most `max` completions; call it when the descriptor is readable. */
 int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max);
+/* To a port that its owner has closed (NULL) nothing is posted: AIO_NOT_OPEN. */
 int aio_port_post(aio_port *port, uint64_t key, int64_t result);
 /* The owner is done with it; the descriptor is closed when the last wait has come back. */
 void aio_port_close(aio_port *port);

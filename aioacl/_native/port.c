@@ -81,6 +81,8 @@ void aio_publish(aio_token *token, aio_result result) {
 }
 
 int aio_port_post(aio_port *port, uint64_t key, int64_t result) {
+    if (!port)
+        return AIO_NOT_OPEN;
     aio_token *token = aio_token_new(port, key);
     if (!token)
         return AIO_NO_MEMORY;

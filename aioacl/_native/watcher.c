@@ -284,6 +284,8 @@ static aio_token *new_wait(aio_stream *stream, uint64_t position, aio_port *port
 
 int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key) {
     int code = aio_gate_check(aio_stream_pass(stream, 0), AIO_WAIT);
+    if (!port)
+        code = AIO_NOT_OPEN;
     if (code)
         return code;
     aio_token *token = new_wait(stream, position, port, key);
