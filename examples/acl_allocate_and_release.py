@@ -1,0 +1,29 @@
+"""Resources of the runtime, taken and given back. The ACL call behind each line stands beside it.
+
+C programs release by hand, in the opposite order, and on every way out. Here the end of the block does.
+"""
+
+import asyncio
+import os
+
+import aioacl
+
+
+async def main() -> None:
+    async with (  #                                      aclInit, once
+        aioacl.open_device(0) as device,  #              aclrtSetDevice
+        device.create_stream() as stream,  #             aclrtCreateStream
+        device.create_event() as event,  #               aclrtCreateEventExWithFlag
+        device.allocate(1 << 20) as memory,  #           aclrtMalloc
+        device.pinned(1 << 20) as pinned,  #             aclrtMallocHost
+    ):
+        print(f"{len(aioacl.list_devices())} devices, this is number {device.index}")
+        for thing in (stream, event, memory, pinned):
+            print(thing)
+    # aclrtFreeHost, aclrtFree, aclrtDestroyEvent, aclrtDestroyStream, aclrtResetDevice
+    print(device)
+
+
+if __name__ == "__main__":
+    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    asyncio.run(main())

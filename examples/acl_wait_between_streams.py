@@ -1,0 +1,30 @@
+"""Wait between streams: the second goes on when the first has reached an event. The host waits for neither."""
+
+import asyncio
+import os
+
+import aioacl
+
+SIZE = 1 << 20
+
+
+async def main() -> None:
+    async with (
+        aioacl.open_device(0) as device,
+        device.create_stream() as first,
+        device.create_stream() as second,
+        device.create_event() as event,
+        device.allocate(SIZE) as memory,
+    ):
+        result = bytearray(SIZE)
+        first.fill(memory, 7)  #           aclrtMemsetAsync
+        event.record(first)  #             aclrtRecordEvent
+        second.wait_event(event)  #        aclrtStreamWaitEvent
+        second.copy(result, memory)  #     aclrtMemcpyAsync
+        await second  #                    aclrtSynchronizeStream
+        print(f"the copy came after the fill: {result == bytes([7]) * SIZE}")
+
+
+if __name__ == "__main__":
+    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    asyncio.run(main())

@@ -1,0 +1,28 @@
+"""Wait for an event: the point of a stream that it marks is reached, whatever was enqueued after it."""
+
+import asyncio
+import os
+
+import aioacl
+
+SIZE = 1 << 20
+
+
+async def main() -> None:
+    async with (
+        aioacl.open_device(0) as device,
+        device.create_stream() as stream,
+        device.create_event() as event,
+        device.allocate(SIZE) as memory,
+    ):
+        stream.fill(memory, 1)  #     aclrtMemsetAsync
+        event.record(stream)  #       aclrtRecordEvent
+        stream.fill(memory, 2)
+        await event  #                aclrtSynchronizeEvent
+        print(f"the first fill is done: {event.query()}")
+        await stream
+
+
+if __name__ == "__main__":
+    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    asyncio.run(main())

@@ -1,0 +1,79 @@
+"""An ASGI service without a framework: its lifespan opens the device; a force reset costs requests a wait, no error.
+
+Give `app` to any ASGI server. Here, main() plays server and clients in one process.
+"""
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import Any
+
+import aioacl
+
+state: dict[str, aioacl.Device] = {}
+
+
+async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Opens the device for the lifespan, and answers requests."""
+    message = await receive()
+    if scope["type"] == "lifespan":
+        async with aioacl.open_device(0) as state["device"]:
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+    else:
+        status, body = await respond(state["device"], scope["path"], message["body"])
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+
+async def respond(device: aioacl.Device, path: str, body: bytes) -> tuple[int, bytes]:
+    """The status and body for a request."""
+    if path == "/readyz":
+        return (200 if device.health.status == "ok" else 503), device.state.name.encode()
+    if path == "/reset":
+        report = await device.force_reset(grace=1.0, reason="asked by the operator")
+        return (200 if report.ok else 503), str(report).encode()
+    try:
+        async with asyncio.timeout(5):
+            return 200, await echo(device, body)
+    except TimeoutError:
+        return 504, b"the device took too long"
+
+
+async def echo(device: aioacl.Device, body: bytes) -> bytes:
+    """Sends the body through the device. A reset waits for the lease; if it could not, this begins again after it."""
+    while True:
+        with suppress(aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError):
+            async with device.lease(), device.create_stream() as stream, device.allocate(len(body)) as memory:
+                answer = bytearray(len(body))
+                await stream.upload(memory, body)
+                await stream.download(answer, memory)
+                return bytes(answer)
+
+
+async def request(path: str, body: bytes = b"") -> tuple[int, bytes]:
+    """What a server does for one request."""
+    to_app, from_app = asyncio.Queue[Any](), asyncio.Queue[Any]()
+    to_app.put_nowait({"type": "http.request", "body": body})
+    await app({"type": "http", "path": path}, to_app.get, from_app.put)
+    return (await from_app.get())["status"], (await from_app.get())["body"]
+
+
+async def main() -> None:
+    to_app, from_app = asyncio.Queue[Any](), asyncio.Queue[Any]()
+    lifespan = asyncio.create_task(app({"type": "lifespan"}, to_app.get, from_app.put))
+    await to_app.put({"type": "lifespan.startup"})
+    print((await from_app.get())["type"], *await request("/readyz"))
+    bodies = [bytes([number]) * 1000 for number in range(200)]
+    echoes = [asyncio.create_task(request("/echo", body)) for body in bodies]
+    print("reset:", (await request("/reset"))[0])
+    print("all echoed:", await asyncio.gather(*echoes) == [(200, body) for body in bodies])
+    print("generation:", state["device"].generation)
+    await to_app.put({"type": "lifespan.shutdown"})
+    await lifespan
+
+
+if __name__ == "__main__":
+    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    asyncio.run(main())

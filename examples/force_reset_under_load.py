@@ -1,0 +1,61 @@
+"""A device is force-reset again and again while workers use it. They lose handles, never data.
+
+A reset makes everything that was made before it stale. A worker that meets one makes new handles and goes on; making
+them waits until the device is open again.
+"""
+
+import asyncio
+import os
+
+import aioacl
+
+WORKERS = 16
+RESETS = 5
+SIZE = 64 << 10
+RESET = (aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError)
+
+
+class Tally:
+    """What all workers have seen together."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self.copies = self.wrong = self.interrupted = 0
+
+
+async def exchange(device: aioacl.Device, payload: bytes, tally: Tally) -> None:
+    """Sends the payload there and back until the drill is over, or a reset strikes."""
+    async with device.create_stream() as stream, device.allocate(SIZE) as buffer:
+        while not tally.over:
+            answer = bytearray(SIZE)
+            stream.copy(buffer, payload)
+            await stream.copy(answer, buffer)
+            tally.copies += 1
+            tally.wrong += answer != payload
+
+
+async def worker(device: aioacl.Device, number: int, tally: Tally) -> None:
+    """Begins again after each reset."""
+    while not tally.over:
+        try:
+            await exchange(device, bytes([number]) * SIZE, tally)
+        except RESET:
+            tally.interrupted += 1
+
+
+async def main() -> None:
+    tally = Tally()
+    async with aioacl.open_device(0) as device, asyncio.TaskGroup() as tasks:
+        for number in range(WORKERS):
+            tasks.create_task(worker(device, number, tally))
+        for _ in range(RESETS):
+            await asyncio.sleep(0.05)  # some load between the resets
+            print(await device.force_reset(grace=1.0, reason="a drill"))
+        tally.over = True
+
+    print(f"{tally.copies} copies, {tally.wrong} wrong; {tally.interrupted} times a worker began again")
+
+
+if __name__ == "__main__":
+    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    asyncio.run(main())

@@ -1,0 +1,26 @@
+"""A first await: a greeting goes to the device and comes back."""
+
+import asyncio
+import os
+
+import aioacl
+
+GREETING = b"Hello from the far side of the bus!"
+
+
+async def main() -> None:
+    async with (
+        aioacl.open_device(0) as device,
+        device.create_stream() as stream,
+        device.allocate(len(GREETING)) as buffer,
+    ):
+        answer = bytearray(len(GREETING))
+        stream.copy(buffer, GREETING)  # enqueued: a plain call that never waits
+        await stream.copy(answer, buffer)  # enqueued behind it, and awaited
+        print(device)
+        print(answer.decode())
+
+
+if __name__ == "__main__":
+    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    asyncio.run(main())

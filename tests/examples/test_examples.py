@@ -1,0 +1,72 @@
+"""Every example runs, says what it should, and warns of nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+LINES_AT_MOST = 80
+
+SAYS = {
+    "acl_allocate_and_release": r"\d+ devices, this is number 0\n(<.*>\n){4}<Device 0, CLOSED, generation \d+>\n",
+    "acl_wait_between_streams": r"the copy came after the fill: True\n",
+    "acl_wait_for_a_device": r"8 of 8 streams are done\n",
+    "acl_wait_for_a_stream": r"every byte is 7: True\n",
+    "acl_wait_for_an_event": r"the first fill is done: True\n",
+    "async_service": (
+        r"lifespan.startup.complete 200 b'OPEN'\nreset: 200\nall echoed: True\ngeneration: 2\n"
+    ),
+    "executor_interop": (
+        r"8 digests from loop.run_in_executor\ndevice.run agrees: True\n"
+        r"on a thread named aioacl-run-0\nexecutor.map agrees: True\n"
+    ),
+    "force_reset_under_load": (
+        r"(device 0: open at generation \d;.*\n){5}[1-9]\d* copies, 0 wrong; \d+ times a worker began again\n"
+    ),
+    "hello_device": r"<Device 0, OPEN, generation 1>\nHello from the far side of the bus!\n",
+    "overlapped_pipeline": r"40 results, in order\n",
+    "test_harness": r"(.*\n)*=+ 3 passed in .*\n",
+    "timeouts_and_cancellation": (
+        r"timeout=: DeviceTimeout\nasyncio.timeout: TimeoutError\ncancel: the task was cancelled\n"
+        r"the copy is still in the queue\nBetter late than never.\n"
+    ),
+    "two_streams_and_an_event": r"(page \d: as written\n){5}",
+}
+
+
+def _clean_environment() -> dict[str, str]:
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_LIBRARY", "PYTEST"))
+    }
+
+
+def test_each_example_is_named_here() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SAYS)
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_it_is_short(name: str) -> None:
+    assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) < LINES_AT_MOST
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_it_runs(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-X", "dev", str(EXAMPLES / f"{name}.py")]
+    ran = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=_clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
+    assert re.fullmatch(SAYS[name], ran.stdout), ran.stdout
