@@ -1,0 +1,114 @@
+"""The distributions are whole: sdist from the tree, wheel from the sdist, import from the wheel alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.metadata import Metadata
+from packaging.utils import parse_wheel_filename
+
+ROOT = Path(__file__).parents[1]
+STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+pytestmark = pytest.mark.packaging
+
+SDIST = """
+import sys
+from setuptools import build_meta
+print(build_meta.build_sdist(sys.argv[1]))
+"""
+
+USE = """
+import sys
+from pathlib import Path
+
+import aioacl
+
+assert Path(aioacl.__file__).is_relative_to(sys.prefix), aioacl.__file__
+aioacl.use_library("simulator")
+with_devices = aioacl.list_devices()
+device = aioacl.open_device(0).result(timeout=30)
+print(len(with_devices), device.generation)
+device.close().result()
+"""
+
+
+def _run(*command: str | Path, cwd: Path) -> str:
+    """What the command printed."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL", "PYTHON"))}
+    ran = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def _tracked() -> set[str]:
+    return set(_run("git", "ls-files", cwd=ROOT).split())
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy of what git knows, so that nothing of the working tree slips in."""
+    place = tmp_path_factory.mktemp("sdist")
+    _run("git", "clone", "--quiet", ROOT, "tree", cwd=place)
+    return place / _run(sys.executable, "-c", SDIST, place, cwd=place / "tree").split()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the sdist, in an environment of its own."""
+    place = tmp_path_factory.mktemp("wheel")
+    _run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", place, sdist, cwd=place)
+    (built,) = place.glob("*.whl")
+    return built
+
+
+def _names(sdist: Path) -> set[str]:
+    with tarfile.open(sdist) as archive:
+        return {name.partition("/")[2] for name in archive.getnames()}
+
+
+def test_the_sdist_has_what_the_repository_has(sdist: Path) -> None:
+    left_out = {".gitignore"}
+    assert _tracked() - left_out <= _names(sdist)
+
+
+def test_the_sdist_has_nothing_built(sdist: Path) -> None:
+    assert not {name for name in _names(sdist) if name.endswith((".so", ".o", ".pyc"))}
+
+
+def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    modules = {name for name in _tracked() if name.startswith("aioacl/") and name.endswith((".py", ".pyi", ".typed"))}
+    extension = "aioacl/_acl.abi3.so" if STABLE_ABI else f"aioacl/_acl{sysconfig.get_config_var('EXT_SUFFIX')}"
+    built = {extension, "aioacl/simulator/libascendcl.so"}
+    assert {name for name in names if ".dist-info/" not in name} == modules | built
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+@pytest.mark.skipif(not STABLE_ABI, reason="free-threaded builds have no stable ABI")
+def test_the_tag_says_that_one_wheel_is_for_all(wheel: Path) -> None:
+    tags = parse_wheel_filename(wheel.name)[3]
+    assert {(tag.interpreter, tag.abi) for tag in tags} == {("cp311", "abi3")}
+
+
+def test_the_metadata_is_valid(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    metadata = Metadata.from_email(archive.read(name), validate=True)
+    assert (metadata.name, metadata.license_expression) == ("aioacl", "Apache-2.0")
+    assert metadata.description_content_type == "text/markdown"
+    assert metadata.description == (ROOT / "README.md").read_text()
+
+
+def test_the_wheel_alone_drives_a_device(wheel: Path, tmp_path: Path) -> None:
+    _run(sys.executable, "-m", "venv", "there", cwd=tmp_path)
+    python = tmp_path / "there" / "bin" / "python"
+    _run(python, "-m", "pip", "install", "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
+    assert _run(python, "-W", "error", "-c", USE, cwd=tmp_path) == "2 1\n"
