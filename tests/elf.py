@@ -1,0 +1,62 @@
+"""What a shared object exports and what it calls itself: as much of ELF64 as that takes."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DYNAMIC, DYNSYM = 6, 11
+DT_SONAME = 14
+UNDEFINED, LOCAL = 0, 0
+
+
+@dataclass(frozen=True)
+class Section:
+    """A row of the section table."""
+
+    kind: int
+    offset: int
+    size: int
+    link: int
+
+
+def _text(data: bytes, start: int) -> str:
+    return data[start : data.index(b"\0", start)].decode()
+
+
+def _sections(data: bytes) -> list[Section]:
+    assert data[:6] == b"\x7fELF\x02\x01", "a little-endian ELF64 file"
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    size, count = struct.unpack_from("<HH", data, 0x3A)
+    rows = [struct.unpack_from("<IIQQQQIIQQ", data, table + size * index) for index in range(count)]
+    return [Section(kind=row[1], offset=row[4], size=row[5], link=row[6]) for row in rows]
+
+
+def exports(path: Path) -> set[str]:
+    """The names that other objects can find in it."""
+    data = path.read_bytes()
+    sections = _sections(data)
+    symbols = next(section for section in sections if section.kind == DYNSYM)
+    names = sections[symbols.link].offset
+    found: set[str] = set()
+    for offset in range(symbols.offset, symbols.offset + symbols.size, 24):
+        name, info, _, section = struct.unpack_from("<IBBH", data, offset)
+        if section != UNDEFINED and info >> 4 != LOCAL:
+            found.add(_text(data, names + name))
+    return found
+
+
+def soname(path: Path) -> str | None:
+    """What it calls itself."""
+    data = path.read_bytes()
+    sections = _sections(data)
+    dynamic = next(section for section in sections if section.kind == DYNAMIC)
+    for offset in range(dynamic.offset, dynamic.offset + dynamic.size, 16):
+        tag, value = struct.unpack_from("<QQ", data, offset)
+        if tag == DT_SONAME:
+            return _text(data, sections[dynamic.link].offset + value)
+    return None

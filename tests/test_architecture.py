@@ -1,0 +1,269 @@
+"""What the documents say of the house is what the house is."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aioacl
+from aioacl import _acl, lowlevel, simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "aioacl"
+
+
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+elf = _load(ROOT / "tests" / "elf.py")
+build_ffi = _load(ROOT / "build_ffi.py")
+
+# --- floors -------------------------------------------------------------------------------------------------------
+
+UPWARD = {("_library", "simulator"): "the word `simulator` names a file there; imported when it is asked for"}
+READERS = {
+    "_library": "AIOACL_LIBRARY, AIOACL_STRICT and the places that set_env.sh names",
+    "_cli": "doctor tells what the environment says, demo sets the simulator's",
+}
+LONG = {
+    "aioacl/_codes.py": "one table",
+    "aioacl/_lifecycle.py": "to be split by what it is about: opens, leases, resets",
+    "aioacl/_native/device.c": "to be split by what it is about: pools, aborts, wake-ups",
+    "aioacl/_native/stream.c": "to be split by what it is about: positions, marks, ledger",
+}
+LINES_AT_MOST = 400
+
+
+def _architecture() -> list[list[str]]:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    return [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")
+    ]
+
+
+def _floors() -> dict[str, int]:
+    rows = [(int(row[0]), row[1]) for row in _architecture() if row[0].isdigit()]
+    return {name: floor for floor, names in rows for name in re.findall(r"`(\w+)`", names)}
+
+
+def _sources() -> dict[str, list[Path]]:
+    """The files of each module; a package in the package counts as one."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        found.setdefault("aioacl" if first == "__init__" else first, []).append(path)
+    return found
+
+
+def _statements(tree: ast.AST, *, top_only: bool = False) -> Iterator[ast.AST]:
+    """All nodes but those that only type checkers see, and bodies of functions on request."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if top_only and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        yield node
+        yield from _statements(node, top_only=top_only)
+
+
+def _imports(path: Path, *, top_only: bool = False) -> set[str]:
+    found: set[str] = set()
+    for node in _statements(ast.parse(path.read_text()), top_only=top_only):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute here"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.split(".")[1] for name in found if name.startswith("aioacl.")}
+
+
+def _edges(*, top_only: bool = False) -> set[tuple[str, str]]:
+    known = {*_sources(), "_acl"}
+    return {
+        (module, target if target in known else "aioacl")
+        for module, paths in _sources().items()
+        for path in paths
+        for target in _imports(path, top_only=top_only)
+        if target != module
+    }
+
+
+def test_every_module_has_a_floor() -> None:
+    assert {*_sources(), "_acl"} <= set(_floors())
+
+
+def test_every_native_file_has_a_floor() -> None:
+    named = {name for row in _architecture() if row[0] == "C" for name in re.findall(r"`(\w+\.c)`", row[1])}
+    assert named == {path.name for path in (PACKAGE / "_native").glob("*.c")}
+
+
+def test_imports_point_down() -> None:
+    floors = _floors()
+    upward = {(low, high) for low, high in _edges() if floors[high] > floors[low]}
+    assert upward == set(UPWARD)
+
+
+def test_imports_have_no_cycle() -> None:
+    left = _edges(top_only=True)
+    while left:
+        leaves = {target for _, target in left} - {module for module, _ in left}
+        assert leaves, f"a cycle among {sorted(left)}"
+        left = {edge for edge in left if edge[1] not in leaves}
+
+
+def test_one_door_to_the_compiled_module() -> None:
+    assert {module for module, target in _edges() if target == "_acl"} == {"_ffi"}
+
+
+def test_one_reader_of_the_environment() -> None:
+    words = re.compile(r"\b(environb?|getenvb?|putenv)\b")
+    found = {
+        module
+        for module, paths in _sources().items()
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.Attribute, ast.alias)) and words.search(ast.unparse(node))
+    }
+    assert found <= set(READERS)
+
+
+def test_native_code_reads_no_environment() -> None:
+    for path in (PACKAGE / "_native").glob("*.c"):
+        assert not re.search(r"\b(secure_)?getenv\b|\benviron\b", path.read_text()), path.name
+
+
+def test_files_are_short() -> None:
+    paths = [path for suffix in ("py", "c", "h", "inc") for path in PACKAGE.rglob(f"*.{suffix}")]
+    long = {
+        str(path.relative_to(ROOT)) for path in paths if len(path.read_text().splitlines()) > LINES_AT_MOST
+    }
+    assert long <= set(LONG)
+
+
+# --- what an import does ------------------------------------------------------------------------------------------
+
+QUIET_IMPORT = """
+import os
+from pathlib import Path
+
+asked = []
+honest = type(os.environ).__getitem__
+type(os.environ).__getitem__ = lambda self, key: (asked.append(key), honest(self, key))[1]
+import aioacl
+
+assert "libascendcl" not in Path("/proc/self/maps").read_text(), "a library is loaded"
+assert len(list(Path("/proc/self/task").iterdir())) == 1, "a thread was started"
+assert not [key for key in asked if key.startswith(("AIOACL", "ASCEND"))], asked
+"""
+
+
+def test_an_import_is_quiet() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", QUIET_IMPORT], capture_output=True, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+
+
+# --- what is public -----------------------------------------------------------------------------------------------
+
+PUBLIC = {"aioacl": aioacl, "aioacl.simulator": simulator, "aioacl.lowlevel": lowlevel}
+
+
+def _reference() -> dict[str, str]:
+    """The chapters of docs/reference.md, by the module that each is about."""
+    text = (ROOT / "docs" / "reference.md").read_text()
+    parts = re.split(r"^## `([\w.]+)`.*$", text, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _documented(chapter: str) -> list[str]:
+    """The names in the first cells of the tables, without their arguments."""
+    return re.findall(r"^\| `(\w+)[^`]*` \|", chapter, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(("name", "module"), PUBLIC.items())
+def test_all_is_what_is_documented(name: str, module: ModuleType) -> None:
+    names = _documented(_reference()[name])
+    assert sorted(names) == sorted(module.__all__)
+
+
+@pytest.mark.parametrize(("name", "module"), PUBLIC.items())
+def test_all_is_there_with_a_docstring(name: str, module: ModuleType) -> None:
+    for public in module.__all__:
+        assert inspect.getdoc(getattr(module, public)), f"{name}.{public}"
+
+
+def _members(noun: type) -> set[str]:
+    own = [base for base in noun.__mro__ if base.__module__.startswith("aioacl.")]
+    made = ("factory", "noun")
+    return {
+        member for base in own for member in vars(base) if not member.startswith("_") and member not in made
+    }
+
+
+@pytest.mark.parametrize(
+    "noun", ["Device", "Stream", "Event", "Ticket", "DeviceBuffer", "PinnedBuffer", "Lease"]
+)
+def test_members_of_the_nouns_are_documented(noun: str) -> None:
+    row = re.search(rf"^\| `{noun}` \|(.*)\|$", _reference()["aioacl"], flags=re.MULTILINE)
+    assert row is not None
+    assert _members(getattr(aioacl, noun)) == set(re.findall(r"`(\w+)[^`]*`", row[1]))
+
+
+def test_the_version_is_said_once_more_only() -> None:
+    declared = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
+    assert declared is not None
+    assert aioacl.__version__ == declared[1]
+    assert f"[{declared[1]}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_types_are_shipped() -> None:
+    assert (PACKAGE / "py.typed").read_bytes() == b""
+
+
+# --- what is compiled ---------------------------------------------------------------------------------------------
+
+
+def test_the_extension_exports_its_entry_only() -> None:
+    assert elf.exports(Path(str(_acl.__file__))) == {"PyInit__acl"}
+
+
+def test_the_simulator_exports_acl_and_its_controls_only() -> None:
+    library = simulator.library_path()
+    exports = elf.exports(library)
+    functions = {row.name for row in build_ffi.table()}
+    controls = {name for name in exports if name.startswith("aclsim_")}
+    assert elf.soname(library) == "libascendcl.so"
+    assert functions <= exports
+    assert all(re.fullmatch(r"acl(rt|mdl|op|prof|dump|sys)?[A-Z]\w*", name) for name in exports - controls)
+
+
+def test_the_controls_are_those_of_the_header() -> None:
+    header = (PACKAGE / "simulator" / "csrc" / "aclsim.h").read_text()
+    declared = set(re.findall(r"\b(aclsim_\w+)\(", header))
+    exported = {name for name in elf.exports(simulator.library_path()) if name.startswith("aclsim_")}
+    assert declared == exported
+
+
+def test_the_stub_is_the_one_that_is_made() -> None:
+    assert build_ffi.stub() == (PACKAGE / "_acl.pyi").read_text(), "run: python build_ffi.py --stub"
