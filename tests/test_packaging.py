@@ -43,7 +43,9 @@ device.close().result()
 def _run(*command: str | Path, cwd: Path) -> str:
     """What the command printed."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL", "PYTHON"))}
-    ran = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(
+        command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=300, check=False
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 
@@ -85,8 +87,12 @@ def test_the_sdist_has_nothing_built(sdist: Path) -> None:
 
 def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    modules = {name for name in _tracked() if name.startswith("aioacl/") and name.endswith((".py", ".pyi", ".typed"))}
-    extension = "aioacl/_acl.abi3.so" if STABLE_ABI else f"aioacl/_acl{sysconfig.get_config_var('EXT_SUFFIX')}"
+    modules = {
+        name for name in _tracked() if name.startswith("aioacl/") and name.endswith((".py", ".pyi", ".typed"))
+    }
+    extension = (
+        "aioacl/_acl.abi3.so" if STABLE_ABI else f"aioacl/_acl{sysconfig.get_config_var('EXT_SUFFIX')}"
+    )
     built = {extension, "aioacl/simulator/libascendcl.so"}
     assert {name for name in names if ".dist-info/" not in name} == modules | built
     assert any(name.endswith("/licenses/LICENSE") for name in names)
