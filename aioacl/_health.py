@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from aioacl._executor import USER_JOB
 from aioacl._ffi import lib, name_of_function
 from aioacl._gate import counts, inside
+from aioacl._law import State
 from aioacl._options import Health
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def health_of(manager: Manager) -> Health:
     with manager.changed:
         fault = manager.last_fault
         poisoned = fault is not None and fault.action in CURABLE
+        poisoned = poisoned or manager.state is State.QUARANTINED
         return Health(
             status="stuck" if stuck else "poisoned" if poisoned else "ok",
             state=manager.state,

@@ -39,7 +39,8 @@ enum {
     AIO_MARK_EVERY = 256,
     AIO_LEDGER_ENTRIES = 1024,
     AIO_STACK_BYTES = 512 * 1024,
-    AIO_ABORTERS = 16
+    AIO_ABORTERS = 16,
+    AIO_EVENT_SYNC = 0x1 /* the flag of an event that can be waited for */
 };
 
 #define AIO_FAILED INT64_MIN
@@ -212,7 +213,8 @@ typedef struct aio_verdict {
 enum aio_owner { AIO_NOBODY = 0, AIO_ENQUEUER = 1, AIO_COLLECTOR = 2 };
 
 struct aio_stream {
-    aio_stream *next; /* among the device's streams */
+    aio_stream *next; /* among the device's streams, newest first */
+    uint64_t number;
     aclrtStream handle;
     int32_t device;
     uint32_t generation;
@@ -227,7 +229,6 @@ struct aio_stream {
     _Atomic uint64_t wanted;    /* the position of the tail that somebody refers to, or 0 */
     _Atomic uint64_t last_mark; /* position of the newest mark */
     _Atomic bool delivering;
-    _Atomic bool landings_wait; /* finished downloads that nobody has delivered */
     aio_lock lock;
     aio_event *marks, **marks_end;
     aio_landing *landings, **landings_end;
@@ -250,6 +251,12 @@ bool aio_stream_use(aio_stream *stream);
 void aio_stream_unuse(aio_stream *stream);
 void aio_stream_hold(aio_stream *stream);
 void aio_stream_unhold(aio_stream *stream);
+/* ledger.c */
+void aio_raise(_Atomic uint64_t *value, uint64_t position);
+/* Frees what the stream's lists hold. */
+void aio_stream_empty(aio_stream *stream);
+/* Whether a finished download waits to be copied to its target. */
+bool aio_stream_has_bytes(aio_stream *stream);
 /* The following are for callers that are inside the gate. */
 /* Asks the marks, in order.  0, or the code with which a query failed. */
 int aio_stream_ask_marks(aio_stream *stream);
@@ -281,6 +288,7 @@ struct aio_device {
     _Atomic int64_t beat_us; /* when the newest heartbeat was asked for */
     aio_lock lock;           /* for what follows */
     aio_stream *streams;
+    uint64_t stream_numbers;
     aio_event *pool[2]; /* plain, with timing */
     int pooled[2];
     aio_event *events;  /* all that have been made and not freed */

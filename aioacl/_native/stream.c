@@ -1,12 +1,10 @@
 /*
- * Streams: enqueueing, and what is known of the outcome.
+ * Streams: their life, and asking how far they are.
  *
- * An enqueue enters the gate, takes the stream's owner word, sees to room and marks, calls, counts and leaves;
- * it never waits.  Outcomes live in the ledger: the runtime delivers a task's error once, to whoever
- * synchronizes first, so whoever collects writes it down for every position that the collection covered.
+ * Whoever collects, the watcher or an await that finds the stream idle, writes what it learns to the ledger,
+ * for every position that the collection covered: the runtime tells an error once.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "internal.h"
 
@@ -24,6 +22,7 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     stream->landings_end = &stream->landings;
     stream->tokens_end = &stream->tokens;
     aio_lock_take(&device->lock);
+    stream->number = ++device->stream_numbers;
     stream->next = device->streams;
     device->streams = stream;
     aio_lock_give(&device->lock);
@@ -34,38 +33,10 @@ void aio_stream_hold(aio_stream *stream) {
     atomic_fetch_add(&stream->references, 1);
 }
 
-static void free_marks(aio_event *mark) {
-    while (mark) {
-        aio_event *next = mark->next;
-        aio_event_drop(mark);
-        mark = next;
-    }
-}
-
-static void free_landings(int device, aio_landing *landing) {
-    while (landing) {
-        aio_landing *next = landing->next;
-        aio_stage_release(device, landing->slot);
-        free(landing);
-        landing = next;
-    }
-}
-
-static void free_ledger(aio_verdict *verdict) {
-    while (verdict) {
-        aio_verdict *next = verdict->next;
-        free(verdict->text);
-        free(verdict);
-        verdict = next;
-    }
-}
-
 void aio_stream_unhold(aio_stream *stream) {
     if (atomic_fetch_sub(&stream->references, 1) != 1)
         return;
-    free_marks(stream->marks);
-    free_landings(stream->device, stream->landings);
-    free_ledger(stream->ledger);
+    aio_stream_empty(stream);
     free(stream);
 }
 
@@ -101,144 +72,6 @@ void aio_stream_drop(aio_stream *stream) {
     if (unlink_stream(stream))
         aio_stream_unhold(stream);
     aio_stream_unhold(stream);
-}
-
-/* --- what is known ----------------------------------------------------------- */
-static void raise_to(_Atomic uint64_t *value, uint64_t position) {
-    uint64_t seen = atomic_load(value);
-    while (seen < position && !atomic_compare_exchange_weak(value, &seen, position))
-        continue;
-}
-
-void aio_stream_finish(aio_stream *stream, uint64_t position) {
-    aio_event *gone = NULL, **gone_end = &gone;
-    aio_lock_take(&stream->lock);
-    raise_to(&stream->finished, position);
-    while (stream->marks && stream->marks->position <= position) {
-        aio_event *mark = stream->marks;
-        stream->marks = mark->next;
-        if (!stream->marks)
-            stream->marks_end = &stream->marks;
-        mark->next = NULL;
-        *gone_end = mark;
-        gone_end = &mark->next;
-    }
-    aio_lock_give(&stream->lock);
-    free_marks(gone);
-}
-
-static void forget_oldest(aio_stream *stream) {
-    aio_verdict **link = &stream->ledger;
-    while (*link && (*link)->next)
-        link = &(*link)->next;
-    free_ledger(*link);
-    *link = NULL;
-    stream->ledger_size--;
-}
-
-void aio_stream_judge(aio_stream *stream, uint64_t from, uint64_t to, int32_t code, const char *text) {
-    aio_verdict *verdict = calloc(1, sizeof *verdict);
-    if (!verdict)
-        return;
-    *verdict = (aio_verdict){NULL, from, to, code, text && *text ? strdup(text) : NULL};
-    aio_lock_take(&stream->lock);
-    verdict->next = stream->ledger;
-    stream->ledger = verdict;
-    if (++stream->ledger_size > AIO_LEDGER_ENTRIES)
-        forget_oldest(stream);
-    aio_lock_give(&stream->lock);
-}
-
-int32_t aio_stream_error(aio_stream *stream, uint64_t position, char *text, size_t size) {
-    int32_t code = 0;
-    aio_lock_take(&stream->lock);
-    for (aio_verdict *verdict = stream->ledger; verdict && !code; verdict = verdict->next) {
-        if (position <= verdict->from || position > verdict->to)
-            continue;
-        code = verdict->code;
-        if (size)
-            text[0] = 0;
-        if (size && verdict->text)
-            strncat(text, verdict->text, size - 1);
-    }
-    aio_lock_give(&stream->lock);
-    return code;
-}
-
-static aio_result outcome(aio_stream *stream, uint64_t position) {
-    int32_t code = aio_stream_error(stream, position, NULL, 0);
-    return code ? aio_failed(code) : (aio_result)position;
-}
-
-/* An ending that says when but not whether counts only while later work hides whether. */
-bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result) {
-    uint64_t completed = atomic_load(&stream->completed);
-    bool known = atomic_load(&stream->collected) >= position;
-    if (completed < position || !(known || atomic_load(&stream->tail) > completed))
-        return false;
-    *result = outcome(stream, position);
-    return true;
-}
-
-aio_result aio_stream_known(aio_stream *stream, uint64_t position) {
-    if (atomic_load(&stream->collected) < position || atomic_load(&stream->completed) < position)
-        return aio_failed(AIO_PENDING);
-    return outcome(stream, position);
-}
-
-/* --- delivery of staged downloads -------------------------------------------- */
-static aio_landing *next_landing(aio_stream *stream) {
-    aio_lock_take(&stream->lock);
-    aio_landing *landing = stream->landings;
-    if (landing && landing->position > atomic_load(&stream->finished))
-        landing = NULL;
-    if (!landing)
-        raise_to(&stream->completed, atomic_load(&stream->finished));
-    aio_lock_give(&stream->lock);
-    return landing;
-}
-
-static void pop_landing(aio_stream *stream, aio_landing *landing) {
-    aio_lock_take(&stream->lock);
-    stream->landings = landing->next;
-    if (!stream->landings)
-        stream->landings_end = &stream->landings;
-    raise_to(&stream->completed, landing->position);
-    aio_lock_give(&stream->lock);
-    aio_stage_release(stream->device, landing->slot);
-    free(landing);
-}
-
-static bool undelivered(aio_stream *stream) {
-    aio_lock_take(&stream->lock);
-    uint64_t finished = atomic_load(&stream->finished);
-    bool some = stream->landings && stream->landings->position <= finished;
-    some = some || atomic_load(&stream->completed) < finished;
-    aio_lock_give(&stream->lock);
-    return some;
-}
-
-void aio_stream_deliver(aio_stream *stream) {
-    while (undelivered(stream) && !atomic_exchange(&stream->delivering, true)) {
-        for (aio_landing *landing; (landing = next_landing(stream));) {
-            bool failed = aio_stream_error(stream, landing->position, NULL, 0) != 0;
-            if (landing->target && !failed)
-                memcpy(landing->target, landing->slot, landing->count);
-            pop_landing(stream, landing);
-        }
-        atomic_store(&stream->delivering, false);
-    }
-}
-
-/* Bytes to copy are the watcher's; without any, publishing `completed` costs nothing. */
-static bool has_bytes(aio_stream *stream) {
-    bool some = false;
-    aio_lock_take(&stream->lock);
-    uint64_t finished = atomic_load(&stream->finished);
-    for (aio_landing *l = stream->landings; l && l->position <= finished && !some; l = l->next)
-        some = l->target != NULL;
-    aio_lock_give(&stream->lock);
-    return some;
 }
 
 /* --- asking ------------------------------------------------------------------ */
@@ -322,7 +155,7 @@ static bool collect_all(aio_stream *stream) {
     if (done)
         aio_stream_finish(stream, tail);
     if (done)
-        raise_to(&stream->collected, tail);
+        aio_raise(&stream->collected, tail);
     return done;
 }
 
@@ -374,12 +207,12 @@ void aio_stream_condemn(aio_stream *stream, int32_t code) {
     uint64_t tail = atomic_load(&stream->tail);
     keep_verdict(stream, code, tail);
     aio_stream_finish(stream, tail);
-    raise_to(&stream->collected, tail);
+    aio_raise(&stream->collected, tail);
 }
 
 static aio_result poll_inside(aio_stream *stream, uint64_t position) {
     aio_result result;
-    if (aio_stream_collect(stream) && !has_bytes(stream))
+    if (aio_stream_collect(stream) && !aio_stream_has_bytes(stream))
         aio_stream_deliver(stream);
     return aio_stream_over(stream, position, &result) ? result : aio_failed(AIO_PENDING);
 }

@@ -1,0 +1,146 @@
+/*
+ * Aborting what runs: all busy streams in parallel before a reset of ours, and on the spot when somebody else
+ * resets.
+ *
+ * A reset by somebody else is met in the runtime's device-state callback, on his thread, before the tear-down.
+ * No lock is taken there that a caller of ours may hold inside C.
+ */
+#include <stdlib.h>
+
+#include "internal.h"
+
+enum { FOREIGN_GRACE_US = 1000000 };
+
+static bool unfinished(const aio_stream *stream) {
+    return atomic_load(&stream->finished) < atomic_load(&stream->tail);
+}
+
+/* --- abort before a reset ---------------------------------------------------- */
+/* Shared by the aborting threads and whoever waits for them; the last one frees it. */
+typedef struct {
+    atomic_int references;
+    atomic_int next;
+    atomic_int left;
+    atomic_int outcome[3]; /* aborted, not supported, failed */
+    void *context;
+    int size;
+    aio_stream *streams[];
+} abort_job;
+
+static void release_job(abort_job *job) {
+    if (atomic_fetch_sub(&job->references, 1) != 1)
+        return;
+    for (int i = 0; i < job->size; i++)
+        aio_stream_unhold(job->streams[i]);
+    free(job);
+}
+
+static bool runs(aio_stream *stream) {
+    aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+    return aio_acl.aclrtStreamQuery(stream->handle, &status) != 0 || status != ACL_STREAM_STATUS_COMPLETE;
+}
+
+static void abort_one(abort_job *job, aio_stream *stream) {
+    if (!runs(stream))
+        return;
+    int code = aio_acl.aclrtStreamAbort(stream->handle);
+    atomic_fetch_add(&job->outcome[code == 0 ? 0 : code == 207000 ? 1 : 2], 1);
+}
+
+static void *abort_some(void *argument) {
+    abort_job *job = argument;
+    aio_outside_begin();
+    aio_acl.aclrtSetCurrentContext(job->context);
+    for (int i; (i = atomic_fetch_add(&job->next, 1)) < job->size;) {
+        abort_one(job, job->streams[i]);
+        atomic_fetch_sub(&job->left, 1);
+    }
+    aio_outside_end(0);
+    release_job(job);
+    return NULL;
+}
+
+static abort_job *new_job(int device) {
+    int room = aio_device_sweep(device) + 16;
+    abort_job *job = calloc(1, sizeof *job + (size_t)room * sizeof(aio_stream *));
+    uint32_t generation = aio_word_generation(aio_gate_word(device));
+    if (!job)
+        return NULL;
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        if (job->size == room || stream->generation != generation || !unfinished(stream))
+            continue;
+        aio_stream_hold(stream);
+        job->streams[job->size++] = stream;
+    }
+    job->context = atomic_load(&aio_devices[device].context);
+    atomic_init(&job->references, 1);
+    atomic_init(&job->left, job->size);
+    return job;
+}
+
+static void start_aborters(abort_job *job) {
+    for (int i = 0; i < job->size && i < AIO_ABORTERS; i++) {
+        atomic_fetch_add(&job->references, 1);
+        if (aio_spawn("aioacl-abort", abort_some, job))
+            atomic_fetch_sub(&job->references, 1);
+    }
+}
+
+void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]) {
+    int64_t end = aio_now_us() + timeout_us;
+    struct timespec nap = {0, 200000};
+    abort_job *job = aio_present[AIO_FN_aclrtStreamAbort] ? new_job(device) : NULL;
+    out[0] = out[1] = out[2] = 0;
+    if (!job)
+        return;
+    start_aborters(job);
+    while (atomic_load(&job->left) && aio_now_us() < end)
+        nanosleep(&nap, NULL);
+    for (int i = 0; i < 3; i++)
+        out[i] = atomic_load(&job->outcome[i]);
+    out[2] += atomic_load(&job->left);
+    release_job(job);
+}
+
+/* --- a reset by somebody else ------------------------------------------------ */
+static bool shut(struct aio_device *self) {
+    uint64_t seen = atomic_load(&self->word), next;
+    do {
+        uint64_t generation = (aio_word_generation(seen) + 1) & 0xfffff;
+        if (aio_word_state(seen) == AIO_CLOSED)
+            return false;
+        next = (seen & ~(0xfffffull << 36)) | (generation << 36) | ((uint64_t)AIO_FOREIGN << 56);
+    } while (!atomic_compare_exchange_weak(&self->word, &seen, next));
+    return true;
+}
+
+/* On the resetting thread the runtime still takes an abort; on any other it answers that there is no context.
+ */
+static void abort_here(int device) {
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+        if (unfinished(stream) && aio_present[AIO_FN_aclrtStreamAbort])
+            aio_acl.aclrtStreamAbort(stream->handle);
+}
+
+static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
+    (void)unused;
+    if (device < 0 || device >= AIO_DEVICES || state != ACL_RT_DEVICE_STATE_RESET_PRE || aio_self()->own_reset)
+        return;
+    if (!shut(&aio_devices[device]))
+        return;
+    aio_watcher_wake(device);
+    abort_here(device);
+    aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, FOREIGN_GRACE_US);
+    atomic_fetch_add(&aio_devices[device].foreign, 1);
+    aio_device_kick(device, AIO_KICK_FOREIGN);
+}
+
+uint32_t aio_device_foreign(int device) {
+    return atomic_load(&aio_devices[device].foreign);
+}
+
+int aio_watch_foreign(void) {
+    if (!aio_present[AIO_FN_aclrtRegDeviceStateCallback])
+        return AIO_ABSENT;
+    return aio_acl.aclrtRegDeviceStateCallback("aioacl", on_state, NULL);
+}

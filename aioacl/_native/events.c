@@ -1,0 +1,139 @@
+/*
+ * Native events: a pool for each device, so that a record on the enqueue path finds one ready.
+ *
+ * An event goes back to the pool when nobody refers to it; recording it again there replaces what it stood for,
+ * and waits that other streams have queued on it keep the old one.  The runtime does not free events with their
+ * device, so all that were made are in a list, and destroyed before a healthy reset.
+ */
+#include <stdlib.h>
+
+#include "internal.h"
+
+enum { EVENT_TIME_LINE = 0x8, POOL_LOW = 8 };
+
+static void link_event(struct aio_device *self, aio_event *event) {
+    aio_lock_take(&self->lock);
+    event->older = &self->events;
+    event->newer = self->events;
+    if (event->newer)
+        event->newer->older = &event->newer;
+    self->events = event;
+    aio_lock_give(&self->lock);
+}
+
+static void free_event(struct aio_device *self, aio_event *event) {
+    aio_lock_take(&self->lock);
+    *event->older = event->newer;
+    if (event->newer)
+        event->newer->older = event->older;
+    aio_lock_give(&self->lock);
+    free(event);
+}
+
+static aio_event *new_event(int device, uint32_t generation, bool timing) {
+    aio_event *event = calloc(1, sizeof *event);
+    uint32_t flags = timing ? AIO_EVENT_SYNC | EVENT_TIME_LINE : AIO_EVENT_SYNC;
+    if (!event)
+        return NULL;
+    *event = (aio_event){.device = device, .generation = generation, .timing = timing};
+    if (aio_acl.aclrtCreateEventExWithFlag(&event->handle, flags)) {
+        aio_keep_text();
+        free(event);
+        return NULL;
+    }
+    link_event(&aio_devices[device], event);
+    return event;
+}
+
+static aio_event *pop_event(struct aio_device *self, bool timing) {
+    aio_lock_take(&self->lock);
+    aio_event *event = self->pool[timing];
+    if (event) {
+        self->pool[timing] = event->next;
+        self->pooled[timing]--;
+    }
+    aio_lock_give(&self->lock);
+    return event;
+}
+
+static void push_event(struct aio_device *self, aio_event *event) {
+    aio_lock_take(&self->lock);
+    event->next = self->pool[event->timing];
+    self->pool[event->timing] = event;
+    self->pooled[event->timing]++;
+    aio_lock_give(&self->lock);
+}
+
+/* Making one here is cheap on the runtime (no hardware id before the record), and better than a wait that lies.
+ */
+aio_event *aio_event_take(int device, uint32_t generation, bool timing) {
+    struct aio_device *self = &aio_devices[device];
+    aio_event *event;
+    while ((event = pop_event(self, timing)) && event->generation != generation)
+        free_event(self, event);
+    if (!timing && self->pooled[0] < POOL_LOW)
+        aio_device_kick(device, AIO_KICK_REFILL);
+    if (!event)
+        event = new_event(device, generation, timing);
+    if (event)
+        atomic_store(&event->references, 1);
+    return event;
+}
+
+void aio_event_hold(aio_event *event) {
+    atomic_fetch_add(&event->references, 1);
+}
+
+/* A native event of an older generation is left to the runtime: a dead handle never goes back to C. */
+void aio_event_drop(aio_event *event) {
+    struct aio_device *self = &aio_devices[event->device];
+    if (atomic_fetch_sub(&event->references, 1) != 1)
+        return;
+    if (aio_word_generation(atomic_load(&self->word)) == event->generation)
+        push_event(self, event);
+    else
+        free_event(self, event);
+}
+
+aclrtEvent aio_event_handle(const aio_event *event) {
+    return event->handle;
+}
+
+int aio_device_refill(int device, int timing, int count) {
+    struct aio_device *self = &aio_devices[device];
+    uint32_t generation = aio_word_generation(atomic_load(&self->word));
+    aio_frame frame;
+    int code = aio_begin(&frame, aio_make_pass(device, generation, 0), AIO_LIFETIME,
+                         AIO_FN_aclrtCreateEventExWithFlag);
+    if (code)
+        return code;
+    while (self->pooled[timing != 0] < count) {
+        aio_event *event = new_event(device, generation, timing != 0);
+        if (!event)
+            break;
+        push_event(self, event);
+    }
+    aio_end(&frame, 0);
+    return 0;
+}
+
+/* A handle that is destroyed is forgotten too: a reset that fails leaves the generation, and there is a next
+ * one. */
+int aio_device_destroy_events(int device) {
+    struct aio_device *self = &aio_devices[device];
+    uint32_t generation = aio_word_generation(atomic_load(&self->word));
+    int destroyed = 0;
+    for (;;) {
+        aio_lock_take(&self->lock);
+        aio_event *event = self->events;
+        while (event && !(event->handle && event->generation == generation))
+            event = event->newer;
+        aclrtEvent handle = event ? event->handle : NULL;
+        if (event)
+            event->handle = NULL;
+        aio_lock_give(&self->lock);
+        if (!handle)
+            return destroyed;
+        destroyed += aio_acl.aclrtDestroyEvent(handle) == 0;
+    }
+}
