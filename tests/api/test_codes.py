@@ -2,7 +2,7 @@
 
 import pytest
 
-from aioacl._codes import _CODES, _HINTS, _ROWS, Code, Family, _table, lookup
+from aioacl._codes import _CODES, _HINTS, _ROWS, Action, Code, Family, _table, lookup
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,8 @@ def test_hints_are_short_sentences() -> None:
     ] == []
 
 
-ROW = (1, "ACL_ERROR_ONE", Family.OTHER, "retry")
+Row = tuple[int, str, Family, Action]
+ROW: Row = (1, "ACL_ERROR_ONE", Family.OTHER, "retry")
 
 
 @pytest.mark.parametrize(
