@@ -270,7 +270,7 @@ class BuildNative(build_ext):
             ext.sources = [*ext.sources, *self._generated()]
             if LIMITED_API:
                 ext.define_macros = [("Py_LIMITED_API", "0x030B0000")]
-        super().build_extension(ext)
+        super().build_extension(ext)  # pyright: ignore[reportUnknownMemberType]  # untyped in setuptools
 
     def _generated(self) -> list[str]:
         folder = Path(self.build_temp)

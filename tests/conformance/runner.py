@@ -16,11 +16,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parent.parent / "aioacl" / "_native"
@@ -129,7 +131,9 @@ def judge(vector: Vector, results: list[Step]) -> Outcome:
 def run(path: Path, library: Path, jobs: int, family: str = "", prefix: str = "") -> list[Outcome]:
     """Runs the vectors of a file, several at a time, and judges them."""
     vectors = [
-        vector for vector in load(path) if family in ("", vector["family"]) and vector["id"].startswith(prefix)
+        vector
+        for vector in load(path)
+        if family in ("", vector["family"]) and vector["id"].startswith(prefix)
     ]
     with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(jobs) as pool:
         program = build(Path(directory))
