@@ -1,0 +1,44 @@
+"""Compiles every C file of the repository with one compiler and no patience for warnings.
+
+python .ci/c_warnings.py COMPILER
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import build_ffi  # noqa: E402 - it stands beside the package
+
+WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wstrict-prototypes"]
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", *WARNINGS]
+INCLUDED = ["aioacl/_native", "aioacl/simulator/csrc"]
+
+
+def compiles(compiler: str, source: Path) -> bool:
+    """Whether the file compiles; what the compiler says goes to our output."""
+    folders = [f"-I{ROOT / folder}" for folder in INCLUDED]
+    command = [compiler, *FLAGS, *folders, f"-I{source.parent}", "-c", str(source), "-o", "/dev/null"]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def main(compiler: str) -> int:
+    """0 if every file compiles."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        made = Path(folder, "trampolines.c")
+        made.write_text(build_ffi.trampolines())
+        sources = [made, *sorted((ROOT / "aioacl").rglob("*.c")), *sorted((ROOT / "tests").rglob("*.c"))]
+        good = list(pool.map(partial(compiles, compiler), sources))
+    print(f"{sum(good)} of {len(good)} files compile without a warning")
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,34 @@
+"""Reads what `./demo --json` printed and checks its figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+NAMES = [
+    *("backend", "files", "bytes", "tasks", "streams", "awaits", "mismatches", "resets", "generation"),
+    *("stale_refused", "loop_lag_p99_ms", "blocking_loop_lag_p99_ms"),
+]
+
+
+def main() -> int:
+    """0 if all is as promised."""
+    found = json.loads(sys.stdin.read().splitlines()[-1])
+    complaints = [f"{name} is missing" for name in NAMES if name not in found]
+    if not complaints:
+        lag, blocking = found["loop_lag_p99_ms"], found["blocking_loop_lag_p99_ms"]
+        promises = {
+            "backend is the simulator": found["backend"] == "simulator",
+            "files went through": found["files"] > 0 and found["bytes"] > 0,
+            "mismatches 0": found["mismatches"] == 0,
+            "a reset struck": found["resets"] >= 1 and found["generation"] > found["resets"],
+            "it awaited": found["awaits"] >= found["files"],
+            "its lag is at most half of that of blocking calls": lag <= blocking / 2,
+        }
+        complaints = [f"not so: {promise}" for promise, holds in promises.items() if not holds]
+    print("\n".join(complaints) or "the demo's figures are as promised")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
