@@ -78,7 +78,8 @@ void aio_leave(aio_pass pass, int kind);
 /* The runtime's text on the newest failure of this thread, or "". */
 const char *aio_error_text(void);
 uint64_t aio_gate_word(int device);
-/* Sets state, flags and generation at once; who is inside stays counted. */
+/* Sets state, flags and generation at once; who is inside stays counted.  A generation that a foreign reset has
+ * raised meanwhile is never lowered. */
 void aio_gate_set(int device, int state, uint32_t generation);
 /* counts[0..2]: enqueueing, waiting, lifetime. */
 void aio_gate_counts(int device, int32_t counts[3]);

@@ -11,7 +11,11 @@
 
 #include "internal.h"
 
-enum { COUNT_BITS = 12, COUNT_MASK = 0xfff };
+enum { COUNT_MASK = 0xfff, GENERATION_MASK = 0xfffff };
+
+#define COUNTS 0xfffffffffull
+#define GENERATION ((uint64_t)GENERATION_MASK << 36)
+#define FOREIGN ((uint64_t)AIO_FOREIGN << 56)
 
 struct aio_device aio_devices[AIO_DEVICES];
 atomic_int aio_outside;
@@ -205,11 +209,21 @@ uint64_t aio_gate_word(int device) {
     return atomic_load(&aio_devices[device % AIO_DEVICES].word);
 }
 
+/* A foreign reset between the caller's look and now has raised the generation: that stays, and so does FOREIGN. */
+static uint64_t replaced(uint64_t seen, int state, uint32_t generation) {
+    uint32_t ahead = (aio_word_generation(seen) - generation) & GENERATION_MASK;
+    uint64_t kept = COUNTS, flags = (uint64_t)(state & 0xff) << 56;
+    if (ahead != 0 && ahead < GENERATION_MASK / 2)
+        kept |= FOREIGN | GENERATION;
+    else
+        flags |= (uint64_t)(generation & GENERATION_MASK) << 36;
+    return flags | (seen & kept);
+}
+
 void aio_gate_set(int device, int state, uint32_t generation) {
     _Atomic uint64_t *word = &aio_devices[device % AIO_DEVICES].word;
-    uint64_t fixed = ((uint64_t)(state & 0xff) << 56) | ((uint64_t)(generation & 0xfffff) << 36);
     uint64_t seen = atomic_load(word);
-    while (!atomic_compare_exchange_weak(word, &seen, fixed | (seen & 0xfffffffffull)))
+    while (!atomic_compare_exchange_weak(word, &seen, replaced(seen, state, generation)))
         continue;
 }
 
