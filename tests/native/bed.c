@@ -1,0 +1,226 @@
+#include "bed.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+bed_controls sim;
+
+_Noreturn void bed_fail(const char *file, int line, const char *what) {
+    fprintf(stderr, "%s:%d: not so: %s\n", file, line, what);
+    abort();
+}
+
+_Noreturn void bed_differ(const char *file, int line, const char *what, int64_t got, int64_t want) {
+    fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", file, line, what, (long long)got, (long long)want);
+    abort();
+}
+
+int bed_main(int argc, char **argv, const bed_test *tests, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (argc < 2)
+            puts(tests[i].name);
+        else if (strcmp(argv[1], tests[i].name) == 0) {
+            tests[i].body();
+            return 0;
+        }
+    }
+    return argc < 2 ? 0 : 2;
+}
+
+/* --- the library ------------------------------------------------------------- */
+static void find(void *slot, const char *name) {
+    void *symbol = aio_library_symbol(name);
+    CHECK(symbol != NULL);
+    memcpy(slot, &symbol, sizeof symbol);
+}
+
+#define FIND(name) find(&sim.name, "aclsim_" #name)
+
+void bed_load(void) {
+    char error[512] = "";
+    const char *path = getenv("AIOACL_TEST_LIBRARY");
+    CHECK(path != NULL);
+    if (aio_library_open(path, error, sizeof error))
+        bed_fail(path, 0, error);
+    CHECK(aio_library_is_simulator());
+    FIND(stats), FIND(hold), FIND(release), FIND(release_all), FIND(fail_next), FIND(fail_call);
+    FIND(hang_call), FIND(unhang), FIND(hung), FIND(waiting), FIND(calls), FIND(pending), FIND(violation);
+    FIND(set_abort_supported);
+    CHECK_EQ(aio_watch_foreign(), 0);
+    CHECK_EQ(aio_acl.aclInit(NULL), 0);
+}
+
+/* --- a manager --------------------------------------------------------------- */
+static uint32_t generation_of(int device) {
+    return aio_word_generation(aio_gate_word(device));
+}
+
+static void set_device(int device) {
+    aclrtContext context = NULL;
+    aio_own_reset(1);
+    CHECK_EQ(aio_acl.aclrtSetDevice(device), 0);
+    CHECK_EQ(aio_acl.aclrtGetCurrentContext(&context), 0);
+    aio_set_context(device, context);
+}
+
+static void prepare(int device) {
+    CHECK_EQ(aio_device_refill(device, 0, 32), 0);
+    for (int large = 0; large < 2; large++)
+        if (!aio_stage_free_slots(device, large ? 1 << 20 : 1))
+            CHECK_EQ(aio_stage_grow(device, large), 0);
+}
+
+void bed_open(int device, int strategy) {
+    uint32_t generation = generation_of(device);
+    if (!aio_present[AIO_FN_aclInit])
+        bed_load();
+    set_device(device);
+    CHECK_EQ(aio_device_start(device, strategy, NULL), 0);
+    aio_gate_set(device, AIO_OPEN, generation ? generation : 1);
+    prepare(device);
+}
+
+void bed_seize(int device) {
+    aio_gate_set(device, AIO_RESETTING, generation_of(device));
+}
+
+int bed_abort_and_wait(int device) {
+    int32_t outcome[3];
+    aio_device_abort(device, 5000000, outcome);
+    aio_watcher_nudge(device);
+    return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, 30000000);
+}
+
+void bed_bring_back(int device) {
+    aio_device_destroy_events(device);
+    aio_own_reset(1);
+    CHECK_EQ(aio_acl.aclrtResetDeviceForce(device), 0);
+    set_device(device);
+    aio_gate_set(device, AIO_OPEN, generation_of(device) + 1);
+    aio_device_flush(device);
+    prepare(device);
+}
+
+int bed_reset(int device) {
+    bed_seize(device);
+    if (!bed_abort_and_wait(device))
+        return 0;
+    bed_bring_back(device);
+    return 1;
+}
+
+void bed_close(int device) {
+    bed_seize(device);
+    aio_device_flush(device);
+    CHECK(bed_abort_and_wait(device));
+    aio_device_destroy_events(device);
+    CHECK_EQ(aio_acl.aclrtResetDevice(device), 0);
+    aio_device_stop(device);
+    aio_stage_close(device);
+    aio_gate_set(device, AIO_CLOSED, generation_of(device) + 1);
+    aio_device_flush(device);
+    bed_check_clean(device);
+}
+
+void bed_check_clean(int device) {
+    int32_t counts[3];
+    char text[512];
+    aio_gate_counts(device, counts);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(counts[i], 0);
+    UNTIL(aio_device_waits(device) == 0);
+    if (sim.violation(0, text, sizeof text) >= 0)
+        bed_fail("violation", 0, text);
+}
+
+/* --- things on a device ------------------------------------------------------ */
+aio_pass bed_pass(int device) {
+    return aio_make_pass(device, generation_of(device), 0);
+}
+
+void *bed_malloc(int device, size_t size) {
+    void *memory = NULL;
+    aio_frame frame;
+    CHECK_EQ(aio_begin(&frame, bed_pass(device), AIO_LIFETIME, AIO_FN_aclrtMalloc), 0);
+    CHECK_EQ(aio_acl.aclrtMalloc(&memory, size, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    aio_end(&frame, 0);
+    return memory;
+}
+
+void *bed_pinned(size_t size) {
+    void *memory = NULL;
+    CHECK_EQ(aio_acl.aclrtMallocHost(&memory, size), 0);
+    return memory;
+}
+
+aio_stream *bed_stream(int device) {
+    aclrtStream native = NULL;
+    aio_frame frame;
+    aio_pass pass = bed_pass(device);
+    CHECK_EQ(aio_begin(&frame, pass, AIO_LIFETIME, AIO_FN_aclrtCreateStream), 0);
+    CHECK_EQ(aio_acl.aclrtCreateStream(&native), 0);
+    aio_end(&frame, 0);
+    aio_stream *stream = aio_stream_new(pass, native);
+    CHECK(stream != NULL);
+    return stream;
+}
+
+void bed_end_stream(aio_stream *stream) {
+    int code;
+    UNTIL((code = aio_stream_destroy(stream)) != AIO_PENDING);
+    CHECK_EQ(code, 0);
+    aio_stream_drop(stream);
+}
+
+aio_result bed_take_one(aio_port *port, uint64_t *key) {
+    struct pollfd readable = {aio_port_fd(port), POLLIN, 0};
+    int64_t result;
+    do
+        poll(&readable, 1, -1);
+    while (aio_port_take(port, key, &result, 1) == 0);
+    return result;
+}
+
+aio_result bed_await(aio_stream *stream, uint64_t position) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    aio_result result;
+    CHECK(port != NULL);
+    int code = aio_watch(stream, position, port, 77);
+    if (code)
+        result = aio_failed(code);
+    else {
+        result = bed_take_one(port, &key);
+        CHECK_EQ(key, 77);
+    }
+    aio_port_close(port);
+    return result;
+}
+
+/* --- the process ------------------------------------------------------------- */
+void bed_yield(void) {
+    struct timespec nap = {0, 50000};
+    nanosleep(&nap, NULL);
+}
+
+pthread_t bed_thread(void *(*body)(void *), void *argument) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, body, argument), 0);
+    return thread;
+}
+
+void bed_join(pthread_t thread) {
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+int bed_descriptors(void) {
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0;
+    CHECK(folder != NULL);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}

@@ -1,0 +1,103 @@
+/*
+ * What every test of the engine stands on: checks, the library to test against, and a small lifecycle manager
+ * for one device.  The simulator is loaded as a user loads ACL, from the path in AIOACL_TEST_LIBRARY.
+ *
+ * A program is a list of tests.  Without an argument it prints their names, with one it runs that test; the
+ * runner gives each a process of its own.
+ */
+#ifndef BED_H
+#define BED_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aclsim.h"
+#include "internal.h"
+
+#define CHECK(condition)                                                                                       \
+    do {                                                                                                       \
+        if (!(condition))                                                                                      \
+            bed_fail(__FILE__, __LINE__, #condition);                                                          \
+    } while (0)
+
+#define CHECK_EQ(got, want)                                                                                    \
+    do {                                                                                                       \
+        int64_t got_ = (int64_t)(got), want_ = (int64_t)(want);                                                \
+        if (got_ != want_)                                                                                     \
+            bed_differ(__FILE__, __LINE__, #got, got_, want_);                                                 \
+    } while (0)
+
+typedef struct {
+    const char *name;
+    void (*body)(void);
+} bed_test;
+
+#define TEST(name) {#name, name}
+
+_Noreturn void bed_fail(const char *file, int line, const char *what);
+_Noreturn void bed_differ(const char *file, int line, const char *what, int64_t got, int64_t want);
+int bed_main(int argc, char **argv, const bed_test *tests, size_t count);
+
+#define TESTS(...)                                                                                             \
+    int main(int argc, char **argv) {                                                                          \
+        const bed_test tests[] = {__VA_ARGS__};                                                                \
+        return bed_main(argc, argv, tests, sizeof tests / sizeof *tests);                                      \
+    }
+
+/* The simulator's controls, found in the library that is loaded. */
+typedef struct {
+    __typeof__(&aclsim_stats) stats;
+    __typeof__(&aclsim_hold) hold;
+    __typeof__(&aclsim_release) release;
+    __typeof__(&aclsim_release_all) release_all;
+    __typeof__(&aclsim_fail_next) fail_next;
+    __typeof__(&aclsim_fail_call) fail_call;
+    __typeof__(&aclsim_hang_call) hang_call;
+    __typeof__(&aclsim_unhang) unhang;
+    __typeof__(&aclsim_hung) hung;
+    __typeof__(&aclsim_waiting) waiting;
+    __typeof__(&aclsim_calls) calls;
+    __typeof__(&aclsim_pending) pending;
+    __typeof__(&aclsim_violation) violation;
+    __typeof__(&aclsim_set_abort_supported) set_abort_supported;
+} bed_controls;
+
+extern bed_controls sim;
+
+void bed_load(void);
+/* Sets the device on this thread and opens the gate, with events and staging memory; starts the strategy. */
+void bed_open(int device, int strategy);
+/* The whole of a close. */
+void bed_close(int device);
+/* A force reset of our own: gate, abort, barrier, reset, set, the next generation, flush.  1: done; 0: somebody
+ * stayed inside. */
+int bed_reset(int device);
+/* The same in three steps, for tests that look in between. */
+void bed_seize(int device);
+int bed_abort_and_wait(int device);
+void bed_bring_back(int device);
+/* No violations, nobody inside, no waits. */
+void bed_check_clean(int device);
+
+aio_pass bed_pass(int device);
+void *bed_malloc(int device, size_t size);
+void *bed_pinned(size_t size);
+aio_stream *bed_stream(int device);
+/* Destroys and drops it, however long that takes. */
+void bed_end_stream(aio_stream *stream);
+/* Blocks until the wait has ended, on a port of its own. */
+aio_result bed_await(aio_stream *stream, uint64_t position);
+/* Blocks until the port has a completion. */
+aio_result bed_take_one(aio_port *port, uint64_t *key);
+/* Spins, politely, for something that another thread is about to do. */
+void bed_yield(void);
+#define UNTIL(condition)                                                                                       \
+    while (!(condition))                                                                                       \
+    bed_yield()
+
+pthread_t bed_thread(void *(*body)(void *), void *argument);
+void bed_join(pthread_t thread);
+int bed_descriptors(void);
+
+#endif

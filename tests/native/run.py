@@ -1,0 +1,184 @@
+"""Builds the engine, the simulator and these programs under sanitizers, and runs them all.
+
+    python tests/native/run.py [--seconds N] [--only asan|tsan] [--match TEXT]
+
+ASan with UBSan and leak checking, then TSan, without suppressions; anything they find ends in a non-zero status.
+`test_*.c` are lists of tests, each of which gets a process of its own; `engine*.c` is the storm, which runs for the
+given time under each strategy of waiting; the simulator's own programs in `sim/` are built and run beside them.
+Needs nothing but a C compiler (CC, or gcc).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parent.parent
+ENGINE: Final = ROOT / "aioacl" / "_native"
+SIMULATOR: Final = ROOT / "aioacl" / "simulator" / "csrc"
+COMPILER: Final = os.environ.get("CC", "gcc")
+FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-fno-omit-frame-pointer", "-fPIC", "-pthread"]
+WARNINGS: Final = ["-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wstrict-prototypes"]
+INCLUDES: Final = [f"-I{folder}" for folder in (ENGINE, SIMULATOR, HERE)]
+TEST_SECONDS: Final = 180
+GRACE_SECONDS: Final = 120
+
+
+@dataclass(frozen=True)
+class Sanitizer:
+    """A way of building, and the environment that makes it strict."""
+
+    name: str
+    flags: tuple[str, ...]
+    environment: dict[str, str]
+
+
+SANITIZERS: Final = (
+    Sanitizer(
+        "asan",
+        ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+        {
+            "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=97:detect_stack_use_after_return=1",
+            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        },
+    ),
+    Sanitizer("tsan", ("-fsanitize=thread",), {"TSAN_OPTIONS": "halt_on_error=1:exitcode=97:second_deadlock_stack=1"}),
+)
+
+
+class Failed(Exception):
+    """A program did not build, or did not end well."""
+
+
+def run(command: list[str], environment: dict[str, str] | None = None, limit: float | None = None) -> str:
+    """The output of a command. Failed when it ends badly."""
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **(environment or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise Failed(f"{' '.join(command)}: not done after {limit} s\n{late.output or ''}") from None
+    if done.returncode:
+        raise Failed(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+class Build:
+    """Objects and programs of one sanitizer, in one folder."""
+
+    def __init__(self, folder: Path, sanitizer: Sanitizer) -> None:
+        self.folder = folder
+        self.sanitizer = sanitizer
+        self.fixed = fixed_addresses() if sanitizer.name == "tsan" else []
+
+    def compile(self, source: Path) -> Path:
+        """The object of a source."""
+        target = self.folder / f"{source.parent.name}-{source.stem}.o"
+        run([COMPILER, *FLAGS, *WARNINGS, *self.sanitizer.flags, *INCLUDES, "-c", str(source), "-o", str(target)])
+        return target
+
+    def compile_all(self, sources: list[Path]) -> list[Path]:
+        """Their objects, built in parallel."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(self.compile, sources))
+
+    def link(self, name: str, objects: list[Path], *more: str) -> Path:
+        """A program, or a library."""
+        target = self.folder / name
+        command = [COMPILER, *self.sanitizer.flags, *map(str, objects), *more, "-pthread", "-ldl", "-o", str(target)]
+        run(command)
+        return target
+
+    def start(self, program: Path, *arguments: str, limit: float = TEST_SECONDS, **environment: str) -> str:
+        """Runs a program against the library."""
+        library = {"AIOACL_TEST_LIBRARY": str(self.folder / "libascendcl.so")}
+        command = [*self.fixed, str(program), *arguments]
+        return run(command, {**self.sanitizer.environment, **library, **environment}, limit)
+
+
+def fixed_addresses() -> list[str]:
+    """What starts a program without address space randomization, which TSan cannot stand on some kernels."""
+    tool = shutil.which("setarch")
+    command = [tool, "-R"] if tool else []
+    works = bool(tool) and subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
+    return command if works else []
+
+
+def say(build: Build, what: str, began: float) -> None:
+    """One line of progress."""
+    print(f"{build.sanitizer.name}  {time.monotonic() - began:6.1f} s  {what}", flush=True)
+
+
+def programs(build: Build) -> tuple[list[Path], Path | None, list[Path]]:
+    """Builds everything: the lists of tests, the storm, and the simulator's own programs."""
+    simulator = build.compile_all(sorted(SIMULATOR.glob("*.c")))
+    build.link("libascendcl.so", simulator, "-shared", "-Wl,-soname,libascendcl.so")
+    engine = build.compile_all(sorted(ENGINE.glob("*.c")))
+    bed = build.compile(HERE / "bed.c")
+    lists = build.compile_all(sorted(HERE.glob("test_*.c")))
+    storm = build.compile_all(sorted(HERE.glob("engine*.c")))
+    sim = build.compile_all(sorted((HERE / "sim").glob("*.c")))
+    return (
+        [build.link(test.stem, [test, bed, *engine]) for test in lists],
+        build.link("storm", [*storm, bed, *engine]) if storm else None,
+        [build.link(one.stem, [one, *simulator]) for one in sim],
+    )
+
+
+def check(build: Build, seconds: float, match: str) -> None:
+    """Runs everything that was built."""
+    began = time.monotonic()
+    lists, storm, own = programs(build)
+    say(build, "built", began)
+    for program in lists:
+        names = build.start(program).split()
+        chosen = [name for name in names if match in f"{program.stem}.{name}"]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(partial(build.start, program), chosen))
+        say(build, f"{program.name.partition('-')[2]}: {len(chosen)} tests", began)
+    for program in own if match in "simulator" else []:
+        build.start(program, limit=TEST_SECONDS + GRACE_SECONDS)
+        say(build, f"the simulator's {program.name.partition('-')[2]}", began)
+    for strategy in ("watch", "thread") if storm and match in "storm" else ():
+        told = build.start(storm, strategy, str(seconds), limit=seconds + GRACE_SECONDS)
+        say(build, f"storm, {strategy}: {told.strip()}", began)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 when nothing was found."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long each storm lasts (10)")
+    parser.add_argument("--only", choices=[one.name for one in SANITIZERS], help="just this sanitizer")
+    parser.add_argument("--match", default="", help="only tests with this in `file.name`, or 'storm', 'simulator'")
+    options = parser.parse_args(arguments)
+    try:
+        for sanitizer in SANITIZERS:
+            if options.only in (None, sanitizer.name):
+                with tempfile.TemporaryDirectory(prefix="aioacl-native-") as folder:
+                    check(Build(Path(folder), sanitizer), options.seconds, options.match)
+    except Failed as failed:
+        print(failed, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+/* The gate: who is let in, who is refused with what, and whose context and error text are whose. */
+#include "bed.h"
+
+enum { MANY = 4095 };
+
+static void counts_are(int enqueueing, int waiting, int lifetime) {
+    int32_t counts[3];
+    aio_gate_counts(0, counts);
+    CHECK_EQ(counts[0], enqueueing);
+    CHECK_EQ(counts[1], waiting);
+    CHECK_EQ(counts[2], lifetime);
+}
+
+static void crowded(int kind) {
+    aio_pass pass = aio_make_pass(0, 7, 0);
+    aio_gate_set(0, AIO_OPEN, 7);
+    for (int i = 0; i < MANY; i++)
+        CHECK_EQ(aio_count_in(pass, kind), 0);
+    uint64_t full = aio_gate_word(0);
+    CHECK_EQ(aio_count_in(pass, kind), AIO_CROWDED);
+    CHECK_EQ(aio_gate_word(0), full);
+    counts_are(kind == AIO_ENQUEUE ? MANY : 0, kind == AIO_WAIT ? MANY : 0, kind == AIO_LIFETIME ? MANY : 0);
+    for (int other = AIO_ENQUEUE; other <= AIO_LIFETIME; other++) {
+        if (other == kind)
+            continue;
+        CHECK_EQ(aio_count_in(pass, other), 0);
+        aio_count_out(pass, other);
+    }
+    for (int i = 0; i < MANY; i++)
+        aio_count_out(pass, kind);
+    counts_are(0, 0, 0);
+    CHECK_EQ(aio_word_generation(aio_gate_word(0)), 7);
+    CHECK_EQ(aio_word_state(aio_gate_word(0)), AIO_OPEN);
+}
+
+static void the_4096th_enqueuer_is_refused(void) {
+    crowded(AIO_ENQUEUE);
+}
+
+static void the_4096th_waiter_is_refused(void) {
+    crowded(AIO_WAIT);
+}
+
+static void the_4096th_maker_is_refused(void) {
+    crowded(AIO_LIFETIME);
+}
+
+static void all_three_may_be_full_at_once(void) {
+    aio_pass pass = aio_make_pass(0, 0xfffff, 0);
+    aio_gate_set(0, AIO_OPEN, 0x7ffff);
+    aio_gate_set(0, AIO_OPEN, 0xfffff);
+    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++)
+        for (int i = 0; i < MANY; i++)
+            CHECK_EQ(aio_count_in(pass, kind), 0);
+    counts_are(MANY, MANY, MANY);
+    CHECK_EQ(aio_word_generation(aio_gate_word(0)), 0xfffff);
+    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++)
+        CHECK_EQ(aio_count_in(pass, kind), AIO_CROWDED);
+}
+
+static void asked(int state, int enqueue, int held, int wait, int lifetime) {
+    aio_gate_set(0, state, 3);
+    CHECK_EQ(aio_gate_check(aio_make_pass(0, 3, 0), AIO_ENQUEUE), enqueue);
+    CHECK_EQ(aio_gate_check(aio_make_pass(0, 3, 1), AIO_ENQUEUE), held);
+    CHECK_EQ(aio_gate_check(aio_make_pass(0, 3, 0), AIO_WAIT), wait);
+    CHECK_EQ(aio_gate_check(aio_make_pass(0, 3, 0), AIO_LIFETIME), lifetime);
+    for (int held_too = 0; held_too < 2; held_too++)
+        for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++)
+            for (uint32_t other = 2; other <= 4; other += 2)
+                CHECK_EQ(aio_count_in(aio_make_pass(0, other, held_too), kind), AIO_STALE);
+    counts_are(0, 0, 0);
+}
+
+static void each_state_says_who_may_enter(void) {
+    asked(AIO_CLOSED, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN);
+    asked(AIO_OPEN, 0, 0, 0, 0);
+    asked(AIO_DRAINING, AIO_DRAINING_NOW, 0, 0, 0);
+    asked(AIO_DRAINING | AIO_REVOKED, AIO_DRAINING_NOW, AIO_DRAINING_NOW, 0, 0);
+    asked(AIO_RESETTING, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW);
+    asked(AIO_QUARANTINED, AIO_QUARANTINE, AIO_QUARANTINE, AIO_QUARANTINE, AIO_QUARANTINE);
+    asked(AIO_OPEN | AIO_FOREIGN, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW);
+}
+
+static void setting_the_state_keeps_who_is_inside(void) {
+    aio_pass pass = aio_make_pass(0, 3, 0);
+    aio_gate_set(0, AIO_OPEN, 3);
+    CHECK_EQ(aio_count_in(pass, AIO_ENQUEUE), 0);
+    CHECK_EQ(aio_count_in(pass, AIO_WAIT), 0);
+    aio_gate_set(0, AIO_RESETTING, 3);
+    counts_are(1, 1, 0);
+    CHECK_EQ(aio_gate_wait(0, 1 << AIO_ENQUEUE, 1000), 0);
+    CHECK_EQ(aio_gate_wait(0, 1 << AIO_LIFETIME, 1000), 1);
+    aio_count_out(pass, AIO_ENQUEUE);
+    CHECK_EQ(aio_gate_wait(0, 1 << AIO_ENQUEUE, 1000), 1);
+    CHECK_EQ(aio_gate_wait(0, 1 << AIO_ENQUEUE | 1 << AIO_WAIT, 1000), 0);
+    aio_count_out(pass, AIO_WAIT);
+}
+
+/* Somebody else's reset raises the generation while the manager is about to write an older one. */
+static void a_foreign_reset_is_not_written_over(void) {
+    bed_open(0, AIO_WATCH);
+    uint32_t before = aio_word_generation(aio_gate_word(0));
+    aio_own_reset(0);
+    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
+    aio_gate_set(0, AIO_DRAINING, before);
+    CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 1);
+    CHECK_EQ(aio_count_in(aio_make_pass(0, before, 1), AIO_ENQUEUE), AIO_STALE);
+    CHECK_EQ(aio_count_in(aio_make_pass(0, before + 1, 1), AIO_ENQUEUE), AIO_RESETTING_NOW);
+    CHECK_EQ(aio_device_foreign(0), 1);
+}
+
+static void after_exit_has_begun_nobody_enters(void) {
+    aio_gate_set(0, AIO_OPEN, 3);
+    atomic_store(&aio_exiting, true);
+    CHECK_EQ(aio_count_in(aio_make_pass(0, 3, 0), AIO_WAIT), AIO_EXITING);
+    counts_are(0, 0, 0);
+}
+
+/* --- contexts ---------------------------------------------------------------- */
+static aclrtContext current(void) {
+    aclrtContext context = NULL;
+    return aio_acl.aclrtGetCurrentContext(&context) == 0 ? context : NULL;
+}
+
+static void *enter_without_a_context(void *unused) {
+    aio_frame frame;
+    (void)unused;
+    CHECK_EQ(aio_begin(&frame, bed_pass(0), AIO_WAIT, AIO_FN_aclrtStreamQuery), 0);
+    aclrtContext inside = current();
+    aio_end(&frame, 0);
+    CHECK(inside && inside == current());
+    return NULL;
+}
+
+static void a_thread_without_a_context_stays_bound(void) {
+    bed_open(0, AIO_WATCH);
+    bed_join(bed_thread(enter_without_a_context, NULL));
+    bed_close(0);
+}
+
+static void *enter_with_a_foreign_context(void *unused) {
+    aio_frame frame;
+    aclrtContext theirs = NULL;
+    (void)unused;
+    CHECK_EQ(aio_acl.aclrtCreateContext(&theirs, 1), 0);
+    CHECK(current() == theirs);
+    CHECK_EQ(aio_begin(&frame, bed_pass(0), AIO_WAIT, AIO_FN_aclrtStreamQuery), 0);
+    CHECK(current() != theirs);
+    aio_end(&frame, 0);
+    CHECK(current() == theirs);
+    CHECK_EQ(aio_acl.aclrtDestroyContext(theirs), 0);
+    return NULL;
+}
+
+static void a_foreign_context_is_put_back(void) {
+    bed_open(0, AIO_WATCH);
+    bed_join(bed_thread(enter_with_a_foreign_context, NULL));
+    bed_close(0);
+}
+
+static void *adopt(void *unused) {
+    aio_frame frame;
+    (void)unused;
+    CHECK_EQ(aio_adopt_thread(bed_pass(0)), 0);
+    uint64_t looks = sim.calls("aclrtGetCurrentContext");
+    CHECK_EQ(aio_begin(&frame, bed_pass(0), AIO_WAIT, AIO_FN_aclrtStreamQuery), 0);
+    aio_end(&frame, 0);
+    CHECK_EQ(sim.calls("aclrtGetCurrentContext"), looks);
+    return NULL;
+}
+
+static void an_adopted_thread_does_not_look(void) {
+    bed_open(0, AIO_WATCH);
+    bed_join(bed_thread(adopt, NULL));
+    bed_close(0);
+}
+
+/* --- the text of a failure --------------------------------------------------- */
+static void *fail_here(void *unused) {
+    aio_frame frame;
+    (void)unused;
+    CHECK_EQ(aio_begin(&frame, bed_pass(0), AIO_LIFETIME, AIO_FN_aclrtMalloc), 0);
+    int code = aio_acl.aclrtMalloc(NULL, 0, ACL_MEM_MALLOC_HUGE_FIRST);
+    aio_end(&frame, code);
+    CHECK(code > 0);
+    CHECK(strstr(aio_error_text(), "aclrtMalloc") != NULL);
+    CHECK(strstr(aio_error_text(), "EE1018") == NULL); /* not the look at a context that was not there */
+    return NULL;
+}
+
+static void the_text_is_kept_on_the_failing_thread(void) {
+    bed_open(0, AIO_WATCH);
+    CHECK_EQ(strlen(aio_error_text()), 0);
+    bed_join(bed_thread(fail_here, NULL));
+    CHECK_EQ(strlen(aio_error_text()), 0);
+    bed_close(0);
+}
+
+static void who_is_inside_is_known(void) {
+    int32_t functions[4], threads[4];
+    int64_t times[4];
+    aio_frame frame;
+    bed_open(0, AIO_WATCH);
+    CHECK_EQ(aio_begin(&frame, bed_pass(0), AIO_LIFETIME, AIO_FN_aclrtMalloc), 0);
+    CHECK_EQ(aio_enter(bed_pass(1), AIO_WAIT, 5), AIO_NOT_OPEN);
+    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 1);
+    CHECK_EQ(functions[0], AIO_FN_aclrtMalloc);
+    CHECK(times[0] >= 0);
+    aio_end(&frame, 0);
+    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 0);
+    bed_close(0);
+}
+
+TESTS(TEST(the_4096th_enqueuer_is_refused), TEST(the_4096th_waiter_is_refused),
+      TEST(the_4096th_maker_is_refused), TEST(all_three_may_be_full_at_once),
+      TEST(each_state_says_who_may_enter), TEST(setting_the_state_keeps_who_is_inside),
+      TEST(a_foreign_reset_is_not_written_over), TEST(after_exit_has_begun_nobody_enters),
+      TEST(a_thread_without_a_context_stays_bound), TEST(a_foreign_context_is_put_back),
+      TEST(an_adopted_thread_does_not_look), TEST(the_text_is_kept_on_the_failing_thread),
+      TEST(who_is_inside_is_known))

@@ -1,0 +1,125 @@
+/* Ports: order, batches, re-arming, and who closes the descriptor. */
+#include "bed.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+static bool readable(const aio_port *port) {
+    struct pollfd one = {aio_port_fd(port), POLLIN, 0};
+    return poll(&one, 1, 0) == 1;
+}
+
+static void completions_come_in_order(void) {
+    aio_port *port = aio_port_new();
+    uint64_t keys[8];
+    int64_t results[8];
+    CHECK(!readable(port));
+    CHECK_EQ(aio_port_take(port, keys, results, 8), 0);
+    for (uint64_t key = 1; key <= 5; key++)
+        CHECK_EQ(aio_port_post(port, key, (int64_t)key * 10), 0);
+    CHECK(readable(port));
+    CHECK_EQ(aio_port_take(port, keys, results, 8), 5);
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(keys[i], i + 1);
+        CHECK_EQ(results[i], (i + 1) * 10);
+    }
+    CHECK(!readable(port));
+    CHECK_EQ(aio_port_in_flight(port), 0);
+    aio_port_close(port);
+}
+
+static void a_batch_is_bounded_and_the_rest_is_announced(void) {
+    aio_port *port = aio_port_new();
+    uint64_t keys[256];
+    int64_t results[256];
+    for (uint64_t key = 0; key < 600; key++)
+        aio_port_post(port, key, 0);
+    CHECK_EQ(aio_port_take(port, keys, results, 256), 256);
+    CHECK(readable(port));
+    aio_port_post(port, 600, 0);
+    CHECK_EQ(aio_port_take(port, keys, results, 256), 256);
+    CHECK_EQ(keys[0], 256);
+    CHECK(readable(port));
+    CHECK_EQ(aio_port_take(port, keys, results, 256), 88);
+    CHECK_EQ(keys[87], 599);
+    CHECK(readable(port));
+    CHECK_EQ(aio_port_take(port, keys, results, 256), 1);
+    CHECK_EQ(keys[0], 600);
+    CHECK(!readable(port));
+    aio_port_close(port);
+}
+
+static uint64_t announced(const aio_port *port) {
+    uint64_t count = 0;
+    return read(aio_port_fd(port), &count, sizeof count) == sizeof count ? count : 0;
+}
+
+static void one_write_serves_many(void) {
+    aio_port *port = aio_port_new();
+    for (uint64_t key = 0; key < 100; key++)
+        aio_port_post(port, key, 0);
+    CHECK_EQ(announced(port), 1);
+    aio_port_close(port);
+}
+
+static bool is_open(int fd) {
+    return fcntl(fd, F_GETFD) >= 0;
+}
+
+static void the_descriptor_outlives_the_owner(void) {
+    aio_port *port = aio_port_new();
+    int fd = aio_port_fd(port);
+    aio_token *first = aio_token_new(port, 1), *second = aio_token_new(port, 2);
+    CHECK_EQ(aio_port_in_flight(port), 2);
+    aio_port_close(port);
+    CHECK(is_open(fd));
+    aio_publish(first, 0);
+    CHECK(is_open(fd));
+    aio_publish(second, 0);
+    CHECK(!is_open(fd));
+}
+
+static void what_nobody_took_goes_with_the_port(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key;
+    int64_t result;
+    int fd = aio_port_fd(port);
+    for (int i = 0; i < 5; i++)
+        aio_port_post(port, 1, 0);
+    CHECK_EQ(aio_port_take(port, &key, &result, 1), 1);
+    aio_port_post(port, 1, 0);
+    aio_port_close(port);
+    CHECK(!is_open(fd));
+}
+
+/* --- many publishers --------------------------------------------------------- */
+enum { PUBLISHERS = 4, EACH = 20000 };
+
+static void *publish(void *argument) {
+    for (uint64_t key = 0; key < EACH; key++)
+        aio_port_post(argument, key, 0);
+    return NULL;
+}
+
+static void no_wake_up_is_lost(void) {
+    aio_port *port = aio_port_new();
+    pthread_t threads[PUBLISHERS];
+    int64_t sum = 0;
+    for (int i = 0; i < PUBLISHERS; i++)
+        threads[i] = bed_thread(publish, port);
+    for (int taken = 0; taken < PUBLISHERS * EACH; taken++) {
+        uint64_t key = 0;
+        bed_take_one(port, &key);
+        sum += (int64_t)key;
+    }
+    CHECK_EQ(sum, (int64_t)PUBLISHERS * EACH * (EACH - 1) / 2);
+    for (int i = 0; i < PUBLISHERS; i++)
+        bed_join(threads[i]);
+    CHECK_EQ(aio_port_in_flight(port), 0);
+    aio_port_close(port);
+}
+
+TESTS(TEST(completions_come_in_order), TEST(a_batch_is_bounded_and_the_rest_is_announced),
+      TEST(one_write_serves_many), TEST(the_descriptor_outlives_the_owner),
+      TEST(what_nobody_took_goes_with_the_port), TEST(no_wake_up_is_lost))
