@@ -67,15 +67,18 @@ int aio_count_in(aio_pass pass, int kind) {
     uint64_t word = atomic_load_explicit(&device->word, memory_order_acquire);
     if (atomic_load_explicit(&aio_in_child, memory_order_relaxed))
         return AIO_FORKED;
-    if (atomic_load_explicit(&aio_exiting, memory_order_relaxed))
-        return AIO_EXITING;
     for (;;) {
         int refusal = judge(word, pass, kind);
         if (refusal)
             return refusal;
         if (atomic_compare_exchange_weak(&device->word, &word, word + (1ull << shift_of(kind))))
-            return 0;
+            break;
     }
+    /* Counted first and asked then: the exit handler does it the other way round, so one of us sees the other. */
+    if (!atomic_load(&aio_exiting))
+        return 0;
+    aio_count_out(pass, kind);
+    return AIO_EXITING;
 }
 
 void aio_count_out(aio_pass pass, int kind) {

@@ -98,7 +98,7 @@ typedef struct aio_thread {
     _Atomic int32_t device; /* -1: outside */
     _Atomic int32_t function;
     _Atomic int64_t since_us;
-    int32_t id;
+    _Atomic int32_t id;
     int own_device; /* the device whose own thread this is, or -1 */
     uint32_t own_generation;
     bool own_reset;

@@ -92,7 +92,7 @@ aio_thread *aio_self(void) {
     self = reuse();
     if (!self)
         self = add_record();
-    self->id = (int32_t)syscall(SYS_gettid);
+    atomic_store_explicit(&self->id, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
     self->text[0] = 0;
     pthread_setspecific(key, self);
     return self;
@@ -106,7 +106,7 @@ int aio_gate_inside(int device, int32_t *functions, int32_t *ids, int64_t *micro
             continue;
         functions[found] = atomic_load_explicit(&thread->function, memory_order_relaxed);
         microseconds[found] = now - atomic_load_explicit(&thread->since_us, memory_order_relaxed);
-        ids[found++] = thread->id;
+        ids[found++] = atomic_load_explicit(&thread->id, memory_order_relaxed);
     }
     return found;
 }
