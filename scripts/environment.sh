@@ -49,7 +49,7 @@ find_compiler() {
             return 0
         fi
     done
-    die "aioacl needs a C compiler, and ${wanted%% *}, cc, gcc and clang are not in PATH." \
+    die "aioacl needs a C compiler, and none is in PATH: no ${wanted%% *}, cc, gcc or clang." \
         "  On Debian and Ubuntu: apt install gcc libc6-dev"
 }
 
@@ -68,6 +68,11 @@ pip() {
     "$python" -m pip --disable-pip-version-check --no-input install --quiet -c "$root/constraints.txt" "$@"
 }
 
+# Whether the Python of a .venv still starts, which it does not once its folder was moved.
+works() {
+    "$1" -c 'import sys, pip; assert sys.version_info >= (3, 11)' 2>/dev/null
+}
+
 # environment EXTRA: .venv has aioacl, built from this tree, and the packages of the extra (or of none: "").
 # What was installed with an extra stays good without one.
 environment() {
@@ -76,13 +81,16 @@ environment() {
             return 0
         fi
     done
-    if ! "$python" -c 'import sys, pip; assert sys.version_info >= (3, 11)' 2>/dev/null; then
+    if works "$python"; then
+        found=$python
+    else
         find_python
+    fi
+    find_compiler
+    if [ "$found" != "$python" ]; then
         echo "making .venv with $found" >&2
         "$found" -m venv --clear "$root/.venv" || die "$found cannot make $root/.venv."
     fi
-    found=$python
-    find_compiler
     echo "building and installing aioacl into .venv (a minute, the first time)" >&2
     rm -f "$stamp"
     pip setuptools cffi
