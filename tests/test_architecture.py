@@ -48,8 +48,6 @@ READERS = {
 LONG = {
     "aioacl/_codes.py": "one table",
     "aioacl/_lifecycle.py": "to be split by what it is about: opens, leases, resets",
-    "aioacl/_native/device.c": "to be split by what it is about: pools, aborts, wake-ups",
-    "aioacl/_native/stream.c": "to be split by what it is about: positions, marks, ledger",
 }
 LINES_AT_MOST = 400
 
