@@ -58,7 +58,7 @@ def test_it_is_short(name: str) -> None:
 
 @pytest.mark.parametrize("name", SAYS)
 def test_it_runs(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", "-X", "dev", str(EXAMPLES / f"{name}.py")]
+    command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
     ran = subprocess.run(
         command,
         cwd=tmp_path,
