@@ -1,0 +1,49 @@
+"""The option `--library`, and what it loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aioacl._cli import UserError
+from aioacl._errors import LibraryNotFound
+from aioacl._library import LibraryInfo, library_info, use_library
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+def add_option(parser: ArgumentParser, *, default: str | None, otherwise: str) -> None:
+    """Adds `--library` to a command."""
+    parser.add_argument(
+        "--library",
+        default=default,
+        metavar="simulator|PATH",
+        help=f"the ACL library to use (default: {otherwise})",
+    )
+
+
+def load(choice: str | None) -> LibraryInfo:
+    """Loads the chosen library, or the one that the ordinary search finds."""
+    if choice is None:
+        return library_info()
+    return use_library(choice if choice == "simulator" else Path(choice).absolute())
+
+
+def load_or_explain(choice: str | None) -> LibraryInfo:
+    """As `load`, for commands that can say in one line only why there is no library."""
+    try:
+        return load(choice)
+    except LibraryNotFound as error:
+        path, reason = error.candidates[0] if error.candidates else ("", error.message)
+        if len(error.candidates) == 1:
+            raise UserError(f"{path}: {reason}") from None
+        raise UserError(
+            f"none of {len(error.candidates)} places has an ACL library: `python -m aioacl doctor` lists them, "
+            "`--library simulator` does without"
+        ) from None
+
+
+def described(info: LibraryInfo, tense: str = "is") -> str:
+    """The backend in words that leave no doubt whether a card takes part."""
+    return f"simulator: no card {tense} used" if info.backend == "simulator" else f"ascend: {info.path}"

@@ -1,0 +1,93 @@
+"""How the commands look: aligned rows, colours where a terminal wants them, and a progress bar."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Self, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+WIDTH = 100
+BAR_WIDTH = 30
+GREEN, YELLOW, RED, BOLD, DIM = "32", "33", "31", "1", "2"
+
+
+class Screen:
+    """A stream for people, and what it can show."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = sys.stdout if stream is None else stream
+        self.terminal = self.stream.isatty() and os.environ.get("TERM", "") != "dumb"
+        self.coloured = self.terminal and not os.environ.get("NO_COLOR")
+        self.drawing = _can_show(self.stream, "─█░·")
+
+    def paint(self, text: str, *styles: str) -> str:
+        """The text in a style, where there are colours."""
+        return f"\033[{';'.join(styles)}m{text}\033[0m" if self.coloured and styles else text
+
+    def line(self, text: str = "") -> None:
+        """Writes one line."""
+        print(text.rstrip(), file=self.stream)
+
+    def heading(self, text: str) -> None:
+        """Writes a title over a rule."""
+        self.line(self.paint(text, BOLD))
+        self.line(self.paint(("─" if self.drawing else "-") * min(WIDTH, max(len(text), 60)), DIM))
+
+    def rows(self, rows: Iterable[tuple[str, str]], *, indent: int = 2) -> None:
+        """Writes names and values in two columns."""
+        made = list(rows)
+        width = max((len(name) for name, _ in made), default=0)
+        for name, value in made:
+            self.wrapped(f"{' ' * indent}{name:<{width}}   ", value)
+
+    def wrapped(self, before: str, text: str, *styles: str) -> None:
+        """Writes something in a style and a text after it, which goes on below itself where it is long."""
+        room = WIDTH - len(before)
+        lines = textwrap.wrap(text, room, break_long_words=False) if len(text) > room else [text]
+        self.line(self.paint(before, *styles) + lines[0])
+        for line in lines[1:]:
+            self.line(" " * len(before) + line)
+
+
+def _can_show(stream: TextIO, text: str) -> bool:
+    try:
+        text.encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+class Bar:
+    """A progress bar on a terminal, and nothing anywhere else."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._screen = Screen(sys.stderr if stream is None else stream)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.clear()
+
+    def draw(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Shows how far something has come."""
+        if not self._screen.terminal:
+            return
+        full, empty = "█░" if self._screen.drawing else "#."
+        filled = BAR_WIDTH * done // max(total, 1)
+        line = f"{what:<18} {full * filled}{empty * (BAR_WIDTH - filled)} {done}/{total}  {note}"
+        self._write("\r" + line[: shutil.get_terminal_size().columns - 1] + "\033[K")
+
+    def clear(self) -> None:
+        """Takes the bar away."""
+        if self._screen.terminal:
+            self._write("\r\033[K")
+
+    def _write(self, text: str) -> None:
+        self._screen.stream.write(text)
+        self._screen.stream.flush()
