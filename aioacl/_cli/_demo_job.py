@@ -1,0 +1,261 @@
+"""The job: tasks carry files to the device, across it and back, while the device is reset under them.
+
+A task holds one piece of a file at a time. A piece whose handles a reset has ended starts again with new ones, so a
+reset costs time and nothing else. Reading and hashing happen on worker threads; the loop only drives the device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from aioacl._errors import AclError, DeviceReset, DeviceResetting, QueueFull, StaleHandleError
+from aioacl._stream import STAGED_AT_MOST
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aioacl._cli._demo_input import Source
+    from aioacl._device import Device
+    from aioacl._event import Ticket
+    from aioacl._memory import PinnedBuffer
+    from aioacl._stream import Stream
+
+T = TypeVar("T")
+
+WORKER_THREADS: Final = 4
+RESETS: Final = ((0.4, 5.0), (0.6, 0.0))  # after what share of the files, and the grace in seconds
+
+
+@dataclass
+class Tally:
+    """What the job has counted."""
+
+    files: int = 0
+    bytes: int = 0
+    mismatches: int = 0
+    awaits: int = 0
+    stale_refused: int = 0
+    resetting_refused: int = 0
+    interrupted: int = 0
+    resets: int = 0
+    at_work: list[int] = field(default_factory=list[int])
+    finished: int = 0
+    failures: list[str] = field(default_factory=list[str])
+
+
+class Streams:
+    """The streams that the tasks share; one that a reset has ended is made anew for the next who asks."""
+
+    def __init__(self, device: Device, count: int) -> None:
+        self._device = device
+        self._made: list[Stream | None] = [None] * count
+        self._turns = [anyio.Lock() for _ in range(count)]
+        self._all = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._all.aclose()
+
+    async def at(self, index: int) -> Stream:
+        """The stream of that number, counted round and round."""
+        index %= len(self._made)
+        async with self._turns[index]:
+            stream = self._made[index]
+            if stream is None or stream.stale:
+                stream = await self._all.enter_async_context(self._device.create_stream())
+                self._made[index] = stream
+            return stream
+
+
+class Kit:
+    """The memory of one task, kept from piece to piece until a reset ends it."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._room = 0
+        self._all = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.drop()
+
+    async def drop(self) -> None:
+        """Gives everything back; the next who asks gets new memory."""
+        self._room = 0
+        await self._all.aclose()
+
+    async def fit(self, size: int) -> None:
+        """Makes the memory fit a piece: a large one has it to the byte, all others the same."""
+        room = max(size, STAGED_AT_MOST)
+        if room != self._room:
+            await self.drop()
+            self.here = await self._all.enter_async_context(self._device.allocate(room))
+            self.there = await self._all.enter_async_context(self._device.allocate(room))
+            self.pinned = await self._all.enter_async_context(self._device.pinned(STAGED_AT_MOST))
+            self._room = room
+
+
+class Job:
+    """All files, each carried by one of the tasks."""
+
+    def __init__(self, device: Device, files: tuple[Source, ...], tasks: int, streams: int) -> None:
+        self.tally = Tally()
+        self._device = device
+        self._files = files
+        self._left = iter(files)
+        self._tasks = tasks
+        self._streams = Streams(device, streams)
+        self._threads = anyio.CapacityLimiter(WORKER_THREADS)
+        self._at_work = 0
+        self._over = False
+        self._marks: list[tuple[int, anyio.Event]] = []
+
+    async def run(self) -> None:
+        """Carries everything, with two resets on the way."""
+        async with self._streams, anyio.create_task_group() as group:
+            group.start_soon(self._strike_twice)
+            for number in range(self._tasks):
+                group.start_soon(self._work, number)
+
+    # --- resets ----------------------------------------------------------------------------------------------
+
+    async def _strike_twice(self) -> None:
+        """The first reset lets work in flight end; the second gives it no time, so that awaits are interrupted."""
+        for share, grace in RESETS:
+            await self._strike(share, grace)
+
+    async def _strike(self, share: float, grace: float) -> None:
+        await self._reached(int(len(self._files) * share))
+        self.tally.at_work.append(self._at_work)
+        try:
+            report = await self._device.force_reset(grace=grace, reason="the demo")
+        except AclError as error:
+            self.tally.failures.append(str(error))
+            return
+        self.tally.resets += report.ok
+        if not report.ok:
+            self.tally.failures.append(str(report))
+
+    async def _reached(self, files: int) -> None:
+        mark = anyio.Event()
+        self._marks.append((files, mark))
+        self._look_at_marks()
+        await mark.wait()
+
+    def _look_at_marks(self) -> None:
+        """Files of tasks that failed are never counted, so the end of all tasks reaches every mark."""
+        for files, mark in self._marks:
+            if files <= self.tally.files or self._over:
+                mark.set()
+
+    # --- tasks -----------------------------------------------------------------------------------------------
+
+    async def _work(self, number: int) -> None:
+        self._at_work += 1
+        try:
+            async with Kit(self._device) as kit:
+                for turn, file in enumerate(self._left, start=number):
+                    await self._carry(file, kit, turn)
+            self.tally.finished += 1
+        except AclError as error:
+            self.tally.failures.append(f"task {number}: {error}")
+        finally:
+            self._at_work -= 1
+            self._over = self._at_work == 0
+            self._look_at_marks()
+
+    async def _carry(self, file: Source, kit: Kit, turn: int) -> None:
+        same = True
+        for offset in file.offsets():
+            data, digest = await self._off_loop(file.read, offset)
+            back = await self._there_and_back(data, kit, turn)
+            same &= await self._off_loop(_digest, back) == digest
+            self.tally.bytes += len(data)
+        self.tally.mismatches += not same
+        self.tally.files += 1
+        self._look_at_marks()
+
+    async def _off_loop(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await anyio.to_thread.run_sync(work, *arguments, limiter=self._threads)
+
+    # --- the way of one piece --------------------------------------------------------------------------------
+
+    async def _there_and_back(self, data: bytes, kit: Kit, turn: int) -> bytearray:
+        """The piece as it came back, by as many attempts as the resets make necessary."""
+        while True:
+            try:
+                return await self._try(data, kit, turn)
+            except DeviceReset:
+                self.tally.interrupted += 1
+            except StaleHandleError:
+                self.tally.stale_refused += 1
+            except DeviceResetting:
+                self.tally.resetting_refused += 1
+            await kit.drop()
+
+    async def _try(self, data: bytes, kit: Kit, turn: int) -> bytearray:
+        first, second = await self._streams.at(turn), await self._streams.at(turn + 1)
+        back, size = bytearray(len(data)), len(data)
+        await kit.fit(size)
+        await self._up(first, kit, data, turn)
+        moved = await self._enqueue(first, lambda: first.copy(kit.there, kit.here, nbytes=size))
+        # On the device, the way down waits for the way across; nobody here has to.
+        _ = second.wait_event(first.record())
+        if size > STAGED_AT_MOST:
+            await self._count(second.download(back, kit.there))
+        else:
+            landed = await self._enqueue(second, lambda: second.copy(back, kit.there, nbytes=size))
+            await self._arrive(second, landed, turn + 1)
+        await self._arrive(first, moved, turn + 2)
+        return back
+
+    async def _up(self, stream: Stream, kit: Kit, data: bytes, turn: int) -> None:
+        """Large pieces through chunks of staging memory, the others from pinned and from pageable memory in turns."""
+        if len(data) > STAGED_AT_MOST:
+            await self._count(stream.upload(kit.here, data))
+            return
+        source: bytes | PinnedBuffer = data
+        if turn % 2:
+            await self._off_loop(_fill, kit.pinned, data)
+            source = kit.pinned
+        ticket = await self._enqueue(stream, lambda: stream.copy(kit.here, source, nbytes=len(data)))
+        await self._arrive(stream, ticket, turn)
+
+    async def _enqueue(self, stream: Stream, enqueue: Callable[[], Ticket]) -> Ticket:
+        while True:
+            try:
+                return enqueue()
+            except QueueFull:
+                await self._count(stream.ready())
+
+    async def _arrive(self, stream: Stream, ticket: Ticket, turn: int) -> None:
+        """Awaits by ticket, by event, or by stream, in turns."""
+        match turn % 3:
+            case 0:
+                await self._count(ticket)
+            case 1:
+                await self._count(stream.record())
+            case _:
+                await self._count(stream)
+
+    async def _count(self, awaitable: Awaitable[None]) -> None:
+        self.tally.awaits += 1
+        await awaitable
+
+
+def _digest(data: bytearray) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _fill(pinned: PinnedBuffer, data: bytes) -> None:
+    pinned.view[: len(data)] = data

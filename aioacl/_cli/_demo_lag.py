@@ -1,0 +1,183 @@
+"""What waiting costs the event loop: the same job twice, with awaits, and with blocking calls on the loop's thread.
+
+Files, tasks, streams, memory, worker threads and probe are the same in both; only the three waits of a file differ.
+The blocking way is what code does that calls C's aclrtMemcpyAsync and aclrtSynchronizeStream from a coroutine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import anyio.to_thread
+
+from aioacl._errors import error_for
+from aioacl._ffi import ffi, lib, make_pass
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from aioacl._cli._demo_input import Source
+    from aioacl._device import Device
+    from aioacl._memory import DeviceBuffer, PinnedBuffer
+    from aioacl._stream import Stream
+
+RUNS: Final = 3
+FILES: Final = 384
+FILE_BYTES: Final = 64 << 10  # of a larger file, its first bytes
+TICK_SECONDS: Final = 0.001
+WORKER_THREADS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How late the loop was for a timer, in milliseconds."""
+
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The lag of the two ways, each the median of its runs."""
+
+    awaited: Lag
+    blocking: Lag
+    mismatches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a task works with; streams are shared, buffers are its own."""
+
+    stream: Stream
+    source: PinnedBuffer
+    here: DeviceBuffer
+    there: DeviceBuffer
+    back: PinnedBuffer
+
+
+async def awaited(bench: Bench, size: int) -> None:
+    """There, across and back, as aioacl does it."""
+    await bench.stream.copy(bench.here, bench.source, nbytes=size)
+    await bench.stream.copy(bench.there, bench.here, nbytes=size)
+    await bench.stream.copy(bench.back, bench.there, nbytes=size)
+
+
+async def blocking(bench: Bench, size: int) -> None:
+    """There, across and back, as it is done without."""
+    _copy_and_wait(bench, bench.here, bench.source, size, lib.ACL_MEMCPY_HOST_TO_DEVICE)
+    _copy_and_wait(bench, bench.there, bench.here, size, lib.ACL_MEMCPY_DEVICE_TO_DEVICE)
+    _copy_and_wait(bench, bench.back, bench.there, size, lib.ACL_MEMCPY_DEVICE_TO_HOST)
+
+
+def _copy_and_wait(
+    bench: Bench,
+    target: DeviceBuffer | PinnedBuffer,
+    source: DeviceBuffer | PinnedBuffer,
+    size: int,
+    kind: int,
+) -> None:
+    core = bench.stream._core
+    shown = make_pass(core.manager.index, core.generation)
+    to, of = ffi.cast("void *", target.address), ffi.cast("void *", source.address)
+    _must_succeed(
+        "aclrtMemcpyAsync", lib.aio_g_aclrtMemcpyAsync(shown, to, target.size, of, size, kind, core.native)
+    )
+    _must_succeed("aclrtSynchronizeStream", lib.aio_g_aclrtSynchronizeStream(shown, core.native))
+
+
+def _must_succeed(call: str, code: int) -> None:
+    if code:
+        raise error_for(code, call)
+
+
+class Laboratory:
+    """The benches, and the runs that are made on them."""
+
+    def __init__(self, files: Sequence[Source], benches: Sequence[Bench]) -> None:
+        self._files = files
+        self._benches = benches
+        self._threads = anyio.CapacityLimiter(WORKER_THREADS)
+        self.mismatches = 0
+
+    async def measure(self, way: Callable[[Bench, int], Awaitable[None]]) -> Lag:
+        """One run: a probe beside the tasks, until these are done."""
+        late: list[float] = []
+        done = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(_probe, late, done)
+            async with anyio.create_task_group() as tasks:
+                left = iter(self._files)
+                for bench in self._benches:
+                    tasks.start_soon(self._work, way, bench, left)
+            done.set()
+        return Lag(_percentile(late, 0.50) * 1e3, _percentile(late, 0.99) * 1e3)
+
+    async def _work(
+        self, way: Callable[[Bench, int], Awaitable[None]], bench: Bench, left: Iterator[Source]
+    ) -> None:
+        for file in left:
+            size, digest = await self._off_loop(_read, file, bench)
+            if size:
+                await way(bench, size)
+            self.mismatches += await self._off_loop(_digest, bench.back, size) != digest
+
+    async def _off_loop(self, work: Callable[..., Any], *arguments: object) -> Any:
+        return await anyio.to_thread.run_sync(work, *arguments, limiter=self._threads)
+
+
+def _read(file: Source, bench: Bench) -> tuple[int, bytes]:
+    data = file.read(0)[0][:FILE_BYTES]
+    bench.source.view[: len(data)] = data
+    return len(data), hashlib.sha256(data).digest()
+
+
+def _digest(back: PinnedBuffer, size: int) -> bytes:
+    return hashlib.sha256(back.view[:size]).digest()
+
+
+async def _probe(late: list[float], done: anyio.Event) -> None:
+    while not done.is_set():
+        begun = time.perf_counter()
+        await anyio.sleep(TICK_SECONDS)
+        late.append(time.perf_counter() - begun - TICK_SECONDS)
+
+
+def _percentile(values: list[float], share: float) -> float:
+    return sorted(values)[math.ceil(len(values) * share) - 1]
+
+
+def _sample(files: Sequence[Source]) -> list[Source]:
+    """As many files as a run takes, from all over the input, some more than once if there are few."""
+    step = max(1, len(files) // FILES)
+    return list(itertools.islice(itertools.cycle(files[::step]), FILES))
+
+
+async def compare(
+    device: Device, files: Sequence[Source], tasks: int, streams: int, progress: Callable[[int, int], None]
+) -> Comparison:
+    """Both ways in turns, so that whatever else the machine does disturbs both."""
+    lags: tuple[list[Lag], list[Lag]] = ([], [])
+    async with AsyncExitStack() as stack:
+        made = [await stack.enter_async_context(device.create_stream()) for _ in range(streams)]
+        benches = [await _bench(stack, device, made[task % streams]) for task in range(tasks)]
+        laboratory = Laboratory(_sample(files), benches)
+        for run in range(RUNS * 2):
+            progress(run, RUNS * 2)
+            lags[run % 2].append(await laboratory.measure((awaited, blocking)[run % 2]))
+    ours, theirs = (Lag(median(lag.p50 for lag in each), median(lag.p99 for lag in each)) for each in lags)
+    return Comparison(ours, theirs, laboratory.mismatches)
+
+
+async def _bench(stack: AsyncExitStack, device: Device, stream: Stream) -> Bench:
+    source, back = [await stack.enter_async_context(device.pinned(FILE_BYTES)) for _ in range(2)]
+    here, there = [await stack.enter_async_context(device.allocate(FILE_BYTES)) for _ in range(2)]
+    return Bench(stream, source, here, there, back)

@@ -1,0 +1,142 @@
+"""`demo`: many tasks, real files, a device that is reset under them, and what the event loop felt of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from argparse import ArgumentTypeError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from aioacl._cli import UserError
+from aioacl._cli._demo_input import find_input
+from aioacl._cli._demo_job import Job
+from aioacl._cli._demo_lag import compare
+from aioacl._cli._demo_report import Outcome, as_json, show
+from aioacl._cli._library import add_option, load_or_explain
+from aioacl._cli._screen import Bar, Screen
+from aioacl._device import open_device
+from aioacl._errors import AclError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+    from aioacl._cli._demo_input import Input
+    from aioacl._cli._demo_lag import Comparison
+    from aioacl._device import Device
+    from aioacl._library import LibraryInfo
+
+TASKS: Final = 64
+MOST_TASKS: Final = 4096
+STREAMS: Final = 16
+MOST_STREAMS: Final = 256
+LATENCY: Final = "AIOACL_SIM_COPY_LATENCY_US"
+LATENCY_US: Final = 1000  # about what a small copy takes from end to end on a busy card
+REFRESH_SECONDS: Final = 0.1
+
+
+def add(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "demo",
+        help="push real files through a device, reset it on the way, and verify every byte",
+        description="Push real files through a device, reset it on the way, and verify every byte.",
+    )
+    parser.add_argument("--input", metavar="PATH", help="a file or a folder (default: Python's own library)")
+    parser.add_argument("--tasks", type=_at_most(MOST_TASKS), default=TASKS, metavar="N", help="default: 64")
+    parser.add_argument(
+        "--streams", type=_at_most(MOST_STREAMS), default=STREAMS, metavar="N", help="default: 16"
+    )
+    add_option(parser, default="simulator", otherwise="simulator")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object on a line")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _at_most(most: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+            raise ArgumentTypeError(f"{text!r} is not a number from 1 to {most}")
+        return int(text)
+
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was asked for."""
+
+    library: LibraryInfo
+    source: Input
+    tasks: int
+    streams: int
+
+
+def run(arguments: Namespace) -> int:
+    """Runs the demo and reports; 0 if every task finished and every byte came back."""
+    source = find_input(arguments.input)
+    plan = Plan(_load(arguments.library), source, arguments.tasks, arguments.streams)
+    with Bar() as bar:
+        outcome = _unwrapped(lambda: anyio.run(_demonstrate, plan, bar))
+    if arguments.json:
+        print(as_json(outcome))
+    else:
+        show(outcome, Screen())
+    return 0 if outcome.well else 1
+
+
+def _load(choice: str) -> LibraryInfo:
+    """Loads the library; the simulator is told how long a copy takes, unless somebody has told it already."""
+    told = LATENCY in os.environ
+    os.environ.setdefault(LATENCY, str(LATENCY_US))
+    info = load_or_explain(choice)
+    if info.backend != "simulator" and not told:
+        del os.environ[LATENCY]
+    return info
+
+
+def _unwrapped(work: Callable[[], Outcome]) -> Outcome:
+    """Raises what can be said in a line alone, out of the group in which the tasks raised it."""
+    try:
+        return work()
+    except BaseExceptionGroup as group:
+        raise _first_to_tell(group) or group from None
+
+
+def _first_to_tell(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    told: BaseException | None = group.subgroup((UserError, AclError))
+    while isinstance(told, BaseExceptionGroup):
+        inner: tuple[BaseException, ...] = told.exceptions
+        told = inner[0]
+    return told
+
+
+async def _demonstrate(plan: Plan, bar: Bar) -> Outcome:
+    begun = time.monotonic()
+    async with open_device(0) as device:
+        job = Job(device, plan.source.files, plan.tasks, plan.streams)
+        async with anyio.create_task_group() as group:
+            group.start_soon(_watch, job, bar, len(plan.source.files))
+            await job.run()
+            group.cancel_scope.cancel()
+        lag = await _compare(device, plan, bar) if not job.tally.failures else None
+        generation = device.generation
+    seconds = time.monotonic() - begun
+    return Outcome(
+        plan.library, plan.source.name, plan.tasks, plan.streams, generation, job.tally, lag, seconds
+    )
+
+
+async def _compare(device: Device, plan: Plan, bar: Bar) -> Comparison:
+    def progress(done: int, total: int) -> None:
+        bar.draw("measuring the lag", done, total)
+
+    return await compare(device, plan.source.files, plan.tasks, plan.streams, progress)
+
+
+async def _watch(job: Job, bar: Bar, total: int) -> None:
+    while True:
+        bar.draw("moving files", job.tally.files, total, f"resets {job.tally.resets}")
+        await anyio.sleep(REFRESH_SECONDS)
