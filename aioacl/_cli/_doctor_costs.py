@@ -1,0 +1,64 @@
+"""What aioacl loses with each function that a library lacks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_NEEDED: Final = frozenset(
+    {
+        "aclInit",
+        "aclrtCreateEventExWithFlag",
+        "aclrtCreateStream",
+        "aclrtDestroyEvent",
+        "aclrtDestroyStream",
+        "aclrtFree",
+        "aclrtFreeHost",
+        "aclrtGetCurrentContext",
+        "aclrtGetDeviceCount",
+        "aclrtMalloc",
+        "aclrtMallocHost",
+        "aclrtMemcpy",
+        "aclrtMemcpyAsync",
+        "aclrtQueryEventStatus",
+        "aclrtRecordEvent",
+        "aclrtResetDevice",
+        "aclrtResetDeviceForce",
+        "aclrtSetCurrentContext",
+        "aclrtSetDevice",
+        "aclrtStreamQuery",
+        "aclrtStreamWaitEvent",
+        "aclrtSynchronizeEvent",
+        "aclrtSynchronizeStream",
+    }
+)
+
+_COSTS: Final = {
+    "aclFinalizeReference": "ACL is never finalized; it ends with the process",
+    "aclGetRecentErrMsg": "errors come without the runtime's own text",
+    "aclrtCreateStreamWithConfig": "streams have one priority",
+    "aclrtDestroyStreamForce": "a heartbeat that fails leaves its stream behind",
+    "aclrtEventElapsedTime": "event.elapsed_since() is refused",
+    "aclrtGetMemInfo": "device.memory_info() is refused",
+    "aclrtGetSocName": "devices are listed without the name of their chip",
+    "aclrtMemsetAsync": "stream.fill() is refused",
+    "aclrtQueryDeviceStatus": "devices are listed without their status",
+    "aclrtRegDeviceStateCallback": "resets by other libraries are noticed by the codes of later calls only",
+    "aclrtSetStreamFailureMode": 'on_failure="stop" is refused',
+    "aclrtStreamAbort": "stream.abort() is refused, and a reset waits for the runtime to drop unfinished work",
+    "aclrtSynchronizeDeviceWithTimeout": "`await device.synchronize()` is refused",
+    "aclrtSynchronizeEventWithTimeout": "the watcher has no heartbeat: a dead device is noticed late",
+    "aclsysGetVersionNum": "the release of CANN is known as text at most",
+    "aclsysGetVersionStr": "the release of CANN cannot be told",
+}
+
+_NOTHING: Final = "nothing: aioacl itself does not call it"
+
+
+def is_needed(name: str) -> bool:
+    """Whether no device can be used without the function."""
+    return name in _NEEDED
+
+
+def cost_of(name: str) -> str:
+    """What is lost without the function, in a few words."""
+    return "no device can be used" if is_needed(name) else _COSTS.get(name, _NOTHING)

@@ -1,0 +1,158 @@
+"""What the doctor finds out: the library, the runtime behind it, and the process around it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+import sysconfig
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl import __version__, _runtime
+from aioacl._cli._doctor_costs import cost_of, is_needed
+from aioacl._codes import lookup
+from aioacl._errors import AclError
+from aioacl._ffi import ffi, lib, text_of
+
+if TYPE_CHECKING:
+    from aioacl._library import LibraryInfo
+
+PACKAGE: Final = b"runtime"
+VERSION_BYTES: Final = 128  # ACL_PKG_VERSION_MAX_SIZE
+INTERNAL_ERROR: Final = 500000
+RUNTIME_INTERNAL_ERROR: Final = 507000
+BAD_VISIBLE_DEVICES: Final = 207004
+FEW_FILES: Final = 256
+
+
+@dataclass(slots=True)
+class Facts:
+    """What was found, by section, and what to do about it: problems keep devices from being used."""
+
+    library: dict[str, Any] | None = None
+    candidates: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    runtime: dict[str, Any] = field(default_factory=dict[str, Any])
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+    limits: dict[str, Any] = field(default_factory=dict[str, Any])
+    python: dict[str, str] = field(default_factory=dict[str, str])
+    problems: list[str] = field(default_factory=list[str])
+    warnings: list[str] = field(default_factory=list[str])
+
+
+def look_at_library(facts: Facts, info: LibraryInfo) -> None:
+    """Where it was found, what it lacks, and what is odd about it."""
+    facts.library = {
+        "path": info.path,
+        "origin": info.origin,
+        "backend": info.backend,
+        "extra_paths": list(info.extra_paths),
+        "functions": lib.aio_table_size() - len(info.missing),
+        "missing": [
+            {"name": each.name, "since": each.since, "cost": cost_of(each.name)} for each in info.missing
+        ],
+    }
+    needed = [each.name for each in info.missing if is_needed(each.name)]
+    if needed:
+        facts.problems.append(f"the library lacks what every device needs: {', '.join(needed)}")
+    facts.warnings += info.findings
+
+
+def ask_runtime(facts: Facts) -> int | None:
+    """What the loaded library answers; returns how many devices it sees. Opens none."""
+    initialised = _initialised()
+    code, count = _device_count()
+    facts.runtime = {
+        "aclInit": initialised,
+        "version": _version_text(),
+        "version_number": _version_number(),
+        "soc": text_of(lib.aio_u_aclrtGetSocName()),
+        "aclrtGetDeviceCount": code,
+        "devices": count,
+    }
+    if initialised == INTERNAL_ERROR or code == RUNTIME_INTERNAL_ERROR:
+        facts.problems.append(
+            "the library does not find the libraries it belongs with: `source set_env.sh` of CANN's toolkit "
+            "before the program starts"
+        )
+    elif initialised or code:
+        facts.problems += [
+            f"{call} answered {_named(answer)}"
+            for call, answer in (("aclInit", initialised), ("aclrtGetDeviceCount", code))
+            if answer
+        ]
+    elif count == 0:
+        facts.warnings.append(
+            "the runtime sees no device: look at `npu-smi info`, and at what the container may use"
+        )
+    return count
+
+
+def _initialised() -> int:
+    """The code of aclInit, given back at once; 0 also where somebody else has initialised ACL."""
+    try:
+        _runtime.acquire()
+    except AclError as error:
+        return error.code or -1
+    _runtime.release()
+    return 0
+
+
+def _named(code: int) -> str:
+    known = lookup(code)
+    return f"{code} {known.name}" + (f" ({known.hint})" if known.hint else "")
+
+
+def _device_count() -> tuple[int, int | None]:
+    count = ffi.new("uint32_t *")
+    code = lib.aio_u_aclrtGetDeviceCount(count)
+    return code, None if code else int(count[0])
+
+
+def _version_text() -> str:
+    text = ffi.new("char[]", VERSION_BYTES)
+    code = lib.aio_u_aclsysGetVersionStr(ffi.new("char[]", PACKAGE), text)
+    return "" if code else text_of(text)
+
+
+def _version_number() -> int | None:
+    number = ffi.new("int32_t *")
+    code = lib.aio_u_aclsysGetVersionNum(ffi.new("char[]", PACKAGE), number)
+    return None if code else int(number[0])
+
+
+def look_at_limits(facts: Facts) -> None:
+    """What the process may use. -1 stands for no limit."""
+    files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    processes, most_processes = resource.getrlimit(resource.RLIMIT_NPROC)
+    facts.limits = {
+        "open_files": files,
+        "open_files_hard": most_files,
+        "processes": processes,
+        "processes_hard": most_processes,
+        "threads": sum(1 for _ in Path("/proc/self/task").iterdir()),
+        "cpus": len(os.sched_getaffinity(0)),
+    }
+    if 0 <= files < FEW_FILES:
+        facts.warnings.append(f"ulimit -n is {files}: each event loop and each device needs descriptors")
+
+
+def look_at_python(facts: Facts) -> None:
+    """The interpreter, and the packages that aioacl stands on."""
+    facts.python = {
+        "aioacl": __version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "gil": _gil(),
+        "cffi": version("cffi"),
+        "anyio": version("anyio"),
+        "platform": platform.platform(),
+    }
+
+
+def _gil() -> str:
+    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "on"
+    return "on, in a free-threaded build" if getattr(sys, "_is_gil_enabled", lambda: True)() else "off"

@@ -1,0 +1,153 @@
+"""`doctor`: which library is found and how, what it lacks and what that costs, and what in the environment bites."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from aioacl._cli._doctor_facts import Facts, ask_runtime, look_at_library, look_at_limits, look_at_python
+from aioacl._cli._doctor_visible import meaning, traps
+from aioacl._cli._library import add_option, load
+from aioacl._cli._screen import BOLD, DIM, GREEN, RED, YELLOW, Screen
+from aioacl._errors import LibraryNotFound
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterable
+
+VARIABLES = (
+    "AIOACL_LIBRARY",
+    "AIOACL_STRICT",
+    "ASCEND_HOME_PATH",
+    "ASCEND_TOOLKIT_HOME",
+    "ASCEND_LAUNCH_BLOCKING",
+    "ASCEND_GLOBAL_LOG_LEVEL",
+    "LD_LIBRARY_PATH",
+)
+
+
+def add(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "doctor",
+        help="say which library is found, what it lacks and what that costs",
+        description="Say which ACL library is found, what it lacks and what that costs, and what else in this "
+        "environment may go wrong. Opens no device.",
+    )
+    add_option(parser, default=None, otherwise="the ordinary search")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Reports; 0 if devices can be used, 1 if something keeps them from it."""
+    facts = examine(arguments.library)
+    if arguments.json:
+        print(json.dumps({"ok": not facts.problems, **asdict(facts)}))
+    else:
+        _show(facts, Screen())
+    return 1 if facts.problems else 0
+
+
+def examine(choice: str | None) -> Facts:
+    """Finds everything out."""
+    facts, visible = Facts(), None
+    try:
+        look_at_library(facts, load(choice))
+    except LibraryNotFound as error:
+        facts.candidates = [{"path": path, "reason": reason} for path, reason in error.candidates]
+        facts.problems.append(f"{error.message}. {error.hint}")
+    else:
+        visible = ask_runtime(facts)
+    simulated = facts.library is not None and facts.library["backend"] == "simulator"
+    facts.environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    facts.environment |= meaning(os.environ)
+    facts.warnings += traps(os.environ, None if simulated else visible)
+    look_at_limits(facts)
+    look_at_python(facts)
+    return facts
+
+
+# --- for people --------------------------------------------------------------------------------------------------
+
+
+def _show(facts: Facts, screen: Screen) -> None:
+    screen.heading("aioacl doctor")
+    if facts.library is None:
+        _section(
+            screen,
+            "no library: these places were tried",
+            [(each["path"], each["reason"]) for each in facts.candidates],
+        )
+    else:
+        _show_library(facts.library, screen)
+        _section(screen, "runtime", _runtime_rows(facts.runtime))
+    _section(screen, "environment", facts.environment.items())
+    _section(screen, "limits", _limit_rows(facts.limits))
+    _section(screen, "python", facts.python.items())
+    _show_advice(facts, screen)
+
+
+def _section(screen: Screen, title: str, rows: Iterable[tuple[str, str]]) -> None:
+    screen.line(screen.paint(title, BOLD))
+    screen.rows(rows)
+    screen.line()
+
+
+def _show_library(library: dict[str, Any], screen: Screen) -> None:
+    simulated = library["backend"] == "simulator"
+    rows = [
+        ("path", library["path"]),
+        ("found by", library["origin"]),
+        ("backend", "simulator: no card is used" if simulated else library["backend"]),
+        *(("and beside it", path) for path in library["extra_paths"]),
+        ("functions", f"{library['functions']} of {library['functions'] + len(library['missing'])}"),
+    ]
+    _section(screen, "library", rows)
+    if library["missing"]:
+        screen.line(screen.paint("missing functions, and what that costs", BOLD))
+        for each in library["missing"]:
+            screen.line(f"  {each['name']} (CANN {each['since']})")
+            screen.line(screen.paint(f"      {each['cost']}", DIM))
+        screen.line()
+
+
+def _runtime_rows(runtime: dict[str, Any]) -> list[tuple[str, str]]:
+    number = "" if runtime["version_number"] is None else f" ({runtime['version_number']})"
+    devices = runtime["devices"]
+    return [
+        ("aclInit", "well" if runtime["aclInit"] == 0 else f"answered {runtime['aclInit']}"),
+        ("CANN", f"{runtime['version']}{number}" if runtime["version"] else "cannot be told"),
+        ("chip", runtime["soc"] or "cannot be told"),
+        ("devices", f"answered {runtime['aclrtGetDeviceCount']}" if devices is None else _numbered(devices)),
+    ]
+
+
+def _numbered(devices: int) -> str:
+    return f"{devices} visible, numbered from 0" if devices else "none visible"
+
+
+def _limit_rows(limits: dict[str, Any]) -> list[tuple[str, str]]:
+    def bound(name: str) -> str:
+        return f"{_limit(limits[name])} (at most {_limit(limits[name + '_hard'])})"
+
+    return [
+        ("open files (ulimit -n)", bound("open_files")),
+        ("processes and threads (ulimit -u)", bound("processes")),
+        ("threads now", str(limits["threads"])),
+        ("processors", str(limits["cpus"])),
+    ]
+
+
+def _limit(value: int) -> str:
+    return "unlimited" if value < 0 else f"{value:,}"
+
+
+def _show_advice(facts: Facts, screen: Screen) -> None:
+    for style, word, texts in ((RED, "problem", facts.problems), (YELLOW, "note", facts.warnings)):
+        for text in texts:
+            screen.wrapped(f"{word}: ", text, style, BOLD)
+    if not facts.problems:
+        screen.line(screen.paint("Devices can be used.", GREEN, BOLD))
