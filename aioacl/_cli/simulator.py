@@ -1,0 +1,136 @@
+"""`simulator dir`: a folder for LD_LIBRARY_PATH, in which any ACL program finds the simulator under CANN's names.
+
+The folder's name holds a hash of the simulator, so another version gets a folder of its own. Each file is made under
+a passing name and then renamed: two processes that make the folder at once disturb neither each other nor a program
+that is just loading from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl import __version__
+from aioacl._cli import UserError
+from aioacl._cli._screen import Screen
+from aioacl.simulator import library_path
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+LIBRARY: Final = "libascendcl.so"
+LINKS: Final = (
+    "libacl_rt.so",
+    "libacl_mdl.so",
+    "libacl_op_executor.so",
+    "libacl_op_compiler.so",
+    "libacl_tdt_channel.so",
+    "libacl_tdt_queue.so",
+    "libacl_cblas.so",
+    "libmsprofiler.so",
+    "libascend_dump.so",
+)
+HASH_DIGITS: Final = 12
+
+
+def add(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "simulator", help="use the simulator outside Python", description="Use the simulator outside Python."
+    )
+    parser.set_defaults(parser=parser)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
+    folder = actions.add_parser(
+        "dir",
+        help="print a folder for LD_LIBRARY_PATH that holds the simulator under CANN's names",
+        description="Find or make a folder in the cache that holds the simulator under CANN's names, for the "
+        "LD_LIBRARY_PATH of any ACL program. The last line of output is that folder.",
+    )
+    folder.add_argument("--json", action="store_true", help="print one JSON object")
+    folder.set_defaults(run=run, parser=folder)
+
+
+def run(arguments: Namespace) -> int:
+    """Finds or makes the folder, and prints it."""
+    try:
+        folder = make_folder(library_path(), _cache())
+    except OSError as error:
+        raise UserError(f"{error.filename or 'the cache'}: {error.strerror or error}") from error
+    if arguments.json:
+        print(json.dumps({"folder": str(folder), "library": LIBRARY, "links": LINKS}))
+        return 0
+    if sys.stdout.isatty():
+        Screen().line("For LD_LIBRARY_PATH of any ACL program:")
+    print(folder)
+    return 0
+
+
+def _cache() -> Path:
+    """The user's cache; a relative XDG_CACHE_HOME is to be ignored, as its specification says."""
+    told = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if told.is_absolute():
+        return told / "aioacl"
+    try:
+        return Path.home() / ".cache" / "aioacl"
+    except RuntimeError:
+        raise UserError("there is no home folder: set XDG_CACHE_HOME to an absolute path") from None
+
+
+def make_folder(library: Path, cache: Path) -> Path:
+    """The folder for this library, made or mended if need be."""
+    content = library.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()[:HASH_DIGITS]
+    folder = cache / f"simulator-{__version__}-{digest}"
+    for each in (*reversed(cache.parents), cache, folder):
+        with suppress(FileExistsError):
+            each.mkdir(mode=0o755 if each == folder else 0o700)
+    _must_be_ours(folder)
+    if not _holds(folder / LIBRARY, content):
+        _put(folder, LIBRARY, lambda path: _write(path, content))
+    for name in LINKS:
+        if not _leads(folder / name):
+            _put(folder, name, lambda path: path.symlink_to(LIBRARY))
+    return folder
+
+
+def _must_be_ours(folder: Path) -> None:
+    """Whoever else can write there would run code in the programs that load from it."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise UserError(f"{folder}: it is not a folder of yours; remove it, or set XDG_CACHE_HOME")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UserError(f"{folder}: others may write to it; remove it")
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return not path.is_symlink() and path.read_bytes() == content
+    except FileNotFoundError:
+        return False
+
+
+def _leads(path: Path) -> bool:
+    return path.is_symlink() and path.readlink() == Path(LIBRARY)
+
+
+def _put(folder: Path, name: str, make: Callable[[Path], object]) -> None:
+    passing = folder / f".{name}.{secrets.token_hex(8)}"
+    try:
+        make(passing)
+        passing.replace(folder / name)
+    finally:
+        passing.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
