@@ -1,0 +1,294 @@
+"""The other commands as processes: what they find, what they refuse, and what they print last."""
+
+import ctypes
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aioacl._cli._doctor_costs import cost_of, is_needed
+from aioacl._cli._doctor_visible import meaning, traps
+from aioacl.simulator import library_path
+
+WARNINGS_ARE_ERRORS = [sys.executable, "-X", "dev", "-W", "error"]
+SIBLINGS_ARE_MISSING = """
+import sys
+from aioacl import simulator, use_library
+from aioacl.__main__ import main
+use_library("simulator")
+simulator.fail_call("aclInit", 500000, -1)
+simulator.fail_call("aclrtGetDeviceCount", 507000, -1)
+sys.exit(main(["doctor", "--library", "simulator", *sys.argv[1:]]))
+"""
+
+
+def run(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_", "ASCEND_"))}
+    return subprocess.run(
+        [*WARNINGS_ARE_ERRORS, *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**clean, **environ},
+    )
+
+
+def aioacl(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    return run("-m", "aioacl", *arguments, **environ)
+
+
+def found(done: "subprocess.CompletedProcess[str]", status: int = 0) -> dict[str, Any]:
+    assert done.returncode == status, done.stderr
+    assert done.stderr == ""
+    (line,) = done.stdout.splitlines()
+    result: dict[str, Any] = json.loads(line)
+    return result
+
+
+class TestCommands:
+    @pytest.mark.parametrize("arguments", [(), ("simulator",)])
+    def test_without_a_command_there_is_help(self, arguments: tuple[str, ...]) -> None:
+        done = aioacl(*arguments)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert done.stderr.startswith("usage: aioacl")
+
+    @pytest.mark.parametrize("command", ["demo", "doctor", "devices", "simulator"])
+    def test_each_command_explains_itself(self, command: str) -> None:
+        done = aioacl(command, "--help")
+        assert done.returncode == 0
+        assert done.stderr == ""
+
+    def test_an_unknown_command_is_refused(self) -> None:
+        assert aioacl("dance").returncode == 2
+
+    def test_a_reader_that_leaves_is_no_accident(self) -> None:
+        reading, writing = os.pipe()
+        os.close(reading)
+        with subprocess.Popen(
+            [*WARNINGS_ARE_ERRORS, "-m", "aioacl", "doctor", "--library", "simulator"],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+        ) as process:
+            os.close(writing)
+            assert process.communicate(timeout=60)[1] == b""
+        assert process.returncode == 141
+
+
+class TestDoctor:
+    def test_the_simulator_is_well_and_said_to_be_one(self) -> None:
+        result = found(aioacl("doctor", "--library", "simulator", "--json"))
+        assert result["ok"]
+        assert result["library"]["backend"] == "simulator"
+        assert result["library"]["path"] == str(library_path())
+        assert result["library"]["missing"] == []
+        assert result["runtime"]["devices"] == 2
+        assert result["runtime"]["soc"].startswith("Ascend")
+        assert result["runtime"]["version"]
+        assert result["limits"].keys() >= {"open_files", "processes", "threads"}
+        assert result["python"].keys() >= {"python", "gil", "cffi", "anyio"}
+
+    def test_it_opens_no_device(self) -> None:
+        program = """
+from aioacl import simulator
+from aioacl.__main__ import main
+main(["doctor", "--library", "simulator", "--json"])
+assert "aclrtSetDevice" not in [call["call"] for call in simulator.journal()]
+assert simulator.stats().contexts == 0
+"""
+        found(run("-c", program))
+
+    def test_a_library_that_is_none_is_a_candidate_with_its_reason(self, tmp_path: Path) -> None:
+        path = tmp_path / "libascendcl.so"
+        path.write_bytes(b"INPUT(libacl_rt.so)")
+        result = found(aioacl("doctor", "--json", AIOACL_LIBRARY=str(path)), status=1)
+        assert not result["ok"]
+        assert result["library"] is None
+        assert result["candidates"] == [{"path": str(path), "reason": "it is not an ELF file"}]
+
+    def test_every_place_of_the_search_is_told(self) -> None:
+        done = aioacl("doctor", ASCEND_HOME_PATH="/nowhere")
+        assert done.returncode == 1
+        assert done.stderr == ""
+        for place in ("/nowhere/lib64/libascendcl.so", "/usr/local/Ascend/cann/lib64/libacl_rt.so"):
+            assert place in done.stdout
+        assert "source set_env.sh" in " ".join(done.stdout.split())
+
+    @pytest.mark.parametrize("arguments", [(), ("--json",)])
+    def test_missing_siblings_are_recognised_by_their_codes(self, arguments: tuple[str, ...]) -> None:
+        done = run("-c", SIBLINGS_ARE_MISSING, *arguments)
+        assert done.returncode == 1
+        assert done.stderr == ""
+        assert "source set_env.sh" in " ".join(done.stdout.split())
+
+    def test_others_that_may_write_to_the_library_are_told(self, tmp_path: Path) -> None:
+        path = tmp_path / "libascendcl.so"
+        path.write_bytes(library_path().read_bytes())
+        path.chmod(0o664)
+        result = found(aioacl("doctor", "--json", "--library", str(path)))
+        assert any("may write to" in warning for warning in result["warnings"])
+
+    def test_the_list_of_visible_devices_is_looked_at(self) -> None:
+        result = found(
+            aioacl("doctor", "--library", "simulator", "--json", ASCEND_RT_VISIBLE_DEVICES="1, 0,0,x")
+        )
+        told = " ".join(result["warnings"])
+        for trap in ("space", "ascend", "twice", "'x'"):
+            assert trap in told
+
+    def test_people_get_a_table_that_fits(self) -> None:
+        done = aioacl("doctor", "--library", "simulator", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+        assert done.returncode == 0
+        assert done.stdout.isascii()
+        assert "simulator: no card is used" in done.stdout
+        assert "\033" not in done.stdout
+
+
+class TestVisibleDevices:
+    def test_numbers_begin_at_0_again(self) -> None:
+        said = meaning({"ASCEND_RT_VISIBLE_DEVICES": "4,6"})
+        assert "device 0 is card 4, device 1 is card 6" in said["ASCEND_RT_VISIBLE_DEVICES"]
+        assert traps({"ASCEND_RT_VISIBLE_DEVICES": "4,6"}, 2) == []
+
+    def test_nothing_set_is_no_trap(self) -> None:
+        assert traps({}, 8) == []
+
+    @pytest.mark.parametrize(
+        ("value", "visible", "what"),
+        [
+            ("", None, "empty"),
+            ("0, 1", None, "space"),
+            ("0,a", None, "no number"),
+            ("0,-1", None, "no number"),
+            ("0,", None, "no number"),
+            ("0,²", None, "no number"),
+            ("1,0", None, "ascend"),
+            ("0,0", None, "twice"),
+            ("0,9", 1, "unknown card"),
+        ],
+    )
+    def test_each_trap_is_named(self, value: str, visible: int | None, what: str) -> None:
+        assert any(what in trap for trap in traps({"ASCEND_RT_VISIBLE_DEVICES": value}, visible))
+
+    def test_the_variable_of_the_container_runtime_is_not_taken_for_ours(self) -> None:
+        environ = {"ASCEND_VISIBLE_DEVICES": "3"}
+        assert "container" in meaning(environ)["ASCEND_VISIBLE_DEVICES"]
+        assert len(traps(environ, 1)) == 1
+
+
+class TestCosts:
+    @pytest.mark.parametrize(
+        "name",
+        ["aclrtRegDeviceStateCallback", "aclFinalizeReference", "aclrtStreamAbort", "aclsysGetVersionStr"],
+    )
+    def test_what_older_releases_lack_has_a_price_of_its_own(self, name: str) -> None:
+        assert not is_needed(name)
+        assert "nothing" not in cost_of(name)
+
+    def test_what_every_device_needs_is_told_apart(self) -> None:
+        assert is_needed("aclrtSetDevice")
+        assert cost_of("aclrtSetDevice") == "no device can be used"
+
+
+class TestDevices:
+    def test_each_has_a_number_a_chip_and_a_status(self) -> None:
+        result = found(aioacl("devices", "--library", "simulator", "--json", AIOACL_SIM_DEVICES="3"))
+        assert [each["index"] for each in result["devices"]] == [0, 1, 2]
+        assert {each["status"] for each in result["devices"]} == {"normal"}
+        assert all(each["soc"] for each in result["devices"])
+
+    def test_it_makes_no_context(self) -> None:
+        program = """
+from aioacl import simulator
+from aioacl.__main__ import main
+main(["devices", "--library", "simulator", "--json"])
+assert simulator.stats().contexts == 0
+"""
+        found(run("-c", program))
+
+    def test_a_runtime_that_cannot_tell_fails_in_one_line(self) -> None:
+        program = """
+import sys
+from aioacl import simulator, use_library
+from aioacl.__main__ import main
+use_library("simulator")
+simulator.fail_call("aclrtGetDeviceCount", 207004)
+sys.exit(main(["devices", "--library", "simulator"]))
+"""
+        done = run("-c", program)
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert "ASCEND_RT_VISIBLE_DEVICES" in line
+
+    def test_without_a_library_it_sends_to_the_doctor(self) -> None:
+        done = aioacl("devices", ASCEND_HOME_PATH="/nowhere")
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert "doctor" in line
+
+
+class TestSimulatorFolder:
+    def test_the_same_folder_is_found_again(self, tmp_path: Path) -> None:
+        outputs = [aioacl("simulator", "dir", XDG_CACHE_HOME=str(tmp_path)).stdout for _ in range(2)]
+        assert outputs[0] == outputs[1]
+        folder = Path(outputs[0].splitlines()[-1])
+        assert folder.parent == tmp_path / "aioacl"
+        assert (folder / "libascendcl.so").read_bytes() == library_path().read_bytes()
+        assert not (folder / "libascendcl.so").is_symlink()
+        assert folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) == 0
+        assert [path for path in folder.iterdir() if path.name.startswith(".")] == []
+
+    def test_the_home_folder_has_a_cache_too(self, tmp_path: Path) -> None:
+        done = aioacl("simulator", "dir", "--json", HOME=str(tmp_path), XDG_CACHE_HOME="relative")
+        assert Path(found(done)["folder"]).parent == tmp_path / ".cache" / "aioacl"
+
+    def test_any_program_loads_it_under_the_names_of_cann(self, tmp_path: Path) -> None:
+        result = found(aioacl("simulator", "dir", "--json", XDG_CACHE_HOME=str(tmp_path)))
+        assert "libacl_rt.so" in result["links"]
+        program = """
+import ctypes, sys
+for name in sys.argv[1:]:
+    count = ctypes.c_uint32()
+    assert ctypes.CDLL(name).aclrtGetDeviceCount(ctypes.byref(count)) == 0
+    assert count.value == 2
+"""
+        done = run("-c", program, *result["links"], LD_LIBRARY_PATH=result["folder"])
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_what_was_lost_or_changed_is_mended(self, tmp_path: Path) -> None:
+        folder = Path(found(aioacl("simulator", "dir", "--json", XDG_CACHE_HOME=str(tmp_path)))["folder"])
+        (folder / "libacl_rt.so").unlink()
+        (folder / "libacl_mdl.so").unlink()
+        (folder / "libacl_mdl.so").write_text("something else")
+        (folder / "libascendcl.so").write_bytes(b"half")
+        aioacl("simulator", "dir", XDG_CACHE_HOME=str(tmp_path))
+        assert ctypes.CDLL(str(folder / "libacl_rt.so")).aclrtGetSocName() != 0
+        assert (folder / "libacl_mdl.so").readlink() == Path("libascendcl.so")
+
+    def test_two_processes_make_it_at_once(self, tmp_path: Path) -> None:
+        command = [*WARNINGS_ARE_ERRORS, "-m", "aioacl", "simulator", "dir"]
+        environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, env=environ) for _ in range(4)]
+        outputs = {process.communicate(timeout=60)[0] for process in processes}
+        assert len(outputs) == 1
+        assert all(process.returncode == 0 for process in processes)
+
+    def test_a_folder_that_others_may_write_to_is_refused(self, tmp_path: Path) -> None:
+        folder = Path(found(aioacl("simulator", "dir", "--json", XDG_CACHE_HOME=str(tmp_path)))["folder"])
+        folder.chmod(0o777)
+        done = aioacl("simulator", "dir", XDG_CACHE_HOME=str(tmp_path))
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert "others may write to it" in done.stderr
+
+    def test_a_cache_that_is_no_folder_is_refused_in_one_line(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        done = aioacl("simulator", "dir", XDG_CACHE_HOME=str(tmp_path / "file"))
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,208 @@
+"""The demo as a process: what it verifies, what it says, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KEYS = {
+    "backend",
+    "files",
+    "bytes",
+    "mismatches",
+    "tasks",
+    "streams",
+    "awaits",
+    "resets",
+    "generation",
+    "stale_refused",
+    "resetting_refused",
+    "loop_lag_p50_ms",
+    "loop_lag_p99_ms",
+    "blocking_loop_lag_p50_ms",
+    "blocking_loop_lag_p99_ms",
+    "seconds",
+    "finished",
+}
+WARNINGS_ARE_ERRORS = [sys.executable, "-W", "error"]
+COMMAND = [*WARNINGS_ARE_ERRORS, "-m", "aioacl", "demo"]
+
+
+def demo(*arguments: str | Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environ},
+    )
+
+
+def found(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Sizes around everything that is decided by size, in a folder and a folder within it."""
+    made = tmp_path / "input"
+    (made / "deeper").mkdir(parents=True)
+    for size in (0, 1, 4095, 1 << 16, (1 << 20) + 1, (2 << 20) + 3):
+        (made / "deeper" / f"of {size} bytes").write_bytes(os.urandom(size))
+    (made / "é.txt").write_bytes(b"a name that is not ASCII")
+    return made
+
+
+def test_the_default_job_verifies_every_file_and_keeps_the_loop_free() -> None:
+    result = found(demo("--json"))
+    assert result.keys() >= KEYS
+    assert result["backend"] == "simulator"
+    assert result["files"] > 100
+    assert result["bytes"] > 1 << 20
+    assert (result["mismatches"], result["failures"]) == (0, [])
+    assert (result["tasks"], result["finished"], result["streams"]) == (64, 64, 16)
+    assert result["resets"] >= 1
+    assert result["generation"] == 1 + result["resets"]
+    assert result["tasks_at_work"] == [64] * result["resets"]
+    assert result["stale_refused"] + result["resetting_refused"] + result["interrupted"] > 0
+    assert result["awaits"] >= 3 * result["files"]
+    assert result["loop_lag_p99_ms"] <= result["blocking_loop_lag_p99_ms"] / 2
+
+
+def test_a_folder_is_walked_and_files_of_all_sizes_come_back(folder: Path) -> None:
+    result = found(demo("--json", "--input", folder, "--tasks", "3", "--streams", "2"))
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    assert (result["files"], result["bytes"]) == (len(sizes), sum(sizes))
+    assert (result["mismatches"], result["finished"], result["resets"]) == (0, 3, 2)
+
+
+@pytest.mark.parametrize("size", [0, (4 << 20) + 1])
+def test_a_file_alone_is_an_input(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "alone"
+    path.write_bytes(os.urandom(size))
+    result = found(demo("--json", "--input", path, "--tasks", "2", "--streams", "1"))
+    assert (result["files"], result["bytes"], result["mismatches"]) == (1, size, 0)
+
+
+def test_what_is_no_regular_file_is_left_out(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    (folder / "loop").symlink_to(folder, target_is_directory=True)
+    assert found(demo("--json", "--input", folder, "--tasks", "2"))["files"] == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("absent", "No such file"), ("empty", "no file in it"), ("pipe", "regular file")]
+)
+def test_an_input_that_is_none_is_refused_in_one_line(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    done = demo("--input", tmp_path / name)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert str(tmp_path / name) in line
+    assert reason in line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
+    (folder / "é.txt").chmod(0)
+    done = demo("--input", folder)
+    assert done.returncode == 2
+    assert "é.txt: it cannot be read" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("--tasks", "0"), ("--tasks", "many"), ("--streams", "-1")])
+def test_numbers_that_are_none_are_refused(arguments: tuple[str, str]) -> None:
+    done = demo(*arguments)
+    assert done.returncode == 2
+    assert "is not a number from 1 to" in done.stderr
+
+
+def test_a_library_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
+    done = demo("--library", tmp_path / "libascendcl.so")
+    assert done.returncode == 2
+    assert done.stderr == f"aioacl: {tmp_path / 'libascendcl.so'}: no such file\n"
+
+
+def test_the_table_is_plain_where_nothing_else_can_be_shown(folder: Path) -> None:
+    done = demo("--input", folder, "--tasks", "2", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.isascii()
+    assert "\033" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "simulator: no card was used" in done.stdout
+
+
+def run_after(preparation: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """The demo in a process that has prepared something first."""
+    program = f"""
+import sys
+from aioacl import simulator, use_library
+from aioacl.__main__ import main
+use_library("simulator")
+{preparation}
+sys.exit(main(["demo", "--json", "--tasks", "4", "--input", sys.argv[1]]))
+"""
+    return subprocess.run(
+        [*WARNINGS_ARE_ERRORS, "-c", program, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_task_that_fails_is_counted_and_told(folder: Path) -> None:
+    done = run_after('simulator.fail_call("aclrtMalloc", 207001, -1)', folder)
+    assert done.returncode == 1, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["finished"] < 4
+    assert any("207001" in failure for failure in result["failures"])
+    assert result["loop_lag_p99_ms"] is None
+
+
+def test_bytes_that_come_back_changed_are_counted(folder: Path) -> None:
+    change = "import aioacl._cli._demo_job as job; job._digest = lambda data: b''"
+    done = run_after(change, folder)
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["mismatches"] == 7
+
+
+def test_ctrl_c_ends_it_at_once_and_without_a_traceback(folder: Path) -> None:
+    """The copies take so long that it is certainly at work; it tells that it is by opening what is read last."""
+    os.mkfifo(told := folder / "told")
+    program = f"""
+import sys
+from aioacl._cli import _demo_job as job
+carry = job.Job._carry
+async def telling(self, file, kit, turn):
+    open({str(told)!r}, "w").close()
+    job.Job._carry = carry
+    await carry(self, file, kit, turn)
+job.Job._carry = telling
+from aioacl.__main__ import main
+sys.exit(main(["demo", "--tasks", "4", "--input", sys.argv[1]]))
+"""
+    with subprocess.Popen(
+        [*WARNINGS_ARE_ERRORS, "-c", program, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "AIOACL_SIM_COPY_LATENCY_US": "200000"},
+    ) as process:
+        told.open().close()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert (output, errors) == ("", "aioacl: interrupted\n")
