@@ -40,11 +40,15 @@ static bool runs(aio_stream *stream) {
     return aio_acl.aclrtStreamQuery(stream->handle, &status) != 0 || status != ACL_STREAM_STATUS_COMPLETE;
 }
 
+/* Whoever was let in before the gate closed may still be destroying the stream. */
 static void abort_one(abort_job *job, aio_stream *stream) {
-    if (!runs(stream))
+    if (!aio_stream_use(stream))
         return;
-    int code = aio_acl.aclrtStreamAbort(stream->handle);
-    atomic_fetch_add(&job->outcome[code == 0 ? 0 : code == 207000 ? 1 : 2], 1);
+    if (runs(stream)) {
+        int code = aio_acl.aclrtStreamAbort(stream->handle);
+        atomic_fetch_add(&job->outcome[code == 0 ? 0 : code == 207000 ? 1 : 2], 1);
+    }
+    aio_stream_unuse(stream);
 }
 
 static void *abort_some(void *argument) {
@@ -103,10 +107,11 @@ void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]) {
 }
 
 /* --- a reset by somebody else ------------------------------------------------ */
-static bool shut(struct aio_device *self) {
+static bool shut(struct aio_device *self, uint32_t *ended) {
     uint64_t seen = atomic_load(&self->word), next;
     do {
-        uint64_t generation = (aio_word_generation(seen) + 1) & 0xfffff;
+        *ended = aio_word_generation(seen);
+        uint64_t generation = (*ended + 1) & 0xfffff;
         if (aio_word_state(seen) == AIO_CLOSED)
             return false;
         next = (seen & ~(0xfffffull << 36)) | (generation << 36) | ((uint64_t)AIO_FOREIGN << 56);
@@ -116,20 +121,25 @@ static bool shut(struct aio_device *self) {
 
 /* On the resetting thread the runtime still takes an abort; on any other it answers that there is no context.
  */
-static void abort_here(int device) {
-    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
-        if (unfinished(stream) && aio_present[AIO_FN_aclrtStreamAbort])
-            aio_acl.aclrtStreamAbort(stream->handle);
+static void abort_here(int device, uint32_t generation) {
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        if (stream->generation != generation || !unfinished(stream) || !aio_stream_use(stream))
+            continue;
+        aio_acl.aclrtStreamAbort(stream->handle);
+        aio_stream_unuse(stream);
+    }
 }
 
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
+    uint32_t ended;
     (void)unused;
     if (device < 0 || device >= AIO_DEVICES || state != ACL_RT_DEVICE_STATE_RESET_PRE || aio_self()->own_reset)
         return;
-    if (!shut(&aio_devices[device]))
+    if (!shut(&aio_devices[device], &ended))
         return;
     aio_watcher_wake(device);
-    abort_here(device);
+    if (aio_present[AIO_FN_aclrtStreamAbort])
+        abort_here(device, ended);
     aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, FOREIGN_GRACE_US);
     atomic_fetch_add(&aio_devices[device].foreign, 1);
     aio_device_kick(device, AIO_KICK_FOREIGN);
