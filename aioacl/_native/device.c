@@ -41,12 +41,19 @@ int64_t aio_device_waits(int device) {
 
 /* --- streams ----------------------------------------------------------------- */
 /* The list is in the order of the numbers, so the walk goes on even if `previous` has left it meanwhile. */
-aio_stream *aio_device_next(int device, aio_stream *previous) {
-    struct aio_device *self = &aio_devices[device];
-    aio_lock_take(&self->lock);
+static aio_stream *following(const struct aio_device *self, const aio_stream *previous) {
+    if (previous && previous->listed)
+        return previous->next;
     aio_stream *stream = self->streams;
     while (previous && stream && stream->number >= previous->number)
         stream = stream->next;
+    return stream;
+}
+
+aio_stream *aio_device_next(int device, aio_stream *previous) {
+    struct aio_device *self = &aio_devices[device];
+    aio_lock_take(&self->lock);
+    aio_stream *stream = following(self, previous);
     if (stream)
         aio_stream_hold(stream);
     aio_lock_give(&self->lock);

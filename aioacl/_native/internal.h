@@ -215,6 +215,7 @@ enum aio_owner { AIO_NOBODY = 0, AIO_ENQUEUER = 1, AIO_COLLECTOR = 2 };
 struct aio_stream {
     aio_stream *next; /* among the device's streams, newest first */
     uint64_t number;
+    bool listed; /* under the device's lock */
     aclrtStream handle;
     int32_t device;
     uint32_t generation;
@@ -290,7 +291,7 @@ struct aio_device {
     aio_stream *streams;
     uint64_t stream_numbers;
     aio_event *pool[2]; /* plain, with timing */
-    int pooled[2];
+    atomic_int pooled[2];
     aio_event *events;  /* all that have been made and not freed */
     aio_token *orphans; /* waits interrupted by a reset that has not ended yet */
     /* Of the strategy that watches. */

@@ -23,6 +23,7 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     stream->tokens_end = &stream->tokens;
     aio_lock_take(&device->lock);
     stream->number = ++device->stream_numbers;
+    stream->listed = true;
     stream->next = device->streams;
     device->streams = stream;
     aio_lock_give(&device->lock);
@@ -42,15 +43,14 @@ void aio_stream_unhold(aio_stream *stream) {
 
 static bool unlink_stream(aio_stream *stream) {
     struct aio_device *device = &aio_devices[stream->device];
-    bool found = false;
     aio_lock_take(&device->lock);
-    for (aio_stream **link = &device->streams; *link; link = &(*link)->next) {
-        if (*link != stream)
-            continue;
+    bool found = stream->listed;
+    aio_stream **link = &device->streams;
+    while (found && *link != stream)
+        link = &(*link)->next;
+    if (found)
         *link = stream->next;
-        found = true;
-        break;
-    }
+    stream->listed = false;
     aio_lock_give(&device->lock);
     return found;
 }
@@ -180,8 +180,10 @@ bool aio_stream_collect(aio_stream *stream) {
 /* The owner word stays taken for ever: whoever would enqueue sees that the stream is dropped. */
 static int destroy_owned(aio_stream *stream) {
     atomic_store(&stream->dropped, true);
-    if (atomic_load(&stream->callers) == 0 && collect_all(stream))
+    if (atomic_load(&stream->callers) == 0 && collect_all(stream)) {
+        aio_stream_deliver(stream);
         return 0;
+    }
     atomic_store(&stream->dropped, false);
     give_owner(stream);
     return AIO_PENDING;
