@@ -56,6 +56,29 @@ static aio_event *pop_event(struct aio_device *self, bool timing) {
     return event;
 }
 
+/* Those of an older generation stand for nothing any more. */
+static void purge(struct aio_device *self, bool timing, uint32_t generation) {
+    aio_event *stale = NULL;
+    aio_lock_take(&self->lock);
+    for (aio_event **link = &self->pool[timing]; *link;) {
+        aio_event *event = *link;
+        if (event->generation == generation) {
+            link = &event->next;
+            continue;
+        }
+        *link = event->next;
+        self->pooled[timing]--;
+        event->next = stale;
+        stale = event;
+    }
+    aio_lock_give(&self->lock);
+    while (stale) {
+        aio_event *next = stale->next;
+        free_event(self, stale);
+        stale = next;
+    }
+}
+
 static void push_event(struct aio_device *self, aio_event *event) {
     aio_lock_take(&self->lock);
     event->next = self->pool[event->timing];
@@ -107,6 +130,7 @@ int aio_device_refill(int device, int timing, int count) {
                          AIO_FN_aclrtCreateEventExWithFlag);
     if (code)
         return code;
+    purge(self, timing != 0, generation);
     while (self->pooled[timing != 0] < count) {
         aio_event *event = new_event(device, generation, timing != 0);
         if (!event)
