@@ -127,6 +127,11 @@ def say(build: Build, what: str, began: float) -> None:
     print(f"{build.sanitizer.name}  {time.monotonic() - began:6.1f} s  {what}", flush=True)
 
 
+def plain(made: Path) -> str:
+    """The name of an object's source."""
+    return made.stem.partition("-")[2]
+
+
 def programs(build: Build) -> tuple[list[Path], Path | None, list[Path]]:
     """Builds everything: the lists of tests, the storm, and the simulator's own programs."""
     simulator = build.compile_all(sorted(SIMULATOR.glob("*.c")))
@@ -137,9 +142,9 @@ def programs(build: Build) -> tuple[list[Path], Path | None, list[Path]]:
     storm = build.compile_all(sorted(HERE.glob("engine*.c")))
     sim = build.compile_all(sorted((HERE / "sim").glob("*.c")))
     return (
-        [build.link(test.stem, [test, bed, *engine]) for test in lists],
+        [build.link(plain(test), [test, bed, *engine]) for test in lists],
         build.link("storm", [*storm, bed, *engine]) if storm else None,
-        [build.link(one.stem, [one, *simulator]) for one in sim],
+        [build.link(plain(one), [one, *simulator]) for one in sim],
     )
 
 
@@ -153,10 +158,10 @@ def check(build: Build, seconds: float, match: str) -> None:
         chosen = [name for name in names if match in f"{program.stem}.{name}"]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(partial(build.start, program), chosen))
-        say(build, f"{program.name.partition('-')[2]}: {len(chosen)} tests", began)
+        say(build, f"{program.name}: {len(chosen)} tests", began)
     for program in own if match in "simulator" else []:
         build.start(program, limit=TEST_SECONDS + GRACE_SECONDS)
-        say(build, f"the simulator's {program.name.partition('-')[2]}", began)
+        say(build, f"the simulator's {program.name}", began)
     for strategy in ("watch", "thread") if storm and match in "storm" else ():
         told = build.start(storm, strategy, str(seconds), limit=seconds + GRACE_SECONDS)
         say(build, f"storm, {strategy}: {told.strip()}", began)
