@@ -30,12 +30,12 @@ class Source:
         """Where its pieces begin; an empty file is one empty piece."""
         return range(0, max(self.size, 1), PIECE_BYTES)
 
-    def read(self, offset: int) -> tuple[bytes, bytes]:
+    def read(self, offset: int, at_most: int = PIECE_BYTES) -> tuple[bytes, bytes]:
         """The piece at an offset, and its SHA-256."""
         try:
             with self.path.open("rb") as file:
                 file.seek(offset)
-                data = file.read(min(PIECE_BYTES, self.size - offset))
+                data = file.read(min(at_most, self.size - offset))
         except OSError as error:
             _refuse(error)
         return data, hashlib.sha256(data).digest()

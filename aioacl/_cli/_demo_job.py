@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WORKER_THREADS: Final = 4
-RESETS: Final = ((0.4, 5.0), (0.6, 0.0))  # after what share of the files, and the grace in seconds
+RESETS: Final = ((0.4, 5.0), (0.6, 0.0))  # after what share of the pieces, and the grace in seconds
 
 
 @dataclass
@@ -37,6 +37,7 @@ class Tally:
     """What the job has counted."""
 
     files: int = 0
+    pieces: int = 0
     bytes: int = 0
     mismatches: int = 0
     awaits: int = 0
@@ -110,8 +111,8 @@ class Job:
 
     def __init__(self, device: Device, files: tuple[Source, ...], tasks: int, streams: int) -> None:
         self.tally = Tally()
+        self.pieces = sum(len(file.offsets()) for file in files)
         self._device = device
-        self._files = files
         self._left = iter(files)
         self._tasks = tasks
         self._streams = Streams(device, streams)
@@ -123,39 +124,32 @@ class Job:
     async def run(self) -> None:
         """Carries everything, with two resets on the way."""
         async with self._streams, anyio.create_task_group() as group:
-            group.start_soon(self._strike_twice)
+            group.start_soon(self._strike)
             for number in range(self._tasks):
                 group.start_soon(self._work, number)
 
     # --- resets ----------------------------------------------------------------------------------------------
 
-    async def _strike_twice(self) -> None:
+    async def _strike(self) -> None:
         """The first reset lets work in flight end; the second gives it no time, so that awaits are interrupted."""
         for share, grace in RESETS:
-            await self._strike(share, grace)
-
-    async def _strike(self, share: float, grace: float) -> None:
-        await self._reached(int(len(self._files) * share))
-        self.tally.at_work.append(self._at_work)
-        try:
+            await self._reached(int(self.pieces * share))
+            self.tally.at_work.append(self._at_work)
             report = await self._device.force_reset(grace=grace, reason="the demo")
-        except AclError as error:
-            self.tally.failures.append(str(error))
-            return
-        self.tally.resets += report.ok
-        if not report.ok:
-            self.tally.failures.append(str(report))
+            self.tally.resets += report.ok
+            if not report.ok:
+                self.tally.failures.append(str(report))
 
-    async def _reached(self, files: int) -> None:
+    async def _reached(self, pieces: int) -> None:
         mark = anyio.Event()
-        self._marks.append((files, mark))
+        self._marks.append((pieces, mark))
         self._look_at_marks()
         await mark.wait()
 
     def _look_at_marks(self) -> None:
-        """Files of tasks that failed are never counted, so the end of all tasks reaches every mark."""
-        for files, mark in self._marks:
-            if files <= self.tally.files or self._over:
+        """Pieces of tasks that failed are never counted, so the end of all tasks reaches every mark."""
+        for pieces, mark in self._marks:
+            if pieces <= self.tally.pieces or self._over:
                 mark.set()
 
     # --- tasks -----------------------------------------------------------------------------------------------
@@ -181,9 +175,10 @@ class Job:
             back = await self._there_and_back(data, kit, turn)
             same &= await self._off_loop(_digest, back) == digest
             self.tally.bytes += len(data)
+            self.tally.pieces += 1
+            self._look_at_marks()
         self.tally.mismatches += not same
         self.tally.files += 1
-        self._look_at_marks()
 
     async def _off_loop(self, work: Callable[..., T], *arguments: Any) -> T:
         return await anyio.to_thread.run_sync(work, *arguments, limiter=self._threads)

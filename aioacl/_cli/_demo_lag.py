@@ -135,9 +135,9 @@ class Laboratory:
 
 
 def _read(file: Source, bench: Bench) -> tuple[int, bytes]:
-    data = file.read(0)[0][:FILE_BYTES]
+    data, digest = file.read(0, FILE_BYTES)
     bench.source.view[: len(data)] = data
-    return len(data), hashlib.sha256(data).digest()
+    return len(data), digest
 
 
 def _digest(back: PinnedBuffer, size: int) -> bytes:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aioacl._library import LibraryInfo
 
 TASKS: Final = 64
-MOST_TASKS: Final = 4096
+MOST_TASKS: Final = 1024
 STREAMS: Final = 16
 MOST_STREAMS: Final = 256
 LATENCY: Final = "AIOACL_SIM_COPY_LATENCY_US"
@@ -118,7 +118,7 @@ async def _demonstrate(plan: Plan, bar: Bar) -> Outcome:
     async with open_device(0) as device:
         job = Job(device, plan.source.files, plan.tasks, plan.streams)
         async with anyio.create_task_group() as group:
-            group.start_soon(_watch, job, bar, len(plan.source.files))
+            group.start_soon(_watch, job, bar)
             await job.run()
             group.cancel_scope.cancel()
         lag = await _compare(device, plan, bar) if not job.tally.failures else None
@@ -136,7 +136,7 @@ async def _compare(device: Device, plan: Plan, bar: Bar) -> Comparison:
     return await compare(device, plan.source.files, plan.tasks, plan.streams, progress)
 
 
-async def _watch(job: Job, bar: Bar, total: int) -> None:
+async def _watch(job: Job, bar: Bar) -> None:
     while True:
-        bar.draw("moving files", job.tally.files, total, f"resets {job.tally.resets}")
+        bar.draw("moving files", job.tally.pieces, job.pieces, f"resets {job.tally.resets}")
         await anyio.sleep(REFRESH_SECONDS)

@@ -172,6 +172,30 @@ def test_a_task_that_fails_is_counted_and_told(folder: Path) -> None:
     assert result["loop_lag_p99_ms"] is None
 
 
+def test_a_reset_that_fails_is_told(folder: Path) -> None:
+    done = run_after('simulator.fail_call("aclrtResetDeviceForce", 507899, -1)', folder)
+    assert done.returncode == 1, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["resets"] == 0
+    assert any("QUARANTINED" in failure for failure in result["failures"])
+
+
+def test_a_file_that_goes_away_under_the_job_is_named(folder: Path) -> None:
+    lose_one = """
+import aioacl._cli.demo as demo
+find = demo.find_input
+def find_and_lose(path):
+    found = find(path)
+    found.files[-1].path.unlink()
+    return found
+demo.find_input = find_and_lose
+"""
+    done = run_after(lose_one, folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert "No such file" in line
+
+
 def test_bytes_that_come_back_changed_are_counted(folder: Path) -> None:
     change = "import aioacl._cli._demo_job as job; job._digest = lambda data: b''"
     done = run_after(change, folder)
