@@ -82,7 +82,7 @@ def _show(facts: Facts, screen: Screen) -> None:
             [(each["path"], each["reason"]) for each in facts.candidates],
         )
     else:
-        _show_library(facts.library, screen)
+        show_library(facts.library, screen)
         _section(screen, "runtime", _runtime_rows(facts.runtime))
     _section(screen, "environment", facts.environment.items())
     _section(screen, "limits", _limit_rows(facts.limits))
@@ -96,7 +96,8 @@ def _section(screen: Screen, title: str, rows: Iterable[tuple[str, str]]) -> Non
     screen.line()
 
 
-def _show_library(library: dict[str, Any], screen: Screen) -> None:
+def show_library(library: dict[str, Any], screen: Screen) -> None:
+    """Where the library is, and what it lacks."""
     simulated = library["backend"] == "simulator"
     rows = [
         ("path", library["path"]),

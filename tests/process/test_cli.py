@@ -1,6 +1,7 @@
 """The other commands as processes: what they find, what they refuse, and what they print last."""
 
 import ctypes
+import io
 import json
 import os
 import stat
@@ -12,7 +13,11 @@ from typing import Any
 import pytest
 
 from aioacl._cli._doctor_costs import cost_of, is_needed
+from aioacl._cli._doctor_facts import Facts, look_at_library
 from aioacl._cli._doctor_visible import meaning, traps
+from aioacl._cli._screen import GREEN, Bar, Screen
+from aioacl._cli.doctor import show_library
+from aioacl._library import LibraryInfo, MissingSymbol
 from aioacl.simulator import library_path
 
 WARNINGS_ARE_ERRORS = [sys.executable, "-X", "dev", "-W", "error"]
@@ -149,6 +154,23 @@ assert simulator.stats().contexts == 0
         assert "simulator: no card is used" in done.stdout
         assert "\033" not in done.stdout
 
+    def test_what_is_missing_has_its_price_beside_it(self, capsys: pytest.CaptureFixture[str]) -> None:
+        facts = Facts()
+        missing = (
+            MissingSymbol("aclrtRegDeviceStateCallback", "8.5"),
+            MissingSymbol("aclrtSetDevice", "8.1"),
+        )
+        look_at_library(facts, LibraryInfo("ascend", "/x/libascendcl.so", "argument", missing=missing))
+        assert facts.library is not None
+        for each in facts.library["missing"]:
+            assert each["cost"] == cost_of(each["name"])
+        assert len(facts.problems) == 1
+        assert "aclrtSetDevice" in facts.problems[0]
+        show_library(facts.library, Screen())
+        told = capsys.readouterr().out
+        assert "aclrtRegDeviceStateCallback (CANN 8.5)" in told
+        assert "resets by other libraries" in told
+
 
 class TestVisibleDevices:
     def test_numbers_begin_at_0_again(self) -> None:
@@ -194,6 +216,49 @@ class TestCosts:
     def test_what_every_device_needs_is_told_apart(self) -> None:
         assert is_needed("aclrtSetDevice")
         assert cost_of("aclrtSetDevice") == "no device can be used"
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+class TestScreen:
+    @pytest.fixture(autouse=True)
+    def environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def test_there_are_colours_on_a_terminal_only(self) -> None:
+        assert Screen(Terminal()).paint("well", GREEN) == "\033[32mwell\033[0m"
+        assert Screen(io.StringIO()).paint("well", GREEN) == "well"
+
+    def test_no_color_is_respected(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert Screen(Terminal()).paint("well", GREEN) == "well"
+
+    def test_a_bar_moves_and_leaves_nothing_behind(self) -> None:
+        terminal = Terminal()
+        with Bar(terminal) as bar:
+            bar.draw("moving", 1, 2, "note")
+        assert f"{'█' * 15}{'░' * 15} 1/2  note" in terminal.getvalue()
+        assert terminal.getvalue().endswith("\r\033[K")
+
+    def test_there_is_no_bar_elsewhere(self) -> None:
+        nowhere = io.StringIO()
+        with Bar(nowhere) as bar:
+            bar.draw("moving", 1, 2)
+        assert nowhere.getvalue() == ""
+
+    def test_long_texts_go_on_below_themselves(self) -> None:
+        paper = io.StringIO()
+        Screen(paper).wrapped("note: ", "word " * 40)
+        lines = paper.getvalue().splitlines()
+        assert len(lines) == 3
+        assert max(map(len, lines)) <= 100
+        assert all(line.startswith("      word") for line in lines[1:])
 
 
 class TestDevices:
