@@ -78,9 +78,13 @@ void aio_leave(aio_pass pass, int kind);
 /* The runtime's text on the newest failure of this thread, or "". */
 const char *aio_error_text(void);
 uint64_t aio_gate_word(int device);
-/* Sets state, flags and generation at once; who is inside stays counted.  A generation that a foreign reset has
- * raised meanwhile is never lowered. */
+/* Sets state, flags and generation at once; who is inside stays counted.  What a foreign reset has done to the
+ * word meanwhile stays too: the generation is never lowered, and FOREIGN keeps the gate shut until it is met. */
 void aio_gate_set(int device, int state, uint32_t generation);
+/* A foreign reset has shut the gate, and nobody has dealt with it yet. */
+int aio_gate_foreign(int device);
+/* It is dealt with: the state alone says who may enter. */
+void aio_gate_met(int device);
 /* counts[0..2]: enqueueing, waiting, lifetime. */
 void aio_gate_counts(int device, int32_t counts[3]);
 /* Waits, without spinning, until nobody of the kinds (bits 1 << kind) is inside.  1 when so, 0 after the time.

@@ -14,7 +14,6 @@
 enum { COUNT_MASK = 0xfff, GENERATION_MASK = 0xfffff };
 
 #define COUNTS 0xfffffffffull
-#define GENERATION ((uint64_t)GENERATION_MASK << 36)
 #define FOREIGN ((uint64_t)AIO_FOREIGN << 56)
 
 struct aio_device aio_devices[AIO_DEVICES];
@@ -212,15 +211,14 @@ uint64_t aio_gate_word(int device) {
     return atomic_load(&aio_devices[device % AIO_DEVICES].word);
 }
 
-/* A foreign reset between the caller's look and now has raised the generation: that stays, and so does FOREIGN. */
+/* A foreign reset between the caller's look and now has shut the gate and raised the generation: both stay. */
 static uint64_t replaced(uint64_t seen, int state, uint32_t generation) {
     uint32_t ahead = (aio_word_generation(seen) - generation) & GENERATION_MASK;
-    uint64_t kept = COUNTS, flags = (uint64_t)(state & 0xff) << 56;
+    uint64_t fixed = (uint64_t)(state & 0xff) << 56;
     if (ahead != 0 && ahead < GENERATION_MASK / 2)
-        kept |= FOREIGN | GENERATION;
-    else
-        flags |= (uint64_t)(generation & GENERATION_MASK) << 36;
-    return flags | (seen & kept);
+        generation += ahead;
+    fixed |= (uint64_t)(generation & GENERATION_MASK) << 36;
+    return fixed | (seen & (COUNTS | FOREIGN));
 }
 
 void aio_gate_set(int device, int state, uint32_t generation) {
@@ -228,6 +226,14 @@ void aio_gate_set(int device, int state, uint32_t generation) {
     uint64_t seen = atomic_load(word);
     while (!atomic_compare_exchange_weak(word, &seen, replaced(seen, state, generation)))
         continue;
+}
+
+int aio_gate_foreign(int device) {
+    return (aio_word_flags(aio_gate_word(device)) & AIO_FOREIGN) != 0;
+}
+
+void aio_gate_met(int device) {
+    atomic_fetch_and(&aio_devices[device % AIO_DEVICES].word, ~FOREIGN);
 }
 
 void aio_gate_counts(int device, int32_t counts[3]) {

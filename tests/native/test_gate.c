@@ -78,6 +78,7 @@ static void each_state_says_who_may_enter(void) {
     asked(AIO_DRAINING | AIO_REVOKED, AIO_DRAINING_NOW, AIO_DRAINING_NOW, 0, 0);
     asked(AIO_RESETTING, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW);
     asked(AIO_QUARANTINED, AIO_QUARANTINE, AIO_QUARANTINE, AIO_QUARANTINE, AIO_QUARANTINE);
+    asked(AIO_CLOSED, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN);
     asked(AIO_OPEN | AIO_FOREIGN, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW);
 }
 
@@ -107,6 +108,12 @@ static void a_foreign_reset_is_not_written_over(void) {
     CHECK_EQ(aio_count_in(aio_make_pass(0, before, 1), AIO_ENQUEUE), AIO_STALE);
     CHECK_EQ(aio_count_in(aio_make_pass(0, before + 1, 1), AIO_ENQUEUE), AIO_RESETTING_NOW);
     CHECK_EQ(aio_device_foreign(0), 1);
+    aio_gate_set(0, AIO_OPEN, before + 1);
+    CHECK_EQ(aio_gate_foreign(0), 1);
+    CHECK_EQ(aio_count_in(aio_make_pass(0, before + 1, 0), AIO_ENQUEUE), AIO_RESETTING_NOW);
+    aio_gate_met(0);
+    CHECK_EQ(aio_gate_foreign(0), 0);
+    CHECK_EQ(aio_gate_check(aio_make_pass(0, before + 1, 0), AIO_ENQUEUE), 0);
 }
 
 static void after_exit_has_begun_nobody_enters(void) {
