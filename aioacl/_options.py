@@ -85,7 +85,8 @@ class Health:
     """How a device is, ready for a readiness probe.
 
     Attributes:
-        status: "ok", "poisoned" (a fault that only a reset clears, or quarantined) or "stuck" (a call has not returned for a second).
+        status: "ok", "poisoned" (a fault that only a reset clears, or quarantined) or "stuck" (a call has not
+            returned for a second).
         state: what may be done with the device now.
         generation: raised by every reset.
         last_fault: the newest device fault of this generation, with its cure, or "".
