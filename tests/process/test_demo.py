@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from aioacl._cli._demo_lag import FILES, RUNS
+
 KEYS = {
     "backend",
     "files",
@@ -198,10 +200,15 @@ demo.find_input = find_and_lose
 
 
 def test_bytes_that_come_back_changed_are_counted(folder: Path) -> None:
-    change = "import aioacl._cli._demo_job as job; job._digest = lambda data: b''"
+    change = """
+from aioacl._cli import _demo_job, _demo_lag
+_demo_job._digest = lambda back: b""
+_demo_lag._digest = lambda back, size: b""
+"""
     done = run_after(change, folder)
     assert done.returncode == 1, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["mismatches"] == 7
+    in_the_comparison = 2 * RUNS * FILES
+    assert json.loads(done.stdout.splitlines()[-1])["mismatches"] == 7 + in_the_comparison
 
 
 def test_ctrl_c_ends_it_at_once_and_without_a_traceback(folder: Path) -> None:
