@@ -30,19 +30,21 @@ static void free_event(struct aio_device *self, aio_event *event) {
     free(event);
 }
 
-static aio_event *new_event(int device, uint32_t generation, bool timing) {
+static int new_event(int device, uint32_t generation, bool timing, aio_event **made) {
     aio_event *event = calloc(1, sizeof *event);
     uint32_t flags = timing ? AIO_EVENT_SYNC | EVENT_TIME_LINE : AIO_EVENT_SYNC;
     if (!event)
-        return NULL;
+        return AIO_NO_MEMORY;
     *event = (aio_event){.device = device, .generation = generation, .timing = timing};
-    if (aio_acl.aclrtCreateEventExWithFlag(&event->handle, flags)) {
+    int code = aio_acl.aclrtCreateEventExWithFlag(&event->handle, flags);
+    if (code) {
         aio_keep_text();
         free(event);
-        return NULL;
+        return code;
     }
     link_event(&aio_devices[device], event);
-    return event;
+    *made = event;
+    return 0;
 }
 
 static aio_event *pop_event(struct aio_device *self, bool timing) {
@@ -97,7 +99,7 @@ aio_event *aio_event_take(int device, uint32_t generation, bool timing) {
     if (!timing && self->pooled[0] < POOL_LOW)
         aio_device_kick(device, AIO_KICK_REFILL);
     if (!event)
-        event = new_event(device, generation, timing);
+        new_event(device, generation, timing, &event);
     if (event)
         atomic_store(&event->references, 1);
     return event;
@@ -131,14 +133,15 @@ int aio_device_refill(int device, int timing, int count) {
     if (code)
         return code;
     purge(self, timing != 0, generation);
-    while (self->pooled[timing != 0] < count) {
-        aio_event *event = new_event(device, generation, timing != 0);
-        if (!event)
-            break;
-        push_event(self, event);
+    while (code == 0 && self->pooled[timing != 0] < count) {
+        aio_event *event = NULL;
+        code = new_event(device, generation, timing != 0, &event);
+        if (code == 0)
+            push_event(self, event);
     }
+    /* new_event has kept the text on this thread already. */
     aio_end(&frame, 0);
-    return 0;
+    return code;
 }
 
 /* A handle that is destroyed is forgotten too: a reset that fails leaves the generation, and there is a next
