@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ast
-import importlib
-import importlib.util
 import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 import aioacl
+import build_ffi
 from aioacl import _acl, lowlevel, simulator
+from tests import elf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,19 +24,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "aioacl"
 
-
-def _load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-elf = _load(ROOT / "tests" / "elf.py")
-build_ffi = _load(ROOT / "build_ffi.py")
 
 # --- floors -------------------------------------------------------------------------------------------------------
 
