@@ -1,0 +1,257 @@
+/* What the workers of the storm do. */
+#include "storm.h"
+
+#include <poll.h>
+
+atomic_ulong storm_waits, storm_bytes, storm_abandoned;
+
+/* One wait in flight and what it stands for. */
+typedef struct {
+    uint64_t key; /* 0: free */
+    storm_stream *on;
+    aio_event *event;
+    uint64_t upload, download; /* positions of a round trip, or 0 */
+    unsigned char pattern;
+    unsigned char target[BLOCK];
+} flight;
+
+typedef struct {
+    storm_seat *seat;
+    uint32_t seed;
+    uint64_t keys;
+    aio_port *port;
+    flight flights[FLYING];
+    void *memory; /* a block for each flight, of one generation */
+    uint32_t generation;
+} worker;
+
+static uint32_t draw(worker *self, uint32_t below) {
+    return storm_draw(&self->seed, below);
+}
+
+/* --- memory ------------------------------------------------------------------ */
+static bool have_memory(worker *self) {
+    aio_pass pass = bed_pass(DEVICE);
+    aio_frame frame;
+    if (self->memory && self->generation == aio_pass_generation(pass))
+        return true;
+    self->memory = NULL; /* the reset has taken it */
+    self->generation = aio_pass_generation(pass);
+    if (aio_begin(&frame, pass, AIO_LIFETIME, AIO_FN_aclrtMalloc))
+        return false;
+    int code = aio_acl.aclrtMalloc(&self->memory, (size_t)FLYING * BLOCK, ACL_MEM_MALLOC_HUGE_FIRST);
+    aio_end(&frame, code);
+    if (code)
+        self->memory = NULL;
+    return code == 0;
+}
+
+static char *block_of(worker *self, const flight *one) {
+    return (char *)self->memory + (one - self->flights) * BLOCK;
+}
+
+/* --- waits ------------------------------------------------------------------- */
+static flight *free_flight(worker *self) {
+    for (int i = 0; i < FLYING; i++)
+        if (!self->flights[i].key)
+            return &self->flights[i];
+    return NULL;
+}
+
+static void clear(flight *one) {
+    if (one->event)
+        aio_event_drop(one->event);
+    storm_put(one->on);
+    one->event = NULL;
+    one->on = NULL;
+    one->upload = one->download = one->key = 0;
+}
+
+static void fly(worker *self, flight *one, storm_stream *on, uint64_t position) {
+    one->key = ++self->keys << 8 | (uint64_t)(one - self->flights);
+    one->on = on;
+    int code = aio_watch(on->stream, position, self->port, one->key);
+    if (code)
+        clear(one);
+}
+
+/* Bytes are judged only when nothing is known against either copy. */
+static void check_bytes(const flight *one, int64_t result) {
+    aio_stream *stream = one->on->stream;
+    if (!one->download || !one->on->healthy || result < 0)
+        return;
+    if (aio_stream_error(stream, one->upload, NULL, 0) || aio_stream_error(stream, one->download, NULL, 0))
+        return;
+    for (int i = 0; i < BLOCK; i++)
+        CHECK_EQ(one->target[i], one->pattern);
+    atomic_fetch_add(&storm_bytes, BLOCK);
+}
+
+static void land(worker *self, uint64_t key, int64_t result) {
+    flight *one = &self->flights[key & 0xff];
+    CHECK_EQ(one->key, key);
+    check_bytes(one, result);
+    clear(one);
+    atomic_fetch_add(&storm_waits, 1);
+}
+
+static void drain(worker *self, int timeout_ms) {
+    struct pollfd readable = {aio_port_fd(self->port), POLLIN, 0};
+    uint64_t keys[64];
+    int64_t results[64];
+    if (poll(&readable, 1, timeout_ms) != 1)
+        return;
+    int count = aio_port_take(self->port, keys, results, 64);
+    for (int i = 0; i < count; i++)
+        land(self, keys[i], results[i]);
+}
+
+static bool some_fly(const worker *self) {
+    for (int i = 0; i < FLYING; i++)
+        if (self->flights[i].key)
+            return true;
+    return false;
+}
+
+/* --- jobs; each is given a stream and owns the reference ---------------------- */
+static void round_trip(worker *self, flight *one, storm_stream *on) {
+    unsigned char source[BLOCK];
+    one->pattern = (unsigned char)draw(self, 256);
+    memset(source, one->pattern, BLOCK);
+    memset(one->target, ~one->pattern, BLOCK);
+    aio_result up = aio_upload(on->stream, 0, block_of(self, one), BLOCK, source, BLOCK);
+    aio_result down = up < 0 ? up : aio_download(on->stream, 0, one->target, block_of(self, one), BLOCK);
+    if (down < 0) {
+        storm_put(on);
+        return;
+    }
+    one->upload = (uint64_t)up;
+    one->download = (uint64_t)down;
+    /* The target must live until the copy is done: an awaiter that leaves would leave it to the stream. */
+    fly(self, one, on, (uint64_t)down);
+}
+
+static void plain_copies(worker *self, flight *one, storm_stream *on) {
+    char *memory = block_of(self, one);
+    aio_result last = aio_fill(on->stream, 0, memory, BLOCK, 3, BLOCK / 2);
+    for (uint32_t i = draw(self, 6); i-- && last >= 0;)
+        last = aio_copy(on->stream, 0, memory, BLOCK, storm_pinned, BLOCK, ACL_MEMCPY_HOST_TO_DEVICE);
+    if (last >= 0)
+        fly(self, one, on, (uint64_t)last - (last > 1 && draw(self, 2)));
+    else
+        storm_put(on);
+}
+
+static void cross(worker *self, flight *one, storm_stream *on) {
+    storm_stream *other = storm_get(draw(self, SLOTS));
+    aio_event *event = NULL;
+    aio_result result = other ? aio_record(other->stream, 0, (int)draw(self, 2), &event) : -1;
+    storm_put(other);
+    if (result >= 0)
+        result = aio_wait_event(on->stream, 0, event);
+    if (result < 0) {
+        if (event)
+            aio_event_drop(event);
+        storm_put(on);
+        return;
+    }
+    one->event = event;
+    fly(self, one, on, (uint64_t)result);
+}
+
+static void ask(worker *self, storm_stream *on) {
+    uint64_t tail = aio_stream_tail(on->stream);
+    char text[64];
+    aio_stream_poll(on->stream, tail);
+    aio_stream_query(on->stream, tail);
+    aio_stream_known(on->stream, tail);
+    aio_stream_room(on->stream);
+    aio_stream_error(on->stream, tail, text, sizeof text);
+    aio_stream_forget(on->stream, tail);
+    if (draw(self, 8) == 0)
+        aio_device_blame(DEVICE, 507011, "a wait for the whole device");
+}
+
+static void disturb(worker *self, storm_stream *on) {
+    switch (draw(self, 6)) {
+    case 0:
+        aio_stream_abort(on->stream);
+        break;
+    case 1:
+    case 2:
+        sim.hold(on->stream->handle);
+        break;
+    case 3:
+        aio_device_busy(DEVICE);
+        break;
+    default:
+        if (!on->healthy)
+            sim.fail_next(on->stream->handle, 507015);
+    }
+}
+
+/* A loop that ends: its port is closed while waits for it are under way. */
+static void abandon(worker *self, storm_stream *on) {
+    aio_port *port = aio_port_new();
+    CHECK(port != NULL);
+    for (uint64_t key = 1; key <= 3; key++)
+        if (aio_watch(on->stream, aio_stream_tail(on->stream), port, key) == 0)
+            atomic_fetch_add(&storm_abandoned, 1);
+    if (draw(self, 2)) {
+        uint64_t key;
+        int64_t result;
+        aio_port_take(port, &key, &result, 1);
+    }
+    aio_port_close(port);
+}
+
+static void act(worker *self, storm_stream *on) {
+    flight *one = free_flight(self);
+    uint32_t chance = draw(self, 100);
+    if (chance < 66 && one && have_memory(self)) {
+        (chance < 30 ? round_trip : chance < 50 ? plain_copies : cross)(self, one, on);
+        return;
+    }
+    if (chance < 90)
+        ask(self, on);
+    else if (chance < 96)
+        disturb(self, on);
+    else
+        abandon(self, on);
+    storm_put(on);
+}
+
+static void step(worker *self) {
+    uint32_t slot = draw(self, SLOTS);
+    storm_stream *on = storm_get(slot);
+    storm_at(self->seat, "acting");
+    if (on && on->stream->generation == aio_word_generation(aio_gate_word(DEVICE)) && draw(self, 60))
+        act(self, on);
+    else {
+        storm_put(on);
+        storm_renew(slot);
+    }
+    storm_at(self->seat, "draining");
+    drain(self, free_flight(self) ? 0 : 5);
+}
+
+void *storm_work(void *number) {
+    static const char *const names[WORKERS] = {"worker 0", "worker 1", "worker 2", "worker 3", "worker 4"};
+    worker *self = calloc(1, sizeof *self);
+    CHECK(self != NULL);
+    self->seat = storm_sit(names[(uintptr_t)number]);
+    self->seed = 1000 + (uint32_t)(uintptr_t)number;
+    self->port = aio_port_new();
+    while (!atomic_load(&storm_over))
+        step(self);
+    storm_at(self->seat, "waiting for the last");
+    while (some_fly(self)) {
+        drain(self, 5);
+        aio_device_busy(DEVICE);
+    }
+    UNTIL(aio_port_in_flight(self->port) == 0); /* the last publisher may be about to let go */
+    aio_port_close(self->port);
+    storm_at(self->seat, "done");
+    free(self);
+    return NULL;
+}

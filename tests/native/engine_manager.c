@@ -1,0 +1,214 @@
+/* The storm's lifecycle: resets of ours, failed ones, foreign ones, and the chores between them. */
+#include "storm.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+atomic_ulong storm_resets, storm_failed, storm_foreign;
+
+atomic_int storm_foreigner;
+void *storm_pinned;
+
+static pthread_mutex_t lifecycle = PTHREAD_MUTEX_INITIALIZER;
+static aio_port *kicks;
+static atomic_bool maintenance_over;
+
+static uint32_t generation(void) {
+    return aio_word_generation(aio_gate_word(DEVICE));
+}
+
+static void nap_us(uint32_t us) {
+    struct timespec nap = {us / 1000000, (us % 1000000) * 1000};
+    nanosleep(&nap, NULL);
+}
+
+static void set_device(void) {
+    aclrtContext context = NULL;
+    CHECK_EQ(aio_acl.aclrtSetDevice(DEVICE), 0);
+    /* A foreign reset may be on its way already; then its callback makes us do this again. */
+    if (aio_acl.aclrtGetCurrentContext(&context) == 0)
+        aio_set_context(DEVICE, context);
+}
+
+void storm_open(int strategy) {
+    bed_load();
+    aio_own_reset(1);
+    set_device();
+    storm_pinned = bed_pinned(BLOCK);
+    kicks = aio_port_new();
+    CHECK_EQ(aio_device_start(DEVICE, strategy, kicks), 0);
+    aio_gate_set(DEVICE, AIO_OPEN, 1);
+}
+
+/* --- resets of ours ---------------------------------------------------------- */
+static void drain(uint32_t us) {
+    int64_t end = aio_now_us() + us;
+    aio_gate_set(DEVICE, AIO_DRAINING, generation());
+    while (aio_device_busy(DEVICE) && aio_now_us() < end)
+        nap_us(200);
+}
+
+/* With worker threads and without abort, waits stay inside, as they may. */
+static int barrier(bool waits_may_stay) {
+    int kinds = 1 << AIO_ENQUEUE | 1 << AIO_LIFETIME | (waits_may_stay ? 0 : 1 << AIO_WAIT);
+    int32_t outcome[3];
+    aio_device_abort(DEVICE, 10000000, outcome);
+    aio_watcher_nudge(DEVICE);
+    if (waits_may_stay)
+        aio_gate_wait(DEVICE, 1 << AIO_WAIT, 50000);
+    return aio_gate_wait(DEVICE, kinds, 50000000);
+}
+
+static void bring_back(void) {
+    aio_device_destroy_events(DEVICE);
+    aio_acl.aclrtResetDeviceForce(DEVICE); /* 507007 when somebody else was faster */
+    set_device();
+    aio_gate_set(DEVICE, AIO_OPEN, generation() + 1);
+    aio_device_flush(DEVICE);
+    atomic_fetch_add(&storm_resets, 1);
+}
+
+static void fail(void) {
+    aio_gate_set(DEVICE, AIO_QUARANTINED, generation());
+    aio_device_flush(DEVICE);
+    atomic_fetch_add(&storm_failed, 1);
+    nap_us(2000);
+    aio_gate_set(DEVICE, AIO_RESETTING, generation());
+}
+
+static void reset(storm_seat *seat, uint32_t *seed, bool thread) {
+    bool stay = thread && storm_draw(seed, 4) == 0;
+    sim.set_abort_supported(!stay);
+    storm_at(seat, "drain");
+    if (storm_draw(seed, 2))
+        drain(storm_draw(seed, 8000));
+    aio_gate_set(DEVICE, AIO_RESETTING, generation());
+    storm_at(seat, "abort and barrier");
+    CHECK(barrier(stay));
+    if (storm_draw(seed, 5) == 0)
+        fail();
+    storm_at(seat, "reset and set");
+    bring_back();
+    sim.set_abort_supported(1);
+}
+
+static void meet_foreign(void) {
+    aio_gate_set(DEVICE, AIO_RESETTING, generation());
+    aio_gate_met(DEVICE);
+    aio_device_flush(DEVICE);
+    set_device();
+    aio_gate_set(DEVICE, AIO_OPEN, generation() + 1);
+    aio_device_flush(DEVICE);
+}
+
+void *storm_manage(void *argument) {
+    const int *strategy = argument;
+    storm_seat *seat = storm_sit("manager");
+    uint32_t seed = 17;
+    aio_own_reset(1);
+    while (!atomic_load(&storm_over) || aio_device_waits(DEVICE)) {
+        storm_at(seat, "resting");
+        nap_us(storm_draw(&seed, 3) ? storm_draw(&seed, 40000) : 130000);
+        pthread_mutex_lock(&lifecycle);
+        if (aio_gate_foreign(DEVICE))
+            meet_foreign();
+        else
+            reset(seat, &seed, *strategy == AIO_THREAD);
+        pthread_mutex_unlock(&lifecycle);
+    }
+    storm_at(seat, "done");
+    atomic_store(&maintenance_over, true);
+    aio_port_post(kicks, 0, 0);
+    return NULL;
+}
+
+void *storm_be_foreign(void *unused) {
+    storm_seat *seat = storm_sit("foreigner");
+    uint32_t seed = 5;
+    (void)unused;
+    atomic_store(&storm_foreigner, gettid());
+    while (!atomic_load(&storm_over)) {
+        storm_at(seat, "resting");
+        nap_us(storm_draw(&seed, 300000));
+        storm_at(seat, "resetting");
+        if (aio_acl.aclrtResetDeviceForce(DEVICE) == 0)
+            atomic_fetch_add(&storm_foreign, 1);
+    }
+    storm_at(seat, "done");
+    return NULL;
+}
+
+/* --- chores ------------------------------------------------------------------ */
+static void serve(int reasons) {
+    if (reasons & AIO_KICK_HEARTBEAT)
+        aio_device_heartbeat(DEVICE);
+    if (reasons & AIO_KICK_REFILL)
+        aio_device_refill(DEVICE, 0, 16);
+    if (!(reasons & AIO_KICK_FOREIGN))
+        return;
+    aio_own_reset(1);
+    pthread_mutex_lock(&lifecycle);
+    if (aio_gate_foreign(DEVICE))
+        meet_foreign();
+    pthread_mutex_unlock(&lifecycle);
+    aio_own_reset(0);
+}
+
+static void take_kicks(void) {
+    struct pollfd readable = {aio_port_fd(kicks), POLLIN, 0};
+    uint64_t keys[16];
+    int64_t results[16];
+    poll(&readable, 1, 5);
+    while (aio_port_take(kicks, keys, results, 16))
+        continue;
+}
+
+void *storm_maintain(void *unused) {
+    storm_seat *seat = storm_sit("maintenance");
+    uint32_t seed = 3;
+    (void)unused;
+    while (!atomic_load(&maintenance_over)) {
+        storm_at(seat, "waiting");
+        take_kicks();
+        storm_at(seat, "serving");
+        serve(aio_device_kicks(DEVICE));
+        storm_at(seat, "burying");
+        storm_bury();
+        if (storm_draw(&seed, 8) == 0)
+            sim.release_all();
+        for (int large = 0; large < 2; large++)
+            if (aio_stage_free_slots(DEVICE, large ? 1 << 20 : 1) < 2)
+                aio_stage_grow(DEVICE, large);
+    }
+    storm_at(seat, "done");
+    return NULL;
+}
+
+/* --- the end ------------------------------------------------------------------ */
+void storm_close(void) {
+    aio_own_reset(1);
+    if (aio_gate_foreign(DEVICE))
+        meet_foreign();
+    sim.release_all();
+    storm_clear_slots();
+    CHECK_EQ(aio_gate_wait(DEVICE, 0xf, 10000000), 1);
+    aio_gate_set(DEVICE, AIO_RESETTING, generation());
+    aio_device_flush(DEVICE);
+    CHECK_EQ(aio_gate_wait(DEVICE, 0xf, 10000000), 1);
+    aio_device_destroy_events(DEVICE);
+    CHECK_EQ(aio_acl.aclrtResetDevice(DEVICE), 0);
+    aio_device_stop(DEVICE);
+    aio_gate_set(DEVICE, AIO_CLOSED, generation() + 1);
+    aio_device_flush(DEVICE);
+    storm_bury_all();
+    aio_stage_close(DEVICE);
+    CHECK_EQ(aio_acl.aclrtFreeHost(storm_pinned), 0);
+    CHECK_EQ(aio_device_waits(DEVICE), 0);
+    CHECK_EQ(aio_gate_word(DEVICE) & 0xfffffffffull, 0);
+    uint64_t key;
+    int64_t result;
+    while (aio_port_take(kicks, &key, &result, 1))
+        continue;
+    CHECK_EQ(aio_port_in_flight(kicks), 0);
+    UNTIL(aio_threads() == 0);
+}

@@ -1,0 +1,111 @@
+/* Streams that the workers of the storm share, and what becomes of them. */
+#include "storm.h"
+
+static struct {
+    pthread_mutex_t lock;
+    storm_stream *entry;
+} slots[SLOTS];
+
+static pthread_mutex_t yard = PTHREAD_MUTEX_INITIALIZER;
+static storm_stream *dying;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void prepare(void) {
+    for (int i = 0; i < SLOTS; i++)
+        pthread_mutex_init(&slots[i].lock, NULL);
+}
+
+storm_stream *storm_get(uint32_t slot) {
+    pthread_once(&once, prepare);
+    pthread_mutex_lock(&slots[slot].lock);
+    storm_stream *entry = slots[slot].entry;
+    if (entry)
+        atomic_fetch_add(&entry->references, 1);
+    pthread_mutex_unlock(&slots[slot].lock);
+    return entry;
+}
+
+void storm_put(storm_stream *entry) {
+    if (!entry || atomic_fetch_sub(&entry->references, 1) != 1)
+        return;
+    pthread_mutex_lock(&yard);
+    entry->next = dying;
+    dying = entry;
+    pthread_mutex_unlock(&yard);
+}
+
+static void exchange(uint32_t slot, storm_stream *entry) {
+    pthread_once(&once, prepare);
+    pthread_mutex_lock(&slots[slot].lock);
+    storm_stream *before = slots[slot].entry;
+    slots[slot].entry = entry;
+    pthread_mutex_unlock(&slots[slot].lock);
+    storm_put(before);
+}
+
+static storm_stream *make(uint32_t slot) {
+    aclrtStream native = NULL;
+    aio_frame frame;
+    aio_pass pass = bed_pass(DEVICE);
+    if (aio_begin(&frame, pass, AIO_LIFETIME, AIO_FN_aclrtCreateStream))
+        return NULL;
+    int code = aio_acl.aclrtCreateStream(&native);
+    aio_end(&frame, code);
+    if (code)
+        return NULL;
+    storm_stream *entry = calloc(1, sizeof *entry);
+    CHECK(entry != NULL);
+    entry->stream = aio_stream_new(pass, native);
+    entry->healthy = slot % 2 == 0;
+    atomic_init(&entry->references, 1);
+    return entry;
+}
+
+void storm_renew(uint32_t slot) {
+    storm_stream *entry = make(slot);
+    if (entry)
+        exchange(slot, entry);
+}
+
+/* False: it has work, or somebody asks it right now. */
+static bool bury(storm_stream *entry) {
+    int code = aio_stream_destroy(entry->stream);
+    bool later = code == AIO_PENDING || code == AIO_RESETTING_NOW || code == AIO_QUARANTINE;
+    if (later && entry->stream->generation == aio_word_generation(aio_gate_word(DEVICE)))
+        return false;
+    aio_stream_drop(entry->stream);
+    free(entry);
+    return true;
+}
+
+void storm_bury(void) {
+    pthread_mutex_lock(&yard);
+    storm_stream *entry = dying;
+    dying = NULL;
+    pthread_mutex_unlock(&yard);
+    while (entry) {
+        storm_stream *next = entry->next;
+        atomic_store(&entry->references, 1);
+        if (!bury(entry))
+            storm_put(entry);
+        entry = next;
+    }
+}
+
+static bool yard_is_empty(void) {
+    pthread_mutex_lock(&yard);
+    bool empty = dying == NULL;
+    pthread_mutex_unlock(&yard);
+    return empty;
+}
+
+void storm_clear_slots(void) {
+    for (uint32_t slot = 0; slot < SLOTS; slot++)
+        exchange(slot, NULL);
+}
+
+void storm_bury_all(void) {
+    storm_clear_slots();
+    while (!yard_is_empty())
+        storm_bury();
+}

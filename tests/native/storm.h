@@ -1,0 +1,61 @@
+/*
+ * The storm: many threads do everything at once to one device, and it must come out even.
+ *
+ *   workers     enqueue, record, wait, watch, poll, abort, make and destroy streams; each drains a port of its own
+ *   manager     force resets, failed resets, the answer to foreign ones
+ *   maintenance refills, beats, destroys; serves the kicks
+ *   foreigner   resets the device behind everybody's back
+ *   watchdog    aborts with a list of who is where when somebody has not moved for a minute
+ */
+#ifndef STORM_H
+#define STORM_H
+
+#include "bed.h"
+
+enum { WORKERS = 5, SLOTS = 10, FLYING = 48, BLOCK = 4096, DEVICE = 0 };
+
+/* --- engine.c: who is where -------------------------------------------------- */
+typedef struct {
+    const char *name;
+    _Atomic(const char *) doing;
+    atomic_ulong steps;
+} storm_seat;
+
+extern atomic_bool storm_over;
+storm_seat *storm_sit(const char *name);
+void storm_at(storm_seat *seat, const char *doing);
+uint32_t storm_draw(uint32_t *seed, uint32_t below);
+
+/* --- engine_streams.c: streams that workers share ---------------------------- */
+typedef struct storm_stream {
+    struct storm_stream *next;
+    aio_stream *stream;
+    atomic_int references;
+    bool healthy; /* no task of it is made to fail */
+} storm_stream;
+
+/* The stream in a slot, with a reference, or NULL. */
+storm_stream *storm_get(uint32_t slot);
+void storm_put(storm_stream *entry);
+/* Makes a new one, if the gate allows it, and gives the old one up. */
+void storm_renew(uint32_t slot);
+/* Destroys those that nobody uses any more; on the maintenance thread. */
+void storm_bury(void);
+void storm_bury_all(void);
+void storm_clear_slots(void);
+
+/* --- engine_manager.c -------------------------------------------------------- */
+extern atomic_ulong storm_resets, storm_failed, storm_foreign;
+extern atomic_int storm_foreigner; /* his thread */
+extern void *storm_pinned; /* a block that everybody copies from */
+void *storm_manage(void *strategy);
+void *storm_maintain(void *unused);
+void *storm_be_foreign(void *unused);
+void storm_open(int strategy);
+void storm_close(void);
+
+/* --- engine_jobs.c ----------------------------------------------------------- */
+extern atomic_ulong storm_waits, storm_bytes, storm_abandoned;
+void *storm_work(void *number);
+
+#endif
