@@ -41,7 +41,9 @@ static void ask_everything(aio_stream *stream) {
     aio_stream_ask_marks(stream);
     if (!aio_stream_use(stream))
         return;
-    if (aio_acl.aclrtStreamQuery(stream->handle, &status) == 0 && status == ACL_STREAM_STATUS_COMPLETE)
+    bool idle =
+        aio_acl.aclrtStreamQuery(stream->handle, &status) == 0 && status == ACL_STREAM_STATUS_COMPLETE;
+    if (idle && aio_stream_current(stream))
         aio_stream_finish(stream, tail);
     aio_stream_unuse(stream);
 }
@@ -299,18 +301,20 @@ static bool own_for_a_moment(aio_stream *stream) {
     return false;
 }
 
+/* What was done before the abort keeps its own outcome; what it drops looks complete until it is judged. */
 static int abort_inside(aio_stream *stream) {
     ask_everything(stream);
-    aio_stream_deliver(stream);
     bool owned = own_for_a_moment(stream);
+    atomic_fetch_add(&stream->aborting, 1);
     uint64_t tail = atomic_load(&stream->tail);
-    uint64_t from = atomic_load(&stream->completed);
+    uint64_t from = atomic_load(&stream->finished);
     int code = aio_acl.aclrtStreamAbort(stream->handle);
     if (code == 0 && from < tail) {
         aio_stream_judge(stream, from, tail, 107023, "");
         aio_stream_finish(stream, tail);
-        aio_stream_deliver(stream);
     }
+    atomic_fetch_sub(&stream->aborting, 1);
+    aio_stream_deliver(stream);
     if (owned)
         disown(stream);
     return code;

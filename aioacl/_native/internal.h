@@ -222,6 +222,8 @@ struct aio_stream {
     atomic_int references;
     _Atomic bool dropped; /* the native stream is gone, or nobody refers to it any more */
     atomic_int callers;   /* calls that use the native stream without owning it */
+    atomic_int aborting;  /* aborts that are not written down yet */
+    _Atomic bool asking;  /* somebody is in aclrtSynchronizeStream for it */
     _Atomic uint32_t owner;
     _Atomic uint64_t tail;
     _Atomic uint64_t finished;
@@ -258,6 +260,9 @@ void aio_raise(_Atomic uint64_t *value, uint64_t position);
 void aio_stream_empty(aio_stream *stream);
 /* Whether a finished download waits to be copied to its target. */
 bool aio_stream_has_bytes(aio_stream *stream);
+/* What the runtime has just answered can be believed: no reset and no abort has begun to drop work, which looks
+ * complete then.  To be asked after the answer. */
+bool aio_stream_current(const aio_stream *stream);
 /* The following are for callers that are inside the gate. */
 /* Asks the marks, in order.  0, or the code with which a query failed. */
 int aio_stream_ask_marks(aio_stream *stream);

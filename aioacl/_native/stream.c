@@ -94,6 +94,13 @@ aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position) {
     return mark;
 }
 
+bool aio_stream_current(const aio_stream *stream) {
+    uint64_t word = aio_gate_word(stream->device);
+    int state = aio_word_state(word);
+    return aio_word_generation(word) == stream->generation && !(aio_word_flags(word) & AIO_FOREIGN) &&
+           (state == AIO_OPEN || state == AIO_DRAINING) && !atomic_load(&stream->aborting);
+}
+
 /* "Complete" is not "success": synchronizing returns at once now, and in STOP mode it carries the code. */
 static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
     aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
@@ -102,8 +109,11 @@ static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
     if (!*done)
         return code;
     code = aio_acl.aclrtSynchronizeEvent(mark->handle);
-    keep_verdict(stream, code, mark->position);
-    aio_stream_finish(stream, mark->position);
+    *done = aio_stream_current(stream);
+    if (*done)
+        keep_verdict(stream, code, mark->position);
+    if (*done)
+        aio_stream_finish(stream, mark->position);
     return 0;
 }
 
@@ -149,7 +159,7 @@ static bool collect_owned(aio_stream *stream, int32_t *code) {
 static bool collect_all(aio_stream *stream) {
     int32_t code = 0;
     uint64_t tail = atomic_load(&stream->tail);
-    bool done = collect_owned(stream, &code);
+    bool done = collect_owned(stream, &code) && aio_stream_current(stream);
     if (done)
         keep_verdict(stream, code, tail);
     if (done)
@@ -159,11 +169,20 @@ static bool collect_all(aio_stream *stream) {
     return done;
 }
 
-static bool collect_used(aio_stream *stream) {
+static bool collect_asking(aio_stream *stream) {
     if (idle(stream) == 0 || !take_owner(stream, AIO_COLLECTOR))
         return false;
     bool done = collect_all(stream);
     give_owner(stream);
+    return done;
+}
+
+/* The runtime hands a code to one, some or all of those who synchronize: so there is only ever one. */
+static bool collect_used(aio_stream *stream) {
+    if (atomic_exchange(&stream->asking, true))
+        return false;
+    bool done = collect_asking(stream);
+    atomic_store(&stream->asking, false);
     return done;
 }
 
@@ -237,9 +256,9 @@ static int query_inside(aio_stream *stream, uint64_t position) {
     if (code == 0 && atomic_load(&stream->finished) < position && aio_stream_use(stream)) {
         uint64_t tail = atomic_load(&stream->tail);
         int answer = idle(stream);
-        if (answer == 1)
+        if (answer == 1 && aio_stream_current(stream))
             aio_stream_finish(stream, tail);
-        else
+        else if (answer != 1)
             code = answer;
         aio_stream_unuse(stream);
     }

@@ -11,7 +11,7 @@
 
 #include "internal.h"
 
-enum { LINGER_US = 1000000 };
+enum { LINGER_US = 1000000, ABORTED = 107023 };
 
 typedef struct aio_worker {
     struct aio_worker *next;
@@ -21,59 +21,72 @@ typedef struct aio_worker {
 } worker;
 
 /* --- one wait ---------------------------------------------------------------- */
-static bool still_current(const aio_stream *stream) {
-    uint64_t word = aio_gate_word(stream->device);
-    int state = aio_word_state(word);
-    return aio_word_generation(word) == stream->generation && !(aio_word_flags(word) & AIO_FOREIGN) &&
-           (state == AIO_OPEN || state == AIO_DRAINING);
-}
-
-static void settle(aio_stream *stream, int32_t code, uint64_t done, uint64_t blamed) {
-    if (code)
+/*
+ * A code says that something has failed or was aborted, not that the rest is over: the device may still be at
+ * work on what comes behind.  Then the wait is repeated.  It may belong to what was enqueued during the wait.
+ */
+static void settle(aio_stream *stream, int32_t code, uint64_t done, bool whole) {
+    if (!code && !aio_stream_current(stream))
+        return;
+    if (code) {
+        uint64_t from = atomic_load(code == ABORTED ? &stream->finished : &stream->collected);
         aio_keep_text();
-    if (code)
-        aio_stream_judge(stream, atomic_load(&stream->collected), blamed, code, aio_error_text());
+        aio_stream_judge(stream, from, whole ? atomic_load(&stream->tail) : done, code, aio_error_text());
+        return;
+    }
     aio_stream_finish(stream, done);
+    if (whole)
+        aio_raise(&stream->collected, done);
 }
 
-static void sit_in_event(aio_stream *stream, aio_event *mark) {
+/*
+ * A reset does not wait for a wait that cannot be aborted, but it does for whoever is let in here: so what was
+ * answered is of this generation, and the bytes are delivered in it.  False: it means nothing any more.
+ */
+static bool conclude(aio_stream *stream, int32_t code, uint64_t done, bool whole) {
+    aio_pass pass = aio_stream_pass(stream, 0);
+    bool current = aio_count_in(pass, AIO_LIFETIME) == 0;
+    if (current && done)
+        settle(stream, code, done, whole);
+    if (whole)
+        atomic_store(&stream->asking, false);
+    if (!current)
+        return false;
+    aio_stream_collect(stream);
+    aio_stream_deliver(stream);
+    aio_count_out(pass, AIO_LIFETIME);
+    return true;
+}
+
+static bool sit_in_event(aio_stream *stream, uint64_t position) {
+    aio_event *mark = aio_stream_mark_for(stream, position);
+    if (!mark)
+        return conclude(stream, 0, 0, false);
     int code = aio_acl.aclrtSynchronizeEvent(mark->handle);
-    if (still_current(stream))
-        settle(stream, code, mark->position, mark->position);
+    bool current = conclude(stream, code, mark->position, false);
+    aio_event_drop(mark);
+    return current;
 }
 
-/* The wait covers what was enqueued before it; the code may belong to what came later. */
-static void sit_in_stream(aio_stream *stream) {
+static bool sit_in_stream(aio_stream *stream) {
+    for (unsigned turn = 0; atomic_exchange(&stream->asking, true); turn++)
+        aio_pause(turn);
     uint64_t tail = atomic_load(&stream->tail);
+    int code = 0;
     if (!aio_stream_use(stream))
-        return;
-    int code = aio_acl.aclrtSynchronizeStream(stream->handle);
+        return conclude(stream, 0, 0, true);
+    code = aio_acl.aclrtSynchronizeStream(stream->handle);
     aio_stream_unuse(stream);
-    if (!still_current(stream))
-        return;
-    settle(stream, code, tail, atomic_load(&stream->tail));
-    if (atomic_load(&stream->collected) < tail)
-        atomic_store(&stream->collected, tail);
+    return conclude(stream, code, tail, true);
 }
 
-/* False when the gate refused or the device was reset meanwhile: then the runtime's answer means nothing. */
+/* False when the gate refused or the device was reset meanwhile. */
 static bool sit(aio_stream *stream, uint64_t position, bool whole) {
     aio_frame frame;
     int function = whole ? AIO_FN_aclrtSynchronizeStream : AIO_FN_aclrtSynchronizeEvent;
     if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function))
         return false;
-    aio_event *mark = whole ? NULL : aio_stream_mark_for(stream, position);
-    if (mark)
-        sit_in_event(stream, mark);
-    else if (whole)
-        sit_in_stream(stream);
-    if (mark)
-        aio_event_drop(mark);
-    bool current = still_current(stream);
-    if (current)
-        aio_stream_collect(stream);
-    if (current)
-        aio_stream_deliver(stream);
+    bool current = whole ? sit_in_stream(stream) : sit_in_event(stream, position);
     aio_end(&frame, 0);
     return current;
 }
@@ -104,14 +117,17 @@ static aio_token *pop(aio_stream *stream, bool current) {
     return token;
 }
 
-static void hand_out(aio_stream *stream, bool current) {
-    for (aio_token *token; (token = pop(stream, current));) {
+/* False when there was nothing to hand out. */
+static bool hand_out(aio_stream *stream, bool current) {
+    bool some = false;
+    for (aio_token *token; (token = pop(stream, current)); some = true) {
         aio_result result;
         if (current && aio_stream_over(stream, token->position, &result))
             aio_publish(token, result);
         else
             aio_orphan(token);
     }
+    return some;
 }
 
 static bool more(aio_stream *stream) {
@@ -124,10 +140,12 @@ static bool more(aio_stream *stream) {
     return some;
 }
 
+/* A wait that has ended in an error, or during an abort, may end at once when it is repeated. */
 static void serve_stream(aio_stream *stream) {
-    do
-        hand_out(stream, sit(stream, 0, true));
-    while (more(stream));
+    struct timespec nap = {0, 100000};
+    while (more(stream))
+        if (!hand_out(stream, sit(stream, 0, true)))
+            nanosleep(&nap, NULL);
 }
 
 static void serve(aio_token *token) {
