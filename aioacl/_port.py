@@ -182,12 +182,16 @@ class TrioPort(Port):
     """A port whose descriptor a system task of a trio run reads."""
 
     async def serve(self) -> None:
-        """The system task: drains until the run ends."""
+        """The system task: drains until the run ends, which then forgets the port, whatever keeps the run itself."""
         import trio
 
-        while True:
-            await trio.lowlevel.wait_readable(self.fd)
-            self.drain()
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(self.fd)
+                self.drain()
+        finally:
+            _of_run.set(None)
+            del self
 
     async def wait(
         self,
