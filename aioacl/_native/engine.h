@@ -79,7 +79,8 @@ void aio_leave(aio_pass pass, int kind);
 const char *aio_error_text(void);
 uint64_t aio_gate_word(int device);
 /* Sets state, flags and generation at once; who is inside stays counted.  What a foreign reset has done to the
- * word meanwhile stays too: the generation is never lowered, and FOREIGN keeps the gate shut until it is met. */
+ * word meanwhile stays too: the generation is never lowered, and FOREIGN keeps the gate shut until it is met.
+ */
 void aio_gate_set(int device, int state, uint32_t generation);
 /* A foreign reset has shut the gate, and nobody has dealt with it yet. */
 int aio_gate_foreign(int device);

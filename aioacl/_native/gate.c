@@ -73,7 +73,8 @@ int aio_count_in(aio_pass pass, int kind) {
         if (atomic_compare_exchange_weak(&device->word, &word, word + (1ull << shift_of(kind))))
             break;
     }
-    /* Counted first and asked then: the exit handler does it the other way round, so one of us sees the other. */
+    /* Counted first and asked then: the exit handler does it the other way round, so one of us sees the other.
+     */
     if (!atomic_load(&aio_exiting))
         return 0;
     aio_count_out(pass, kind);
