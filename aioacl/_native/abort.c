@@ -130,6 +130,18 @@ static void abort_here(int device, uint32_t generation) {
     }
 }
 
+/* He may have another context, or none; as in the gate, another is put back. */
+static void abort_bound(int device, uint32_t generation) {
+    void *ours = atomic_load(&aio_devices[device].context), *current = NULL;
+    if (aio_acl.aclrtGetCurrentContext(&current) != 0)
+        current = NULL;
+    if (current != ours && aio_acl.aclrtSetCurrentContext(ours) != 0)
+        return;
+    abort_here(device, generation);
+    if (current && current != ours)
+        aio_acl.aclrtSetCurrentContext(current);
+}
+
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint32_t ended;
     (void)unused;
@@ -139,7 +151,7 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
         return;
     aio_watcher_wake(device);
     if (aio_present[AIO_FN_aclrtStreamAbort])
-        abort_here(device, ended);
+        abort_bound(device, ended);
     aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, FOREIGN_GRACE_US);
     atomic_fetch_add(&aio_devices[device].foreign, 1);
     aio_device_kick(device, AIO_KICK_FOREIGN);
