@@ -180,6 +180,7 @@ aclrtEvent aio_event_handle(const aio_event *event);
 int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key);
 
 /* --- port.c ------------------------------------------------------------------ */
+/* NULL when memory or descriptors have run out, and in a forked child. */
 aio_port *aio_port_new(void);
 int aio_port_fd(const aio_port *port);
 /* Takes at most `max` completions; call it when the descriptor is readable. */

@@ -112,7 +112,7 @@ void aio_event_hold(aio_event *event) {
 /* A native event of an older generation is left to the runtime: a dead handle never goes back to C. */
 void aio_event_drop(aio_event *event) {
     struct aio_device *self = &aio_devices[event->device];
-    if (atomic_fetch_sub(&event->references, 1) != 1)
+    if (atomic_load(&aio_in_child) || atomic_fetch_sub(&event->references, 1) != 1)
         return;
     if (aio_word_generation(atomic_load(&self->word)) == event->generation)
         push_event(self, event);

@@ -13,7 +13,7 @@
 #include "internal.h"
 
 aio_port *aio_port_new(void) {
-    aio_port *port = calloc(1, sizeof *port);
+    aio_port *port = atomic_load(&aio_in_child) ? NULL : calloc(1, sizeof *port);
     if (!port)
         return NULL;
     port->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -83,6 +83,8 @@ void aio_publish(aio_token *token, aio_result result) {
 int aio_port_post(aio_port *port, uint64_t key, int64_t result) {
     if (!port)
         return AIO_NOT_OPEN;
+    if (atomic_load(&aio_in_child))
+        return AIO_FORKED; /* the descriptor is the parent's too */
     aio_token *token = aio_token_new(port, key);
     if (!token)
         return AIO_NO_MEMORY;

@@ -67,7 +67,10 @@ void aio_stream_unuse(aio_stream *stream) {
     atomic_fetch_sub(&stream->callers, 1);
 }
 
+/* A forked child leaves the lists as the fork found them. */
 void aio_stream_drop(aio_stream *stream) {
+    if (atomic_load(&aio_in_child))
+        return;
     atomic_store(&stream->dropped, true);
     if (unlink_stream(stream))
         aio_stream_unhold(stream);

@@ -35,9 +35,13 @@ void aio_pause(unsigned turn) {
 #endif
 }
 
+/* In a forked child nobody is left who would give back what was taken at the fork, nor anybody to guard against. */
 void aio_lock_take(aio_lock *lock) {
-    for (unsigned turn = 0; atomic_flag_test_and_set_explicit(&lock->taken, memory_order_acquire); turn++)
+    for (unsigned turn = 0; atomic_flag_test_and_set_explicit(&lock->taken, memory_order_acquire); turn++) {
+        if (atomic_load_explicit(&aio_in_child, memory_order_relaxed))
+            return;
         aio_pause(turn);
+    }
 }
 
 void aio_futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_us) {
