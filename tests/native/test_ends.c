@@ -1,0 +1,182 @@
+/* Exits and forks.  Each test ends its own process, or a child of it, and looks at how it ended. */
+#include "bed.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { GRACE_US = 200000 };
+
+static pid_t begin_child(void) {
+    fflush(NULL);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    return child;
+}
+
+static void ended_with(pid_t child, int status) {
+    int how = 0;
+    CHECK_EQ(waitpid(child, &how, 0), child);
+    CHECK(WIFEXITED(how));
+    CHECK_EQ(WEXITSTATUS(how), status);
+}
+
+/* --- exits ------------------------------------------------------------------- */
+static atomic_bool left_inside;
+
+static void *stay_inside(void *unused) {
+    (void)unused;
+    CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtSynchronizeStream), 0);
+    atomic_store(&left_inside, true);
+    for (;;)
+        pause();
+}
+
+static void late_handler(int status, void *unused) {
+    (void)unused;
+    _exit(status + 1); /* registered before the engine's, so it runs after that */
+}
+
+/* The children of this part begin before the library is open, so it is not a fork to the engine. */
+static void exits_with_somebody_inside(void) {
+    pid_t child = begin_child();
+    if (child == 0) {
+        on_exit(late_handler, NULL);
+        bed_open(0, AIO_WATCH);
+        aio_exit_install(GRACE_US);
+        bed_thread(stay_inside, NULL);
+        UNTIL(atomic_load(&left_inside));
+        exit(5);
+    }
+    ended_with(child, 5);
+}
+
+static void exits_with_nobody_inside(void) {
+    pid_t child = begin_child();
+    if (child == 0) {
+        on_exit(late_handler, NULL);
+        bed_open(0, AIO_WATCH);
+        aio_exit_install(GRACE_US);
+        aio_exit_install(GRACE_US);
+        exit(5);
+    }
+    ended_with(child, 6);
+}
+
+static void exits_with_waits_in_flight(void) {
+    pid_t child = begin_child();
+    if (child == 0) {
+        aio_port *port = aio_port_new();
+        on_exit(late_handler, NULL);
+        bed_open(0, AIO_WATCH);
+        aio_exit_install(GRACE_US * 100);
+        aio_stream *stream = bed_stream(0);
+        sim.hold(stream->handle);
+        aio_result position = aio_fill(stream, 0, bed_malloc(0, 64), 64, 1, 64);
+        CHECK_EQ(aio_watch(stream, (uint64_t)position, port, 1), 0);
+        exit(5);
+    }
+    ended_with(child, 6);
+}
+
+/* --- forks ------------------------------------------------------------------- */
+static void use_everything(aio_stream *stream, aio_event *event, aio_port *port) {
+    uint64_t key;
+    int64_t result;
+    void *memory = NULL;
+    aio_frame frame;
+    CHECK_EQ(aio_forked(), 1);
+    CHECK_EQ(aio_begin(&frame, bed_pass(0), AIO_LIFETIME, AIO_FN_aclrtMalloc), AIO_FORKED);
+    CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, 0), AIO_FORKED);
+    CHECK_EQ(aio_fill(stream, 0, memory, 0, 0, 0), aio_failed(AIO_FORKED));
+    CHECK_EQ(aio_watch(stream, 1, port, 1), AIO_FORKED);
+    CHECK_EQ(aio_stream_query(stream, 100), AIO_FORKED);
+    CHECK_EQ(aio_stream_poll(stream, 100), aio_failed(AIO_FORKED));
+    CHECK_EQ(aio_stream_destroy(stream), AIO_FORKED);
+    CHECK_EQ(aio_port_post(port, 1, 0), AIO_FORKED);
+    CHECK_EQ(aio_port_take(port, &key, &result, 1), 0);
+    CHECK(aio_port_new() == NULL);
+    aio_stream_known(stream, 1);
+    aio_stream_error(stream, 1, NULL, 0);
+    aio_event_drop(event);
+    aio_stream_drop(stream);
+    aio_port_close(port);
+}
+
+/* All that a thread may hold at the moment of the fork is held, so whoever waits for it in the child hangs. */
+static void a_child_is_refused_and_never_hangs(void) {
+    aio_event *event = NULL;
+    bed_open(0, AIO_WATCH);
+    aio_exit_install(GRACE_US);
+    aio_stream *stream = bed_stream(0);
+    aio_port *port = aio_port_new();
+    CHECK(aio_record(stream, 0, 0, &event) > 0);
+    CHECK_EQ(bed_await(stream, 1), 1);
+    aio_lock_take(&aio_devices[0].lock);
+    aio_lock_take(&stream->lock);
+    pid_t child = begin_child();
+    if (child == 0) {
+        alarm(60);
+        use_everything(stream, event, port);
+        exit(3);
+    }
+    aio_lock_give(&stream->lock);
+    aio_lock_give(&aio_devices[0].lock);
+    ended_with(child, 3);
+    CHECK_EQ(aio_forked(), 0);
+    aio_result position = aio_record(stream, 0, 0, &event);
+    CHECK_EQ(bed_await(stream, (uint64_t)position), position);
+    bed_end_stream(stream);
+    aio_port_close(port);
+    bed_close(0);
+}
+
+static void a_child_does_not_ring_the_parents_bell(void) {
+    uint64_t key;
+    int64_t result;
+    bed_open(0, AIO_WATCH);
+    aio_exit_install(GRACE_US);
+    aio_port *port = aio_port_new();
+    pid_t child = begin_child();
+    if (child == 0) {
+        aio_port_post(port, 1, 0);
+        exit(0);
+    }
+    ended_with(child, 0);
+    CHECK_EQ(aio_port_take(port, &key, &result, 1), 0);
+    aio_port_post(port, 2, 0);
+    CHECK_EQ(bed_take_one(port, &key), 0);
+    CHECK_EQ(key, 2);
+    aio_port_close(port);
+    bed_close(0);
+}
+
+/* --- threads ----------------------------------------------------------------- */
+static void *leave_a_trace(void *argument) {
+    CHECK_EQ(aio_adopt_thread(bed_pass(0)), 0);
+    aio_own_reset(1);
+    *(aio_thread **)argument = aio_self();
+    return NULL;
+}
+
+static void *find_none(void *argument) {
+    const aio_thread *self = aio_self();
+    CHECK(self == *(aio_thread **)argument);
+    CHECK_EQ(self->own_device, -1);
+    CHECK(!self->own_reset);
+    CHECK_EQ(strlen(aio_error_text()), 0);
+    return NULL;
+}
+
+static void a_threads_record_is_used_again(void) {
+    aio_thread *record = NULL;
+    aio_self();
+    bed_open(0, AIO_THREAD);
+    bed_join(bed_thread(leave_a_trace, &record));
+    bed_join(bed_thread(find_none, &record));
+    bed_close(0);
+}
+
+TESTS(TEST(exits_with_somebody_inside), TEST(exits_with_nobody_inside), TEST(exits_with_waits_in_flight),
+      TEST(a_child_is_refused_and_never_hangs), TEST(a_child_does_not_ring_the_parents_bell),
+      TEST(a_threads_record_is_used_again))

@@ -1,0 +1,236 @@
+/* Outcomes: the ledger, marks, staged bytes, and in which order all of it becomes known. */
+#include "bed.h"
+
+enum { BYTES = 512 };
+
+static void *memory;
+static char *pinned;
+static aio_stream *stream;
+
+static void begin(void) {
+    bed_open(0, AIO_WATCH);
+    memory = bed_malloc(0, BYTES);
+    pinned = bed_pinned(BYTES);
+    stream = bed_stream(0);
+}
+
+static void end(void) {
+    bed_end_stream(stream);
+    aio_acl.aclrtFreeHost(pinned);
+    bed_close(0);
+}
+
+static uint64_t copy(void) {
+    aio_result result = aio_copy(stream, 0, memory, BYTES, pinned, BYTES, ACL_MEMCPY_HOST_TO_DEVICE);
+    CHECK(result > 0);
+    return (uint64_t)result;
+}
+
+static uint64_t forgotten_copy(void) {
+    uint64_t position = copy();
+    aio_stream_forget(stream, position);
+    return position;
+}
+
+/* --- the ledger -------------------------------------------------------------- */
+static void verdicts_cover_ranges(void) {
+    char text[16];
+    begin();
+    aio_stream_judge(stream, 2, 5, 507015, "a long description");
+    CHECK_EQ(aio_stream_error(stream, 2, NULL, 0), 0);
+    CHECK_EQ(aio_stream_error(stream, 3, NULL, 0), 507015);
+    CHECK_EQ(aio_stream_error(stream, 5, text, sizeof text), 507015);
+    CHECK_EQ(aio_stream_error(stream, 6, NULL, 0), 0);
+    CHECK(strcmp(text, "a long descript") == 0);
+    end();
+}
+
+static void the_newest_verdict_counts(void) {
+    char text[16] = "x";
+    begin();
+    aio_stream_judge(stream, 0, 5, 507015, "old");
+    aio_stream_judge(stream, 3, 4, 507011, "");
+    CHECK_EQ(aio_stream_error(stream, 4, text, sizeof text), 507011);
+    CHECK_EQ(text[0], 0);
+    CHECK_EQ(aio_stream_error(stream, 5, text, sizeof text), 507015);
+    CHECK(strcmp(text, "old") == 0);
+    end();
+}
+
+static void the_ledger_is_bounded(void) {
+    begin();
+    for (uint64_t i = 0; i < AIO_LEDGER_ENTRIES + 10; i++)
+        aio_stream_judge(stream, i, i + 1, 507015, NULL);
+    CHECK_EQ(stream->ledger_size, AIO_LEDGER_ENTRIES);
+    CHECK_EQ(aio_stream_error(stream, 10, NULL, 0), 0);
+    CHECK_EQ(aio_stream_error(stream, 11, NULL, 0), 507015);
+    CHECK_EQ(aio_stream_error(stream, AIO_LEDGER_ENTRIES + 10, NULL, 0), 507015);
+    end();
+}
+
+static void an_error_is_told_to_everybody_and_again(void) {
+    char text[256];
+    begin();
+    uint64_t good = forgotten_copy();
+    CHECK_EQ(bed_await(stream, good), (int64_t)good);
+    sim.fail_next(stream->handle, 507015);
+    uint64_t bad = forgotten_copy();
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(bed_await(stream, bad), aio_failed(507015));
+    CHECK_EQ(aio_stream_poll(stream, bad), aio_failed(507015));
+    CHECK_EQ(aio_stream_known(stream, good), (int64_t)good);
+    CHECK_EQ(aio_stream_error(stream, bad, text, sizeof text), 507015);
+    uint64_t later = forgotten_copy();
+    CHECK_EQ(bed_await(stream, later), (int64_t)later);
+    end();
+}
+
+static void a_query_does_not_swallow_an_error(void) {
+    begin();
+    sim.fail_next(stream->handle, 507015);
+    uint64_t bad = forgotten_copy();
+    UNTIL(aio_stream_query(stream, bad) == 1);
+    CHECK_EQ(aio_stream_known(stream, bad), aio_failed(AIO_PENDING));
+    CHECK_EQ(bed_await(stream, bad), aio_failed(507015));
+    end();
+}
+
+static void a_device_wide_code_is_owed_to_uncollected_work(void) {
+    begin();
+    uint64_t good = forgotten_copy();
+    CHECK_EQ(bed_await(stream, good), (int64_t)good);
+    uint64_t owed = forgotten_copy();
+    aio_device_blame(0, 507015, "found by a wait for the device");
+    CHECK_EQ(bed_await(stream, owed), aio_failed(507015));
+    CHECK_EQ(bed_await(stream, good), (int64_t)good);
+    end();
+}
+
+/* --- marks ------------------------------------------------------------------- */
+static void later_work_does_not_delay_a_ticket(void) {
+    begin();
+    sim.hold(stream->handle);
+    uint64_t mine = copy(); /* somebody refers to it, so the next one records a mark first */
+    uint64_t next = forgotten_copy();
+    CHECK_EQ(next, mine + 2);
+    aio_event *mark = aio_stream_mark_for(stream, mine);
+    CHECK(mark != NULL);
+    CHECK_EQ(mark->position, mine + 1);
+    aio_event_drop(mark);
+    sim.release(stream->handle);
+    CHECK_EQ(bed_await(stream, mine), (int64_t)mine);
+    CHECK_EQ(bed_await(stream, next), (int64_t)next);
+    end();
+}
+
+static void a_forgotten_ticket_costs_no_mark(void) {
+    begin();
+    uint64_t first = forgotten_copy();
+    CHECK_EQ(forgotten_copy(), first + 1);
+    CHECK_EQ(sim.calls("aclrtRecordEvent"), 0);
+    end();
+}
+
+static void a_wait_in_mid_stream_gets_a_mark(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin();
+    sim.hold(stream->handle);
+    uint64_t mine = forgotten_copy(), next = forgotten_copy();
+    CHECK_EQ(aio_watch(stream, mine, port, 9), 0);
+    aio_event *mark = aio_stream_mark_for(stream, mine);
+    CHECK(mark != NULL);
+    CHECK_EQ(mark->position, next + 1);
+    aio_event_drop(mark);
+    sim.release(stream->handle);
+    CHECK_EQ(bed_take_one(port, &key), (int64_t)mine);
+    CHECK_EQ(key, 9);
+    aio_port_close(port);
+    end();
+}
+
+static void marks_are_recorded_now_and_then(void) {
+    begin();
+    for (int i = 0; i < AIO_MARK_EVERY + 2; i++)
+        forgotten_copy();
+    CHECK_EQ(sim.calls("aclrtRecordEvent"), 1);
+    end();
+}
+
+static void waits_end_in_the_order_of_their_positions(void) {
+    aio_port *port = aio_port_new();
+    uint64_t positions[6], key = 0;
+    begin();
+    sim.hold(stream->handle);
+    for (int i = 0; i < 6; i++)
+        positions[i] = copy();
+    for (int i = 6; i--;)
+        CHECK_EQ(aio_watch(stream, positions[i], port, (uint64_t)i), 0);
+    sim.release(stream->handle);
+    for (uint64_t i = 0; i < 6; i++) {
+        bed_take_one(port, &key);
+        CHECK_EQ(key, i);
+    }
+    aio_port_close(port);
+    end();
+}
+
+/* --- staging ----------------------------------------------------------------- */
+static void bytes_land_before_the_wait_ends(void) {
+    char source[BYTES], target[BYTES] = {0};
+    begin();
+    for (int round = 1; round <= 50; round++) {
+        memset(source, round, BYTES);
+        CHECK(aio_upload(stream, 0, memory, BYTES, source, BYTES) > 0);
+        memset(source, 0, BYTES); /* it has been copied away already */
+        aio_result down = aio_download(stream, 0, target, memory, BYTES);
+        CHECK_EQ(bed_await(stream, (uint64_t)down), down);
+        for (int i = 0; i < BYTES; i++)
+            CHECK_EQ(target[i], round);
+    }
+    end();
+}
+
+static void an_aborted_download_leaves_its_target_alone(void) {
+    char target[BYTES];
+    begin();
+    memset(target, 5, BYTES);
+    sim.hold(stream->handle);
+    aio_result down = aio_download(stream, 0, target, memory, BYTES);
+    CHECK_EQ(aio_stream_abort(stream), 0);
+    CHECK_EQ(bed_await(stream, (uint64_t)down), aio_failed(107023));
+    CHECK_EQ(target[0], 5);
+    CHECK_EQ(target[BYTES - 1], 5);
+    end();
+}
+
+static void staging_runs_out_and_comes_back(void) {
+    char target[8];
+    begin();
+    int slots = aio_stage_free_slots(0, 8), taken = 0;
+    aio_result last = 0, result;
+    sim.hold(stream->handle);
+    while ((result = aio_download(stream, 0, target, memory, 8)) >= 0) {
+        last = result;
+        taken++;
+    }
+    CHECK_EQ(result, aio_failed(AIO_STAGE_FULL));
+    CHECK_EQ(taken, slots);
+    CHECK_EQ(aio_stage_free_slots(0, 8), 0);
+    CHECK_EQ(aio_upload(stream, 0, memory, BYTES, target, 8), aio_failed(AIO_STAGE_FULL));
+    CHECK_EQ(aio_stage_grow(0, 0), 0);
+    CHECK(aio_stage_free_slots(0, 8) > 0);
+    sim.release(stream->handle);
+    CHECK_EQ(bed_await(stream, (uint64_t)last), last);
+    UNTIL(aio_stage_free_slots(0, 8) >= slots);
+    CHECK_EQ(aio_download(stream, 0, target, memory, (size_t)1 << 30), aio_failed(AIO_STAGE_FULL));
+    end();
+}
+
+TESTS(TEST(verdicts_cover_ranges), TEST(the_newest_verdict_counts), TEST(the_ledger_is_bounded),
+      TEST(an_error_is_told_to_everybody_and_again), TEST(a_query_does_not_swallow_an_error),
+      TEST(a_device_wide_code_is_owed_to_uncollected_work), TEST(later_work_does_not_delay_a_ticket),
+      TEST(a_forgotten_ticket_costs_no_mark), TEST(a_wait_in_mid_stream_gets_a_mark),
+      TEST(marks_are_recorded_now_and_then), TEST(waits_end_in_the_order_of_their_positions),
+      TEST(bytes_land_before_the_wait_ends), TEST(an_aborted_download_leaves_its_target_alone),
+      TEST(staging_runs_out_and_comes_back))

@@ -1,0 +1,234 @@
+/* Waits under both strategies: resets, aborts and errors while they are in flight. */
+#include "bed.h"
+
+enum { BYTES = 64, MANY = 1000 };
+
+static void *memory, *pinned;
+
+static void begin(int strategy) {
+    bed_open(0, strategy);
+    memory = bed_malloc(0, BYTES);
+    pinned = bed_pinned(BYTES);
+}
+
+static void end(void) {
+    aio_acl.aclrtFreeHost(pinned);
+    bed_close(0);
+    UNTIL(aio_threads() == 0);
+}
+
+static uint64_t copy(aio_stream *stream) {
+    aio_result result = aio_copy(stream, 0, memory, BYTES, pinned, BYTES, ACL_MEMCPY_HOST_TO_DEVICE);
+    CHECK(result > 0);
+    return (uint64_t)result;
+}
+
+/* --- a reset while waits are in flight --------------------------------------- */
+static void reset_with_waits(int strategy) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin(strategy);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    for (uint64_t i = 1; i <= 3; i++)
+        CHECK_EQ(aio_watch(stream, copy(stream), port, i), 0);
+    CHECK_EQ(aio_device_waits(0), 3);
+    bed_seize(0);
+    CHECK(bed_abort_and_wait(0));
+    bed_bring_back(0);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_WAS_RESET));
+    CHECK_EQ(aio_watch(stream, 1, port, 4), AIO_STALE);
+    CHECK_EQ(aio_stream_query(stream, 1), AIO_STALE);
+    aio_stream_drop(stream);
+    aio_port_close(port);
+    end();
+}
+
+static void a_reset_ends_the_waits_of_the_watcher(void) {
+    reset_with_waits(AIO_WATCH);
+}
+
+static void a_reset_ends_the_waits_of_the_workers(void) {
+    reset_with_waits(AIO_THREAD);
+}
+
+static bool has_orphans(void) {
+    aio_lock_take(&aio_devices[0].lock);
+    bool some = aio_devices[0].orphans != NULL;
+    aio_lock_give(&aio_devices[0].lock);
+    return some;
+}
+
+/* Interrupted waits end when the reset has ended, one way or the other, and not before. */
+static void waits_end_with_the_reset(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    int64_t result;
+    begin(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    CHECK_EQ(aio_watch(stream, copy(stream), port, 1), 0);
+    bed_seize(0);
+    aio_watcher_nudge(0);
+    UNTIL(has_orphans());
+    CHECK_EQ(aio_port_take(port, &key, &result, 1), 0);
+    CHECK_EQ(aio_device_waits(0), 1);
+    aio_gate_set(0, AIO_QUARANTINED, stream->generation);
+    aio_device_flush(0);
+    CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_WAS_RESET));
+    bed_seize(0);
+    CHECK(bed_abort_and_wait(0));
+    bed_bring_back(0);
+    aio_stream_drop(stream);
+    aio_port_close(port);
+    end();
+}
+
+/* --- an abort while waits are in flight -------------------------------------- */
+static void abort_with_waits(int strategy) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin(strategy);
+    aio_stream *stream = bed_stream(0);
+    for (int round = 0; round < 50; round++) {
+        sim.hold(stream->handle);
+        for (uint64_t i = 0; i < 4; i++)
+            CHECK_EQ(aio_watch(stream, copy(stream), port, i), 0);
+        CHECK_EQ(aio_stream_abort(stream), 0);
+        for (int i = 0; i < 4; i++)
+            CHECK_EQ(bed_take_one(port, &key), aio_failed(107023));
+        sim.release(stream->handle);
+        uint64_t next = copy(stream);
+        CHECK_EQ(bed_await(stream, next), (int64_t)next);
+    }
+    bed_end_stream(stream);
+    aio_port_close(port);
+    end();
+}
+
+static void an_abort_ends_the_waits_of_the_watcher(void) {
+    abort_with_waits(AIO_WATCH);
+}
+
+static void an_abort_ends_the_waits_of_the_workers(void) {
+    abort_with_waits(AIO_THREAD);
+}
+
+/* --- errors ------------------------------------------------------------------ */
+static void *poll_all_the_time(void *argument) {
+    aio_stream *stream = argument;
+    while (!atomic_load(&aio_exiting)) {
+        aio_stream_poll(stream, aio_stream_tail(stream));
+        bed_yield();
+    }
+    return NULL;
+}
+
+/* Whoever asks besides the one who waits takes the code away from him, or gets none himself. */
+static void errors_survive_many_askers(int strategy) {
+    begin(strategy);
+    aio_stream *stream = bed_stream(0);
+    pthread_t asker = bed_thread(poll_all_the_time, stream);
+    for (int round = 0; round < 300; round++) {
+        sim.hold(stream->handle);
+        sim.fail_next(stream->handle, 507015);
+        uint64_t bad = copy(stream);
+        aio_stream_forget(stream, bad);
+        aio_port *port = aio_port_new();
+        uint64_t key = 0;
+        CHECK_EQ(aio_watch(stream, bad, port, 1), 0);
+        sim.release(stream->handle);
+        CHECK_EQ(bed_take_one(port, &key), aio_failed(507015));
+        CHECK_EQ(aio_stream_poll(stream, bad), aio_failed(507015));
+        aio_port_close(port);
+    }
+    atomic_store(&aio_exiting, true);
+    bed_join(asker);
+    atomic_store(&aio_exiting, false);
+    bed_end_stream(stream);
+    end();
+}
+
+static void no_error_is_lost_by_the_watcher(void) {
+    errors_survive_many_askers(AIO_WATCH);
+}
+
+static void no_error_is_lost_by_the_workers(void) {
+    errors_survive_many_askers(AIO_THREAD);
+}
+
+/* --- many -------------------------------------------------------------------- */
+static void a_thousand_waits_use_one_thread(void) {
+    aio_port *port = aio_port_new();
+    aio_stream *streams[16];
+    uint64_t key = 0;
+    begin(AIO_WATCH);
+    for (int i = 0; i < 16; i++) {
+        streams[i] = bed_stream(0);
+        sim.hold(streams[i]->handle);
+    }
+    for (uint64_t i = 0; i < MANY; i++)
+        CHECK_EQ(aio_watch(streams[i % 16], copy(streams[i % 16]), port, i), 0);
+    CHECK_EQ(aio_threads(), 1);
+    CHECK_EQ(aio_device_waits(0), MANY);
+    CHECK_EQ(aio_port_in_flight(port), MANY);
+    sim.release_all();
+    for (int i = 0; i < MANY; i++)
+        CHECK(bed_take_one(port, &key) > 0);
+    for (int i = 0; i < 16; i++)
+        bed_end_stream(streams[i]);
+    aio_port_close(port);
+    end();
+}
+
+static void a_wait_after_the_close_ends_at_once(void) {
+    begin(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    uint64_t position = copy(stream);
+    UNTIL(aio_stream_query(stream, position) == 1);
+    aio_acl.aclrtFreeHost(pinned);
+    bed_close(0);
+    CHECK_EQ(bed_await(stream, position), aio_failed(AIO_STALE));
+    aio_stream_drop(stream);
+}
+
+static void devices_open_and_close_again(void) {
+    for (int round = 0; round < 20; round++) {
+        begin(round % 2 ? AIO_WATCH : AIO_THREAD);
+        aio_stream *stream = bed_stream(0);
+        uint64_t position = copy(stream);
+        CHECK_EQ(bed_await(stream, position), (int64_t)position);
+        bed_end_stream(stream);
+        end();
+    }
+}
+
+/* --- events ------------------------------------------------------------------ */
+static void another_stream_waits_on_the_device(void) {
+    aio_event *event = NULL;
+    begin(AIO_WATCH);
+    aio_stream *first = bed_stream(0), *second = bed_stream(0);
+    sim.hold(first->handle);
+    CHECK(aio_record(first, 0, 0, &event) > 0);
+    aio_result waited = aio_wait_event(second, 0, event);
+    CHECK(waited > 0);
+    CHECK_EQ(aio_stream_query(second, (uint64_t)waited), 0);
+    sim.release(first->handle);
+    CHECK_EQ(bed_await(second, (uint64_t)waited), waited);
+    CHECK(bed_reset(0));
+    aio_stream *third = bed_stream(0);
+    CHECK_EQ(aio_wait_event(third, 0, event), aio_failed(AIO_STALE));
+    aio_event_drop(event);
+    aio_stream_drop(first);
+    aio_stream_drop(second);
+    bed_end_stream(third);
+    end();
+}
+
+TESTS(TEST(a_reset_ends_the_waits_of_the_watcher), TEST(a_reset_ends_the_waits_of_the_workers),
+      TEST(waits_end_with_the_reset), TEST(an_abort_ends_the_waits_of_the_watcher),
+      TEST(an_abort_ends_the_waits_of_the_workers), TEST(no_error_is_lost_by_the_watcher),
+      TEST(no_error_is_lost_by_the_workers), TEST(a_thousand_waits_use_one_thread),
+      TEST(a_wait_after_the_close_ends_at_once), TEST(devices_open_and_close_again),
+      TEST(another_stream_waits_on_the_device))
