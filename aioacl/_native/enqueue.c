@@ -20,6 +20,8 @@ static int own(aio_stream *stream) {
             return AIO_STALE;
         /* The owner may be stuck in C; then a reset must be able to get us out of here. */
         uint64_t word = aio_gate_word(stream->device);
+        if (turn > 64 && aio_word_generation(word) != stream->generation)
+            return AIO_STALE;
         if (turn > 64 && (aio_word_state(word) == AIO_RESETTING || (aio_word_flags(word) & AIO_FOREIGN)))
             return AIO_RESETTING_NOW;
         aio_pause(turn);

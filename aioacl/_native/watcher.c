@@ -11,6 +11,7 @@
  * A pass over the streams is one stay inside the gate.  When the gate refuses, the device is being reset or has
  * been: the waits are handed to the device as orphans, which end when the reset does.
  */
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -168,7 +169,12 @@ static void pass_over(watcher *self) {
     uint32_t generation = aio_word_generation(aio_gate_word(self->device));
     aio_pass pass = aio_make_pass(self->device, generation, 0);
     aio_frame frame;
-    if (bind_thread(pass) || aio_begin(&frame, pass, AIO_WAIT, AIO_FN_aclrtStreamQuery)) {
+    int code = bind_thread(pass);
+    if (code == 0)
+        code = aio_begin(&frame, pass, AIO_WAIT, AIO_FN_aclrtStreamQuery);
+    if (code == AIO_CROWDED)
+        return; /* others will leave */
+    if (code) {
         orphan_all(self);
         return;
     }
@@ -185,7 +191,10 @@ static int64_t until_due(const watcher *self) {
     return first - aio_now_us();
 }
 
-/* A submitter that finds the word set clears it and wakes us; the list is looked at again after setting it. */
+/*
+ * A submitter that finds the word set clears it and wakes us; the list is looked at again after setting it.  The
+ * word is set to our epoch, for a watcher that ends late must not clear it for the one that came after it.
+ */
 static void rest(watcher *self) {
     struct aio_device *device = &aio_devices[self->device];
     int64_t time = self->active ? until_due(self) : -1;
@@ -193,10 +202,13 @@ static void rest(watcher *self) {
         sched_yield();
         return;
     }
-    atomic_store(&device->asleep, 1);
+    if (atomic_load(&device->epoch) != self->epoch)
+        return;
+    uint32_t mine = self->epoch + 1;
+    atomic_store(&device->asleep, mine);
     if (!atomic_load(&device->incoming) && atomic_load(&device->epoch) == self->epoch)
-        aio_futex_wait(&device->asleep, 1, time);
-    atomic_store(&device->asleep, 0);
+        aio_futex_wait(&device->asleep, mine, time);
+    atomic_compare_exchange_strong(&device->asleep, &mine, 0);
 }
 
 static void *watch(void *argument) {
@@ -208,8 +220,8 @@ static void *watch(void *argument) {
             pass_over(self);
         rest(self);
     }
-    atomic_fetch_sub(&device->watching, 1);
-    take_incoming(self);
+    if (atomic_fetch_sub(&device->watching, 1) == 1)
+        take_incoming(self); /* nobody has come after us */
     orphan_all(self);
     free(self);
     return NULL;
@@ -231,7 +243,7 @@ int aio_watcher_start(int device) {
 
 void aio_watcher_wake(int device) {
     if (atomic_exchange(&aio_devices[device].asleep, 0))
-        aio_futex_wake(&aio_devices[device].asleep, 1);
+        aio_futex_wake(&aio_devices[device].asleep, INT_MAX);
 }
 
 void aio_watcher_nudge(int device) {
@@ -292,7 +304,7 @@ int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t ke
     if (!token)
         return AIO_NO_MEMORY;
     if (position == atomic_load(&stream->tail))
-        atomic_store(&stream->wanted, position);
+        aio_raise(&stream->wanted, position); /* an enqueue in between has raised it further */
     if (position < atomic_load(&stream->tail))
         aio_stream_mark_now(stream, position);
     if (atomic_load(&aio_devices[stream->device].strategy) == AIO_THREAD)
