@@ -200,11 +200,11 @@ class CloseFlight(Flight):
             self._give_up((Stuck("aclrtResetDevice", 0, RESET_SECONDS),))
             return
         lib.aio_device_stop(self.index)
-        lib.aio_stage_close(self.index)
         with manager.changed:
             manager.counts = _law.reset_device(manager.counts).counts
             manager.apply(Event.RELEASE)
         lib.aio_device_flush(self.index)
+        lib.aio_stage_close(self.index)
         manager.maintenance.port.drain()
         manager.control.stop(CLOSE_SECONDS)
         _runtime.release()

@@ -111,9 +111,20 @@ void aio_orphan(aio_token *token) {
         aio_publish(token, aio_failed(AIO_WAS_RESET));
 }
 
+/* Staging memory must not wait for the last reference to a stream that is stale. */
+static void forsake_stale(int device) {
+    uint64_t word = aio_gate_word(device);
+    if (aio_word_state(word) != AIO_OPEN && aio_word_state(word) != AIO_CLOSED)
+        return; /* the reset has not ended, or has failed */
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+        if (stream->generation != aio_word_generation(word))
+            aio_stream_forsake(stream);
+}
+
 void aio_device_flush(int device) {
     struct aio_device *self = &aio_devices[device];
     aio_watcher_wake(device);
+    forsake_stale(device);
     aio_lock_take(&self->lock);
     aio_token *token = self->orphans;
     self->orphans = NULL;

@@ -258,6 +258,8 @@ void aio_stream_unhold(aio_stream *stream);
 void aio_raise(_Atomic uint64_t *value, uint64_t position);
 /* Frees what the stream's lists hold. */
 void aio_stream_empty(aio_stream *stream);
+/* Its device was reset, so no copy of it is under way any more: gives its staging memory back. */
+void aio_stream_forsake(aio_stream *stream);
 /* Whether a finished download waits to be copied to its target. */
 bool aio_stream_has_bytes(aio_stream *stream);
 /* What the runtime has just answered can be believed: no reset and no abort has begun to drop work, which looks

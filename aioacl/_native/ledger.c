@@ -43,6 +43,18 @@ void aio_stream_empty(aio_stream *stream) {
     free_ledger(stream->ledger);
 }
 
+void aio_stream_forsake(aio_stream *stream) {
+    for (unsigned turn = 0; atomic_exchange(&stream->delivering, true); turn++)
+        aio_pause(turn);
+    aio_lock_take(&stream->lock);
+    aio_landing *landings = stream->landings;
+    stream->landings = NULL;
+    stream->landings_end = &stream->landings;
+    aio_lock_give(&stream->lock);
+    atomic_store(&stream->delivering, false);
+    free_landings(stream->device, landings);
+}
+
 /* --- how far, and how it ended ------------------------------------------------ */
 void aio_raise(_Atomic uint64_t *value, uint64_t position) {
     uint64_t seen = atomic_load(value);
