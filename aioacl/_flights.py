@@ -58,6 +58,7 @@ class Flight:
             self.done = True
             manager.flight = None
             manager.announce()
+            manager.meet_foreign()
             manager.close_if_unused(State.OPEN)
 
     def _quarantine(self) -> None:

@@ -83,6 +83,8 @@ class Manager:
         generation = self.generation + (step.new_generation and event is not Event.FOREIGN)
         self.state = step.state
         lib.aio_gate_set(self.index, int(step.state), generation or 1)
+        if event is Event.FOREIGN:
+            lib.aio_gate_met(self.index)
         self.announce()
 
     def announce(self) -> None:
@@ -369,16 +371,20 @@ class Manager:
         if kicks & lib.AIO_KICK_HEARTBEAT:
             lib.aio_device_heartbeat(self.index)
         if kicks & lib.AIO_KICK_FOREIGN:
-            self._meet_foreign()
+            with self.changed:
+                self.meet_foreign()
 
-    def _meet_foreign(self) -> None:
-        with self.changed:
-            if self.state is State.CLOSED or self.flight is not None:
-                return
-            self.apply(Event.FOREIGN)
-            self.counts = Counts()
-            if self.state is State.RESETTING:
-                self.launch(ForeignFlight(self))
+    def meet_foreign(self) -> None:
+        """Answers a foreign reset, unless a flight is in the air: that asks again when it lands. With the lock held."""
+        if self.flight is not None or not lib.aio_gate_foreign(self.index):
+            return
+        if self.state is State.CLOSED:
+            lib.aio_gate_met(self.index)
+            return
+        self.apply(Event.FOREIGN)
+        self.counts = Counts()
+        if self.state is State.RESETTING:
+            self.launch(ForeignFlight(self))
 
 
 def must_not_be_forked() -> None:
