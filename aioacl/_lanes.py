@@ -128,7 +128,13 @@ class Lane:
         self._running = False
         self._stopping = False
         self._current: Job[Any] | None = None
-        self.port = _LastingPort()
+        self._port: Port | None = None
+
+    @property
+    def port(self) -> Port:
+        """Its port, once it was started."""
+        assert self._port is not None, "the lane was started"
+        return self._port
 
     def start(self) -> None:
         """Starts the thread; waits for an older one of the lane that is about to end."""
@@ -138,6 +144,8 @@ class Lane:
             self._stopping = False
             if self._running:
                 return
+            if self._port is None:
+                self._port = _LastingPort()
             self._running = True
         _sync.spawn(self._name, self._run)
 
@@ -154,7 +162,8 @@ class Lane:
 
     def kick(self) -> None:
         """Makes the lane look at its jobs. Takes no lock, so a finalizer may call it."""
-        lib.aio_port_post(self.port.handle, KICK, 0)
+        if self._port is not None:
+            lib.aio_port_post(self._port.handle, KICK, 0)
 
     def submit(self, job: Job[Any]) -> None:
         """Queues a job; on a lane that has stopped, does it here and now."""

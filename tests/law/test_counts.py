@@ -1,0 +1,196 @@
+"""The law of counts, by the sequences of the vendor's documents, three times: as a table, by hand, and in C."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aioacl
+from aioacl import _law, lowlevel, simulator
+from aioacl._ffi import lib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+RELEASED = 507007
+BAD_DEVICE = 107001
+DEVICE = 1
+
+SEQUENCES = {
+    "set force set force": (0, 0, 0, 0),
+    "set set force": (0, 0, 0),
+    "set reset set force": (0, 0, 0, 0),
+    "set set reset force": (0, 0, 0, 0),
+    "set set reset reset force": (0, 0, 0, 0, RELEASED),
+    "set set reset force force": (0, 0, 0, 0, RELEASED),
+    "set set force reset": (0, 0, 0, RELEASED),
+    "1:set 2:set 1:force 2:force": (0, 0, 0, RELEASED),
+    "1:set 2:set 2:force": (0, 0, 0),
+    "reset": (RELEASED,),
+    "force": (RELEASED,),
+}
+
+
+class Subject(Protocol):
+    """Something that keeps the law."""
+
+    def __call__(self, act: str) -> int:
+        """Performs set, reset or force, and returns the code."""
+        ...
+
+
+class Table:
+    """The pure law."""
+
+    laws: ClassVar = {"set": _law.set_device, "reset": _law.reset_device, "force": _law.reset_device_force}
+
+    def __init__(self) -> None:
+        self.counts = _law.Counts()
+
+    def __call__(self, act: str) -> int:
+        verdict = self.laws[act](self.counts)
+        self.counts = verdict.counts
+        return verdict.code
+
+
+def in_c(act: str) -> int:
+    """The simulator."""
+    calls = {
+        "set": lib.aio_u_aclrtSetDevice,
+        "reset": lib.aio_u_aclrtResetDevice,
+        "force": lib.aio_u_aclrtResetDeviceForce,
+    }
+    return calls[act](DEVICE)
+
+
+def by_hand(act: str) -> int:
+    """aioacl.lowlevel."""
+    calls = {
+        "set": lowlevel.set_device,
+        "reset": lowlevel.reset_device,
+        "force": lowlevel.reset_device_force,
+    }
+    try:
+        calls[act](DEVICE)
+    except aioacl.AclError as error:
+        return error.code or -1
+    return 0
+
+
+class Hand:
+    """A thread that performs what it is told, one act after another."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._acts: SimpleQueue[str | None] = SimpleQueue()
+        self._codes: SimpleQueue[int] = SimpleQueue()
+        self._subject = subject
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (act := self._acts.get()) is not None:
+            self._codes.put(self._subject(act))
+
+    def __call__(self, act: str) -> int:
+        self._acts.put(act)
+        return self._codes.get(timeout=20)
+
+    def end(self) -> None:
+        """Ends the thread."""
+        self._acts.put(None)
+        self._thread.join()
+
+
+def table() -> Subject:
+    """A law of its own for each sequence."""
+    return Table()
+
+
+def simulated() -> Subject:
+    """The C runtime's."""
+    return in_c
+
+
+def handmade() -> Subject:
+    """aioacl's."""
+    return by_hand
+
+
+@pytest.fixture(autouse=True)
+def _device_unset() -> Generator[None]:
+    yield
+    while simulator.retain_count(DEVICE):
+        if by_hand("force"):
+            in_c("force")
+
+
+@pytest.mark.parametrize("make", [table, simulated, handmade])
+@pytest.mark.parametrize(("sequence", "codes"), SEQUENCES.items(), ids=list(SEQUENCES))
+def test_the_sequences_of_the_vendors_documents(
+    make: Callable[[], Subject], sequence: str, codes: tuple[int, ...]
+) -> None:
+    subject = make()
+    hands: dict[str, Hand] = {}
+    try:
+        answers: list[int] = []
+        for step in sequence.split():
+            thread, _, act = step.rpartition(":")
+            if thread not in hands:
+                hands[thread] = Hand(subject)
+            answers.append(hands[thread](act))
+    finally:
+        for hand in hands.values():
+            hand.end()
+    assert tuple(answers) == codes
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["set", "reset", "force"]), max_size=25))
+def test_law_and_hand_and_simulator_agree_on_any_walk(acts: list[str]) -> None:
+    law = Table()
+    hand = Hand(by_hand)
+    try:
+        for act in acts:
+            assert hand(act) == law(act)
+            assert simulator.retain_count(DEVICE) == law.counts.retained
+        while law.counts.retained:
+            assert hand("force") == law("force")
+    finally:
+        hand.end()
+
+
+def test_what_the_runtime_would_refuse_does_not_reach_it() -> None:
+    before = simulator.calls("aclrtResetDeviceForce"), simulator.calls("aclrtResetDevice")
+    assert (by_hand("force"), by_hand("reset")) == (RELEASED, RELEASED)
+    assert (simulator.calls("aclrtResetDeviceForce"), simulator.calls("aclrtResetDevice")) == before
+
+
+def test_a_device_that_there_is_not_answers_107001() -> None:
+    missing = len(aioacl.list_devices())
+    with pytest.raises(aioacl.ParameterError) as caught:
+        lowlevel.set_device(missing)
+    assert caught.value.code == BAD_DEVICE
+
+
+@pytest.mark.parametrize("index", [-1, 64, True, 1.0, "0", None])
+def test_what_is_no_index_is_refused_before_c(index: object) -> None:
+    simulator.forget()
+    with pytest.raises(aioacl.ParameterError, match="list_devices"):
+        lowlevel.set_device(index)  # type: ignore[arg-type]  # that is the test
+    assert simulator.stats().calls == 0 or not simulator.calls("aclrtSetDevice")
+
+
+@pytest.mark.parametrize("act", [lowlevel.set_device, lowlevel.reset_device, lowlevel.reset_device_force])
+def test_counts_by_hand_are_refused_while_the_device_is_open(act: Callable[[int], None]) -> None:
+    device = aioacl.open_device(DEVICE).result()
+    try:
+        with pytest.raises(aioacl.ParameterError, match=r"force_reset|Close it"):
+            act(DEVICE)
+        assert simulator.retain_count(DEVICE) == 1
+    finally:
+        device.close().result()

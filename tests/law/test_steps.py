@@ -1,0 +1,41 @@
+"""The law of states: every state meets every event, and either the table knows it or nothing changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioacl import _law
+from aioacl._law import Event, LawError, State
+
+EVERY = [(state, event) for state in State for event in Event]
+
+
+@pytest.mark.parametrize(("state", "event"), [pair for pair in EVERY if pair not in _law.STEPS])
+def test_an_illegal_event_names_both_state_and_event(state: State, event: Event) -> None:
+    with pytest.raises(LawError, match=f"{state.name}.*{event.value}") as caught:
+        _law.step(state, event)
+    assert (caught.value.state, caught.value.event) == (state, event)
+
+
+@pytest.mark.parametrize(("state", "event"), list(_law.STEPS))
+def test_handles_are_stale_exactly_after_what_released_the_device(state: State, event: Event) -> None:
+    released = event in (Event.REVIVE, Event.RELEASE, Event.FOREIGN)
+    assert _law.step(state, event).new_generation is released
+
+
+def test_a_device_that_was_reset_or_has_failed_can_be_brought_back() -> None:
+    for start in (State.OPEN, State.DRAINING, State.QUARANTINED):
+        assert _law.step(_law.step(start, Event.SEIZE).state, Event.REVIVE).state is State.OPEN
+
+
+def test_nothing_but_a_seizure_leads_out_of_quarantine() -> None:
+    ways = {
+        event for (state, event), step in _law.STEPS.items() if state is State.QUARANTINED is not step.state
+    }
+    assert ways == {Event.SEIZE}
+
+
+def test_the_states_are_the_gates_own_numbers() -> None:
+    from aioacl._ffi import lib
+
+    assert [getattr(lib, f"AIO_{state.name}") for state in State] == [int(state) for state in State]
