@@ -33,6 +33,7 @@ LONGEST_NAP: Final = 0.005
 _ENQUEUE = 1 << lib.AIO_ENQUEUE
 _WAIT = 1 << lib.AIO_WAIT
 _LIFETIME = 1 << lib.AIO_LIFETIME
+EVERYBODY: Final = _ENQUEUE | _WAIT | _LIFETIME
 
 
 class Flight:
@@ -126,7 +127,7 @@ class Flight:
 
     def _must_be_empty(self) -> int:
         waits_may_stay = self.manager.strategy == "thread"
-        return _ENQUEUE | _LIFETIME | (0 if waits_may_stay else _WAIT)
+        return EVERYBODY & ~_WAIT if waits_may_stay else EVERYBODY
 
 
 class OpenFlight(Flight):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl import _sync
 from aioacl._ffi import ffi, lib
-from aioacl._flights import DROP_SECONDS, RESET_SECONDS, Flight
+from aioacl._flights import DROP_SECONDS, EVERYBODY, RESET_SECONDS, Flight
 from aioacl._gate import counts, inside
 from aioacl._lanes import Job, LaneStuck
 from aioacl._law import RELEASED_ALREADY, Counts, Event, State
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS: Final = 3
 BARRIER_SECONDS: Final = 10.0
+LEAVE_SECONDS: Final = 0.5
 ABORT_SECONDS: Final = 2.0
 SHORTEST_NAP: Final = 0.0002
 LONGEST_NAP: Final = 0.005
@@ -169,6 +170,8 @@ class ResetFlight(Flight):
 
     def _barrier(self) -> None:
         lib.aio_watcher_nudge(self.index)
+        # A wait that may stay must be in its call by then, not on the way to it: so all are given time to leave.
+        lib.aio_gate_wait(self.index, EVERYBODY, int(self._left(LEAVE_SECONDS) * 1e6))
         time_us = int(self._left(BARRIER_SECONDS) * 1e6)
         if lib.aio_gate_wait(self.index, self._must_be_empty(), time_us):
             return
