@@ -112,12 +112,12 @@ class Stream(Handle):
         """
         self._check()
         to, of = place_of(target, self._manager, writable=True), place_of(source, self._manager)
-        size = copy_size(to, of, nbytes)
+        size, kind = copy_size(to, of, nbytes), copy_kind(to, of)
         if size == 0:
             return Ticket(self._core, lib.aio_stream_tail(self._core.handle))
         if to.pageable or of.pageable:
             return self._copy_staged(to, of, size)
-        arguments = (to.address, to.size, of.address, size, copy_kind(to, of))
+        arguments = (to.address, to.size, of.address, size, kind)
         return self._ticket(self._enqueue("aclrtMemcpyAsync", lib.aio_copy, *arguments), to.owner, of.owner)
 
     def _copy_staged(self, to: Place, of: Place, size: int) -> Ticket:
@@ -181,22 +181,22 @@ class Stream(Handle):
     async def _pump(self, target: object, source: object) -> None:
         self._check()
         to, of = place_of(target, self._manager, writable=True), place_of(source, self._manager)
-        size = copy_size(to, of, None)
+        size, kind = copy_size(to, of, None), copy_kind(to, of)
         tickets: deque[Ticket] = deque()
         for offset in range(0, size, STAGED_AT_MOST):
             if len(tickets) == 4:
                 await tickets.popleft()
             chunk = min(STAGED_AT_MOST, size - offset)
-            tickets.append(await self._chunk(to.part(offset, chunk), of.part(offset, chunk), chunk))
+            tickets.append(await self._chunk(to.part(offset, chunk), of.part(offset, chunk), chunk, kind))
         while tickets:
             await tickets.popleft()
 
-    async def _chunk(self, to: Place, of: Place, size: int) -> Ticket:
+    async def _chunk(self, to: Place, of: Place, size: int, kind: int) -> Ticket:
         while True:
             try:
                 if to.pageable or of.pageable:
                     return self._copy_staged(to, of, size)
-                arguments = (to.address, to.size, of.address, size, copy_kind(to, of))
+                arguments = (to.address, to.size, of.address, size, kind)
                 return self._ticket(
                     self._enqueue("aclrtMemcpyAsync", lib.aio_copy, *arguments), to.owner, of.owner
                 )
