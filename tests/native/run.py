@@ -55,7 +55,11 @@ SANITIZERS: Final = (
             "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
         },
     ),
-    Sanitizer("tsan", ("-fsanitize=thread", "-ftls-model=initial-exec"), {"TSAN_OPTIONS": "halt_on_error=1:exitcode=97:second_deadlock_stack=1"}),
+    Sanitizer(
+        "tsan",
+        ("-fsanitize=thread", "-ftls-model=initial-exec"),
+        {"TSAN_OPTIONS": "halt_on_error=1:exitcode=97:second_deadlock_stack=1"},
+    ),
 )
 
 
@@ -94,7 +98,8 @@ class Build:
     def compile(self, source: Path) -> Path:
         """The object of a source."""
         target = self.folder / f"{source.parent.name}-{source.stem}.o"
-        run([COMPILER, *FLAGS, *WARNINGS, *self.sanitizer.flags, *INCLUDES, "-c", str(source), "-o", str(target)])
+        flags = [*FLAGS, *WARNINGS, *self.sanitizer.flags, *INCLUDES]
+        run([COMPILER, *flags, "-c", str(source), "-o", str(target)])
         return target
 
     def compile_all(self, sources: list[Path]) -> list[Path]:
@@ -105,8 +110,8 @@ class Build:
     def link(self, name: str, objects: list[Path], *more: str) -> Path:
         """A program, or a library."""
         target = self.folder / name
-        command = [COMPILER, *self.sanitizer.flags, *map(str, objects), *more, "-pthread", "-ldl", "-o", str(target)]
-        run(command)
+        parts = [*self.sanitizer.flags, *map(str, objects), *more, "-pthread", "-ldl"]
+        run([COMPILER, *parts, "-o", str(target)])
         return target
 
     def start(self, program: Path, *arguments: str, limit: float = TEST_SECONDS, **environment: str) -> str:
@@ -120,8 +125,9 @@ def fixed_addresses() -> list[str]:
     """What starts a program without address space randomization, which TSan cannot stand on some kernels."""
     tool = shutil.which("setarch")
     command = [tool, "-R"] if tool else []
-    works = bool(tool) and subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
-    return command if works else []
+    if not command or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        return []
+    return command
 
 
 def say(build: Build, what: str, began: float) -> None:
@@ -134,7 +140,7 @@ def plain(made: Path) -> str:
     return made.stem.partition("-")[2]
 
 
-def programs(build: Build) -> tuple[list[Path], Path | None, list[Path]]:
+def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
     """Builds everything: the lists of tests, the storm, and the simulator's own programs."""
     simulator = build.compile_all(sorted(SIMULATOR.glob("*.c")))
     build.link("libascendcl.so", simulator, "-shared", "-Wl,-soname,libascendcl.so")
@@ -145,7 +151,7 @@ def programs(build: Build) -> tuple[list[Path], Path | None, list[Path]]:
     sim = build.compile_all(sorted((HERE / "sim").glob("*.c")))
     return (
         [build.link(plain(test), [test, bed, *engine]) for test in lists],
-        build.link("storm", [*storm, bed, *engine]) if storm else None,
+        build.link("storm", [*storm, bed, *engine]),
         [build.link(plain(one), [one, *simulator]) for one in sim],
     )
 
@@ -164,7 +170,7 @@ def check(build: Build, seconds: float, match: str) -> None:
     for program in own if match in "simulator" else []:
         build.start(program, limit=TEST_SECONDS + GRACE_SECONDS)
         say(build, f"the simulator's {program.name}", began)
-    for strategy in ("watch", "thread") if storm and match in "storm" else ():
+    for strategy in ("watch", "thread") if match in "storm" else ():
         limit = seconds + GRACE_SECONDS
         told = build.start(storm, strategy, str(seconds), limit=limit, AIOACL_SIM_RESET_DROP_MS="5")
         say(build, f"storm, {strategy}: {told.strip()}", began)
@@ -175,7 +181,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each storm lasts (10)")
     parser.add_argument("--only", choices=[one.name for one in SANITIZERS], help="just this sanitizer")
-    parser.add_argument("--match", default="", help="only tests with this in `file.name`, or 'storm', 'simulator'")
+    parser.add_argument(
+        "--match", default="", help="only tests with this in `file.name`, or 'storm', 'simulator'"
+    )
     options = parser.parse_args(arguments)
     try:
         for sanitizer in SANITIZERS:
