@@ -126,6 +126,8 @@ class Lib:
     AIO_LIMIT: Final[int]
     AIO_WATCH: Final[int]
     AIO_THREAD: Final[int]
+    AIO_KICK_SMALL: Final[int]
+    AIO_KICK_LARGE: Final[int]
     AIO_KICK_REFILL: Final[int]
     AIO_KICK_HEARTBEAT: Final[int]
     AIO_KICK_FOREIGN: Final[int]

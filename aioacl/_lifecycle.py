@@ -368,6 +368,10 @@ class Manager:
         kicks = lib.aio_device_kicks(self.index)
         if kicks & lib.AIO_KICK_REFILL:
             lib.aio_device_refill(self.index, 0, POOL_EVENTS)
+        if kicks & lib.AIO_KICK_SMALL:
+            lib.aio_stage_grow(self.index, 0)
+        if kicks & lib.AIO_KICK_LARGE:
+            lib.aio_stage_grow(self.index, 1)
         if kicks & lib.AIO_KICK_HEARTBEAT:
             lib.aio_device_heartbeat(self.index)
         if kicks & lib.AIO_KICK_FOREIGN:

@@ -46,6 +46,8 @@ enum aio_strategy { AIO_WATCH = 0, AIO_THREAD = 1 };
 
 /* Why the maintenance thread was woken; a set of bits. */
 enum aio_kick {
+    AIO_KICK_SMALL = 1,     /* small staging slots run low */
+    AIO_KICK_LARGE = 16,    /* large ones do */
     AIO_KICK_REFILL = 2,    /* the pool of events runs low */
     AIO_KICK_HEARTBEAT = 4, /* a wait is old: prod the runtime */
     AIO_KICK_FOREIGN = 8    /* somebody else has reset the device */

@@ -10,7 +10,15 @@
 
 #include "internal.h"
 
-enum { SMALL = 64 * 1024, LARGE = 1024 * 1024, SMALL_SLOTS = 32, LARGE_SLOTS = 4, CHUNKS = 16 };
+enum {
+    SMALL = 64 * 1024,
+    LARGE = 1024 * 1024,
+    SMALL_SLOTS = 64,
+    LARGE_SLOTS = 4,
+    SMALL_LOW = 16,
+    LARGE_LOW = 2,
+    CHUNKS = 16
+};
 
 typedef struct {
     char *memory;
@@ -56,6 +64,18 @@ static chunk *home_of(int device, const void *slot) {
     return NULL;
 }
 
+/* More is made on the maintenance thread before the last slot is gone: nobody here may wait for it. */
+static int to_make(int device) {
+    int kicks = 0;
+    if (stages[device].count == CHUNKS)
+        return 0;
+    if (stages[device].free_count[0] < SMALL_LOW)
+        kicks |= AIO_KICK_SMALL;
+    if (stages[device].free_count[1] < LARGE_LOW)
+        kicks |= AIO_KICK_LARGE;
+    return kicks;
+}
+
 void *aio_stage_take(int device, size_t size) {
     if (size > LARGE)
         return NULL;
@@ -65,7 +85,10 @@ void *aio_stage_take(int device, size_t size) {
         slot = pop(device, 1);
     if (slot)
         home_of(device, slot)->out++;
+    int kicks = to_make(device);
     aio_lock_give(&stages[device].lock);
+    if (kicks)
+        aio_device_kick(device, kicks);
     return slot;
 }
 
