@@ -1,0 +1,97 @@
+"""A child process that runs a program of a test: read its lines, signal it, see how it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    import signal
+    from types import TracebackType
+
+PATIENCE_SECONDS = 60
+
+PRELUDE = """
+import aioacl, anyio, asyncio, os, signal, sys, threading, time
+from aioacl import DeviceReset, ForkedProcessError, open_device, simulator, use_library
+
+def say(*words):
+    print(*words, flush=True)
+
+def start(main):
+    use_library("simulator")
+    anyio.run(main, backend=os.environ["TEST_BACKEND"])
+
+class Copies:
+    "An open device and a stream that stands still with a copy in it."
+    async def __aenter__(self):
+        self.opening = open_device(0, os.environ["TEST_WAITS"])
+        self.device = await self.opening.__aenter__()
+        self.stream = await self.device.create_stream()
+        self.memory = await self.device.allocate(64)
+        simulator.hold(self.stream)
+        self.ticket = self.stream.fill(self.memory, 1)
+        return self
+    async def __aexit__(self, *raised):
+        simulator.release(self.stream)
+        await self.stream.close()
+        await self.memory.close()
+        await self.opening.__aexit__(*raised)
+"""
+
+
+class Child:
+    """The process. Leaving the block kills what is left of it."""
+
+    def __init__(
+        self, program: str, backend: str = "asyncio", waits: str = "watch", *, strict: bool = True
+    ) -> None:
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
+        self._process = subprocess.Popen(
+            [sys.executable, *(["-W", "error"] if strict else []), "-c", PRELUDE + textwrap.dedent(program)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**environ, "TEST_BACKEND": backend, "TEST_WAITS": waits},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def line(self) -> str:
+        """The next line that it prints; empty when it has ended."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().rstrip("\n")
+
+    def tell(self, line: str) -> None:
+        """Sends it a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def send(self, number: signal.Signals) -> None:
+        """Signals it."""
+        self._process.send_signal(number)
+
+    def end(self) -> tuple[int, str, str]:
+        """Waits for its end: status, what else it printed, and what it complained of."""
+        out, complaints = self._process.communicate(timeout=PATIENCE_SECONDS)
+        return self._process.returncode, out, complaints
+
+
+def run(
+    program: str, backend: str = "asyncio", waits: str = "watch", *, strict: bool = True
+) -> tuple[int, str, str]:
+    """Runs a program to its end; `strict` turns its warnings into errors."""
+    with Child(program, backend, waits, strict=strict) as child:
+        return child.end()

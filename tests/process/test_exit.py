@@ -1,0 +1,175 @@
+"""Ways in which a process ends while something is under way: the right status, and nothing on stderr."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.process.child import run
+
+EVERYWHERE = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+BOTH_WAYS = pytest.mark.parametrize("waits", ["watch", "thread"])
+
+# Whatever is not closed says so in a ResourceWarning, which Python shows only to those who ask for it.
+LEAVES = """
+kept = []
+async def main():
+    copies = Copies()
+    await copies.__aenter__()
+    kept.append(copies)
+    {act}
+start(main)
+say("left")
+sys.exit(7)
+"""
+
+
+@EVERYWHERE
+@BOTH_WAYS
+def test_with_a_device_open_and_a_stream_that_stands_still(backend: str, waits: str) -> None:
+    assert run(LEAVES.format(act="pass"), backend, waits, strict=False) == (7, "left\n", "")
+
+
+@EVERYWHERE
+@BOTH_WAYS
+def test_with_a_wait_in_flight(backend: str, waits: str) -> None:
+    act = "with anyio.move_on_after(0.05): await copies.ticket"
+    assert run(LEAVES.format(act=act), backend, waits, strict=False) == (7, "left\n", "")
+
+
+@BOTH_WAYS
+def test_with_a_wait_in_flight_on_a_thread_without_a_loop(waits: str) -> None:
+    program = """
+    use_library("simulator")
+    device = open_device(0, os.environ["TEST_WAITS"]).result()
+    stream = device.create_stream().result()
+    simulator.hold(stream)
+    memory = device.allocate(64).result()
+    ticket = stream.fill(memory, 1)
+    from aioacl._ffi import lib
+    threading.Thread(target=ticket.result, daemon=True).start()
+    while not lib.aio_device_waits(0):
+        time.sleep(0.001)
+    sys.exit(7)
+    """
+    assert run(program, waits=waits, strict=False) == (7, "", "")
+
+
+@EVERYWHERE
+def test_with_a_call_hung_in_c(backend: str) -> None:
+    program = """
+    async def main():
+        device = await open_device(0)
+        simulator.hang_call("aclrtMalloc")
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(allocate, device)
+                while not simulator.hung("aclrtMalloc"):
+                    await anyio.sleep(0.001)
+                say("hangs")
+                scope.cancel()
+        sys.exit(9)
+    async def allocate(device):
+        await device.allocate(64)
+    start(main)
+    """
+    assert run(program, backend, strict=False) == (9, "hangs\n", "")
+
+
+def test_with_a_user_job_that_does_not_end() -> None:
+    program = """
+    use_library("simulator")
+    device = open_device(0).result()
+    began = threading.Event()
+    def job():
+        began.set()
+        threading.Event().wait()
+    device.executor.submit(job)
+    began.wait()
+    sys.exit(9)
+    """
+    assert run(program, strict=False) == (9, "", "")
+
+
+@BOTH_WAYS
+def test_sys_exit_in_an_asyncio_task(waits: str) -> None:
+    program = """
+    async def wait(ticket):
+        await ticket
+    async def leave():
+        say("leaving")
+        sys.exit(5)
+    async def main():
+        use_library("simulator")
+        async with Copies() as copies:
+            waiting = asyncio.create_task(wait(copies.ticket))
+            await asyncio.create_task(leave())
+    asyncio.run(main())
+    """
+    assert run(program, waits=waits) == (5, "leaving\n", "")
+
+
+@BOTH_WAYS
+def test_sys_exit_in_a_trio_task(waits: str) -> None:
+    program = """
+    async def leave():
+        say("leaving")
+        sys.exit(5)
+    async def main():
+        async with Copies() as copies, anyio.create_task_group() as group:
+            group.start_soon(leave)
+            await copies.ticket
+    try:
+        start(main)
+    except BaseExceptionGroup as group:
+        (end,) = group.exceptions
+        raise end from None
+    """
+    assert run(program, "trio", waits) == (5, "leaving\n", "")
+
+
+@BOTH_WAYS
+def test_asyncio_run_cancelled(waits: str) -> None:
+    program = """
+    async def main():
+        use_library("simulator")
+        async with Copies() as copies:
+            asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)
+            await copies.ticket
+    try:
+        asyncio.run(main())
+    except asyncio.CancelledError:
+        say("cancelled", aioacl.library_info().backend)
+    """
+    assert run(program, waits=waits) == (0, "cancelled simulator\n", "")
+
+
+def test_os_exit() -> None:
+    assert run(LEAVES.format(act="os._exit(4)")) == (4, "", "")
+
+
+def test_a_failing_main_shows_its_own_error_only() -> None:
+    status, out, complaints = run(LEAVES.format(act='raise ValueError("mine")'), strict=False)
+    assert (status, out) == (1, "")
+    assert complaints.startswith("Traceback")
+    assert complaints.endswith("ValueError: mine\n")
+
+
+def test_a_closed_device_leaves_nothing_to_warn_of() -> None:
+    program = """
+    async def main():
+        async with Copies() as copies:
+            simulator.release(copies.stream)
+            await copies.ticket
+            say("done")
+    start(main)
+    """
+    assert run(program) == (0, "done\n", "")
+
+
+def test_an_import_starts_nothing() -> None:
+    program = """
+    with open("/proc/self/maps") as file:
+        assert "libascendcl" not in file.read()
+    say(len(os.listdir("/proc/self/task")))
+    """
+    assert run(program) == (0, "1\n", "")

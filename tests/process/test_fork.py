@@ -1,0 +1,132 @@
+"""Forked children, and children that were spawned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.process.child import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Python itself warns of forks beside threads; that they are there is the point.
+FORKS = """
+import gc, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+use_library("simulator")
+device = open_device(0, os.environ["TEST_WAITS"]).result()
+stream = device.create_stream().result()
+memory = device.allocate(64).result()
+event = stream.record()
+stream.result()
+simulator.hold(stream)
+ticket = stream.fill(memory, 1)
+def refused(use):
+    try:
+        use()
+    except ForkedProcessError:
+        return True
+    say("not refused", use)
+    return False
+def child():
+    uses = [
+        lambda: open_device(1).result(),
+        lambda: device.create_stream().result(),
+        lambda: device.allocate(64).result(),
+        lambda: device.synchronize().result(),
+        lambda: device.force_reset().result(),
+        lambda: stream.fill(memory, 1),
+        lambda: stream.record(),
+        lambda: stream.query(),
+        lambda: stream.result(),
+        lambda: ticket.result(),
+        lambda: event.result(),
+        lambda: device.executor.submit(print),
+    ]
+    say("refused", sum(refused(use) for use in uses), "of", len(uses))
+def parent(pid):
+    _, status = os.waitpid(pid, 0)
+    say("child", os.waitstatus_to_exitcode(status))
+    simulator.release(stream)
+    ticket.result()
+    stream.close().result(), memory.close().result(), device.close().result()
+    say("closed", simulator.violations())
+pid = os.fork()
+"""
+
+
+@pytest.mark.parametrize("waits", ["watch", "thread"])
+def test_a_forked_child_is_refused_and_ends_well(waits: str) -> None:
+    ends = """
+if pid == 0:
+    child()
+    del device, stream, memory, event, ticket
+    gc.collect()
+    sys.exit(0)
+parent(pid)
+"""
+    assert run(FORKS + ends, waits=waits) == (0, "refused 12 of 12\nchild 0\nclosed []\n", "")
+
+
+def test_a_child_that_does_nothing_ends_well() -> None:
+    ends = """
+if pid != 0:
+    parent(pid)
+"""
+    assert run(FORKS + ends) == (0, "child 0\nclosed []\n", "")
+
+
+def test_a_child_keeps_its_own_status() -> None:
+    ends = """
+if pid == 0:
+    sys.exit(11)
+parent(pid)
+"""
+    assert run(FORKS + ends) == (0, "child 11\nclosed []\n", "")
+
+
+def test_a_child_may_run_another_program() -> None:
+    ends = """
+if pid == 0:
+    os.execv("/bin/true", ["true"])
+parent(pid)
+"""
+    assert run(FORKS + ends) == (0, "child 0\nclosed []\n", "")
+
+
+SPAWNED = """
+import asyncio
+from aioacl import open_device, use_library
+
+async def work():
+    async with open_device(0) as device, device.create_stream() as stream:
+        memory = await device.allocate(4)
+        target = bytearray(4)
+        stream.fill(memory, 7)
+        await stream.copy(target, memory)
+        await memory.close()
+    return target.hex()
+
+def main(_):
+    use_library("simulator")
+    return asyncio.run(work())
+"""
+
+
+def test_spawned_children_have_devices_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "spawned.py").write_text(SPAWNED)
+    program = f"""
+    import multiprocessing
+    sys.path.insert(0, {str(tmp_path)!r})
+    import spawned
+    async def here():
+        async with open_device(0):
+            with multiprocessing.get_context("spawn").Pool(2) as pool:
+                say(*pool.map(spawned.main, range(2)))
+                pool.close()
+                pool.join()
+    start(here)
+    """
+    assert run(program) == (0, "07070707 07070707\n", "")

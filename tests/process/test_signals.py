@@ -1,0 +1,97 @@
+"""Ctrl-C, once and twice."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.process.child import Child
+
+EVERYWHERE = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+BOTH_WAYS = pytest.mark.parametrize("waits", ["watch", "thread"])
+
+INTERRUPTED = """
+def interrupted(error):
+    while isinstance(error, BaseExceptionGroup):
+        (error,) = error.exceptions
+    return isinstance(error, KeyboardInterrupt)
+def run(main):
+    try:
+        start(main)
+    except BaseException as error:
+        if not interrupted(error):
+            raise
+        say("interrupted")
+        sys.exit(130)
+"""
+
+WAITS = (
+    INTERRUPTED
+    + """
+async def main():
+    async with Copies() as copies:
+        say("waiting")
+        await copies.ticket
+run(main)
+"""
+)
+
+HANGS = (
+    INTERRUPTED
+    + """
+def tell():
+    while not simulator.hung("aclrtResetDevice"):
+        time.sleep(0.001)
+    say("closing")
+async def main():
+    async with Copies() as copies:
+        simulator.hang_call("aclrtResetDevice")
+        threading.Thread(target=tell, daemon=True).start()
+        say("waiting")
+        await copies.ticket
+run(main)
+"""
+)
+
+
+@EVERYWHERE
+@BOTH_WAYS
+def test_once_closes_everything(backend: str, waits: str) -> None:
+    with Child(WAITS, backend, waits) as child:
+        assert child.line() == "waiting"
+        child.send(signal.SIGINT)
+        assert child.end() == (130, "interrupted\n", "")
+
+
+@EVERYWHERE
+def test_twice_leaves_a_close_that_hangs(backend: str) -> None:
+    with Child(HANGS, backend, strict=False) as child:
+        assert child.line() == "waiting"
+        child.send(signal.SIGINT)
+        assert child.line() == "closing"
+        child.send(signal.SIGINT)
+        assert child.end() == (130, "interrupted\n", "")
+
+
+def test_while_a_plain_thread_blocks() -> None:
+    blocks = """
+    use_library("simulator")
+    device = open_device(0).result()
+    stream = device.create_stream().result()
+    memory = device.allocate(64).result()
+    simulator.hold(stream)
+    ticket = stream.fill(memory, 1)
+    try:
+        say("waiting")
+        ticket.result()
+    except KeyboardInterrupt:
+        simulator.release(stream)
+        ticket.result()
+        say("done")
+    stream.close().result(), memory.close().result(), device.close().result()
+    """
+    with Child(blocks) as child:
+        assert child.line() == "waiting"
+        child.send(signal.SIGINT)
+        assert child.end() == (0, "done\n", "")
