@@ -11,6 +11,7 @@ enum { BEAT_MS = 100 };
 int aio_device_start(int device, int strategy, aio_port *kick) {
     struct aio_device *self = &aio_devices[device];
     atomic_store(&self->strategy, strategy);
+    atomic_store(&self->kicks, 0); /* reasons that nobody took would keep new ones from being told */
     atomic_store(&self->kick, kick);
     return strategy == AIO_WATCH ? aio_watcher_start(device) : 0;
 }
