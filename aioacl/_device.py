@@ -185,7 +185,7 @@ class Device(metaclass=Owned):
             DeviceReset: the device was reset meanwhile.
             DeviceFault and others: a task failed.
         """
-        return Operation(lambda: self._synchronize(timeout))
+        return Operation("device.synchronize()", lambda: self._synchronize(timeout))
 
     async def _synchronize(self, timeout: float | None) -> None:
         self._check()
@@ -283,7 +283,7 @@ class Device(metaclass=Owned):
         for name, value in (("grace", grace), ("timeout", timeout)):
             if not is_number(value) or not 0 <= value < float("inf"):
                 raise ParameterError(f"{name}={value!r} is no bound", hint="Pass seconds, at least 0.")
-        return Operation(lambda: self._force_reset(grace, timeout, reason))
+        return Operation("device.force_reset()", lambda: self._force_reset(grace, timeout, reason))
 
     async def _force_reset(self, grace: float, timeout: float, reason: str) -> ResetReport:
         self._check()
@@ -291,7 +291,7 @@ class Device(metaclass=Owned):
 
     def memory_info(self) -> Operation[MemoryInfo]:
         """Free and total device memory in bytes (aclrtGetMemInfo)."""
-        return Operation(self._memory_info)
+        return Operation("device.memory_info()", self._memory_info)
 
     async def _memory_info(self) -> MemoryInfo:
         self._check()
@@ -315,7 +315,7 @@ class Device(metaclass=Owned):
 
     def close(self) -> Operation[None]:
         """One open less; the last one resets the device (aclrtResetDevice). Closing twice is no error."""
-        return Operation(self._close)
+        return Operation("device.close()", self._close)
 
     def __del__(self) -> None:
         if not hasattr(self, "_manager") or self._closed or lib.aio_forked():

@@ -131,7 +131,7 @@ class Event(Handle):
             DeviceReset, StaleHandleError: its device was reset.
             DeviceFault and others: a task up to it failed, and that is known by now.
         """
-        return Operation(lambda: self._wait(timeout))
+        return Operation("event.synchronize()", lambda: self._wait(timeout))
 
     def result(self, timeout: float | None = None) -> None:
         """As `synchronize`, blocking, on a thread without a running loop."""
@@ -171,7 +171,7 @@ class Event(Handle):
 
     def close(self) -> Operation[None]:
         """Gives its native event back to the pool. Closing twice is no error."""
-        return Operation(self._close)
+        return Operation("event.close()", self._close)
 
     def __repr__(self) -> str:
         at = f"at {self._version.position}" if self._version else "never recorded"

@@ -29,11 +29,23 @@ T_co = TypeVar("T_co", covariant=True)
 class Operation(Generic[T_co]):
     """Something to `await`, or to take the `result()` of on a thread without a running loop."""
 
-    def __init__(self, begin: Callable[[], Coroutine[Any, Any, T_co]]) -> None:
+    _lost = "so nothing was done: await it, or take its result()"
+
+    def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, T_co]]) -> None:
+        self._what = what
         self._begin = begin
+        self._used = False
+
+    def _use(self) -> Coroutine[Any, Any, T_co]:
+        self._used = True
+        return self._begin()
 
     def __await__(self) -> Generator[Any, Any, T_co]:
-        return self._begin().__await__()
+        return self._use().__await__()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_used", True):
+            warnings.warn(f"{self._what} was never awaited, {self._lost}", RuntimeWarning, stacklevel=2)
 
     def result(self, timeout: float | None = None) -> T_co:
         """Blocks until it is done, at most `timeout` seconds.
@@ -42,7 +54,7 @@ class Operation(Generic[T_co]):
             RuntimeError: on a thread whose event loop runs.
             DeviceTimeout: after the time.
         """
-        return run_blocking(self._begin(), timeout)
+        return run_blocking(self._use(), timeout)
 
 
 class Closable(Protocol):
@@ -59,16 +71,11 @@ C = TypeVar("C", bound=Closable)
 class Opening(Operation[C]):
     """Makes something that is to be closed: `x = await opening`, or `async with opening as x`."""
 
-    def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]]) -> None:
-        super().__init__(self._use)
-        self._what = what
-        self._make = begin
-        self._used = False
-        self._made: C | None = None
+    _lost = "so nothing was made: await it, or enter it with `async with`"
 
-    def _use(self) -> Coroutine[Any, Any, C]:
-        self._used = True
-        return self._make()
+    def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]]) -> None:
+        super().__init__(what, begin)
+        self._made: C | None = None
 
     async def __aenter__(self) -> C:
         self._made = await self
@@ -78,14 +85,6 @@ class Opening(Operation[C]):
         made, self._made = self._made, None
         if made is not None:
             await shielded(made.close())
-
-    def __del__(self) -> None:
-        if not getattr(self, "_used", True):
-            warnings.warn(
-                f"{self._what} was never awaited, so nothing was made: await it, or enter it with `async with`",
-                RuntimeWarning,
-                stacklevel=2,
-            )
 
 
 async def shielded(operation: Operation[T]) -> T:

@@ -90,13 +90,13 @@ class Job(Generic[T]):
             lane.submit(Job(lambda: discard(result)))
 
     def outcome(self) -> T:
-        """The result, or the error raised; once the job has ended."""
+        """The result, or the error raised; once, when the job has ended. The lane keeps no reference to it."""
         if self._error is not None:
             try:
                 raise self._error
             finally:
                 self._error = None  # the traceback keeps the frame, and the frame would keep the error
-        return self._result[0]
+        return self._result.pop()  # from the list that the lane's frame may still have in hand
 
     def wait(self, timeout: float | None) -> bool:
         """Blocks until the job has ended; False after the time."""

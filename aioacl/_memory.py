@@ -87,7 +87,7 @@ class Buffer(Handle):
 
     def close(self) -> Operation[None]:
         """Frees the memory; copies under way keep it until they are done. Closing twice is no error."""
-        return Operation(self._close)
+        return Operation("buffer.close()", self._close)
 
     def _leave(self) -> None:
         """For the finalizer: the maintenance lane frees what nobody closed."""

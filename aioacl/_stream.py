@@ -59,7 +59,7 @@ class Stream(Handle):
             StreamAborted: its work was aborted.
             DeviceFault and others: one of its tasks failed.
         """
-        return Operation(lambda: self._wait(timeout))
+        return Operation("stream.synchronize()", lambda: self._wait(timeout))
 
     def result(self, timeout: float | None = None) -> None:
         """As `synchronize`, blocking, on a thread without a running loop."""
@@ -172,11 +172,11 @@ class Stream(Handle):
 
     def upload(self, target: object, source: object) -> Operation[None]:
         """Copies pageable memory of any size to the device, through staging memory, chunk by chunk."""
-        return Operation(lambda: self._pump(target, source))
+        return Operation("stream.upload()", lambda: self._pump(target, source))
 
     def download(self, target: object, source: object) -> Operation[None]:
         """Copies device memory to pageable memory of any size, through staging memory, chunk by chunk."""
-        return Operation(lambda: self._pump(target, source))
+        return Operation("stream.download()", lambda: self._pump(target, source))
 
     async def _pump(self, target: object, source: object) -> None:
         self._check()
@@ -207,7 +207,7 @@ class Stream(Handle):
 
     def ready(self) -> Operation[None]:
         """Waits until there is room in the queue and in the staging memory."""
-        return Operation(self._ready)
+        return Operation("stream.ready()", self._ready)
 
     async def _ready(self) -> None:
         while True:
@@ -251,7 +251,7 @@ class Stream(Handle):
         Raises:
             NotSupported: the firmware cannot (207000); only a reset stops the work then.
         """
-        return Operation(self._abort)
+        return Operation("stream.abort()", self._abort)
 
     async def _close(self) -> None:
         if self._closed:
@@ -262,7 +262,7 @@ class Stream(Handle):
 
     def close(self) -> Operation[None]:
         """Gives the stream back; unfinished work goes on, and the stream is destroyed after it."""
-        return Operation(self._close)
+        return Operation("stream.close()", self._close)
 
     def __del__(self) -> None:
         if not hasattr(self, "_core") or self._closed or self.stale or lib.aio_forked():
