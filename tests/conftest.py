@@ -1,0 +1,129 @@
+"""Every test meets a simulator that nobody uses, and leaves it so."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import gc
+import inspect
+import os
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+import uvloop
+
+import aioacl
+from aioacl import simulator
+from tests import kit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from tests.kit import OpenDevice
+
+HANG_SECONDS = 120
+GUARD_SECONDS = 60
+STRATEGIES = ("watch", "thread")
+_stderr = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--aioacl-waits",
+        choices=STRATEGIES,
+        default="watch",
+        help="the strategy with which tests open devices",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "leaves(name, ...): what the test may leave in the simulator, with its reason"
+    )
+    config.stash[_stderr] = os.dup(2)  # the real one: while a test runs, pytest has its own at 2
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    os.close(config.stash[_stderr])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--aioacl-waits") == "watch":
+        return
+    skip = pytest.mark.skip(reason="threads and CPU are those of the watcher")
+    for item in items:
+        if item.get_closest_marker("watch_only"):
+            item.add_marker(skip)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """An await that hangs fails its own test."""
+    if pyfuncitem.get_closest_marker("anyio") and inspect.iscoroutinefunction(pyfuncitem.obj):
+        pyfuncitem.obj = _guarded(pyfuncitem.obj)
+
+
+def _guarded(test: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(test)
+    async def guarded(*args: Any, **kwargs: Any) -> None:
+        with anyio.fail_after(GUARD_SECONDS):
+            await test(*args, **kwargs)
+
+    return guarded
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _simulator() -> None:
+    """The process's library; and what is made once for the life of a process is made."""
+    aioacl.use_library("simulator")
+    uvloop.run(asyncio.sleep(0))  # it keeps two descriptors
+    for index in range(len(aioacl.list_devices())):
+        device = aioacl.open_device(index).result()
+        device.close().result()
+    kit.until_now(lambda: not kit.open_devices())
+
+
+@pytest.fixture(autouse=True)
+def _left_as_found(request: pytest.FixtureRequest) -> Generator[None]:
+    simulator.forget()
+    before = kit.possessions()
+    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True, file=request.config.stash[_stderr])
+    yield
+    faulthandler.cancel_dump_traceback_later()
+    simulator.release_all()
+    simulator.clear()
+    simulator.set_abort_supported(supported=True)
+    violations = simulator.violations()
+    if not kit.until_now(lambda: not kit.open_devices(), 2):
+        gc.collect()
+    if not kit.until_now(lambda: not kit.open_devices(), 5):
+        left = [f"{manager.index}: {manager.state.name}" for manager in kit.open_devices()]
+        kit.force_closed()
+        pytest.fail(f"devices are left open: {left}")
+    marker = request.node.get_closest_marker("leaves")
+    allowed = marker.args if marker else ()
+    if not kit.until_now(lambda: not kit.possessions().more_than(before, *allowed), 0.2):
+        gc.collect()
+    kit.until_now(lambda: not kit.possessions().more_than(before, *allowed), 5)
+    assert kit.possessions().more_than(before, *allowed) == {}
+    assert violations == []
+
+
+@pytest.fixture
+def waits(request: pytest.FixtureRequest) -> str:
+    """The strategy under test."""
+    name: str = request.config.getoption("--aioacl-waits")
+    return name
+
+
+@pytest.fixture
+def open_device(waits: str) -> OpenDevice:
+    """`aioacl.open_device` with the strategy under test."""
+    return kit.opener(waits)
+
+
+@pytest.fixture(params=list(kit.BACKENDS))
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    return kit.BACKENDS[request.param]

@@ -1,0 +1,277 @@
+"""What the tests share: opening with the strategy under test, waiting for a state, and what must be back afterwards."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import anyio
+
+from aioacl import QueueFull, _lifecycle, open_device, simulator
+from aioacl._ffi import lib
+from aioacl._law import State
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+
+    from anyio.abc import TaskGroup
+
+    from aioacl import Device, DeviceBuffer, Opening, Stream
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 20.0
+NAP_SECONDS = 0.0005
+FAULT = 507015
+BACKENDS = {
+    "asyncio": ("asyncio", {}),
+    "uvloop": ("asyncio", {"use_uvloop": True}),
+    "trio": ("trio", {}),
+}
+
+
+class OpenDevice(Protocol):
+    """`aioacl.open_device` with the strategy under test."""
+
+    def __call__(
+        self, index: int = 0, *, wait: bool = True, timeout: float | None = None
+    ) -> Opening[Device]: ...
+
+
+def opener(waits: Any) -> OpenDevice:
+    """Opens devices with that strategy."""
+
+    def open_it(index: int = 0, *, wait: bool = True, timeout: float | None = None) -> Opening[Device]:
+        return open_device(index, waits, wait=wait, timeout=timeout)
+
+    return open_it
+
+
+# --- waiting for a state ------------------------------------------------------------------------------------------
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Returns once the condition holds."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while not condition():  # noqa: ASYNC110 - nobody signals what the simulator or a thread does
+            await anyio.sleep(NAP_SECONDS)
+
+
+def until_now(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> bool:
+    """Blocks until the condition holds; False if it never does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(NAP_SECONDS)
+    return True
+
+
+async def turns(count: int = 20) -> None:
+    """Lets every task that can run have some turns of the loop."""
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()
+
+
+async def wait_for(thing: Any) -> None:
+    """Awaits a ticket, an event, a stream."""
+    await thing
+
+
+class Waiting:
+    """An await in a task of its own, and how it ended."""
+
+    def __init__(self, group: TaskGroup, begin: Callable[[], Awaitable[object]]) -> None:
+        self.ended = False
+        self.cancelled = False
+        self.value: Any = None
+        self.error: Exception | None = None
+        self._scope = anyio.CancelScope()
+        group.start_soon(self._run, begin)
+
+    async def _run(self, begin: Callable[[], Awaitable[object]]) -> None:
+        try:
+            with self._scope:
+                self.value = await begin()
+        except Exception as error:
+            self.error = error
+        finally:
+            self.cancelled = self._scope.cancelled_caught
+            self.ended = True
+
+    def cancel(self) -> None:
+        """Cancels the task."""
+        self._scope.cancel()
+
+    async def outcome(self) -> Any:
+        """What the await has returned; raises what it raised."""
+        await until(lambda: self.ended)
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Raised:
+    """What a thread has returned or raised."""
+
+    def __init__(self, body: Callable[[], object]) -> None:
+        self.error: BaseException | None = None
+        self.value: Any = None
+        self._body = body
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.value = self._body()
+        except BaseException as error:
+            self.error = error
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread is still at it."""
+        return self._thread.is_alive()
+
+    def join(self, seconds: float = PATIENCE_SECONDS) -> Any:
+        """What the body has returned; raises what it raised."""
+        self._thread.join(seconds)
+        assert not self._thread.is_alive(), "the thread hangs"
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def in_thread(body: Callable[[], T]) -> T:
+    """The body's result on a plain thread, without a loop."""
+    result: T = Raised(body).join()
+    return result
+
+
+# --- work that stands still --------------------------------------------------------------------------------------
+
+
+def fill_queue(stream: Stream, memory: DeviceBuffer) -> int:
+    """Enqueues until the queue is full; how many it took."""
+    for count in itertools.count():
+        try:
+            stream.fill(memory, count % 256)
+        except QueueFull:
+            return count
+    raise AssertionError("the queue never filled")
+
+
+class Blocker:
+    """Makes other streams wait in their queues: for an event behind held work, until it is released."""
+
+    def __init__(self, stream: Stream, memory: DeviceBuffer) -> None:
+        self._stream = stream
+        simulator.hold(stream)
+        stream.fill(memory, 0)
+        self._event = stream.record()
+
+    def block(self, stream: Stream) -> None:
+        """The stream's later work waits."""
+        stream.wait_event(self._event)
+
+    def release(self) -> None:
+        """They go on."""
+        simulator.release(self._stream)
+
+
+# --- what the simulator saw ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def no_call() -> Generator[None]:
+    """Within it no ACL function is called."""
+    before = simulator.journal()
+    last = before[-1]["seq"] if before else -1
+    yield
+    calls = [entry["call"] for entry in simulator.journal() if entry["seq"] > last]
+    assert calls == []
+
+
+def hanging(function: str) -> Callable[[], bool]:
+    """Whether somebody hangs in the function."""
+    return lambda: simulator.hung(function) > 0
+
+
+# --- what must be back --------------------------------------------------------------------------------------------
+
+
+def native_threads(name: str = "aioacl-wait") -> list[int]:
+    """The threads of this process with that name."""
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            if (task / "comm").read_text().strip() == name:
+                found.append(int(task.name))
+        except OSError:  # it ended while we looked
+            continue
+    return found
+
+
+def descriptors() -> int:
+    """Open descriptors of this process."""
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - an iterator would hold one more
+
+
+@dataclass(frozen=True)
+class Possessions:
+    """What a test may not leave behind."""
+
+    streams: int
+    events: int
+    notifies: int
+    device_blocks: int
+    host_blocks: int
+    contexts: int
+    native_threads: int
+    descriptors: int
+
+    def more_than(self, other: Possessions, *allowed: str) -> dict[str, tuple[int, int]]:
+        """What has grown and may not, each with its number before and now."""
+        names = [name for name in self.__dataclass_fields__ if name not in allowed]
+        return {
+            name: (getattr(other, name), getattr(self, name))
+            for name in names
+            if getattr(self, name) > getattr(other, name)
+        }
+
+
+def possessions() -> Possessions:
+    """What there is now."""
+    stats = simulator.stats()
+    return Possessions(
+        stats.streams,
+        stats.events,
+        stats.notifies,
+        stats.device_blocks,
+        stats.host_blocks,
+        stats.contexts,
+        int(lib.aio_threads()),
+        descriptors(),
+    )
+
+
+def open_devices() -> list[_lifecycle.Manager]:
+    """The managers whose device is not closed."""
+    managers = list(_lifecycle._managers.values())
+    return [m for m in managers if m.state is not State.CLOSED or m.flight is not None or m.opens]
+
+
+def force_closed() -> None:
+    """After a test that has left devices open: closes them, whoever has them."""
+    for manager in open_devices():
+        until_now(lambda m=manager: m.flight is None, 5)  # type: ignore[misc]  # mypy wants a type for the default
+        with manager.changed:
+            manager.opens = 0
+            manager.leases.clear()
+            manager.close_if_unused(State.OPEN, State.QUARANTINED)
+    until_now(lambda: not open_devices(), 5)
