@@ -1,0 +1,298 @@
+"""Many awaits at once: one native thread for all of them, no await behind another, nothing left at rest."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import time
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from aioacl import simulator
+from aioacl._ffi import lib
+from tests.kit import Blocker, Waiting, descriptors, native_threads, until, until_now
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+STREAMS = 16
+COROUTINES = 1000
+
+
+def activity(thread: int) -> tuple[int, int, int]:
+    """CPU ticks of a thread, and how often it has slept and was put to sleep."""
+    fields = Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()
+    status = Path(f"/proc/self/task/{thread}/status").read_text().splitlines()
+    switches = [int(line.split()[1]) for line in status if "ctxt_switches" in line]
+    return int(fields[11]) + int(fields[12]), switches[0], switches[1]
+
+
+def threads() -> int:
+    """Threads of this process."""
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+def busy_elsewhere() -> None:
+    """A fifth of a second of this thread's CPU."""
+    end = time.thread_time() + 0.2
+    while time.thread_time() < end:
+        sum(range(1000))
+
+
+def rests(thread: int) -> bool:
+    """Whether the thread neither ran nor slept anew while this one worked."""
+    before = activity(thread)
+    busy_elsewhere()
+    return activity(thread) == before
+
+
+@pytest.mark.anyio
+@pytest.mark.watch_only
+async def test_a_thousand_coroutines_on_16_streams_use_one_native_thread_and_at_rest_no_cpu(
+    open_device: OpenDevice,
+) -> None:
+    async with AsyncExitStack() as stack:
+        device = await stack.enter_async_context(open_device())
+        streams = [await stack.enter_async_context(device.create_stream()) for _ in range(STREAMS)]
+        memory = await stack.enter_async_context(device.allocate(64))
+        for stream in streams:
+            simulator.hold(stream)
+            stream.fill(memory, 1)
+        async with anyio.create_task_group() as group:
+            waiting = [Waiting(group, streams[i % STREAMS].record().synchronize) for i in range(COROUTINES)]
+            await until(lambda: lib.aio_device_waits(0) == COROUTINES)
+            (thread,) = native_threads()
+            assert lib.aio_threads() == 1
+            simulator.release_all()
+            for one in waiting:
+                await one.outcome()
+        assert native_threads() == [thread]
+        assert until_now(lambda: rests(thread))
+
+
+@pytest.mark.anyio
+@pytest.mark.watch_only
+async def test_an_open_device_that_nobody_awaits_uses_no_cpu(open_device: OpenDevice) -> None:
+    async with open_device(), open_device(1):
+        for thread in native_threads():
+            assert until_now(partial(rests, thread))
+
+
+@pytest.mark.anyio
+async def test_awaiting_an_idle_stream_returns_while_40_others_hang(open_device: OpenDevice) -> None:
+    async with AsyncExitStack() as stack:
+        device = await stack.enter_async_context(open_device())
+        memory = await stack.enter_async_context(device.allocate(64))
+        idle = await stack.enter_async_context(device.create_stream())
+        others = [await stack.enter_async_context(device.create_stream()) for _ in range(40)]
+        async with anyio.create_task_group() as group:
+            for stream in others:
+                simulator.hold(stream)
+                stream.fill(memory, 1)
+            waiting = [Waiting(group, stream.synchronize) for stream in others]
+            await until(lambda: lib.aio_device_waits(0) == 40)
+            await idle
+            ticket = idle.fill(memory, 2)
+            await idle
+            await ticket
+            await idle.fill(memory, 3)
+            assert not any(one.ended for one in waiting)
+            simulator.release_all()
+            for one in waiting:
+                await one.outcome()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("awaited", ["before the later work", "after the later work"])
+async def test_a_ticket_on_a_stream_that_never_runs_dry_resolves_when_its_own_work_is_done(
+    open_device: OpenDevice, awaited: str
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as other,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        blocker = Blocker(other, memory)
+        simulator.hold(stream)
+        ticket = stream.fill(memory, 1)
+        early = Waiting(group, lambda: ticket) if awaited.startswith("before") else None
+        if early:
+            await until(lambda: lib.aio_device_waits(0) == 1)
+        blocker.block(stream)
+        later = stream.fill(memory, 2)
+        simulator.release(stream)
+        await (early.outcome() if early else ticket)
+        assert ticket.done
+        assert simulator.pending(stream) > 0
+        assert not later.done
+        blocker.release()
+        await later
+
+
+@pytest.mark.anyio
+async def test_each_ticket_of_a_stream_that_is_kept_busy_resolves_in_its_turn(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        AsyncExitStack() as stack,
+    ):
+        blockers = []
+        tickets = [stream.fill(memory, 0)]
+        for i in range(8):
+            other = await stack.enter_async_context(device.create_stream())
+            blockers.append(Blocker(other, memory))
+            blockers[-1].block(stream)
+            tickets.append(stream.fill(memory, i))
+        for blocker, ticket, following in zip(blockers, tickets[:-1], tickets[1:], strict=True):
+            await ticket
+            assert not following.done
+            blocker.release()
+        await tickets[-1]
+
+
+@pytest.mark.anyio
+async def test_a_stream_can_be_created_while_a_device_wait_is_held(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with simulator.held(stream):
+            ticket = stream.fill(memory, 1)
+            async with anyio.create_task_group() as group:
+                waiting = Waiting(group, device.synchronize)
+                await until(lambda: lib.aio_device_waits(0) == 1)
+                async with device.create_stream() as another:
+                    await another.fill(memory, 2)
+                assert not waiting.ended
+                simulator.release(stream)
+                await waiting.outcome()
+                assert ticket.done
+
+
+@pytest.mark.anyio
+async def test_a_stream_can_be_created_while_a_device_wait_is_held_by_others_work(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        foreign = await device.run(ForeignStream)
+        foreign.hold()
+        async with anyio.create_task_group() as group:
+            waiting = Waiting(group, device.synchronize)
+            await until(lambda: simulator.calls("aclrtSynchronizeDeviceWithTimeout") > 1)
+            async with device.create_stream() as another, device.allocate(64) as memory:
+                await another.fill(memory, 2)
+            assert not waiting.ended
+            foreign.release()
+            await waiting.outcome()
+        await device.run(foreign.destroy)
+
+
+class ForeignStream:
+    """A stream that another library has made, with work on it."""
+
+    def __init__(self) -> None:
+        from aioacl._ffi import ffi
+
+        self._ffi = ffi
+        made, memory = ffi.new("aclrtStream *"), ffi.new("void **")
+        assert lib.aio_u_aclrtCreateStream(made) == 0
+        assert lib.aio_u_aclrtMalloc(memory, 64, 0) == 0
+        self.handle, self.memory = made[0], memory[0]
+
+    def hold(self) -> None:
+        """It stands still, with a task on it."""
+        self._control("aclsim_hold")
+        assert lib.aio_u_aclrtMemsetAsync(self.memory, 64, 1, 64, self.handle) == 0
+
+    def release(self) -> None:
+        """It goes on."""
+        self._control("aclsim_release")
+
+    def _control(self, name: str) -> None:
+        function = self._ffi.cast("int (*)(void *)", lib.aio_library_symbol(name.encode()))
+        assert function(self.handle) == 0
+
+    def destroy(self) -> None:
+        """Gives back what it has made."""
+        assert lib.aio_u_aclrtDestroyStream(self.handle) == 0
+        assert lib.aio_u_aclrtFree(self.memory) == 0
+
+
+@pytest.mark.parametrize("runner", ["asyncio", "uvloop", "trio"])
+def test_50_runs_in_a_row_without_the_garbage_collector_keep_descriptors_and_threads_flat(
+    open_device: OpenDevice, runner: str
+) -> None:
+    options = {"use_uvloop": True} if runner == "uvloop" else {}
+
+    async def main() -> None:
+        async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+            with simulator.held(stream):
+                ticket = stream.fill(memory, 1)
+                with pytest.raises(TimeoutError), anyio.fail_after(0.001):
+                    await ticket
+            await ticket
+
+    def run() -> None:
+        anyio.run(main, backend="trio" if runner == "trio" else "asyncio", backend_options=options)
+
+    gc.collect()
+    gc.disable()
+    try:
+        run()
+        assert until_now(lambda: lib.aio_threads() == 0)
+        descriptors_before, threads_before = descriptors(), threads()
+        for _ in range(50):
+            run()
+        assert until_now(lambda: lib.aio_threads() == 0)
+        assert descriptors() <= descriptors_before
+        assert until_now(lambda: threads() <= threads_before)
+    finally:
+        gc.enable()
+
+
+def test_importing_aioacl_loads_no_acl_library_and_starts_no_thread() -> None:
+    program = """if True:
+        import os
+        import aioacl
+        with open("/proc/self/maps") as file:
+            maps = file.read()
+        assert "libascendcl" not in maps and "libacl_rt" not in maps, maps
+        assert "_acl." in maps, maps
+        assert len(os.listdir("/proc/self/task")) == 1
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.anyio
+async def test_a_loop_of_awaits_that_are_all_done_lets_others_run(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        ticket = stream.fill(memory, 1)
+        await ticket
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while ticks < 10:
+                ticks += 1
+                await anyio.lowlevel.checkpoint()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(tick)
+            for _ in range(64 * 20):
+                await ticket
+            assert ticks == 10
