@@ -1,0 +1,203 @@
+"""A failing copy is raised: early, late, again, and by everybody whom it concerns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from tests.kit import FAULT, Blocker, Waiting, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+FAULT_WITH_TEXT = 507001
+
+
+def failing(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> aioacl.Ticket:
+    """A copy that will fail."""
+    simulator.fail_next(stream, FAULT)
+    return stream.copy(memory, bytes(64))
+
+
+async def raises_fault(awaitable: Any) -> None:
+    with pytest.raises(aioacl.DeviceFault) as caught:
+        await awaitable
+    assert (caught.value.code, caught.value.action) == (FAULT, "reset")
+
+
+AWAITABLES: dict[str, Callable[[aioacl.Device, aioacl.Stream, aioacl.Ticket], Any]] = {
+    "ticket": lambda _, __, ticket: ticket,
+    "stream": lambda _, stream, __: stream,
+    "stream.synchronize": lambda _, stream, __: stream.synchronize(),
+    "event behind it": lambda _, stream, __: stream.record(),
+    "device": lambda device, _, __: device.synchronize(),
+}
+every_awaitable = pytest.mark.parametrize("awaited", AWAITABLES.values(), ids=AWAITABLES)
+
+
+@every_awaitable
+async def test_a_failing_copy_with_nothing_behind_it_is_raised(
+    open_device: OpenDevice, awaited: Callable[..., Any]
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        await raises_fault(awaited(device, stream, failing(stream, memory)))
+
+
+@every_awaitable
+async def test_it_is_raised_although_the_stream_has_long_been_idle(
+    open_device: OpenDevice, awaited: Callable[..., Any]
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        ticket = failing(stream, memory)
+        await until(lambda: simulator.pending(stream) == 0)
+        assert stream.query()
+        assert ticket.done
+        await raises_fault(awaited(device, stream, ticket))
+
+
+@pytest.mark.parametrize("first", AWAITABLES.values(), ids=AWAITABLES)
+async def test_a_ticket_raises_it_after_another_task_has_consumed_it(
+    open_device: OpenDevice, first: Callable[..., Any]
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        ticket = failing(stream, memory)
+        async with anyio.create_task_group() as group:
+            await raises_fault(Waiting(group, lambda: first(device, stream, ticket)).outcome())
+        assert simulator.calls("aclrtSynchronizeStream") > 0
+        await raises_fault(ticket)
+        await raises_fault(ticket)
+
+
+async def test_every_one_of_many_waiters_gets_it(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with simulator.held(stream):
+            ticket = failing(stream, memory)
+            async with anyio.create_task_group() as group:
+                waiting = [Waiting(group, lambda: ticket) for _ in range(20)]
+                waiting += [Waiting(group, stream.synchronize) for _ in range(20)]
+                await until(lambda: device.health.in_flight >= 40)
+                simulator.release(stream)
+                for one in waiting:
+                    await raises_fault(one.outcome())
+
+
+async def test_with_held_work_behind_it_the_ticket_ends_and_the_stream_raises_after_the_release(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as other,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+    ):
+        blocker = Blocker(other, memory)
+        ticket = failing(stream, memory)
+        blocker.block(stream)
+        later = stream.fill(memory, 1)
+        await ticket
+        assert simulator.pending(stream) > 0
+        blocker.release()
+        await raises_fault(stream)
+        await raises_fault(ticket)
+        await raises_fault(later)
+
+
+async def test_work_after_a_collected_failure_is_clean(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        ticket = failing(stream, memory)
+        await raises_fault(stream)
+        await stream.fill(memory, 1)
+        await raises_fault(ticket)
+        before = stream.fill(memory, 1)
+        await before
+        await stream.fill(memory, 2)
+        await before
+
+
+async def test_another_stream_is_not_blamed(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_stream() as other,
+        device.allocate(64) as memory,
+    ):
+        mine = other.fill(memory, 1)
+        ticket = failing(stream, memory)
+        await mine
+        await other
+        await raises_fault(ticket)
+
+
+async def test_a_failed_download_leaves_its_target_alone(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        await stream.fill(memory, 7)
+        target = bytearray(b"x" * 64)
+        simulator.fail_next(stream, FAULT)
+        await raises_fault(stream.copy(target, memory))
+        assert target == b"x" * 64
+
+
+async def test_the_runtimes_text_comes_with_the_error(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.fail_next(stream, FAULT_WITH_TEXT)
+        ticket = stream.fill(memory, 1)
+        for _ in range(2):
+            with pytest.raises(aioacl.DeviceFault, match="A task of the stream failed") as caught:
+                await ticket
+            assert (caught.value.call, caught.value.device) == ("aclrtSynchronizeStream", 0)
+
+
+@pytest.mark.leaves(
+    "events"
+)  # after a fault no native event goes back to C; the runtime keeps them over a reset
+async def test_health_is_poisoned_by_a_fault_and_cured_by_a_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        assert (device.health.status, device.health.last_fault) == ("ok", "")
+        async with device.create_stream() as stream, device.allocate(64) as memory:
+            await raises_fault(failing(stream, memory))
+        assert device.health.status == "poisoned"
+        assert str(FAULT) in device.health.last_fault
+        report = await device.force_reset()
+        assert report.ok
+        assert (device.health.status, device.health.last_fault) == ("ok", "")
+        assert device.health.generation == report.generation
+
+
+@pytest.mark.leaves("events")
+async def test_in_stop_mode_the_failure_stops_the_whole_context_until_a_reset(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        async with device.create_stream(on_failure="stop") as stream, device.create_stream() as other:
+            await raises_fault(failing(stream, memory))
+            for either in (stream, other):
+                with pytest.raises(aioacl.DeviceFault):
+                    await either.fill(memory, 1)
+        assert (await device.force_reset()).ok
+        async with device.create_stream() as stream, device.allocate(64) as fresh:
+            await stream.fill(fresh, 1)
+
+
+async def test_a_call_that_fails_while_enqueueing_raises_at_once_and_costs_no_position(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        position = stream.fill(memory, 1).position
+        enqueues: dict[str, Callable[[], object]] = {
+            "aclrtMemsetAsync": lambda: stream.fill(memory, 1),
+            "aclrtMemcpyAsync": lambda: stream.copy(memory, bytes(64)),
+            "aclrtRecordEvent": stream.record,
+        }
+        for function, enqueue in enqueues.items():
+            simulator.fail_call(function, FAULT_WITH_TEXT)
+            with pytest.raises(aioacl.DeviceFault, match="armed by a control"):
+                enqueue()
+        assert stream.fill(memory, 1).position == position + 1
+        await stream
