@@ -1,0 +1,173 @@
+"""Memory: what a buffer says of itself, how long it lives, and who frees it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import numpy as np
+import pytest
+
+import aioacl
+from aioacl import simulator
+from tests.kit import Waiting, no_call, turns, until
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+BOTH = pytest.mark.parametrize("kind", ["allocate", "pinned"])
+
+
+def blocks(kind: str) -> int:
+    stats = simulator.stats()
+    return stats.device_blocks if kind == "allocate" else stats.host_blocks
+
+
+@BOTH
+async def test_a_buffer_knows_its_size_and_address(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device, getattr(device, kind)(100) as buffer:
+        assert (buffer.size, buffer.nbytes) == (100, 100)
+        assert buffer.address > 0
+        assert buffer.generation == device.generation
+        assert "100 bytes" in repr(buffer)
+
+
+@BOTH
+@pytest.mark.parametrize("size", [0, -1, 1.0, "1", None, True, 1 << 63])
+async def test_a_size_that_is_none_is_refused_before_c(open_device: OpenDevice, kind: str, size: Any) -> None:
+    async with open_device() as device:
+        with no_call(), pytest.raises(aioacl.ParameterError, match="number of bytes, at least 1"):
+            await getattr(device, kind)(size)
+
+
+@BOTH
+async def test_too_much_memory_is_out_of_memory(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device:
+        with pytest.raises(MemoryError) as caught:
+            await getattr(device, kind)(1 << 50)
+        assert isinstance(caught.value, aioacl.OutOfMemoryError)
+        assert caught.value.action == "retry"
+
+
+@BOTH
+async def test_closing_frees_once_however_often_it_is_asked_for(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device:
+        before = blocks(kind)
+        buffer = await getattr(device, kind)(64)
+        assert blocks(kind) == before + 1
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                Waiting(group, buffer.close)
+        await buffer.close()
+        assert blocks(kind) == before
+
+
+@BOTH
+async def test_a_buffer_closed_in_flight_is_freed_when_the_last_of_its_streams_is_done(
+    open_device: OpenDevice, kind: str
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as first,
+        device.create_stream() as second,
+        device.allocate(64) as other,
+    ):
+        before = blocks(kind)
+        buffer = await getattr(device, kind)(64)
+        for stream in (first, second):
+            simulator.hold(stream)
+            stream.copy(other, buffer)
+        await buffer.close()
+        with pytest.raises(aioacl.ParameterError, match="Make a new"):
+            first.copy(other, buffer)
+        await turns()
+        assert blocks(kind) == before + 1
+        simulator.release(first)
+        await first
+        assert blocks(kind) == before + 1
+        simulator.release(second)
+        await until(lambda: blocks(kind) == before)
+
+
+@BOTH
+async def test_an_unclosed_buffer_warns_and_is_freed(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device:
+        before = blocks(kind)
+        buffer = await getattr(device, kind)(64)
+        with pytest.warns(ResourceWarning, match="64 bytes was not closed: close it, or make it with"):
+            del buffer
+        await until(lambda: blocks(kind) == before)
+
+
+@BOTH
+async def test_an_unclosed_buffer_in_flight_is_freed_only_when_the_copy_is_done(
+    open_device: OpenDevice, kind: str
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as other:
+        before = blocks(kind)
+        buffer = await getattr(device, kind)(64)
+        simulator.hold(stream)
+        ticket = stream.copy(other, buffer)
+        del buffer  # the stream has it
+        await turns()
+        assert blocks(kind) == before + 1
+        simulator.release(stream)
+        with pytest.warns(ResourceWarning, match="not closed"):
+            await ticket
+        await until(lambda: blocks(kind) == before)
+
+
+@BOTH
+async def test_a_buffer_cannot_be_copied_or_pickled(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device, getattr(device, kind)(64) as buffer:
+        for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="names something on a device"):
+                attempt(buffer)
+
+
+async def test_pinned_memory_has_the_buffer_protocol(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.pinned(16) as pinned:
+        pinned.view[:5] = b"hello"
+        array = np.frombuffer(pinned, np.uint8)  # type: ignore[call-overload]  # ctypes gives it the protocol
+        assert bytes(array[:5]) == b"hello"
+        array[0] = ord("j")
+        assert bytes(pinned.view[:5]) == b"jello"
+        assert len(pinned.view) == 16
+        assert not pinned.view.readonly
+        del array
+
+
+async def test_pinned_memory_outlives_its_device(open_device: OpenDevice) -> None:
+    before = simulator.stats().host_blocks
+    async with open_device() as device:
+        pinned = await device.pinned(16)
+    pinned.view[:2] = b"ok"
+    assert bytes(pinned.view[:2]) == b"ok"
+    await pinned.close()
+    assert simulator.stats().host_blocks == before
+
+
+async def test_memory_info_tells_what_is_free(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        before = await device.memory_info()
+        assert 0 < before.free <= before.total
+        async with device.allocate(64 << 20):
+            assert (await device.memory_info()).free <= before.free - (64 << 20)
+
+
+@pytest.mark.parametrize("call", ["aclrtFree", "aclrtFreeHost"])
+async def test_memory_that_cannot_be_freed_is_told_in_a_warning(open_device: OpenDevice, call: str) -> None:
+    kind = "allocate" if call == "aclrtFree" else "pinned"
+    async with open_device() as device:
+        buffer = await getattr(device, kind)(64)
+        address = buffer._pointer
+        simulator.fail_call(call, 507000)
+        with pytest.raises(aioacl.AclWarning, match=f"{call} answered 507000"):
+            await buffer.close()
+        from aioacl._ffi import lib
+
+        if kind == "pinned":
+            assert lib.aio_u_aclrtFreeHost(address) == 0
