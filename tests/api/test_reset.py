@@ -1,0 +1,305 @@
+"""A force reset: its ladder, its report, who shares it, and what it does to those who wait."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import lib
+from tests.kit import Raised, Waiting, hanging, turns, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_report_tells_what_the_flight_did(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        report = await device.force_reset(reason="because")
+        assert (report.device, report.ok, report.generation) == (0, True, device.generation)
+        assert (report.reason, report.joined, report.attempts) == ("because", 1, 1)
+        assert (report.codes, report.stuck, report.problem) == ((), (), "")
+        assert (report.drained, report.aborted, report.not_aborted) == (0, 0, 0)
+        assert list(report.stages) == ["drain", "abort", "barrier", "reset", "set", "probe"]
+        assert all(milliseconds >= 0 for milliseconds in report.stages.values())
+        assert report.requested_by
+        assert "open at generation" in str(report)
+        with pytest.raises(AttributeError):
+            report.ok = False  # type: ignore[misc]  # it is frozen
+
+
+async def test_one_flight_makes_one_releasing_reset_and_sets_the_device_again(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        before = simulator.resets()
+        assert (await device.force_reset()).ok
+        assert simulator.resets() == before + 1
+        assert simulator.retain_count() == 1
+    assert simulator.retain_count() == 0
+
+
+async def test_idle_streams_are_neither_drained_nor_aborted(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        await stream.fill(memory, 1)
+        report = await device.force_reset()
+        assert (report.drained, report.aborted, report.not_aborted) == (0, 0, 0)
+        assert simulator.calls("aclrtStreamAbort") == 0
+
+
+async def test_work_that_ends_within_the_grace_time_is_drained(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        ticket = stream.fill(memory, 1)
+        async with anyio.create_task_group() as group:
+            waiting = Waiting(group, lambda: device.force_reset(grace=20))
+            await until(lambda: device.state is aioacl.State.DRAINING)
+            simulator.release(stream)
+            await ticket
+            report = await waiting.outcome()
+        assert (report.drained, report.aborted) == (1, 0)
+
+
+@pytest.mark.parametrize("supported", [True, False])
+async def test_work_that_does_not_end_is_aborted_where_that_can_be_done(
+    open_device: OpenDevice, supported: bool
+) -> None:
+    simulator.set_abort_supported(supported)
+    async with open_device() as device, device.allocate(64) as memory:
+        streams = [await device.create_stream() for _ in range(3)]
+        for stream in streams:
+            simulator.hold(stream)
+            stream.fill(memory, 1)
+        report = await device.force_reset(grace=0)
+        assert report.ok
+        assert (report.aborted, report.not_aborted) == ((3, 0) if supported else (0, 3))
+
+
+WAITS: dict[str, Callable[[aioacl.Device, aioacl.Stream, aioacl.Ticket, aioacl.Event], Any]] = {
+    "stream": lambda _, stream, __, ___: stream,
+    "stream.synchronize": lambda _, stream, __, ___: stream.synchronize(),
+    "ticket": lambda _, __, ticket, ___: ticket,
+    "event": lambda _, __, ___, event: event,
+    "device": lambda device, _, __, ___: device.synchronize(),
+}
+
+
+@pytest.mark.parametrize("supported", [True, False])
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+async def test_a_wait_in_flight_raises_device_reset_with_the_report(
+    open_device: OpenDevice, wait: Callable[..., Any], supported: bool
+) -> None:
+    simulator.set_abort_supported(supported)
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        ticket = stream.fill(memory, 1)
+        event = stream.record()
+        async with anyio.create_task_group() as group:
+            waiting = Waiting(group, lambda: wait(device, stream, ticket, event))
+            await until(lambda: lib.aio_device_waits(0) == 1)
+            report = await device.force_reset(grace=0)
+            with pytest.raises(aioacl.DeviceReset) as caught:
+                await waiting.outcome()
+        assert caught.value.report == report
+        assert caught.value.action == "retry"
+
+
+async def test_two_resets_at_once_are_one_flight_with_one_report(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.lease():
+        before = simulator.resets()
+        async with anyio.create_task_group() as group:
+            waiting = [Waiting(group, lambda: device.force_reset(grace=0.05, reason="r")) for _ in range(5)]
+            await until(lambda: all(one.ended for one in waiting))
+        reports = [await one.outcome() for one in waiting]
+        assert all(report is reports[0] for report in reports)
+        assert (reports[0].joined, simulator.resets()) == (5, before + 1)
+
+
+async def test_one_after_the_other_are_two_flights(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        before = simulator.resets()
+        first, second = await device.force_reset(), await device.force_reset()
+        assert second.generation == first.generation + 1
+        assert simulator.resets() == before + 2
+
+
+async def test_a_cancelled_caller_leaves_and_the_flight_goes_on(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        generation = device.generation
+        simulator.hang_call("aclrtResetDeviceForce")
+        async with anyio.create_task_group() as group:
+            waiting = Waiting(group, device.force_reset)
+            await until(hanging("aclrtResetDeviceForce"))
+            waiting.cancel()
+            await until(lambda: waiting.ended)
+            assert waiting.cancelled
+            assert device.state is aioacl.State.RESETTING
+            simulator.release_all()
+        await until(lambda: device.state is aioacl.State.OPEN)
+        assert device.generation == generation + 1
+
+
+async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_flight_recovers(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        resets, generation = simulator.resets(), device.generation
+        simulator.hang_call("aclrtMalloc")
+        async with anyio.create_task_group() as group:
+            allocating = Waiting(group, lambda: device.allocate(64))
+            await until(hanging("aclrtMalloc"))
+            report = await device.force_reset(grace=0.01, timeout=0.2)
+            assert not report.ok
+            assert [stuck.function for stuck in report.stuck] == ["aclrtMalloc"]
+            assert report.stuck[0].thread > 0
+            assert report.stuck[0].seconds > 0
+            assert "aclrtMalloc" in report.problem
+            assert (simulator.resets(), simulator.calls("aclrtResetDeviceForce")) == (resets, 0)
+            assert (device.state, device.generation) == (aioacl.State.QUARANTINED, generation)
+            with pytest.raises(aioacl.DeviceQuarantined, match="aclrtMalloc") as caught:
+                await allocating.outcome()
+            assert caught.value.report is report
+            for make in (device.create_stream, lambda: device.allocate(64), open_device):
+                with pytest.raises(aioacl.DeviceQuarantined):
+                    await make()
+            assert device.health.status == "poisoned"
+            again = await device.force_reset(grace=0, timeout=0.1)
+            assert not again.ok
+            assert simulator.resets() == resets
+        simulator.unhang("aclrtMalloc")
+        report = await device.force_reset()
+        assert (report.ok, device.state) == (True, aioacl.State.OPEN)
+        assert simulator.resets() == resets + 1
+        async with device.create_stream() as stream, device.allocate(64) as memory:
+            await stream.fill(memory, 1)
+
+
+async def test_a_user_job_that_does_not_end_means_quarantine(open_device: OpenDevice) -> None:
+    go_on, begun = threading.Event(), threading.Event()
+
+    def job() -> None:
+        begun.set()
+        go_on.wait()
+
+    async with open_device() as device, anyio.create_task_group() as group:
+        running = Waiting(group, lambda: device.run(job))
+        await until(begun.is_set)
+        report = await device.force_reset(grace=0, timeout=0.1)
+        assert [stuck.function for stuck in report.stuck] == ["a job on device.executor"]
+        go_on.set()
+        await running.outcome()
+        assert (await device.force_reset()).ok
+
+
+async def test_a_reset_waits_for_a_user_job_within_its_grace(open_device: OpenDevice) -> None:
+    go_on, begun = threading.Event(), threading.Event()
+
+    def job() -> None:
+        begun.set()
+        go_on.wait()
+
+    async with open_device() as device, anyio.create_task_group() as group:
+        running = Waiting(group, lambda: device.run(job))
+        await until(begun.is_set)
+        resetting = Waiting(group, lambda: device.force_reset(grace=20))
+        await until(lambda: device.state is aioacl.State.DRAINING)
+        await turns()
+        assert not resetting.ended
+        go_on.set()
+        await running.outcome()
+        assert (await resetting.outcome()).ok
+
+
+@pytest.mark.parametrize("function", ["aclrtResetDeviceForce", "aclrtSetDevice", "aclrtMemcpy"])
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_failing_reset_set_or_probe_is_tried_again(
+    open_device: OpenDevice, function: str, times: int
+) -> None:
+    async with open_device() as device:
+        simulator.fail_call(function, 507000, times)
+        report = await device.force_reset()
+        assert (report.ok, report.attempts) == (True, times + 1)
+        assert report.codes == ((function, 507000),) * times
+
+
+@pytest.mark.parametrize("function", ["aclrtResetDeviceForce", "aclrtSetDevice", "aclrtMemcpy"])
+async def test_after_three_failures_the_device_is_quarantined_until_a_flight_succeeds(
+    open_device: OpenDevice, function: str
+) -> None:
+    async with open_device() as device:
+        simulator.fail_call(function, 507000, -1)
+        report = await device.force_reset()
+        assert (report.ok, report.attempts, device.state) == (False, 3, aioacl.State.QUARANTINED)
+        assert "3 times" in report.problem
+        simulator.clear()
+        assert (await device.force_reset()).ok
+        async with device.create_stream():
+            assert device.health.status == "ok"
+
+
+async def test_a_reset_past_its_deadline_is_not_started_a_second_time_beside_it(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        simulator.hang_call("aclrtResetDeviceForce")
+        report = await device.force_reset(timeout=0.2)
+        assert not report.ok
+        assert "aclrtResetDeviceForce has not returned" in report.problem
+        assert not (await device.force_reset(timeout=0.2)).ok
+        assert simulator.hung("aclrtResetDeviceForce") == 1
+        assert simulator.calls("aclrtResetDeviceForce") == 1
+        simulator.release_all()
+        assert (await device.force_reset()).ok
+
+
+async def test_a_quarantined_device_can_be_closed_and_opened_again(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        simulator.fail_call("aclrtMemcpy", 507000, -1)
+        assert not (await device.force_reset()).ok
+        simulator.clear()
+    assert device.state is aioacl.State.CLOSED
+    async with open_device() as again, again.create_stream() as stream:
+        await stream
+
+
+async def test_a_closed_device_is_not_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        pass
+    with pytest.raises(aioacl.ParameterError, match="open_device"):
+        await device.force_reset()
+    assert simulator.calls("aclrtResetDeviceForce") == 0
+
+
+@pytest.mark.parametrize("name", ["grace", "timeout"])
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "1", None, True])
+async def test_a_bound_that_is_none_is_refused_with_the_cure(
+    open_device: OpenDevice, name: str, value: Any
+) -> None:
+    async with open_device() as device:
+        with pytest.raises(aioacl.ParameterError, match="Pass seconds, at least 0"):
+            device.force_reset(**{name: value})
+        assert simulator.calls("aclrtResetDeviceForce") == 0
+
+
+async def test_an_enqueuer_stuck_in_c_means_quarantine_for_a_reset_would_crash_the_runtime(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        simulator.hang_call("aclrtMemsetAsync")
+        enqueuing = Raised(lambda: stream.fill(memory, 2))
+        await until(hanging("aclrtMemsetAsync"))
+        report = await device.force_reset(grace=0, timeout=0.2)
+        assert [stuck.function for stuck in report.stuck] == ["aclrtMemsetAsync"]
+        simulator.release_all()
+        await until(lambda: not enqueuing.running)
+        assert (await device.force_reset()).ok

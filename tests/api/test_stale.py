@@ -1,0 +1,181 @@
+"""What was made before a reset: refused with a sentence, before C."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from tests.kit import Raised, no_call
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+
+class Old:
+    """One of each, of before the reset."""
+
+    stream: aioacl.Stream
+    other: aioacl.Stream
+    memory: aioacl.DeviceBuffer
+    pinned: aioacl.PinnedBuffer
+    recorded: aioacl.Event
+    timed: aioacl.Event
+    ticket: aioacl.Ticket
+
+
+@asynccontextmanager
+async def reset_under(open_device: OpenDevice) -> AsyncGenerator[tuple[aioacl.Device, Old]]:
+    old = Old()
+    async with open_device() as device:
+        old.stream = await device.create_stream()
+        old.memory = await device.allocate(64)
+        old.pinned = await device.pinned(64)
+        old.timed = await device.create_event(timing=True)
+        old.timed.record(old.stream)
+        with simulator.held(old.stream):
+            old.ticket = old.stream.copy(old.memory, old.pinned)
+            old.recorded = old.stream.record()
+            assert (await device.force_reset(grace=0)).ok
+        await device.memory_info()  # after this the maintenance thread has filled the pool of events again
+        yield device, old
+        for made in (old.stream, old.memory, old.pinned, old.timed):
+            await made.close()
+
+
+USES: dict[str, Callable[[Old], Any]] = {
+    "stream.copy": lambda old: old.stream.copy(old.memory, bytes(64)),
+    "stream.fill": lambda old: old.stream.fill(old.memory, 1),
+    "stream.record": lambda old: old.stream.record(),
+    "stream.wait_event": lambda old: old.stream.wait_event(old.recorded),
+    "stream.query": lambda old: old.stream.query(),
+    "await stream": lambda old: old.stream,
+    "stream.synchronize": lambda old: old.stream.synchronize(),
+    "stream.upload": lambda old: old.stream.upload(old.memory, bytes(64)),
+    "stream.download": lambda old: old.stream.download(bytearray(64), old.memory),
+    "stream.ready": lambda old: old.stream.ready(),
+    "stream.abort": lambda old: old.stream.abort(),
+    "await event": lambda old: old.recorded,
+    "event.synchronize": lambda old: old.recorded.synchronize(),
+    "event.query": lambda old: old.recorded.query(),
+    "event.record": lambda old: old.timed.record(old.stream),
+    "event.elapsed_since": lambda old: old.timed.elapsed_since(old.timed),
+    "await ticket": lambda old: old.ticket,
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+async def test_a_stale_handle_is_refused_and_no_call_reaches_c(
+    open_device: OpenDevice, use: Callable[[Old], Any]
+) -> None:
+    async with reset_under(open_device) as (_, old):
+        with no_call():
+            with pytest.raises(aioacl.StaleHandleError, match="Make a new handle") as caught:
+                await used(use, old)
+            assert caught.value.action == "retry"
+            assert caught.value.generation == old.stream.generation
+
+
+async def used(use: Callable[[Old], Any], old: Old) -> None:
+    await use(old)
+
+
+ON_NEW: dict[str, Callable[[aioacl.Stream, aioacl.DeviceBuffer, Old], Any]] = {
+    "a stale target": lambda stream, new, old: stream.copy(old.memory, new),
+    "a stale source": lambda stream, new, old: stream.copy(new, old.memory),
+    "a stale buffer to fill": lambda stream, _, old: stream.fill(old.memory, 1),
+    "a stale event to wait for": lambda stream, _, old: stream.wait_event(old.recorded),
+    "a stale event to record": lambda stream, _, old: stream.record(old.timed),
+}
+
+
+@pytest.mark.parametrize("use", ON_NEW.values(), ids=ON_NEW)
+async def test_a_new_stream_refuses_what_is_stale_before_c(
+    open_device: OpenDevice, use: Callable[..., Any]
+) -> None:
+    async with (
+        reset_under(open_device) as (device, old),
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+    ):
+        with no_call(), pytest.raises(aioacl.StaleHandleError):
+            use(stream, memory, old)
+
+
+async def test_closing_what_is_stale_is_no_operation_and_reaches_no_c(open_device: OpenDevice) -> None:
+    async with reset_under(open_device) as (_, old):
+        with no_call():
+            for made in (old.stream, old.memory, old.timed):
+                await made.close()
+
+
+async def test_stale_handles_say_so_and_pinned_memory_outlives_the_reset(open_device: OpenDevice) -> None:
+    async with (
+        reset_under(open_device) as (device, old),
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+    ):
+        assert old.stream.stale
+        assert old.memory.stale
+        assert old.recorded.stale
+        assert not old.pinned.stale
+        old.pinned.view[:] = b"y" * 64
+        await stream.copy(memory, old.pinned)
+        back = bytearray(64)
+        await stream.copy(back, memory)
+        assert back == b"y" * 64
+
+
+async def test_the_result_of_a_stale_handle_is_refused_on_a_thread_too(open_device: OpenDevice) -> None:
+    async with reset_under(open_device) as (_, old):
+        for result in (old.stream.result, old.recorded.result, old.ticket.result):
+            with pytest.raises(aioacl.StaleHandleError):
+                Raised(result).join()
+
+
+async def test_what_ended_before_the_reset_stays_known(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        ticket = stream.fill(memory, 1)
+        await stream
+        assert (await device.force_reset()).ok
+        assert ticket.done
+        await ticket
+
+
+async def test_handles_of_a_device_that_was_closed_are_stale(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        stream = await device.create_stream()
+        memory = await device.allocate(64)
+        ticket = stream.fill(memory, 1)
+        await ticket
+    for _ in range(2):
+        with pytest.raises(aioacl.StaleHandleError):
+            stream.fill(memory, 1)
+        with pytest.raises(aioacl.StaleHandleError):
+            await stream
+        await stream.close()
+        await memory.close()
+        async with open_device():
+            assert stream.stale
+    with pytest.raises(aioacl.ParameterError, match="open_device"):
+        await device.create_stream()
+
+
+async def test_the_device_outlives_resets_with_one_more_generation_each(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        generation = device.generation
+        for more in range(1, 4):
+            report = await device.force_reset()
+            assert (report.ok, report.generation, device.generation) == (
+                True,
+                generation + more,
+                generation + more,
+            )
+            assert device.state is aioacl.State.OPEN
