@@ -1,0 +1,243 @@
+"""Events: points of a stream, recorded once or again and again, timed, and given back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import lib
+from tests.kit import Blocker, Waiting, no_call, turns, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_pooled_event_needs_no_close_and_no_warning(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        created = simulator.stats().events
+        for _ in range(200):
+            stream.fill(memory, 1)
+            await stream.record()
+        assert simulator.stats().events <= created + 8
+
+
+async def test_an_event_is_done_when_what_was_before_it_is_and_later_work_does_not_delay_it(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as other,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+    ):
+        simulator.hold(stream)
+        blocker = Blocker(other, memory)
+        stream.fill(memory, 1)
+        event = stream.record()
+        assert not event.query()
+        blocker.block(stream)
+        later = stream.record()
+        simulator.release(stream)
+        await event
+        assert event.query()
+        assert not later.query()
+        blocker.release()
+        await later
+
+
+async def test_recording_again_leaves_those_who_await_the_older_version_alone(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as first,
+        device.create_stream() as second,
+        device.create_event() as event,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        simulator.hold(first)
+        simulator.hold(second)
+        first.fill(memory, 1)
+        event.record(first)
+        older = Waiting(group, event.synchronize)
+        await until(lambda: lib.aio_device_waits(0) == 1)
+        second.fill(memory, 2)
+        assert event.record(second) is event
+        newer = Waiting(group, event.synchronize)
+        await until(lambda: lib.aio_device_waits(0) == 2)
+        simulator.release(first)
+        await older.outcome()
+        assert not newer.ended
+        assert not event.query()
+        simulator.release(second)
+        await newer.outcome()
+        assert event.query()
+
+
+async def test_a_stream_that_waits_for_a_version_is_not_moved_by_a_later_record(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as first,
+        device.create_stream() as second,
+        device.create_stream() as third,
+        device.create_event() as event,
+        device.allocate(64) as memory,
+    ):
+        simulator.hold(first)
+        simulator.hold(third)
+        first.fill(memory, 1)
+        event.record(first)
+        second.wait_event(event)
+        ticket = second.fill(memory, 2)
+        third.fill(memory, 3)
+        event.record(third)
+        simulator.release(first)
+        await ticket
+        simulator.release(third)
+        await event
+
+
+NEVER: dict[str, Callable[[aioacl.Event, aioacl.Stream], Any]] = {
+    "await": lambda event, _: event,
+    "synchronize": lambda event, _: event.synchronize(),
+    "query": lambda event, _: event.query(),
+    "wait_event": lambda event, stream: stream.wait_event(event),
+    "elapsed_since": lambda event, _: event.elapsed_since(event),
+}
+
+
+async def used(use: Callable[..., Any], event: aioacl.Event, stream: aioacl.Stream) -> None:
+    await use(event, stream)
+
+
+@pytest.mark.parametrize("use", NEVER.values(), ids=NEVER)
+async def test_an_event_that_was_never_recorded_is_refused_where_acl_would_pass_in_silence(
+    open_device: OpenDevice, use: Callable[..., Any]
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_event(timing=True) as event,
+    ):
+        assert not event.recorded
+        with no_call(), pytest.raises(aioacl.ParameterError, match=r"event\.record"):
+            await used(use, event, stream)
+        assert event.record(stream).recorded
+        await event
+
+
+@pytest.mark.parametrize("use", NEVER.values(), ids=NEVER)
+async def test_a_closed_event_is_refused(open_device: OpenDevice, use: Callable[..., Any]) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        event = await device.create_event(timing=True)
+        event.record(stream)
+        await event.close()
+        await event.close()
+        with no_call(), pytest.raises(aioacl.ParameterError, match="Make a new event"):
+            await used(use, event, stream)
+        with pytest.raises(aioacl.ParameterError, match="Make a new event"):
+            event.record(stream)
+
+
+async def test_elapsed_since_tells_seconds_on_the_device(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_event(timing=True) as start,
+        device.create_event(timing=True) as end,
+        device.allocate(64) as memory,
+    ):
+        start.record(stream)
+        stream.fill(memory, 1)
+        end.record(stream)
+        await end
+        assert 0 <= end.elapsed_since(start) < 20
+        assert start.elapsed_since(start) == 0
+
+
+async def test_elapsed_since_is_refused_between_events_that_are_not_for_timing(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_event(timing=True) as timed,
+    ):
+        plain = stream.record()
+        timed.record(stream)
+        await timed
+        for later, earlier in ((timed, plain), (plain, timed)):
+            with no_call(), pytest.raises(aioacl.ParameterError, match="timing=True"):
+                later.elapsed_since(earlier)
+
+
+async def test_elapsed_since_is_refused_while_one_is_not_done(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_event(timing=True) as start,
+        device.create_event(timing=True) as end,
+        device.allocate(64) as memory,
+    ):
+        start.record(stream)
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        end.record(stream)
+        with pytest.raises(aioacl.AclError):
+            end.elapsed_since(start)
+        simulator.release(stream)
+        await end
+
+
+async def test_a_failed_record_leaves_the_older_version(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_event() as event,
+    ):
+        event.record(stream)
+        await event
+        simulator.fail_call("aclrtRecordEvent", 507000)
+        with pytest.raises(aioacl.AclError) as caught:
+            event.record(stream)
+        assert caught.value.code == 507000
+        assert event.query()
+
+
+async def test_many_tasks_on_one_event_all_wake(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        event = stream.record()
+        waiting = [Waiting(group, event.synchronize) for _ in range(200)]
+        await turns()
+        assert not any(one.ended for one in waiting)
+        simulator.release(stream)
+        for one in waiting:
+            await one.outcome()
+
+
+async def test_an_event_says_what_it_is(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        event = stream.record()
+        assert repr(event) == "<Event at 1, device 0>"
+        assert not event.timing
+        async with device.create_event(timing=True) as timed:
+            assert timed.timing
+            assert repr(timed) == "<Event never recorded, device 0>"

@@ -1,0 +1,226 @@
+"""Leases: who holds one, what a drain owes to it, and how it is revoked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from tests.kit import Waiting, no_call, turns, until
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+
+def draining(device: aioacl.Device) -> bool:
+    return device.state is aioacl.State.DRAINING
+
+
+async def test_a_drain_waits_for_a_lease_and_its_holder_goes_on_meanwhile(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        async with device.lease() as lease:
+            assert lease.held
+            assert device.health.leases == 1
+            resetting = Waiting(group, lambda: device.force_reset(grace=20))
+            await until(lambda: draining(device))
+            await stream.fill(memory, 1)
+            await stream.copy(memory, bytes(64))
+            await stream.record()
+            async with device.create_stream() as another, device.allocate(64) as more:
+                await another.fill(more, 1)
+            assert not resetting.ended
+        assert (await resetting.outcome()).ok
+        assert not lease.held
+
+
+async def test_others_are_refused_while_it_drains_but_may_wait_query_and_close(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        ticket = stream.fill(memory, 1)
+        closing = await device.create_stream()
+        leaving = anyio.Event()
+
+        async def holder() -> None:
+            async with device.lease():
+                await leaving.wait()
+
+        group.start_soon(holder)
+        await until(lambda: device.health.leases)
+        resetting = Waiting(group, lambda: device.force_reset(grace=20))
+        await until(lambda: draining(device))
+        for enqueue in (
+            lambda: stream.fill(memory, 1),
+            lambda: stream.copy(memory, bytes(64)),
+            lambda: stream.copy(bytearray(64), memory),
+            stream.record,
+        ):
+            with pytest.raises(aioacl.DeviceResetting):
+                enqueue()
+        await ticket
+        await stream
+        assert stream.query()
+        await closing.close()
+        making = Waiting(group, device.create_stream)
+        await turns()
+        assert not making.ended
+        assert not resetting.ended
+        leaving.set()
+        assert (await resetting.outcome()).ok
+        made = await making.outcome()
+        assert made.generation == device.generation
+        await made.close()
+
+
+async def test_after_the_grace_time_a_lease_is_revoked_and_the_holders_next_call_says_so(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+        device.lease(),
+    ):
+        simulator.hang_call("aclrtResetDeviceForce")
+        resetting = Waiting(group, lambda: device.force_reset(grace=0.02))
+        await until(lambda: simulator.hung("aclrtResetDeviceForce"))
+        assert device.state is aioacl.State.RESETTING
+        assert device.health.leases == 0
+        with pytest.raises(aioacl.DeviceResetting):
+            stream.fill(memory, 1)
+        simulator.release_all()
+        assert (await resetting.outcome()).ok
+        with pytest.raises(aioacl.StaleHandleError):
+            stream.fill(memory, 1)
+
+
+async def test_a_lease_that_was_revoked_holds_off_no_later_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.lease(), anyio.create_task_group() as group:
+        assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
+        report = await Waiting(group, lambda: device.force_reset(grace=20)).outcome()
+        assert report.ok
+
+
+async def test_a_reset_by_its_holder_is_refused_at_once(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        async with device.lease():
+            with no_call(), pytest.raises(aioacl.LeaseHeldError, match="Leave the"):
+                await device.force_reset()
+        assert (await device.force_reset()).ok
+
+
+async def test_a_child_task_does_not_inherit_a_lease(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        async with anyio.create_task_group() as group, device.lease() as lease:
+
+            async def child() -> bool:
+                return lease.held
+
+            assert not await Waiting(group, child).outcome()
+            resetting = Waiting(group, lambda: device.force_reset(grace=20))
+            await until(lambda: draining(device))
+
+            async def enqueue() -> None:
+                stream.fill(memory, 1)
+
+            with pytest.raises(aioacl.DeviceResetting):
+                await Waiting(group, enqueue).outcome()
+            stream.fill(memory, 1)
+        assert (await resetting.outcome()).ok
+
+
+async def test_a_shared_lease_is_held_by_the_other_task_too_until_both_have_left(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        leaving, entered = anyio.Event(), anyio.Event()
+        async with anyio.create_task_group() as group:
+
+            async def other(shared: aioacl.SharedLease) -> None:
+                with shared as lease:
+                    assert lease.held
+                    entered.set()
+                    await leaving.wait()
+                    stream.fill(memory, 1)
+
+            async with device.lease() as lease:
+                group.start_soon(other, lease.share())
+                await entered.wait()
+                assert device.health.leases == 1
+            assert not lease.held
+            resetting = Waiting(group, lambda: device.force_reset(grace=20))
+            await until(lambda: draining(device))
+            await turns()
+            assert not resetting.ended
+            leaving.set()
+            assert (await resetting.outcome()).ok
+
+
+async def test_a_lease_that_has_ended_cannot_be_entered_by_sharing(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        async with device.lease() as lease:
+            shared = lease.share()
+        with pytest.raises(aioacl.ParameterError, match="while its owner holds it"), shared:
+            pass
+
+
+async def test_nested_leases_count(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        async with device.lease() as outer:
+            async with device.lease(), outer:
+                assert device.health.leases == 2
+            assert device.health.leases == 1
+            assert outer.held
+            resetting = Waiting(group, lambda: device.force_reset(grace=20))
+            await until(lambda: draining(device))
+            async with device.lease():  # a holder gets another one while it drains
+                await turns()
+                assert not resetting.ended
+        assert (await resetting.outcome()).ok
+
+
+@pytest.mark.parametrize("what", ["lease", "create_stream", "allocate", "pinned", "create_event", "open"])
+async def test_what_makes_something_new_waits_for_the_reset_or_is_refused_at_once_or_times_out(
+    open_device: OpenDevice, what: str
+) -> None:
+    async with open_device() as device:
+
+        def make(**options: Any) -> Any:
+            sized = (64,) if what in ("allocate", "pinned") else ()
+            return open_device(**options) if what == "open" else getattr(device, what)(*sized, **options)
+
+        async def enter(**options: Any) -> None:
+            async with make(**options):
+                pass
+
+        simulator.hang_call("aclrtResetDeviceForce")
+        async with anyio.create_task_group() as group:
+            resetting = Waiting(group, device.force_reset)
+            await until(lambda: simulator.hung("aclrtResetDeviceForce"))
+            with no_call():
+                with pytest.raises(aioacl.DeviceResetting):
+                    await enter(wait=False)
+                with pytest.raises(aioacl.DeviceTimeout):
+                    await enter(timeout=0.01)
+            waiting = Waiting(group, enter)
+            await turns()
+            assert not waiting.ended
+            simulator.release_all()
+            await waiting.outcome()
+            assert (await resetting.outcome()).ok

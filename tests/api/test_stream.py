@@ -1,0 +1,333 @@
+"""Streams: enqueueing, what is refused before C, a full queue, two streams tied by an event, and closing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import numpy as np
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import lib
+from tests.kit import Waiting, fill_queue, no_call, turns, until, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+QUEUE_ENTRIES = 2046
+MEGABYTE = 1 << 20
+
+
+async def test_what_goes_up_comes_down_through_every_kind_of_memory(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(4096) as first,
+        device.allocate(4096) as second,
+        device.pinned(4096) as pinned,
+    ):
+        source = np.random.default_rng(1).integers(0, 256, 4096, np.uint8)
+        result = np.zeros_like(source)
+        stream.copy(first, source)
+        stream.copy(second, first)
+        stream.copy(pinned, second)
+        stream.copy(first, pinned)
+        await stream.copy(result, first)
+        assert (result == source).all()
+        assert bytes(pinned.view) == source.tobytes()
+
+
+@pytest.mark.parametrize("size", [1, 4095, 1 << 16, (1 << 16) + 1, MEGABYTE])
+async def test_a_staged_copy_reads_its_source_at_once_and_fills_its_target_before_it_is_done(
+    open_device: OpenDevice, size: int
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(size) as memory:
+        source, target = bytearray(b"\x05" * size), bytearray(size)
+        with simulator.held(stream):
+            stream.copy(memory, source)
+            source[:] = b"\x09" * size
+            ticket = stream.copy(target, memory)
+            assert not ticket.done
+            assert not stream.query()
+        await ticket
+        assert target == b"\x05" * size
+
+
+WAYS: dict[str, Callable[[aioacl.Stream, aioacl.Ticket, aioacl.Event], Any]] = {
+    "await ticket": lambda _, ticket, __: ticket,
+    "await stream": lambda stream, _, __: stream,
+    "await event": lambda _, __, event: event,
+    "ticket.done": lambda _, ticket, __: until(lambda: ticket.done),
+    "stream.query": lambda stream, _, __: until(stream.query),
+    "event.query": lambda _, __, event: until(event.query),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_nothing_that_covers_a_download_is_true_before_the_bytes_are_in_the_target(
+    open_device: OpenDevice, way: Callable[..., Any]
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(MEGABYTE) as memory,
+        anyio.create_task_group() as group,
+    ):
+        await stream.fill(memory, 7)
+        for _ in range(8):
+            target = bytearray(MEGABYTE)
+            ticket = stream.copy(target, memory)
+            event = stream.record()
+            kicking = Waiting(group, stream.synchronize)  # somebody must collect for `done` to become true
+            await way(stream, ticket, event)
+            assert target[0] == target[-1] == 7
+            await kicking.outcome()
+
+
+@pytest.mark.parametrize("size", [0, 1, MEGABYTE, 5 * MEGABYTE + 3])
+async def test_upload_and_download_take_pageable_memory_of_any_size(
+    open_device: OpenDevice, size: int
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(max(1, size)) as memory,
+    ):
+        source = np.random.default_rng(2).integers(0, 256, size, np.uint8)
+        result = np.zeros_like(source)
+        await stream.upload(memory, source)
+        await stream.copy(bytearray(0), memory, nbytes=0)
+        async with device.allocate(size) if size else device.allocate(1) as exact:
+            if size:
+                await stream.copy(exact, memory, nbytes=size)
+                await stream.download(result, exact)
+        assert (result == source).all()
+
+
+async def test_an_empty_copy_enqueues_nothing(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with no_call():
+            await stream.copy(memory, b"")
+            await stream.copy(bytearray(), memory, nbytes=0)
+
+
+async def test_a_full_queue_is_refused_before_c_and_ready_waits_for_room(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        count = fill_queue(stream, memory)
+        assert QUEUE_ENTRIES * 0.9 < count <= QUEUE_ENTRIES
+        before = simulator.calls("aclrtMemsetAsync"), simulator.calls("aclrtMemcpyAsync")
+        for enqueue in (
+            lambda: stream.fill(memory, 1),
+            lambda: stream.copy(memory, bytes(8)),
+            lambda: stream.copy(bytearray(64), memory),
+            stream.record,
+        ):
+            with pytest.raises(aioacl.QueueFull, match=r"await stream.ready\(\)"):
+                enqueue()
+        assert (simulator.calls("aclrtMemsetAsync"), simulator.calls("aclrtMemcpyAsync")) == before
+        async with anyio.create_task_group() as group:
+            waiting = Waiting(group, stream.ready)
+            await until(lambda: lib.aio_device_waits(0) == 1)
+            await turns()
+            assert not waiting.ended
+            simulator.release(stream)
+            await waiting.outcome()
+        await stream.fill(memory, 1)
+
+
+async def test_full_staging_memory_is_refused_before_c_and_ready_waits_for_it(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(MEGABYTE) as memory:
+        simulator.hold(stream)
+        tickets = []
+        with pytest.raises(aioacl.QueueFull, match=r"ready.*device.pinned\(n\)"):  # noqa: PT012 - until it does
+            while True:
+                tickets.append(stream.copy(memory, bytes(MEGABYTE)))
+        assert simulator.calls("aclrtMemcpyAsync") == len(tickets)
+        simulator.release(stream)
+        await stream.ready()
+        tickets.append(stream.copy(memory, bytes(MEGABYTE)))
+        for ticket in tickets:
+            await ticket
+
+
+async def test_staging_memory_has_a_bound_and_ready_then_waits_for_the_device(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(MEGABYTE) as memory:
+        simulator.hold(stream)
+        async with anyio.create_task_group() as group:
+
+            async def pump() -> None:
+                for _ in range(100):
+                    try:
+                        stream.copy(memory, bytes(MEGABYTE))
+                    except aioacl.QueueFull:
+                        await stream.ready()
+                        stream.copy(memory, bytes(MEGABYTE))
+
+            waiting = Waiting(group, pump)
+            await until(lambda: lib.aio_device_waits(0) == 1)
+            assert simulator.stats().host_bytes < 100 * MEGABYTE
+            simulator.release(stream)
+            await waiting.outcome()
+        await stream
+
+
+@pytest.mark.parametrize("keep", ["stream", "nothing"])
+async def test_staging_memory_of_work_that_a_reset_dropped_can_be_used_again(
+    open_device: OpenDevice, keep: str
+) -> None:
+    async with open_device() as device:
+        kept = []
+        for _ in range(12):
+            async with device.create_stream() as stream, device.allocate(MEGABYTE) as memory:
+                simulator.hold(stream)
+                for _ in range(4):
+                    stream.copy(memory, bytes(MEGABYTE))
+                kept += [stream] if keep == "stream" else []
+                assert (await device.force_reset(grace=0)).ok
+        assert simulator.stats().host_bytes < 24 * MEGABYTE
+
+
+async def test_staging_memory_is_given_back_when_the_device_closes_over_work_in_flight(
+    open_device: OpenDevice,
+) -> None:
+    before = simulator.stats().host_blocks
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        ticket = stream.copy(memory, bytes(64))
+    assert simulator.stats().host_blocks == before
+    assert not ticket.done
+    del stream
+
+
+async def test_two_streams_tied_by_an_event_run_in_order(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as first,
+        device.create_stream() as second,
+        device.allocate(64) as memory,
+    ):
+        simulator.hold(first)
+        first.fill(memory, 5)
+        event = first.record()
+        second.wait_event(event)
+        target = bytearray(64)
+        ticket = second.copy(target, memory)
+        assert simulator.pending(second) == 2
+        simulator.release(first)
+        await ticket
+        assert target == b"\x05" * 64
+
+
+async def test_an_event_of_one_device_holds_a_stream_of_another(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        open_device(1) as other,
+        device.create_stream() as first,
+        other.create_stream() as second,
+        device.allocate(64) as here,
+        other.allocate(64) as there,
+    ):
+        simulator.hold(first)
+        first.fill(here, 5)
+        event = first.record()
+        second.wait_event(event)
+        ticket = second.fill(there, 1)
+        await turns()
+        assert not second.query()
+        simulator.release(first)
+        await ticket
+        assert event.query()
+
+
+async def test_a_busy_stream_closes_at_once_and_is_destroyed_when_its_work_is_done(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        stream = await device.create_stream()
+        simulator.hold(stream)
+        ticket = stream.fill(memory, 5)
+        await stream.close()
+        assert simulator.calls("aclrtDestroyStream") == simulator.calls("aclrtStreamAbort") == 0
+        with pytest.raises(aioacl.ParameterError, match="Make a new stream"):
+            stream.fill(memory, 1)
+        with pytest.raises(aioacl.ParameterError, match="Make a new stream"):
+            await stream
+        await stream.close()
+        simulator.release(stream)
+        await ticket
+        await until(lambda: simulator.stats().streams == 0)
+        assert simulator.calls("aclrtDestroyStream") == 1
+
+
+async def test_closing_twice_or_at_once_destroys_once(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        stream = await device.create_stream()
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                Waiting(group, stream.close)
+        await stream.close()
+        assert simulator.calls("aclrtDestroyStream") == 1
+
+
+async def test_abort_ends_every_ticket_of_the_stream_and_it_can_be_used_again(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        done = stream.fill(memory, 1)
+        await stream
+        simulator.hold(stream)
+        tickets = [stream.fill(memory, i) for i in range(3)]
+        event = stream.record()
+        async with anyio.create_task_group() as group:
+            waiting = [Waiting(group, partial(wait_for, ticket)) for ticket in tickets[:2]]
+            waiting.append(Waiting(group, stream.synchronize))
+            await until(lambda: lib.aio_device_waits(0) == 3)
+            await stream.abort()
+            for one in waiting:
+                with pytest.raises(aioacl.StreamAborted):
+                    await one.outcome()
+        for ended in (*tickets, event, stream):
+            with pytest.raises(aioacl.StreamAborted):
+                await wait_for(ended)
+        await done
+        simulator.release(stream)
+        await stream.fill(memory, 1)
+        await stream
+
+
+async def test_abort_is_not_supported_where_the_firmware_lacks_it(open_device: OpenDevice) -> None:
+    simulator.set_abort_supported(supported=False)
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        ticket = stream.fill(memory, 1)
+        with pytest.raises(aioacl.NotSupported):
+            await stream.abort()
+        simulator.release(stream)
+        await ticket
+
+
+@pytest.mark.parametrize("abandoned", [True, False])
+async def test_an_unclosed_stream_warns_and_is_destroyed(open_device: OpenDevice, abandoned: bool) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        stream = await device.create_stream()
+        if abandoned:
+            simulator.hold(stream)
+            stream.fill(memory, 1)
+        with pytest.warns(ResourceWarning, match="close it, or make it with `async with`"):
+            del stream
+        if abandoned:
+            await turns()
+            assert simulator.stats().streams == 1
+            simulator.release_all()
+        await until(lambda: simulator.stats().streams == 0)

@@ -1,0 +1,107 @@
+"""Bad input to a stream: refused before C, with a text that says how to mend it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import aioacl
+from tests.kit import no_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+MEGABYTE = 1 << 20
+
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a source that is too large": (lambda s: s.stream.copy(s.memory, bytes(65)), "nbytes="),
+    "a target that is too small": (lambda s: s.stream.copy(bytearray(3), s.memory), "nbytes="),
+    "more than there is": (lambda s: s.stream.copy(s.memory, bytes(64), nbytes=65), "nbytes="),
+    "a negative size": (lambda s: s.stream.copy(s.memory, bytes(64), nbytes=-1), "number of bytes"),
+    "a size that is no number": (lambda s: s.stream.copy(s.memory, bytes(64), nbytes="1"), "number of bytes"),
+    "a size that is a bool": (lambda s: s.stream.copy(s.memory, bytes(64), nbytes=True), "number of bytes"),
+    "a read-only target": (lambda s: s.stream.copy(bytes(64), s.memory), "Pass a DeviceBuffer"),
+    "a source without a buffer": (lambda s: s.stream.copy(s.memory, 5), "Pass a DeviceBuffer"),
+    "text": (lambda s: s.stream.copy(s.memory, "text"), "Pass a DeviceBuffer"),
+    "memory that is not contiguous": (
+        lambda s: s.stream.copy(s.memory, np.zeros((8, 16), np.uint8)[:, ::2]),
+        "contiguous buffer",
+    ),
+    "host to host": (lambda s: s.stream.copy(s.pinned, s.pinned), "Copy host memory yourself"),
+    "pageable to pinned": (lambda s: s.stream.copy(s.pinned, bytes(64)), "Copy host memory yourself"),
+    "pageable to pageable": (lambda s: s.stream.copy(bytearray(64), bytes(64)), "Copy host memory yourself"),
+    "pageable memory that is too large": (
+        lambda s: s.stream.copy(s.large, bytes(MEGABYTE + 1)),
+        r"device.pinned\(n\), or `await stream.upload",
+    ),
+    "a fill of pageable memory": (lambda s: s.stream.fill(bytearray(4), 1), "Fill host memory yourself"),
+    "a byte that is too large": (lambda s: s.stream.fill(s.memory, 256), "from 0 to 255"),
+    "a negative byte": (lambda s: s.stream.fill(s.memory, -1), "from 0 to 255"),
+    "a byte that is none": (lambda s: s.stream.fill(s.memory, b"x"), "from 0 to 255"),
+    "a fill of too much": (lambda s: s.stream.fill(s.memory, 1, nbytes=65), "nbytes="),
+    "an event that was never recorded": (lambda s: s.stream.wait_event(s.event), "event.record"),
+    "a query of one": (lambda s: s.event.query(), "event.record"),
+    "an event of another device": (lambda s: s.stream.record(s.foreign_event), "stream's device"),
+    "memory of another device": (lambda s: s.stream.copy(s.foreign, bytes(64)), "through pinned host memory"),
+    "a closed buffer": (lambda s: s.stream.fill(s.closed, 1), "Make a new device buffer"),
+}
+
+
+class Things:
+    """What can be passed in a wrong way."""
+
+    stream: aioacl.Stream
+    memory: aioacl.DeviceBuffer
+    large: aioacl.DeviceBuffer
+    closed: aioacl.DeviceBuffer
+    foreign: aioacl.DeviceBuffer
+    pinned: aioacl.PinnedBuffer
+    event: aioacl.Event
+    foreign_event: aioacl.Event
+
+
+@pytest.mark.parametrize(("use", "cure"), REFUSED.values(), ids=REFUSED)
+async def test_bad_input_is_refused_before_c_with_a_text_that_says_how_to_mend_it(
+    open_device: OpenDevice, use: Callable[[Things], Any], cure: str
+) -> None:
+    things = Things()
+    async with (
+        open_device() as device,
+        open_device(1) as other,
+        device.create_stream() as things.stream,
+        device.allocate(64) as things.memory,
+        device.allocate(2 * MEGABYTE) as things.large,
+        other.allocate(64) as things.foreign,
+        device.pinned(64) as things.pinned,
+        device.create_event() as things.event,
+        other.create_event() as things.foreign_event,
+    ):
+        things.closed = await device.allocate(64)
+        await things.closed.close()
+        with no_call(), pytest.raises(aioacl.ParameterError, match=cure):
+            use(things)
+
+
+@pytest.mark.parametrize("way", ["upload", "download"])
+@pytest.mark.parametrize(
+    ("target", "source", "cure"),
+    [
+        (bytearray(4), bytes(4), "Copy host memory yourself"),
+        (bytearray(), b"", "Copy host memory yourself"),
+        (bytearray(4), bytes(5), "at most the smaller"),
+        (bytes(4), bytes(4), "Pass a DeviceBuffer"),
+        (bytearray(4), None, "Pass a DeviceBuffer"),
+    ],
+)
+async def test_so_are_bad_uploads_and_downloads(
+    open_device: OpenDevice, way: str, target: Any, source: Any, cure: str
+) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        with no_call(), pytest.raises(aioacl.ParameterError, match=cure):
+            await getattr(stream, way)(target, source)
