@@ -43,8 +43,7 @@ static void ask_everything(aio_stream *stream) {
     aio_stream_ask_marks(stream);
     if (!aio_stream_use(stream))
         return;
-    bool idle =
-        aio_acl.aclrtStreamQuery(stream->handle, &status) == 0 && status == ACL_STREAM_STATUS_COMPLETE;
+    bool idle = aio_acl.aclrtStreamQuery(stream->handle, &status) == 0 && status == ACL_STREAM_STATUS_COMPLETE;
     if (idle && aio_stream_current(stream))
         aio_stream_finish(stream, tail);
     aio_stream_unuse(stream);

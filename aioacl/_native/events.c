@@ -52,7 +52,7 @@ static aio_event *pop_event(struct aio_device *self, bool timing) {
     aio_event *event = self->pool[timing];
     if (event) {
         self->pool[timing] = event->next;
-        self->pooled[timing]--;
+        atomic_fetch_sub(&self->pooled[timing], 1);
     }
     aio_lock_give(&self->lock);
     return event;
@@ -69,7 +69,7 @@ static void purge(struct aio_device *self, bool timing, uint32_t generation) {
             continue;
         }
         *link = event->next;
-        self->pooled[timing]--;
+        atomic_fetch_sub(&self->pooled[timing], 1);
         event->next = stale;
         stale = event;
     }
@@ -85,7 +85,7 @@ static void push_event(struct aio_device *self, aio_event *event) {
     aio_lock_take(&self->lock);
     event->next = self->pool[event->timing];
     self->pool[event->timing] = event;
-    self->pooled[event->timing]++;
+    atomic_fetch_add(&self->pooled[event->timing], 1);
     aio_lock_give(&self->lock);
 }
 
@@ -96,7 +96,7 @@ aio_event *aio_event_take(int device, uint32_t generation, bool timing) {
     aio_event *event;
     while ((event = pop_event(self, timing)) && event->generation != generation)
         free_event(self, event);
-    if (!timing && self->pooled[0] < POOL_LOW)
+    if (!timing && atomic_load(&self->pooled[0]) < POOL_LOW)
         aio_device_kick(device, AIO_KICK_REFILL);
     if (!event)
         new_event(device, generation, timing, &event);

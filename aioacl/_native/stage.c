@@ -54,14 +54,13 @@ static void *pop(int device, int large) {
     return slot;
 }
 
+/* Every slot lies in a chunk. */
 static chunk *home_of(int device, const void *slot) {
     const char *at = slot;
-    for (int i = 0; i < stages[device].count; i++) {
-        chunk *c = &stages[device].chunks[i];
-        if (at >= c->memory && at < c->memory + c->slot_size * (size_t)c->slots)
-            return c;
-    }
-    return NULL;
+    chunk *c = stages[device].chunks;
+    while (at < c->memory || at >= c->memory + c->slot_size * (size_t)c->slots)
+        c++;
+    return c;
 }
 
 /* More is made on the maintenance thread before the last slot is gone: nobody here may wait for it. */
@@ -121,13 +120,20 @@ static int add(int device, char *memory, size_t slot_size, int slots) {
     return room ? 0 : AIO_STAGE_FULL;
 }
 
+static bool is_full(int device) {
+    aio_lock_take(&stages[device].lock);
+    bool full = stages[device].count == CHUNKS;
+    aio_lock_give(&stages[device].lock);
+    return full;
+}
+
 int aio_stage_grow(int device, int large) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     size_t slot_size = large ? LARGE : SMALL;
     int slots = large ? LARGE_SLOTS : SMALL_SLOTS;
     void *memory = NULL;
     aio_frame frame;
-    if (stages[device].count == CHUNKS)
+    if (is_full(device))
         return AIO_STAGE_FULL;
     int code = aio_begin(&frame, aio_make_pass(device, generation, 0), AIO_LIFETIME, AIO_FN_aclrtMallocHost);
     if (code)

@@ -35,7 +35,8 @@ void aio_pause(unsigned turn) {
 #endif
 }
 
-/* In a forked child nobody is left who would give back what was taken at the fork, nor anybody to guard against. */
+/* In a forked child nobody is left who would give back what was taken at the fork, nor anybody to guard
+ * against. */
 void aio_lock_take(aio_lock *lock) {
     for (unsigned turn = 0; atomic_flag_test_and_set_explicit(&lock->taken, memory_order_acquire); turn++) {
         if (atomic_load_explicit(&aio_in_child, memory_order_relaxed))

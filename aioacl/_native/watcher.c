@@ -192,7 +192,7 @@ static int64_t until_due(const watcher *self) {
 }
 
 /*
- * A submitter that finds the word set clears it and wakes us; the list is looked at again after setting it.  The
+ * A submitter that finds the word set clears it and wakes us; the list is looked at again after setting it. The
  * word is set to our epoch, for a watcher that ends late must not clear it for the one that came after it.
  */
 static void rest(watcher *self) {
