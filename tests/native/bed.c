@@ -23,6 +23,7 @@ int bed_main(int argc, char **argv, const bed_test *tests, size_t count) {
             puts(tests[i].name);
         else if (strcmp(argv[1], tests[i].name) == 0) {
             tests[i].body();
+            bed_see_threads_off();
             return 0;
         }
     }
@@ -45,8 +46,14 @@ void bed_load(void) {
     if (aio_library_open(path, error, sizeof error))
         bed_fail(path, 0, error);
     CHECK(aio_library_is_simulator());
-    FIND(stats), FIND(hold), FIND(release), FIND(release_all), FIND(fail_next), FIND(fail_call);
-    FIND(hang_call), FIND(unhang), FIND(hung), FIND(waiting), FIND(calls), FIND(pending), FIND(violation);
+    FIND(stats);
+    FIND(hold);
+    FIND(release);
+    FIND(release_all);
+    FIND(fail_next);
+    FIND(calls);
+    FIND(pending);
+    FIND(violation);
     FIND(set_abort_supported);
     CHECK_EQ(aio_watch_foreign(), 0);
     CHECK_EQ(aio_acl.aclInit(NULL), 0);
@@ -213,6 +220,30 @@ pthread_t bed_thread(void *(*body)(void *), void *argument) {
 
 void bed_join(pthread_t thread) {
     CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+static bool is_ours(const char *task) {
+    char path[64], name[32] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%.16s/comm", task);
+    FILE *file = fopen(path, "r");
+    bool ours = file && fgets(name, sizeof name, file) && strncmp(name, "aioacl-", 7) == 0;
+    if (file)
+        fclose(file);
+    return ours;
+}
+
+static int engine_threads(void) {
+    DIR *folder = opendir("/proc/self/task");
+    int count = 0;
+    CHECK(folder != NULL);
+    for (const struct dirent *task; (task = readdir(folder));)
+        count += is_ours(task->d_name);
+    closedir(folder);
+    return count;
+}
+
+void bed_see_threads_off(void) {
+    UNTIL(engine_threads() == 0);
 }
 
 int bed_descriptors(void) {

@@ -65,8 +65,8 @@ static void *watch_over(void *unused) {
 }
 
 /* --- the whole --------------------------------------------------------------- */
-/* A foreign reset begins while our calls are inside: that is his doing.  That they are out before anything is torn
- * down is ours, and a dead handle would tell. */
+/* A foreign reset begins while our calls are inside: that is his doing.  That they are out before anything is
+ * torn down is ours, and a dead handle would tell. */
 static void no_violations(void) {
     char text[512], his[64];
     snprintf(his, sizeof his, "aclrtResetDeviceForce: thread %d resets", atomic_load(&storm_foreigner));
@@ -100,6 +100,7 @@ int main(int argc, char **argv) {
     no_violations();
     atomic_store(&watchdog_off, true);
     bed_join(watchdog);
+    bed_see_threads_off();
     printf("%lu waits, %lu bytes checked, %lu abandoned, %lu resets, %lu failed, %lu foreign\n",
            atomic_load(&storm_waits), atomic_load(&storm_bytes), atomic_load(&storm_abandoned),
            atomic_load(&storm_resets), atomic_load(&storm_failed), atomic_load(&storm_foreign));

@@ -1,11 +1,9 @@
 /*
- * The storm: many threads do everything at once to one device, and it must come out even.
- *
- *   workers     enqueue, record, wait, watch, poll, abort, make and destroy streams; each drains a port of its own
- *   manager     force resets, failed resets, the answer to foreign ones
- *   maintenance refills, beats, destroys; serves the kicks
- *   foreigner   resets the device behind everybody's back
- *   watchdog    aborts with a list of who is where when somebody has not moved for a minute
+ * The storm: many threads do everything at once to one device, and it must come out even.  Workers enqueue,
+ * record, wait, watch, poll, abort, make and destroy streams; each drains a port of its own.  The manager
+ * resets by force, fails at it now and then, and answers foreign resets; maintenance refills, beats and
+ * destroys; the foreigner resets the device behind everybody's back; and the watchdog aborts with a list of who
+ * is where when somebody has not moved for a minute.
  */
 #ifndef STORM_H
 #define STORM_H
@@ -47,7 +45,7 @@ void storm_clear_slots(void);
 /* --- engine_manager.c -------------------------------------------------------- */
 extern atomic_ulong storm_resets, storm_failed, storm_foreign;
 extern atomic_int storm_foreigner; /* his thread */
-extern void *storm_pinned; /* a block that everybody copies from */
+extern void *storm_pinned;         /* a block that everybody copies from */
 void *storm_manage(void *strategy);
 void *storm_maintain(void *unused);
 void *storm_be_foreign(void *unused);
