@@ -23,7 +23,6 @@ int bed_main(int argc, char **argv, const bed_test *tests, size_t count) {
             puts(tests[i].name);
         else if (strcmp(argv[1], tests[i].name) == 0) {
             tests[i].body();
-            bed_see_threads_off();
             return 0;
         }
     }
@@ -125,6 +124,7 @@ void bed_close(int device) {
     aio_device_destroy_events(device);
     CHECK_EQ(aio_acl.aclrtResetDevice(device), 0);
     aio_device_stop(device);
+    bed_see_threads_off();
     aio_stage_close(device);
     aio_gate_set(device, AIO_CLOSED, generation_of(device) + 1);
     aio_device_flush(device);

@@ -14,7 +14,7 @@ static void begin(int strategy) {
 static void end(void) {
     aio_acl.aclrtFreeHost(pinned);
     bed_close(0);
-    UNTIL(aio_threads() == 0);
+    CHECK_EQ(aio_threads(), 0);
 }
 
 static uint64_t copy(aio_stream *stream) {
