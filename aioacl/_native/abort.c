@@ -54,8 +54,10 @@ static void abort_one(abort_job *job, aio_stream *stream) {
 static void *abort_some(void *argument) {
     abort_job *job = argument;
     aio_outside_begin();
-    aio_acl.aclrtSetCurrentContext(job->context);
-    for (int i; (i = atomic_fetch_add(&job->next, 1)) < job->size;) {
+    bool leaving = atomic_load(&aio_exiting); /* counted first and asked then, as in the gate */
+    if (!leaving)
+        aio_acl.aclrtSetCurrentContext(job->context);
+    for (int i; !leaving && (i = atomic_fetch_add(&job->next, 1)) < job->size;) {
         abort_one(job, job->streams[i]);
         atomic_fetch_sub(&job->left, 1);
     }
