@@ -21,7 +21,7 @@ typedef struct {
     uint64_t keys;
     aio_port *port;
     flight flights[FLYING];
-    void *memory; /* a block for each flight, of one generation */
+    void *memory; /* a block for each flight and one for all, of one generation */
     uint32_t generation;
 } worker;
 
@@ -39,7 +39,7 @@ static bool have_memory(worker *self) {
     self->generation = aio_pass_generation(pass);
     if (aio_begin(&frame, pass, AIO_LIFETIME, AIO_FN_aclrtMalloc))
         return false;
-    int code = aio_acl.aclrtMalloc(&self->memory, (size_t)FLYING * BLOCK, ACL_MEM_MALLOC_HUGE_FIRST);
+    int code = aio_acl.aclrtMalloc(&self->memory, (size_t)(FLYING + 1) * BLOCK, ACL_MEM_MALLOC_HUGE_FIRST);
     aio_end(&frame, code);
     if (code)
         self->memory = NULL;
@@ -121,18 +121,18 @@ static void round_trip(worker *self, flight *one, storm_stream *on) {
     memset(one->target, ~one->pattern, BLOCK);
     aio_result up = aio_upload(on->stream, 0, block_of(self, one), BLOCK, source, BLOCK);
     aio_result down = up < 0 ? up : aio_download(on->stream, 0, one->target, block_of(self, one), BLOCK);
-    if (down < 0) {
+    if (up < 0) {
         storm_put(on);
         return;
     }
     one->upload = (uint64_t)up;
-    one->download = (uint64_t)down;
-    /* The target must live until the copy is done: an awaiter that leaves would leave it to the stream. */
-    fly(self, one, on, (uint64_t)down);
+    one->download = down < 0 ? 0 : (uint64_t)down;
+    /* Target and block must not be used again before the copies are done. */
+    fly(self, one, on, (uint64_t)(down < 0 ? up : down));
 }
 
 static void plain_copies(worker *self, flight *one, storm_stream *on) {
-    char *memory = block_of(self, one);
+    char *memory = (char *)self->memory + FLYING * BLOCK; /* nobody looks at what is there */
     aio_result last = aio_fill(on->stream, 0, memory, BLOCK, 3, BLOCK / 2);
     for (uint32_t i = draw(self, 6); i-- && last >= 0;)
         last = aio_copy(on->stream, 0, memory, BLOCK, storm_pinned, BLOCK, ACL_MEMCPY_HOST_TO_DEVICE);
