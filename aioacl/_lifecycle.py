@@ -11,6 +11,7 @@ control lane keeps ACL's per-thread state, the maintenance lane makes and destro
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -351,9 +352,9 @@ class Manager:
     # --- health ----------------------------------------------------------------------------------------------
 
     def note_fault(self, error: AclError) -> None:
-        """Remembers a device fault until the next reset."""
+        """Remembers a device fault until the next reset; a copy of it, for its traceback would keep its frames."""
         with self.changed:
-            self.last_fault = error
+            self.last_fault = copy.copy(error)
 
     # --- the maintenance lane --------------------------------------------------------------------------------
 

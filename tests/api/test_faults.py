@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -168,6 +169,25 @@ async def test_health_is_poisoned_by_a_fault_and_cured_by_a_reset(open_device: O
         assert report.ok
         assert (device.health.status, device.health.last_fault) == ("ok", "")
         assert device.health.generation == report.generation
+
+
+async def test_a_fault_that_health_remembers_keeps_nothing_of_where_it_was_raised(
+    open_device: OpenDevice,
+) -> None:
+    class Local:
+        """What a frame holds."""
+
+    async def job(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> weakref.ref[Local]:
+        local = Local()
+        try:
+            await failing(stream, memory)
+        except aioacl.DeviceFault:
+            return weakref.ref(local)
+        raise AssertionError("it has not failed")
+
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        assert (await job(stream, memory))() is None
+        assert device.health.last_fault
 
 
 @pytest.mark.leaves("events")
