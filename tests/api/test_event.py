@@ -236,7 +236,7 @@ async def test_many_tasks_on_one_event_all_wake(open_device: OpenDevice) -> None
 async def test_an_event_says_what_it_is(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         event = stream.record()
-        assert repr(event) == "<Event at 1, device 0>"
+        assert repr(event) == "<Event at position 1, device 0>"
         assert not event.timing
         async with device.create_event(timing=True) as timed:
             assert timed.timing

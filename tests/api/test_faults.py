@@ -155,9 +155,8 @@ async def test_the_runtimes_text_comes_with_the_error(open_device: OpenDevice) -
             assert (caught.value.call, caught.value.device) == ("aclrtSynchronizeStream", 0)
 
 
-@pytest.mark.leaves(
-    "events"
-)  # after a fault no native event goes back to C; the runtime keeps them over a reset
+# After a fault no native event goes back to C, and the runtime keeps them over a reset.
+@pytest.mark.leaves("events")
 async def test_health_is_poisoned_by_a_fault_and_cured_by_a_reset(open_device: OpenDevice) -> None:
     async with open_device() as device:
         assert (device.health.status, device.health.last_fault) == ("ok", "")

@@ -1,0 +1,267 @@
+"""The device: opening and closing, what it says of itself, and what nobody closed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import lib
+from tests.kit import Waiting, hanging, no_call, turns, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_opens_are_counted_the_first_sets_and_the_last_close_resets(open_device: OpenDevice) -> None:
+    assert simulator.retain_count() == 0
+    async with open_device() as first:
+        async with open_device() as second:
+            assert first is not second
+            assert (simulator.retain_count(), simulator.calls("aclrtSetDevice")) == (1, 1)
+            assert first.generation == second.generation
+        assert simulator.retain_count() == 1
+        assert first.health.state is aioacl.State.OPEN
+        with pytest.raises(aioacl.ParameterError, match="open_device"):
+            await second.memory_info()
+        await first.memory_info()
+    assert (simulator.retain_count(), simulator.calls("aclrtResetDevice")) == (0, 1)
+    assert first.state is aioacl.State.CLOSED
+
+
+async def test_many_first_opens_at_once_set_the_device_once(open_device: OpenDevice) -> None:
+    devices: list[aioacl.Device] = []
+
+    async def enter() -> None:
+        devices.append(await open_device())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(enter)
+    assert simulator.calls("aclrtSetDevice") == 1
+    async with anyio.create_task_group() as group:
+        for device in devices:
+            Waiting(group, device.close)
+    assert simulator.calls("aclrtResetDevice") == 1
+
+
+async def test_an_open_during_the_last_close_waits_and_sets_again(open_device: OpenDevice) -> None:
+    device = await open_device()
+    generation = device.generation
+    simulator.hang_call("aclrtResetDevice")
+    async with anyio.create_task_group() as group:
+        closing = Waiting(group, device.close)
+        await until(hanging("aclrtResetDevice"))
+        opening = Waiting(group, open_device)
+        await turns()
+        assert not opening.ended
+        simulator.release_all()
+        await closing.outcome()
+        again: aioacl.Device = await opening.outcome()
+    assert again.generation == generation + 1
+    await again.close()
+
+
+async def test_an_open_whose_caller_has_left_is_closed_again(open_device: OpenDevice) -> None:
+    simulator.hang_call("aclrtSetDevice")
+    async with anyio.create_task_group() as group:
+        opening = Waiting(group, open_device)
+        await until(hanging("aclrtSetDevice"))
+        opening.cancel()
+        await until(lambda: opening.ended)
+    simulator.release_all()
+    await until(lambda: simulator.calls("aclrtResetDevice") == 1)
+    assert simulator.retain_count() == 0
+
+
+async def test_a_failed_open_leaves_nothing_and_the_next_one_works(open_device: OpenDevice) -> None:
+    simulator.fail_call("aclrtSetDevice", 507033)
+    with pytest.raises(aioacl.AclError) as caught:
+        await open_device()
+    assert (caught.value.code, caught.value.call, caught.value.device) == (507033, "aclrtSetDevice", 0)
+    assert simulator.retain_count() == 0
+    async with open_device() as device:
+        assert device.health.status == "ok"
+
+
+async def test_a_failed_init_is_told_and_tried_again(open_device: OpenDevice) -> None:
+    simulator.fail_call("aclInit", 500000)
+    with pytest.raises(aioacl.AclError) as caught:
+        await open_device()
+    assert caught.value.call == "aclInit"
+    async with open_device():
+        pass
+
+
+@pytest.mark.parametrize("code", [0, 100002])
+async def test_only_an_owner_of_acl_finalizes(open_device: OpenDevice, code: int) -> None:
+    if code:
+        simulator.fail_call("aclInit", code)
+    async with open_device(), open_device(1):
+        assert simulator.calls("aclInit") == 1
+    assert simulator.calls("aclFinalizeReference") == (0 if code else 1)
+    assert simulator.calls("aclFinalize") == 0
+
+
+@pytest.mark.parametrize("index", [-1, 64, 1.0, "0", None, True])
+def test_what_is_no_index_is_refused_before_c(index: Any) -> None:
+    with no_call(), pytest.raises(aioacl.ParameterError, match=r"list_devices\(\) tells"):
+        aioacl.open_device(index)
+
+
+@pytest.mark.leaves("descriptors")  # of the device's lanes, which last as long as the process
+async def test_a_device_that_there_is_not_is_refused_by_the_runtime(open_device: OpenDevice) -> None:
+    with pytest.raises(aioacl.ParameterError) as caught:
+        await open_device(len(aioacl.list_devices()))
+    assert caught.value.code == 107001
+
+
+@pytest.mark.parametrize("waits", ["", "poll", None, 1, "WATCH"])
+def test_an_unknown_strategy_is_refused_with_those_there_are(waits: Any) -> None:
+    with no_call(), pytest.raises(aioacl.ParameterError, match='Pass "watch" or "thread"'):
+        aioacl.open_device(0, waits)
+
+
+async def test_the_first_open_fixes_the_strategy(open_device: OpenDevice, waits: str) -> None:
+    other: Any = "thread" if waits == "watch" else "watch"
+    async with open_device():
+        with no_call(), pytest.raises(aioacl.ParameterError, match="The first open fixes it"):
+            await aioacl.open_device(0, other)
+    async with aioacl.open_device(0, other) as device, device.create_stream() as stream:
+        await stream.record()
+
+
+@pytest.mark.parametrize("priority", [-1, 8, 1.5, "0", None, True])
+async def test_a_priority_that_is_none_is_refused(open_device: OpenDevice, priority: Any) -> None:
+    async with open_device() as device:
+        with no_call(), pytest.raises(aioacl.ParameterError, match="Pass 0, the highest, to 7"):
+            device.create_stream(priority=priority)
+
+
+@pytest.mark.parametrize("on_failure", ["", "abort", None, 1])
+async def test_an_unknown_failure_mode_is_refused(open_device: OpenDevice, on_failure: Any) -> None:
+    async with open_device() as device:
+        with no_call(), pytest.raises(aioacl.ParameterError, match='Pass "continue" or "stop"'):
+            device.create_stream(on_failure=on_failure)
+
+
+async def test_a_device_says_what_it_is(open_device: OpenDevice) -> None:
+    async with open_device(1) as device:
+        assert device.index == 1
+        assert repr(device) == f"<Device 1, OPEN, generation {device.generation}>"
+        health = device.health
+        assert (health.status, health.state, health.stuck_for) == ("ok", aioacl.State.OPEN, 0.0)
+        assert (health.leases, health.in_flight, health.generation) == (0, 0, device.generation)
+        with pytest.raises(AttributeError):
+            health.status = "stuck"  # type: ignore[misc]  # it is frozen
+    assert repr(device).startswith("<Device 1, CLOSED")
+
+
+async def test_health_counts_waits_and_jobs_and_calls_no_acl_function(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with simulator.held(stream):
+            ticket = stream.fill(memory, 1)
+            async with anyio.create_task_group() as group:
+                waiting = [Waiting(group, stream.synchronize) for _ in range(3)]
+                await until(lambda: device.health.in_flight >= 3)
+                simulator.release(stream)
+                for one in waiting:
+                    await one.outcome()
+        await ticket
+        await until(lambda: device.health.in_flight == 0)
+        with no_call():
+            assert device.health.in_flight == 0
+
+
+async def test_health_says_stuck_when_a_call_does_not_return(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        simulator.hang_call("aclrtMalloc")
+        allocating = Waiting(group, lambda: device.allocate(64))
+        await until(lambda: device.health.status == "stuck")
+        assert device.health.stuck_for > 1
+        simulator.release_all()
+        await (await allocating.outcome()).close()
+        assert device.health.status == "ok"
+
+
+async def test_an_unclosed_device_warns_and_is_closed(open_device: OpenDevice) -> None:
+    device = await open_device()
+    with pytest.warns(ResourceWarning, match="close it, or use `async with open_device"):
+        del device
+    await until(lambda: simulator.retain_count() == 0)
+
+
+OPENINGS: dict[str, Callable[[OpenDevice, aioacl.Device], object]] = {
+    "open_device": lambda open_device, _: open_device(),
+    "create_stream": lambda _, device: device.create_stream(),
+    "allocate": lambda _, device: device.allocate(64),
+    "pinned": lambda _, device: device.pinned(64),
+    "create_event": lambda _, device: device.create_event(),
+}
+
+
+@pytest.mark.parametrize(("what", "forget"), OPENINGS.items(), ids=OPENINGS)
+async def test_an_opening_that_was_never_awaited_warns_and_makes_nothing(
+    open_device: OpenDevice, what: str, forget: Callable[[OpenDevice, aioacl.Device], object]
+) -> None:
+    async with open_device() as device:
+        with (
+            no_call(),
+            pytest.warns(RuntimeWarning, match=rf"{what}.* was never awaited, so nothing was made"),
+        ):
+            forget(open_device, device)
+
+
+async def test_an_operation_that_was_never_awaited_warns(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        for forget in (
+            device.synchronize,
+            device.memory_info,
+            stream.synchronize,
+            stream.ready,
+            stream.abort,
+        ):
+            with no_call(), pytest.warns(RuntimeWarning, match="was never awaited"):
+                forget()
+
+
+def test_list_devices_makes_no_context() -> None:
+    devices = aioacl.list_devices()
+    assert [device.index for device in devices] == list(range(len(devices)))
+    assert all(device.soc for device in devices)
+    assert simulator.calls("aclrtSetDevice") == simulator.calls("aclrtCreateContext") == 0
+
+
+@pytest.mark.parametrize(
+    ("noun", "factory"),
+    [
+        (aioacl.Device, "open_device"),
+        (aioacl.Stream, "device.create_stream"),
+        (aioacl.Event, "stream.record"),
+        (aioacl.DeviceBuffer, "device.allocate"),
+        (aioacl.PinnedBuffer, "device.pinned"),
+    ],
+)
+def test_no_noun_has_a_public_constructor_and_each_names_its_factory(noun: Any, factory: str) -> None:
+    with pytest.raises(TypeError, match=factory):
+        noun()
+    with pytest.raises(TypeError, match=factory):
+        noun(1, index=2)
+
+
+async def test_the_memory_of_somebody_elses_stream_is_waited_for_by_the_device(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        before = simulator.calls("aclrtSynchronizeDeviceWithTimeout")
+        await device.synchronize()
+        assert simulator.calls("aclrtSynchronizeDeviceWithTimeout") == before + 1
+        assert simulator.calls("aclrtSynchronizeDevice") == 0
+        assert lib.aio_device_waits(0) == 0

@@ -1,0 +1,163 @@
+"""device.executor and device.run: a real executor, whose threads have the device bound."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import threading
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import ffi, lib
+from tests.kit import FAULT, Waiting, until
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+
+
+def current_device() -> int:
+    """The device of the calling thread, as the runtime knows it."""
+    device = ffi.new("int32_t *")
+    assert lib.aio_u_aclrtGetDevice(device) == 0
+    return int(device[0])
+
+
+def divide(one: int, other: int) -> float:
+    return one / other
+
+
+@pytest.mark.anyio
+async def test_a_job_runs_with_the_device_bound_and_its_result_comes_back(open_device: OpenDevice) -> None:
+    async with open_device() as device, open_device(1) as other:
+        assert await device.run(current_device) == 0
+        assert await other.run(current_device) == 1
+        assert await device.run(divide, 6, other=3) == 2
+
+
+@pytest.mark.anyio
+async def test_what_a_job_raises_is_raised_by_its_await(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        with pytest.raises(ZeroDivisionError):
+            await device.run(divide, 1, 0)
+        with pytest.raises(TypeError):
+            await device.run(divide)  # type: ignore[call-arg]  # that is the test
+
+
+@pytest.mark.anyio
+async def test_a_job_sees_the_callers_context_variables(open_device: OpenDevice) -> None:
+    variable.set("mine")
+    async with open_device() as device:
+        assert await device.run(variable.get) == "mine"
+
+
+@pytest.mark.anyio
+async def test_jobs_that_wait_for_each_other_do_not_keep_a_stream_from_being_created(
+    open_device: OpenDevice,
+) -> None:
+    barrier = threading.Barrier(3)
+    async with open_device() as device, anyio.create_task_group() as group:
+        waiting = [Waiting(group, lambda: device.run(barrier.wait)) for _ in range(2)]
+        await until(lambda: barrier.n_waiting == 2)
+        async with device.create_stream() as stream:
+            await stream
+        await device.run(barrier.wait)
+        assert sorted([await one.outcome() for one in waiting])
+
+
+@pytest.mark.anyio
+async def test_a_job_begun_during_a_reset_waits_for_it(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        generation = device.generation
+        simulator.hang_call("aclrtResetDeviceForce")
+        resetting = Waiting(group, device.force_reset)
+        await until(lambda: simulator.hung("aclrtResetDeviceForce"))
+        running = Waiting(group, lambda: device.run(lambda: device.generation))
+        submitted = device.executor.submit(lambda: device.generation)
+        assert not running.ended
+        simulator.release_all()
+        assert await running.outcome() == generation + 1
+        await until(submitted.done)
+        assert submitted.result() == generation + 1
+        assert (await resetting.outcome()).ok
+
+
+@pytest.mark.anyio
+async def test_a_job_may_use_streams_by_result(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+
+        def job() -> bytes:
+            back = bytearray(64)
+            stream.fill(memory, 9)
+            stream.copy(back, memory).result()
+            return bytes(back)
+
+        assert await device.run(job) == b"\x09" * 64
+
+
+@pytest.mark.anyio
+async def test_a_job_on_a_closed_device_is_refused(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        executor = device.executor
+        await device.run(int)
+    with pytest.raises(aioacl.ParameterError, match="open_device"):
+        await device.run(int)
+    with pytest.raises(aioacl.ParameterError, match="open_device"):
+        _ = device.executor
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(int)
+
+
+@pytest.mark.anyio
+async def test_the_executor_is_a_concurrent_futures_executor(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        executor = device.executor
+        assert isinstance(executor, concurrent.futures.Executor)
+        assert isinstance(executor, aioacl.DeviceExecutor)
+        futures = [executor.submit(divide, i, 1) for i in range(100)]
+        await until(lambda: all(future.done() for future in futures))
+        assert [future.result() for future in futures] == list(range(100))
+        assert list(executor.map(abs, [-1, -2])) == [1, 2]
+
+
+@pytest.mark.asyncio
+async def test_asyncios_run_in_executor_takes_it(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        assert await asyncio.get_running_loop().run_in_executor(device.executor, current_device) == 0
+
+
+@pytest.mark.anyio
+async def test_the_close_of_a_device_drops_jobs_that_have_not_begun(open_device: OpenDevice) -> None:
+    go_on, begun = threading.Event(), threading.Event()
+    device = await open_device()
+    device.executor._limit = 1
+
+    def block() -> None:
+        begun.set()
+        go_on.wait()
+
+    first = device.executor.submit(block)
+    await until(begun.is_set)
+    second = device.executor.submit(int)
+    async with anyio.create_task_group() as group:
+        closing = Waiting(group, device.close)
+        await until(second.cancelled)
+        assert not closing.ended
+        go_on.set()
+        await closing.outcome()
+    assert first.done()
+
+
+@pytest.mark.anyio
+async def test_a_fault_in_a_job_is_the_jobs_and_health_knows_it(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.fail_next(stream, FAULT)
+        with pytest.raises(aioacl.DeviceFault):
+            await device.run(lambda: stream.fill(memory, 1).result())
+        assert device.health.status == "poisoned"

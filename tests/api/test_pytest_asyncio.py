@@ -1,0 +1,120 @@
+"""The same face under pytest-asyncio: asyncio's own timeouts, gather, shield, wait_for and task groups."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import lib
+from tests.kit import FAULT, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.asyncio
+
+
+class Bench:
+    """A stream and memory."""
+
+    def __init__(self, device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:
+        self.device, self.stream, self.memory = device, stream, memory
+
+
+@pytest_asyncio.fixture
+async def bench(open_device: OpenDevice) -> AsyncIterator[Bench]:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        yield Bench(device, stream, memory)
+
+
+async def job(bench: Bench, byte: int) -> bytes:
+    target = bytearray(64)
+    bench.stream.fill(bench.memory, byte)
+    await bench.stream.copy(target, bench.memory)
+    return bytes(target)
+
+
+async def test_a_fixture_that_yields_a_device_works(bench: Bench) -> None:
+    assert await job(bench, 7) == b"\x07" * 64
+
+
+async def test_gather_runs_many(bench: Bench) -> None:
+    assert await asyncio.gather(*(job(bench, i) for i in range(50))) == [bytes([i]) * 64 for i in range(50)]
+
+
+async def test_asyncio_timeout_frees_the_awaiter_and_the_stream_stays_usable(bench: Bench) -> None:
+    with simulator.held(bench.stream):
+        ticket = bench.stream.fill(bench.memory, 1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await ticket
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(job(bench, 2), 0.01)
+        assert not ticket.done
+    await ticket
+    assert await job(bench, 3) == b"\x03" * 64
+
+
+async def test_shield_keeps_a_job_going(bench: Bench) -> None:
+    with simulator.held(bench.stream):
+        inner = asyncio.ensure_future(job(bench, 5))
+        outer = asyncio.create_task(shielded(inner))
+        await until(lambda: lib.aio_device_waits(0) == 1)
+        outer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await outer
+        assert not inner.done()
+    assert await inner == b"\x05" * 64
+
+
+async def shielded(inner: asyncio.Future[bytes]) -> bytes:
+    return await asyncio.shield(inner)
+
+
+async def test_a_failing_job_cancels_its_task_group(bench: Bench) -> None:
+    async with bench.device.create_stream() as other:
+        simulator.hold(other)
+        stuck = other.fill(bench.memory, 1)
+
+        async def failing() -> None:
+            await until(lambda: lib.aio_device_waits(0) == 1)
+            simulator.fail_next(bench.stream, FAULT)
+            await bench.stream.fill(bench.memory, 2)
+
+        with pytest.raises(ExceptionGroup) as caught:  # noqa: PT012 - the group is what raises
+            async with asyncio.TaskGroup() as group:
+                group.create_task(failing())
+                waiting = group.create_task(waiter(stuck))
+        assert caught.value.subgroup(aioacl.DeviceFault)
+        assert waiting.cancelled()
+        simulator.release(other)
+        await stuck
+
+
+async def waiter(ticket: aioacl.Ticket) -> None:
+    await ticket
+
+
+async def test_result_is_refused_beside_the_loop_and_works_in_to_thread(bench: Bench) -> None:
+    ticket = bench.stream.fill(bench.memory, 1)
+    with pytest.raises(RuntimeError, match="await it instead"):
+        ticket.result()
+    await asyncio.to_thread(ticket.result)
+    await asyncio.to_thread(bench.stream.result)
+
+
+async def test_a_force_reset_costs_a_running_task_a_documented_error(bench: Bench) -> None:
+    with simulator.held(bench.stream):
+        task = asyncio.create_task(job(bench, 1))
+        await until(lambda: lib.aio_device_waits(0) == 1)
+        report = await bench.device.force_reset(grace=0)
+        with pytest.raises(aioacl.DeviceReset) as caught:
+            await task
+    assert caught.value.report is report

@@ -1,0 +1,152 @@
+"""The simulator's controls, from Python: what they hold, fail, hang, count and remember."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from tests.kit import FAULT, Raised, until, until_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+
+def test_the_library_is_where_it_says_and_is_named_as_the_real_one() -> None:
+    path = simulator.library_path()
+    assert path.is_file()
+    assert path.name == "libascendcl.so"
+    info = aioacl.library_info()
+    assert info.backend == "simulator"
+    assert Path(info.path).samefile(path)
+
+
+@pytest.mark.anyio
+async def test_a_held_stream_runs_nothing_until_it_is_released(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        tasks = simulator.stats().tasks
+        with simulator.held(stream):
+            stream.fill(memory, 1)
+            stream.fill(memory, 2)
+            assert simulator.pending(stream) == 2
+            assert simulator.stats().tasks == tasks
+        await stream
+        assert simulator.pending(stream) == 0
+        assert simulator.stats().tasks > tasks
+
+
+@pytest.mark.anyio
+async def test_a_held_stream_that_dies_in_the_block_needs_no_release(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with simulator.held(stream):
+            stream.fill(memory, 1)
+            assert (await device.force_reset(grace=0)).ok
+        for control in (simulator.hold, simulator.release, simulator.pending):
+            with pytest.raises(aioacl.ParameterError, match="Pass a live stream"):
+                control(stream)
+
+
+@pytest.mark.anyio
+async def test_fail_next_strikes_one_task_only(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.fail_next(stream, FAULT)
+        stream.record()
+        with pytest.raises(aioacl.DeviceFault):
+            await stream.fill(memory, 1)
+        await stream.fill(memory, 1)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("times", [1, 3])
+async def test_fail_call_strikes_as_often_as_it_was_told(open_device: OpenDevice, times: int) -> None:
+    async with open_device() as device:
+        simulator.fail_call("aclrtGetMemInfo", 507000, times)
+        for _ in range(times):
+            with pytest.raises(aioacl.AclError):
+                await device.memory_info()
+        await device.memory_info()
+        simulator.fail_call("aclrtGetMemInfo", 507000, -1)
+        for _ in range(3):
+            with pytest.raises(aioacl.AclError):
+                await device.memory_info()
+        simulator.clear()
+        await device.memory_info()
+
+
+def test_a_hung_call_stays_inside_until_it_is_let_go() -> None:
+    simulator.hang_call("aclrtGetDeviceCount")
+    listing = Raised(aioacl.list_devices)
+    assert until_now(lambda: simulator.hung("aclrtGetDeviceCount") == 1)
+    assert listing.running
+    assert simulator.stats().inside == 1
+    simulator.unhang("aclrtGetDeviceCount")
+    assert listing.join() == aioacl.list_devices()
+    assert simulator.hung("aclrtGetDeviceCount") == 0
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        lambda: simulator.fail_call("aclrtNothing", 1),
+        lambda: simulator.fail_call("aclrtMalloc", 1, -2),
+        lambda: simulator.hang_call("aclrtNothing"),
+        lambda: simulator.unhang("aclrtNothing"),
+        lambda: simulator.hung("aclrtNothing"),
+        lambda: simulator.retain_count(99),
+    ],
+)
+def test_a_control_refuses_what_it_does_not_know(control: Callable[[], Any]) -> None:
+    with pytest.raises(aioacl.ParameterError, match="does not know"):
+        control()
+
+
+@pytest.mark.anyio
+async def test_the_journal_tells_calls_in_order_with_their_arguments_and_answers(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        simulator.fail_call("aclrtMalloc", 207001)
+        with pytest.raises(aioacl.OutOfMemoryError):
+            await device.allocate(64)
+        entries = simulator.journal()
+    assert [entry["seq"] for entry in entries] == sorted(entry["seq"] for entry in entries)
+    (malloc,) = [entry for entry in entries if entry["call"] == "aclrtMalloc"]
+    assert (malloc["rc"], malloc["dev"]) == (207001, 0)
+    assert malloc["tid"] > 0
+    assert [entry["call"] for entry in entries].index("aclrtSetDevice") < entries.index(malloc)
+    simulator.forget()
+    assert simulator.journal() == []
+    assert simulator.calls("aclrtMalloc") == 0
+
+
+@pytest.mark.anyio
+async def test_stats_count_what_lives(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        before = simulator.stats()
+        async with device.create_stream(), device.allocate(1 << 20), device.pinned(64):
+            now = simulator.stats()
+            assert now.streams == before.streams + 1
+            assert now.device_blocks == before.device_blocks + 1
+            assert now.device_bytes >= before.device_bytes + (1 << 20)
+            assert now.host_blocks == before.host_blocks + 1
+        await until(lambda: simulator.stats().streams == before.streams)
+        assert (simulator.stats().inside, simulator.violations()) == (0, [])
+
+
+@pytest.mark.anyio
+async def test_the_referee_sees_a_dead_handle(open_device: OpenDevice) -> None:
+    from aioacl._ffi import ffi, lib
+
+    async with open_device() as device:
+        dead = ffi.cast("aclrtStream", 0xDEAD)
+        code = await device.run(lambda: lib.aio_u_aclrtSynchronizeStream(dead))
+        assert code == 107017
+        (violation,) = simulator.violations()
+        assert violation.startswith("aclrtSynchronizeStream: thread ")
+        simulator.forget()
+    assert simulator.violations() == []
