@@ -101,6 +101,7 @@ class Lib:
     AIO_WAIT: Final[int]
     AIO_LIFETIME: Final[int]
     AIO_CONTROL: Final[int]
+    AIO_SITTERS_MAY_STAY: Final[int]
     AIO_CLOSED: Final[int]
     AIO_OPEN: Final[int]
     AIO_DRAINING: Final[int]

@@ -10,6 +10,7 @@ import warnings
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from aioacl import _sync
 from aioacl._errors import AclWarning, DeviceTimeout
 from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass
 from aioacl._handle import error_on
@@ -27,7 +28,7 @@ TEXT_BYTES: Final = 8192
 class StreamCore:
     """The engine's record of a stream, and what its unfinished work needs."""
 
-    __slots__ = ("__weakref__", "generation", "handle", "limbo", "manager", "native")
+    __slots__ = ("__weakref__", "_lock", "generation", "handle", "limbo", "manager", "native")
 
     def __init__(self, manager: Manager, generation: int, native: CData) -> None:
         record = lib.aio_stream_new(make_pass(manager.index, generation), native)
@@ -38,7 +39,8 @@ class StreamCore:
         self.manager = manager
         self.generation = generation
         self.limbo: deque[tuple[int, object]] = deque()
-        manager.cores.add(self)
+        self._lock = _sync.lock()  # of the limbo
+        manager.adopt(self)
 
     @property
     def stale(self) -> bool:
@@ -51,19 +53,26 @@ class StreamCore:
 
     def keep(self, position: int, held: object) -> None:
         """Holds an object until the position is done."""
-        self.limbo.append((position, held))
-        if len(self.limbo) >= LIMBO_BOUND:
-            lib.aio_stream_query(self.handle, self.limbo[0][0])
+        with self._lock:
+            self.limbo.append((position, held))
+            oldest = self.limbo[0][0] if len(self.limbo) >= LIMBO_BOUND else 0
+        if oldest:
+            lib.aio_stream_query(self.handle, oldest)
             self.sweep()
 
     def sweep(self) -> None:
         """Lets go of what the device is done with."""
-        limbo = self.limbo
-        if self.stale and self.manager.state is State.OPEN:
-            limbo.clear()
+        dropped = self.stale and self.manager.state is State.OPEN
         completed = lib.aio_stream_completed(self.handle)
-        while limbo and limbo[0][0] <= completed:
-            limbo.popleft()
+        gone: list[object] = []  # let go of outside the lock: a finalizer may run then
+        with self._lock:
+            while self.limbo and (dropped or self.limbo[0][0] <= completed):
+                gone.append(self.limbo.popleft())
+
+    def oldest(self) -> int:
+        """The first position that something in limbo waits for, or 0."""
+        with self._lock:
+            return self.limbo[0][0] if self.limbo else 0
 
     async def wait(self, position: int, deadline: float | None = None) -> int:
         """The engine's result for everything up to the position."""
@@ -107,5 +116,5 @@ def destroy(core: StreamCore) -> None:
     if code == lib.AIO_PENDING:
         tail = lib.aio_stream_tail(core.handle)
         core.manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
-    elif code > 0:
+    elif code > 0 and core.manager.last_fault is None:  # after a fault, handles are left to the reset
         warnings.warn(f"aclrtDestroyStream answered {code}: it stays until a reset", AclWarning, stacklevel=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from aioacl import _runtime
+from aioacl import _runtime, _sync
 from aioacl._errors import AclError, DeviceReset, ParameterError
 from aioacl._event import Event
 from aioacl._ffi import ffi, lib, make_pass, text_of
@@ -13,10 +13,19 @@ from aioacl._gate import error_of
 from aioacl._handle import Opening, Operation, Owned, size_of
 from aioacl._health import health_of
 from aioacl._lanes import call_on
-from aioacl._lease import Lease, deadline_of
+from aioacl._lease import Lease
 from aioacl._lifecycle import Manager, manager_of, must_not_be_forked
 from aioacl._memory import DeviceBuffer, PinnedBuffer, discard, make_device, make_pinned
-from aioacl._options import DeviceInfo, Health, MemoryInfo, ResetReport, Strategy, is_number, is_whole
+from aioacl._options import (
+    DeviceInfo,
+    Health,
+    MemoryInfo,
+    ResetReport,
+    Strategy,
+    deadline_of,
+    is_number,
+    is_whole,
+)
 from aioacl._port import current_port
 from aioacl._stream import OnFailure, Stream, discard_stream, make_stream
 
@@ -192,7 +201,7 @@ class Device(metaclass=Owned):
         manager, deadline = self._manager, deadline_of(timeout)
         generation = manager.generation
         errors: list[Exception] = []
-        for core in [core for core in manager.cores if core.generation == generation]:
+        for core in [core for core in manager.cores() if core.generation == generation]:
             position = lib.aio_stream_tail(core.handle)
             result = await core.wait(position, deadline)
             if result < 0:
@@ -207,6 +216,8 @@ class Device(metaclass=Owned):
         manager = self._manager
         await manager.until_open(deadline=deadline)
         shown = make_pass(manager.index, generation)
+        if deadline is not None:  # one question is asked, however little time there is
+            deadline = max(deadline, _sync.monotonic() + 2 * SLICE_MS / 1000)
 
         def work() -> AclError | None:
             code = lib.aio_g_aclrtSynchronizeDeviceWithTimeout(shown, SLICE_MS)
@@ -233,11 +244,14 @@ class Device(metaclass=Owned):
 
     # --- running ---------------------------------------------------------------------------------------------
 
-    async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Awaits `fn(*args, **kwargs)` on one of the device's threads, with the device's context current.
+    def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+        """Calls `fn(*args, **kwargs)` on one of the device's threads, with the device's context current.
 
         A job that has begun is not stopped by a cancellation: the await ends, the job goes on.
         """
+        return Operation("device.run()", lambda: self._run(fn, *args, **kwargs))
+
+    async def _run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         self._check()
         await self._manager.until_open()
         future = self._manager.executor.submit(fn, *args, **kwargs)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, lib, make_pass
 from aioacl._handle import Handle, Operation
-from aioacl._lease import deadline_of
+from aioacl._options import deadline_of
 from aioacl._port import run_blocking
 
 if TYPE_CHECKING:
@@ -31,18 +31,19 @@ class Ticket:
     says when, not whether; the next `await stream` raises then.
     """
 
-    __slots__ = ("_core", "_position")
+    __slots__ = ("_core", "_position", "_twin")
 
-    def __init__(self, core: StreamCore, position: int) -> None:
+    def __init__(self, core: StreamCore, position: int, *, twin: bool = False) -> None:
         self._core = core
         self._position = position
+        self._twin = twin  # of another ticket at the same position
 
     def __await__(self) -> Generator[Any, Any, None]:
         return self._core.arrive(self._position).__await__()
 
     def result(self, timeout: float | None = None) -> None:
         """Blocks until it is done, on a thread without a running loop; DeviceTimeout after `timeout` seconds."""
-        run_blocking(self._core.arrive(self._position), timeout)
+        run_blocking(lambda: self._core.arrive(self._position), timeout)
 
     @property
     def position(self) -> int:
@@ -56,7 +57,8 @@ class Ticket:
 
     def __del__(self) -> None:
         # Nobody can await this position any more, so later work need not be kept from delaying it.
-        lib.aio_stream_forget(self._core.handle, self._position)
+        if not self._twin:
+            lib.aio_stream_forget(self._core.handle, self._position)
 
     def __repr__(self) -> str:
         return f"<Ticket {self._position}{' done' if self.done else ''}>"
@@ -104,6 +106,9 @@ class Event(Handle):
             ParameterError: it belongs to another device, or is closed.
             StaleHandleError, DeviceResetting, QueueFull: as for every enqueue.
         """
+        record = getattr(stream, "record", None)
+        if record is None:
+            raise ParameterError(f"{stream!r} is no stream", hint="Make one with device.create_stream().")
         return stream.record(self)
 
     def _set_version(self, core: StreamCore, position: int, native: CData) -> None:
@@ -135,7 +140,7 @@ class Event(Handle):
 
     def result(self, timeout: float | None = None) -> None:
         """As `synchronize`, blocking, on a thread without a running loop."""
-        run_blocking(self._wait(None), timeout)
+        run_blocking(lambda: self._wait(None), timeout)
 
     def query(self) -> bool:
         """Whether the newest record is done, well or not (aclrtQueryEventStatus)."""
@@ -174,5 +179,5 @@ class Event(Handle):
         return Operation("event.close()", self._close)
 
     def __repr__(self) -> str:
-        at = f"at {self._version.position}" if self._version else "never recorded"
-        return f"<Event {at}, device {self._manager.index}>"
+        at = f"at position {self._version.position}" if self._version else "never recorded"
+        return f"<Event {at}, device {self._manager.index}{self._state()}>"

@@ -86,7 +86,8 @@ class Flight:
                 break
             await manager.change(seen, deadline)
         if self.error is not None:
-            raise copy.copy(self.error) from self.error
+            # Each gets a copy of his own: a raised error collects the traces of whoever raises it.
+            raise copy.copy(self.error).with_traceback(self.error.__traceback__) from self.error.__cause__
 
     # --- on the control lane ------------------------------------------------------------------------------------
 
@@ -112,6 +113,11 @@ class Flight:
         lib.aio_own_reset(1)
         return lib.aio_u_aclrtResetDeviceForce(self.index)
 
+    def _destroy_events(self) -> int:
+        """The runtime does not free native events with their device."""
+        lib.aio_device_destroy_events(self.index)
+        return 0
+
     # --- shared steps ---------------------------------------------------------------------------------------------
 
     def _apply(self, event: Event) -> None:
@@ -120,14 +126,15 @@ class Flight:
 
     def _prepare(self) -> None:
         """Fills the pool of events and the first staging memory; on the maintenance lane."""
+        self.manager.clean_up()
         lib.aio_device_refill(self.index, 0, POOL_EVENTS)
         for large in (0, 1):
             if not lib.aio_stage_free_slots(self.index, 1 << 20 if large else 1):
                 lib.aio_stage_grow(self.index, large)
 
     def _must_be_empty(self) -> int:
-        waits_may_stay = self.manager.strategy == "thread"
-        return EVERYBODY & ~_WAIT if waits_may_stay else EVERYBODY
+        sitters_may_stay = self.manager.strategy == "thread"
+        return EVERYBODY | (lib.AIO_SITTERS_MAY_STAY if sitters_may_stay else 0)
 
 
 class OpenFlight(Flight):
@@ -172,9 +179,6 @@ class CloseFlight(Flight):
 
     def fly(self) -> None:
         manager = self.manager
-        with manager.changed:
-            if manager.state is State.OPEN:
-                manager.apply(Event.DRAIN)
         manager.end_executor()
         stopped = manager.maintenance.stop(CLOSE_SECONDS)
         self._apply(Event.SEIZE)
@@ -194,9 +198,9 @@ class CloseFlight(Flight):
 
     def _release(self) -> None:
         manager = self.manager
-        lib.aio_device_destroy_events(self.index)
         busy = lib.aio_device_sweep(self.index)
         try:
+            manager.control.call(self._destroy_events, RESET_SECONDS)
             code = manager.control.call(self._reset_plain, RESET_SECONDS + DROP_SECONDS * busy)
         except LaneStuck:
             self._give_up((Stuck("aclrtResetDevice", 0, RESET_SECONDS),))
@@ -208,6 +212,7 @@ class CloseFlight(Flight):
         lib.aio_device_flush(self.index)
         lib.aio_stage_close(self.index)
         manager.maintenance.port.drain()
+        manager.clean_up()
         manager.control.stop(CLOSE_SECONDS)
         _runtime.release()
         if code not in (0, RELEASED_ALREADY):

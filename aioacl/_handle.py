@@ -54,7 +54,7 @@ class Operation(Generic[T_co]):
             RuntimeError: on a thread whose event loop runs.
             DeviceTimeout: after the time.
         """
-        return run_blocking(self._use(), timeout)
+        return run_blocking(self._use, timeout)
 
 
 class Closable(Protocol):
@@ -139,6 +139,10 @@ class Handle(metaclass=Owned):
         """Whether its device was reset since."""
         return self._generation != self._manager.generation
 
+    def _state(self) -> str:
+        """For the repr: what is wrong with it, if anything."""
+        return ", stale" if self.stale else ", closed" if self._closed else ""
+
     def _check(self) -> None:
         """Raises for a handle that is closed or stale."""
         if lib.aio_forked():
@@ -159,6 +163,8 @@ class Handle(metaclass=Owned):
 
 def size_of(value: object, what: str) -> int:
     """A size in bytes that C can take. ParameterError for anything else."""
-    if not (is_whole(value) and isinstance(value, int) and 0 < value < 1 << 63):
+    if not (is_whole(value) and isinstance(value, int) and value > 0):
         raise ParameterError(f"{what}={value!r} is not a size", hint="Pass a number of bytes, at least 1.")
+    if value >= 1 << 63:
+        raise ParameterError(f"{what}={value} is more than any device has", hint="Pass a number of bytes.")
     return value

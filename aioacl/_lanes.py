@@ -131,6 +131,12 @@ class Lane:
         self._port: Port | None = None
 
     @property
+    def running(self) -> bool:
+        """Whether the thread runs and takes jobs."""
+        with self._changed:
+            return self._running and not self._stopping
+
+    @property
     def port(self) -> Port:
         """Its port, once it was started."""
         assert self._port is not None, "the lane was started"
@@ -239,8 +245,12 @@ async def call_on(
     *,
     discard: Callable[[T], object] | None = None,
     deadline: float | None = None,
+    to_the_end: bool = False,
 ) -> T:
-    """Awaits a job on a lane; what it made is discarded if the caller has left by then."""
+    """Awaits a job on a lane; what it made is discarded if the caller has left by then.
+
+    With `to_the_end`, a clean-up for instance, the job is done even if nobody waits for it any more.
+    """
     job = Job(work, discard)
     port = current_port()
 
@@ -252,9 +262,11 @@ async def call_on(
     try:
         result = await port.wait(start, deadline=deadline)
     except BaseException:
-        job.abandon(lane)
+        if not to_the_end:
+            job.abandon(lane)
         raise
     if result == TIMED_OUT:
-        job.abandon(lane)
+        if not to_the_end:
+            job.abandon(lane)
         raise DeviceTimeout("the device's thread was not done in time")
     return job.outcome()

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from aioacl import _sync
-from aioacl._errors import ParameterError
-from aioacl._options import is_number
-from aioacl._port import current_holder
+from aioacl._options import deadline_of
+from aioacl._port import current_holder, run_blocking
 
 if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
-
-
-def deadline_of(timeout: float | None) -> float | None:
-    """The time on the clock at which a timeout ends. ParameterError for what is no time."""
-    if timeout is None:
-        return None
-    if not is_number(timeout) or not timeout >= 0:
-        raise ParameterError(
-            f"timeout={timeout!r} is not a number of seconds", hint="Pass seconds, at least 0, or None."
-        )
-    return _sync.monotonic() + timeout
 
 
 class Lease:
@@ -43,6 +30,14 @@ class Lease:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        self._manager.leave(self, current_holder())
+
+    def __enter__(self) -> Self:
+        """For a plain thread, without a running loop: the thread is the holder."""
+        run_blocking(self.__aenter__, None)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
         self._manager.leave(self, current_holder())
 
     def share(self) -> SharedLease:

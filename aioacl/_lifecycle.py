@@ -25,6 +25,7 @@ from aioacl._errors import (
     ForkedProcessError,
     LeaseHeldError,
     ParameterError,
+    StaleHandleError,
 )
 from aioacl._executor import USER_JOB, DeviceExecutor
 from aioacl._ffi import generation_of, lib, make_pass
@@ -67,7 +68,11 @@ class Manager:
         self.control = Lane(f"aioacl-ctl-{index}")
         self.maintenance = Lane(f"aioacl-mnt-{index}", self._on_wake)
         self.notes: deque[Callable[[], object]] = deque()
-        self.cores: weakref.WeakSet[StreamCore] = weakref.WeakSet()
+        self.leftovers: deque[Callable[[], object]] = (
+            deque()
+        )  # clean-ups that can be done after the next reset
+        self._cores: weakref.WeakSet[StreamCore] = weakref.WeakSet()
+        self._cores_lock = _sync.lock()
         self._executor: DeviceExecutor | None = None
         self._subscribers: list[tuple[Port, int]] = []
 
@@ -214,6 +219,8 @@ class Manager:
         """Starts closing when nobody has the device open; call it with the lock held."""
         if self.opens or self.flight is not None or self.state not in states:
             return None
+        if self.state is State.OPEN:
+            self.apply(Event.DRAIN)  # at once: nobody may count himself in while the flight gathers speed
         flight = CloseFlight(self)
         self.launch(flight)
         return flight
@@ -257,6 +264,12 @@ class Manager:
             if not lease._holders and lease in self.leases:
                 self.leases.remove(lease)
                 self.announce()
+
+    def revoke_leases(self) -> None:
+        """Ends every lease: what they protected is about to end; call it with the lock held."""
+        for lease in self.leases:
+            lease._holders.clear()
+        self.leases.clear()
 
     def holds(self, holder: object) -> bool:
         """Whether the task holds a lease; call it with the lock held."""
@@ -311,7 +324,7 @@ class Manager:
                 return await call_on(
                     self.maintenance, lambda: work(self.generation), discard=discard, deadline=deadline
                 )
-            except DeviceResetting:
+            except (DeviceResetting, StaleHandleError):  # a reset came in between
                 if not wait:
                     raise
 
@@ -356,6 +369,16 @@ class Manager:
         with self.changed:
             self.last_fault = copy.copy(error)
 
+    def adopt(self, core: StreamCore) -> None:
+        """One more stream of the device."""
+        with self._cores_lock:
+            self._cores.add(core)
+
+    def cores(self) -> list[StreamCore]:
+        """The device's streams, of all generations that somebody still refers to."""
+        with self._cores_lock:
+            return list(self._cores)
+
     # --- the maintenance lane --------------------------------------------------------------------------------
 
     def leave_note(self, thunk: Callable[[], object]) -> None:
@@ -363,8 +386,14 @@ class Manager:
         self.notes.append(thunk)
         self.maintenance.kick()
 
+    def clean_up(self) -> None:
+        """What could not be done before the device was reset or closed."""
+        for queue in (self.leftovers, self.notes):
+            for _ in range(len(queue)):  # one may leave another, for the next time
+                queue.popleft()()
+
     def _on_wake(self) -> None:
-        for _ in range(len(self.notes)):  # a note may leave another one, for the next time
+        for _ in range(len(self.notes)):
             self.notes.popleft()()
         kicks = lib.aio_device_kicks(self.index)
         if kicks & lib.AIO_KICK_REFILL:

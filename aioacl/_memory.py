@@ -8,10 +8,12 @@ memory outlives one: it is the host's.
 from __future__ import annotations
 
 import ctypes
+import sys
 import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from aioacl import _sync
 from aioacl._errors import AclWarning
 from aioacl._ffi import ffi, lib, make_pass, pointer
 from aioacl._gate import error_of
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
 
 REMEMBERED_USES = 8
+_uses_lock = _sync.lock()  # of all buffers; held for a few instructions
 
 
 class Buffer(Handle):
@@ -53,10 +56,18 @@ class Buffer(Handle):
         return self._address
 
     def _used(self, core: StreamCore, position: int) -> None:
-        uses = self._uses
-        uses[core] = position
-        if len(uses) > REMEMBERED_USES:
-            self._uses = {c: p for c, p in uses.items() if not c.passed(p)}
+        with _uses_lock:
+            self._uses[core] = max(position, self._uses.get(core, 0))
+            many = len(self._uses) > REMEMBERED_USES
+        if many:
+            self._forget_passed()
+
+    def _forget_passed(self) -> None:
+        passed = [(core, position) for core, position in self._used_by() if core.passed(position)]
+        with _uses_lock:
+            for core, position in passed:
+                if self._uses.get(core) == position:
+                    del self._uses[core]
 
     def _free(self) -> None:
         raise NotImplementedError
@@ -64,14 +75,27 @@ class Buffer(Handle):
     def _free_when_unused(self) -> None:
         """On the maintenance lane: frees now, or watches the first stream that still uses it."""
         lane = self._manager.maintenance
-        for core, position in self._uses.items():
+        for core, position in self._used_by():
             if core.passed(position):
                 continue
-            if lane.watch(core.handle, position, lambda _: self._free_when_unused()):
-                # The device is being reset: the copy may run until that is done, so look again afterwards.
-                self._manager.notes.append(self._free_when_unused)
+            if lane.watch(core.handle, position, self._look_again):
+                self._manager.leftovers.append(self._free_when_unused)
             return
         self._free()
+
+    def _look_again(self, result: int) -> None:
+        """On the lane: a wait has ended. If it failed, the copy may still run, until the device is reset."""
+        if result >= 0 or self._unused():
+            self._free_when_unused()
+        else:
+            self._manager.leftovers.append(self._free_when_unused)
+
+    def _unused(self) -> bool:
+        return all(core.passed(position) for core, position in self._used_by())
+
+    def _used_by(self) -> list[tuple[StreamCore, int]]:
+        with _uses_lock:
+            return list(self._uses.items())
 
     async def _close(self) -> None:
         if self._closed:
@@ -80,7 +104,7 @@ class Buffer(Handle):
         if lib.aio_forked():
             return
         if self._can_be_freed():
-            await call_on(self._manager.maintenance, self._free_when_unused)
+            await call_on(self._manager.maintenance, self._free_when_unused, to_the_end=True)
 
     def _can_be_freed(self) -> bool:
         raise NotImplementedError
@@ -93,13 +117,17 @@ class Buffer(Handle):
         """For the finalizer: the maintenance lane frees what nobody closed."""
         if self._closed or lib.aio_forked() or not self._can_be_freed():
             return
+        self._warn_if_open()
         self._closed = True
         self._manager.leave_note(self._free_when_unused)
-        warnings.warn(
-            f"a {self.noun} of {self._size} bytes was not closed: close it, or make it with `async with`",
-            ResourceWarning,
-            stacklevel=3,
-        )
+
+    def _warn_if_open(self) -> None:
+        if not self._closed:
+            warnings.warn(
+                f"a {self.noun} of {self._size} bytes was not closed: close it, or make it with `async with`",
+                ResourceWarning,
+                stacklevel=4,
+            )
 
 
 def _warn(call: str, code: int) -> None:
@@ -129,14 +157,15 @@ class DeviceBuffer(Buffer):
             self._leave()
 
     def __repr__(self) -> str:
-        return f"<DeviceBuffer of {self._size} bytes on device {self._manager.index}>"
+        return f"<DeviceBuffer of {self._size} bytes on device {self._manager.index}{self._state()}>"
 
 
 class PinnedBuffer(Buffer):
     """Pinned host memory, from `device.pinned(nbytes)` (aclrtMallocHost): copies of any size, without staging.
 
     It has the buffer protocol, `numpy.frombuffer(pinned)` for instance, and its bytes are in `pinned.view`. It outlives
-    a reset of its device. Views of it must not be used after it is closed.
+    a reset of its device. Closing it refuses further copies; the memory itself is given back when nobody holds the
+    buffer or a view of it any more, for a view cannot be told that its memory is gone.
     """
 
     noun = "pinned buffer"
@@ -150,6 +179,7 @@ class PinnedBuffer(Buffer):
     @property
     def view(self) -> memoryview:
         """Its bytes, to read, slice and assign: `pinned.view[:5] = b"hello"`."""
+        self._check()
         # ctypes names the byte order of single bytes ("<B"), and a memoryview refuses to index those.
         return memoryview(self).cast("B")
 
@@ -162,16 +192,31 @@ class PinnedBuffer(Buffer):
         return True
 
     def _free(self) -> None:
-        code = lib.aio_u_aclrtFreeHost(self._pointer)
+        # It needs no device, but a reset must not run beside it: so it passes the gate while there is one.
+        shown = make_pass(self._manager.index, self._manager.generation)
+        code = lib.aio_g_aclrtFreeHost(shown, self._pointer)
+        if code == lib.AIO_NOT_OPEN:
+            code = lib.aio_u_aclrtFreeHost(self._pointer)
         if code > 0:
             _warn("aclrtFreeHost", code)
+        elif code:
+            self._manager.leftovers.append(self._free)
+
+    async def _close(self) -> None:
+        self._closed = True
 
     def __del__(self) -> None:
-        if "_uses" in self.__dict__:
-            self._leave()
+        if "_uses" not in self.__dict__ or lib.aio_forked() or sys.is_finalizing():
+            return
+        self._warn_if_open()
+        self._closed = True
+        if self._manager.maintenance.running:
+            self._manager.leave_note(self._free_when_unused)
+        else:  # the device is closed, so nothing is under way, and nobody else would do it
+            self._free()
 
     def __repr__(self) -> str:
-        return f"<PinnedBuffer of {self._size} bytes, device {self._manager.index}>"
+        return f"<PinnedBuffer of {self._size} bytes, device {self._manager.index}{self._state()}>"
 
 
 class _OwnedArray(type(ctypes.Array), Owned):  # type: ignore[misc]  # the stubs do not say that it is a class

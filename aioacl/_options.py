@@ -1,9 +1,12 @@
-"""Frozen records: what is reported, and the limits that may be set."""
+"""Frozen records: what is reported; and what numbers and times may be."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from aioacl import _sync
+from aioacl._errors import ParameterError
 
 if TYPE_CHECKING:
     from aioacl._law import State
@@ -17,6 +20,20 @@ def is_whole(value: object) -> bool:
 def is_number(value: object) -> bool:
     """Whether a value is a number, and not a bool in its clothes."""
     return is_whole(value) or isinstance(value, float)
+
+
+LONGEST_SECONDS = 1e7  # a wait of four months is a wait without end, and more would not fit into C
+
+
+def deadline_of(timeout: float | None) -> float | None:
+    """The time on the clock at which a timeout ends. ParameterError for what is no time."""
+    if timeout is None:
+        return None
+    if not is_number(timeout) or not timeout >= 0:
+        raise ParameterError(
+            f"timeout={timeout!r} is not a number of seconds", hint="Pass seconds, at least 0, or None."
+        )
+    return None if timeout > LONGEST_SECONDS else _sync.monotonic() + timeout
 
 
 Strategy = Literal["watch", "thread"]

@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
 
 
+_WRITABLE = (
+    "The target comes first: pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous, writable buffer, "
+    "a bytearray or a numpy array for instance."
+)
+_READABLE = (
+    "Pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous buffer (text.encode(), "
+    "numpy.ascontiguousarray(a))."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """An address, how much is there, what kind of memory it is, and what keeps it alive."""
@@ -39,7 +49,7 @@ def place_of(thing: object, manager: Manager, *, writable: bool = False) -> Plac
     except (TypeError, ValueError, BufferError) as error:
         raise ParameterError(
             f"{type(thing).__name__} cannot be {'written to' if writable else 'copied from'}: {error}",
-            hint="Pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous buffer.",
+            hint=_WRITABLE if writable else _READABLE,
         ) from error
     return Place(held, len(held), held, pageable=True)
 

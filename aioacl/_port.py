@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from aioacl import _sync
 from aioacl._errors import ForkedProcessError, ResourceExhausted
 from aioacl._ffi import failure, ffi, lib
+from aioacl._options import deadline_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BATCH = 256
+LONGEST_POLL_SECONDS = 86400.0  # poll counts milliseconds in an int
 KICK = 0  # the key of what wakes the port's owner and is nobody's completion
 TIMED_OUT = failure(lib.AIO_LIMIT)  # no refusal of the engine's: the deadline came first
 QUICK_IN_A_ROW = 64
@@ -265,7 +267,8 @@ class ThreadPort(Port):
         deadline = _earlier(deadline, self.deadline)
         while not results:
             left = None if deadline is None else deadline - _sync.monotonic()
-            if not _sync.readable(self.fd, left) and not results:
+            slice_ = left if left is None else min(left, LONGEST_POLL_SECONDS)
+            if not _sync.readable(self.fd, slice_) and slice_ == left:
                 return TIMED_OUT
             self.drain()
         return results[0]
@@ -280,15 +283,15 @@ def _earlier(one: float | None, other: float | None) -> float | None:
     return min(one, other)
 
 
-def run_blocking(coroutine: Coroutine[Any, Any, T], timeout: float | None) -> T:
+def run_blocking(begin: Callable[[], Coroutine[Any, Any, T]], timeout: float | None) -> T:
     """Runs a coroutine that waits on nothing but ports, on a thread without a running loop."""
     port = current_port()
     if not isinstance(port, ThreadPort):
-        coroutine.close()
         # TypeError would speak of the arguments; it is the place that is wrong.
         raise RuntimeError("this thread runs an event loop: await it instead of calling result()")  # noqa: TRY004
-    outer = port.deadline
-    port.deadline = _earlier(outer, None if timeout is None else _sync.monotonic() + timeout)
+    outer, deadline = port.deadline, deadline_of(timeout)
+    port.deadline = _earlier(outer, deadline)
+    coroutine = begin()
     try:
         coroutine.send(None)
     except StopIteration as stop:

@@ -24,7 +24,7 @@ from aioacl._flights import DROP_SECONDS, EVERYBODY, RESET_SECONDS, Flight
 from aioacl._gate import counts, inside
 from aioacl._lanes import Job, LaneStuck
 from aioacl._law import RELEASED_ALREADY, Counts, Event, State
-from aioacl._options import ResetReport, Stuck
+from aioacl._options import LONGEST_SECONDS, ResetReport, Stuck
 from aioacl._probe import probe
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ResetFlight(Flight):
         self._grace = grace
         self._reason = reason
         self._by = by
-        self._end = _sync.monotonic() + timeout
+        self._end = _sync.monotonic() + min(timeout, LONGEST_SECONDS)
         self._stages: dict[str, float] = {}
         self._codes: list[tuple[str, int]] = []
         self._work = {"drained": 0, "aborted": 0, "not_aborted": 0}
@@ -82,7 +82,7 @@ class ResetFlight(Flight):
             with self._stage("drain"):
                 self._drain()
         with self.manager.changed:
-            self.manager.leases.clear()  # revoked: what they protected is about to end
+            self.manager.revoke_leases()
             self.manager.apply(Event.SEIZE)
         with self._stage("abort"):
             self._abort()
@@ -92,7 +92,7 @@ class ResetFlight(Flight):
 
     def _bring_back(self) -> None:
         if self.manager.last_fault is None:
-            lib.aio_device_destroy_events(self.index)
+            self._call("aclrtDestroyEvent", self._destroy_events, RESET_SECONDS)
         while not self._attempt():
             if self._attempts == ATTEMPTS:
                 raise _Failed(f"reset, set and probe failed {ATTEMPTS} times: {self._codes}")

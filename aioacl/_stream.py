@@ -13,11 +13,10 @@ from aioacl._ffi import code_of, ffi, lib, make_pass, refused
 from aioacl._gate import error_of
 from aioacl._handle import Handle, Operation
 from aioacl._lanes import call_on
-from aioacl._lease import deadline_of
 from aioacl._memory import Buffer
-from aioacl._options import is_whole
+from aioacl._options import deadline_of, is_whole
 from aioacl._place import Place, place_of
-from aioacl._port import current_port, run_blocking
+from aioacl._port import run_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -63,7 +62,7 @@ class Stream(Handle):
 
     def result(self, timeout: float | None = None) -> None:
         """As `synchronize`, blocking, on a thread without a running loop."""
-        run_blocking(self._wait(None), timeout)
+        run_blocking(lambda: self._wait(None), timeout)
 
     def query(self) -> bool:
         """Whether all its work is done, well or not (aclrtStreamQuery)."""
@@ -78,12 +77,14 @@ class Stream(Handle):
 
     def _enqueue(self, call: str, function: Callable[..., int], *arguments: object) -> int:
         """The position of a new entry. A holder of a lease passes while the device drains."""
-        result = function(self._core.handle, 0, *arguments)
+        held = 0
+        result = function(self._core.handle, held, *arguments)
         if refused(result, lib.AIO_DRAINING_NOW) and self._manager.may_enqueue_while_draining():
-            result = function(self._core.handle, 1, *arguments)
+            held = 1
+            result = function(self._core.handle, held, *arguments)
         if refused(result, lib.AIO_STAGE_FULL):
             lib.aio_device_sweep(self._manager.index)
-            result = function(self._core.handle, 0, *arguments)
+            result = function(self._core.handle, held, *arguments)
         if result < 0:
             raise self._error(code_of(result), call)
         return result
@@ -114,7 +115,7 @@ class Stream(Handle):
         to, of = place_of(target, self._manager, writable=True), place_of(source, self._manager)
         size, kind = copy_size(to, of, nbytes), copy_kind(to, of)
         if size == 0:
-            return Ticket(self._core, lib.aio_stream_tail(self._core.handle))
+            return Ticket(self._core, lib.aio_stream_tail(self._core.handle), twin=True)
         if to.pageable or of.pageable:
             return self._copy_staged(to, of, size)
         arguments = (to.address, to.size, of.address, size, kind)
@@ -153,6 +154,8 @@ class Stream(Handle):
         self._check()
         if event is None:
             event = Event._make(self._manager, self._generation, timing=False)
+        if not isinstance(event, Event):
+            raise ParameterError(f"{event!r} is no event", hint="Make one with device.create_event().")
         event._check()
         if event._manager is not self._manager:
             raise ParameterError("the event is of another device", hint="Make it from the stream's device.")
@@ -164,6 +167,8 @@ class Stream(Handle):
     def wait_event(self, event: Event) -> Ticket:
         """Makes all later work of this stream wait for the event's newest record (aclrtStreamWaitEvent)."""
         self._check()
+        if not isinstance(event, Event):
+            raise ParameterError(f"{event!r} is no event", hint="Pass what stream.record() returns.")
         version = event._recorded_version()
         position = self._enqueue("aclrtStreamWaitEvent", lib.aio_wait_event, version.native)
         return self._ticket(position, version)
@@ -172,15 +177,21 @@ class Stream(Handle):
 
     def upload(self, target: object, source: object) -> Operation[None]:
         """Copies pageable memory of any size to the device, through staging memory, chunk by chunk."""
-        return Operation("stream.upload()", lambda: self._pump(target, source))
+        return Operation("stream.upload()", lambda: self._pump(target, source, up=True))
 
     def download(self, target: object, source: object) -> Operation[None]:
         """Copies device memory to pageable memory of any size, through staging memory, chunk by chunk."""
-        return Operation("stream.download()", lambda: self._pump(target, source))
+        return Operation("stream.download()", lambda: self._pump(target, source, up=False))
 
-    async def _pump(self, target: object, source: object) -> None:
+    async def _pump(self, target: object, source: object, *, up: bool) -> None:
         self._check()
         to, of = place_of(target, self._manager, writable=True), place_of(source, self._manager)
+        if not (to if up else of).device or (of if up else to).device:
+            raise ParameterError(
+                f"{'upload' if up else 'download'} goes {'to' if up else 'from'} a DeviceBuffer, and the other "
+                "end is host memory",
+                hint="The target comes first, as in copy(target, source).",
+            )
         size, kind = copy_size(to, of, None), copy_kind(to, of)
         tickets: deque[Ticket] = deque()
         for offset in range(0, size, STAGED_AT_MOST):
@@ -228,14 +239,15 @@ class Stream(Handle):
         index = self._manager.index
         if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
             return False
-        if await self._manager.make(lambda _: lib.aio_stage_grow(index, 1)) == 0:
+        code = await self._manager.make(lambda _: lib.aio_stage_grow(index, 1))
+        if code == 0:
             return True
-        for core in list(self._manager.cores):
-            if core.limbo:
-                await core.wait(core.limbo[0][0])
+        for core in self._manager.cores():
+            oldest = core.oldest()
+            if oldest and not core.passed(oldest):
+                await core.wait(oldest)
                 return True
-        await current_port().breathe()
-        return True
+        raise self._error(code, "aclrtMallocHost")  # nothing is under way that could give a slot back
 
     # --- ends ------------------------------------------------------------------------------------------------
 
@@ -258,7 +270,7 @@ class Stream(Handle):
             return
         self._closed = True
         if not self.stale and not lib.aio_forked():
-            await call_on(self._manager.maintenance, lambda: destroy(self._core))
+            await call_on(self._manager.maintenance, lambda: destroy(self._core), to_the_end=True)
 
     def close(self) -> Operation[None]:
         """Gives the stream back; unfinished work goes on, and the stream is destroyed after it."""

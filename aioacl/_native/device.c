@@ -5,7 +5,7 @@
 
 #include "internal.h"
 
-enum { BEAT_MS = 100 };
+enum { BEAT_MS = 100, BEAT_BATCHES = 4, BEAT_RECORDS = 16 };
 
 /* --- life -------------------------------------------------------------------- */
 int aio_device_start(int device, int strategy, aio_port *kick) {
@@ -139,14 +139,22 @@ void aio_device_flush(int device) {
 
 /* --- heartbeat --------------------------------------------------------------- */
 /*
- * After a fault a queue can stand still until somebody synchronizes something that has work.  A record takes
- * long enough that the wait right behind it has something to wait for; a few of them make sure.
+ * After a fault a queue can stand still until somebody synchronizes something that has work.  The wait right
+ * behind a batch of records has something to wait for, unless we were interrupted in between; a few batches
+ * make sure.
  */
+static int record_batch(aclrtEvent event, aclrtStream stream) {
+    int code = 0;
+    for (int i = 0; i < BEAT_RECORDS && code == 0; i++)
+        code = aio_acl.aclrtRecordEvent(event, stream);
+    return code;
+}
+
 static int beat(aclrtStream stream) {
     aclrtEvent event = NULL;
     int code = aio_acl.aclrtCreateEventExWithFlag(&event, AIO_EVENT_SYNC);
-    for (int i = 0; i < 4 && code == 0; i++) {
-        code = aio_acl.aclrtRecordEvent(event, stream);
+    for (int i = 0; i < BEAT_BATCHES && code == 0; i++) {
+        code = record_batch(event, stream);
         if (code == 0)
             code = aio_acl.aclrtSynchronizeEventWithTimeout(event, BEAT_MS);
     }

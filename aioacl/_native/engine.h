@@ -13,6 +13,9 @@
 /* How the gate counts a call that is inside C.  See acl_api.inc. */
 enum aio_kind { AIO_FREE = 0, AIO_ENQUEUE = 1, AIO_WAIT = 2, AIO_LIFETIME = 3, AIO_CONTROL = 4 };
 
+/* With AIO_WAIT in a set of kinds: those who sit in a blocking wait may stay. */
+enum aio_set { AIO_SITTERS_MAY_STAY = 32 };
+
 enum aio_state { AIO_CLOSED = 0, AIO_OPEN = 1, AIO_DRAINING = 2, AIO_RESETTING = 3, AIO_QUARANTINED = 4 };
 
 /* Beside the state in the gate's word. */
@@ -90,7 +93,8 @@ int aio_gate_foreign(int device);
 void aio_gate_met(int device);
 /* counts[0..2]: enqueueing, waiting, lifetime. */
 void aio_gate_counts(int device, int32_t counts[3]);
-/* Waits, without spinning, until nobody of the kinds (bits 1 << kind) is inside.  1 when so, 0 after the time.
+/* Waits, without spinning, until nobody of the kinds (bits 1 << kind, AIO_SITTERS_MAY_STAY) is inside.  1 when
+ * so, 0 after the time.
  */
 int aio_gate_wait(int device, int kinds, int64_t timeout_us);
 /* Calls inside now: function, thread, microseconds.  Returns how many were written. */

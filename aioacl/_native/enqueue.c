@@ -80,10 +80,11 @@ static void append_mark(aio_stream *stream, aio_event *event, uint64_t position)
 
 /* The caller owns the stream.  On success the caller has a reference of its own. */
 static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
-    aio_event *event = aio_event_take(stream->device, stream->generation, timing);
-    if (!event)
-        return AIO_NO_MEMORY;
-    int code = aio_acl.aclrtRecordEvent(event->handle, stream->handle);
+    aio_event *event = NULL;
+    int code = aio_event_take(stream->device, stream->generation, timing, &event);
+    if (code)
+        return code;
+    code = aio_acl.aclrtRecordEvent(event->handle, stream->handle);
     if (code) {
         aio_keep_text();
         aio_event_drop(event);
@@ -279,7 +280,8 @@ void aio_stream_mark_now(aio_stream *stream, uint64_t position) {
 }
 
 void aio_stream_forget(aio_stream *stream, uint64_t position) {
-    atomic_compare_exchange_strong(&stream->wanted, &position, 0);
+    if (atomic_load(&stream->waited) != position)
+        atomic_compare_exchange_strong(&stream->wanted, &position, 0);
 }
 
 uint64_t aio_stream_tail(const aio_stream *stream) {

@@ -91,18 +91,20 @@ static void push_event(struct aio_device *self, aio_event *event) {
 
 /* Making one here is cheap on the runtime (no hardware id before the record), and better than a wait that lies.
  */
-aio_event *aio_event_take(int device, uint32_t generation, bool timing) {
+int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken) {
     struct aio_device *self = &aio_devices[device];
     aio_event *event;
+    int code = 0;
     while ((event = pop_event(self, timing)) && event->generation != generation)
         free_event(self, event);
     if (!timing && atomic_load(&self->pooled[0]) < POOL_LOW)
         aio_device_kick(device, AIO_KICK_REFILL);
     if (!event)
-        new_event(device, generation, timing, &event);
-    if (event)
+        code = new_event(device, generation, timing, &event);
+    if (code == 0)
         atomic_store(&event->references, 1);
-    return event;
+    *taken = event;
+    return code;
 }
 
 void aio_event_hold(aio_event *event) {

@@ -245,9 +245,12 @@ void aio_gate_counts(int device, int32_t counts[3]) {
 
 static bool anybody(int device, int kinds) {
     uint64_t word = aio_gate_word(device);
-    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++)
-        if ((kinds & (1 << kind)) && count_of(word, kind))
+    int sitting = kinds & AIO_SITTERS_MAY_STAY ? atomic_load(&aio_devices[device % AIO_DEVICES].sitting) : 0;
+    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++) {
+        int count = (int)count_of(word, kind) - (kind == AIO_WAIT ? sitting : 0);
+        if ((kinds & (1 << kind)) && count > 0)
             return true;
+    }
     return false;
 }
 

@@ -229,6 +229,8 @@ struct aio_stream {
     _Atomic uint64_t finished;
     _Atomic uint64_t completed;
     _Atomic uint64_t collected;
+    _Atomic uint64_t condemned; /* waits up to here have ended in a code, whatever the device still does */
+    _Atomic uint64_t waited;    /* the newest position that a wait was for when it was the tail */
     _Atomic uint64_t wanted;    /* the position of the tail that somebody refers to, or 0 */
     _Atomic uint64_t last_mark; /* position of the newest mark */
     _Atomic bool delivering;
@@ -275,7 +277,7 @@ bool aio_stream_collect(aio_stream *stream);
 void aio_stream_deliver(aio_stream *stream);
 void aio_stream_finish(aio_stream *stream, uint64_t position);
 void aio_stream_judge(aio_stream *stream, uint64_t from, uint64_t to, int32_t code, const char *text);
-/* Every position is over, with this code. */
+/* Every wait is over, with this code. */
 void aio_stream_condemn(aio_stream *stream, int32_t code);
 /* The first mark at or after the position, with a reference, or NULL. */
 aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position);
@@ -305,6 +307,7 @@ struct aio_device {
     _Atomic(aio_token *) incoming;
     _Atomic uint32_t asleep; /* the watcher sleeps on this word */
     atomic_int watching;     /* watchers alive */
+    atomic_int sitting;      /* threads inside a blocking wait */
     atomic_uint epoch;       /* a watcher of an older epoch ends */
     /* Of the strategy with worker threads. */
     struct aio_worker *idle;
@@ -312,7 +315,7 @@ struct aio_device {
 
 extern struct aio_device aio_devices[AIO_DEVICES];
 
-aio_event *aio_event_take(int device, uint32_t generation, bool timing);
+int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken);
 /* The wait was ended by a reset: published now if that is over, else when it ends. */
 void aio_orphan(aio_token *token);
 void aio_stage_release(int device, void *slot);

@@ -125,6 +125,10 @@ static aio_result outcome(aio_stream *stream, uint64_t position) {
 /* An ending that says when but not whether counts only while later work hides whether. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result) {
     uint64_t completed = atomic_load(&stream->completed);
+    if (atomic_load(&stream->condemned) >= position && position > atomic_load(&stream->collected)) {
+        *result = outcome(stream, position);
+        return true;
+    }
     bool known = atomic_load(&stream->collected) >= position;
     if (completed < position || !(known || atomic_load(&stream->tail) > completed))
         return false;

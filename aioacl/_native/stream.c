@@ -150,26 +150,33 @@ static int idle(aio_stream *stream) {
 }
 
 /*
+ * A query that fails ends the waits, for nobody can say more; but the device may still be at work, so nothing
+ * is given back: what the work needs stays until the stream is seen idle, or the device is reset.
+ */
+void aio_stream_condemn(aio_stream *stream, int32_t code) {
+    uint64_t tail = atomic_load(&stream->tail);
+    keep_verdict(stream, code, tail);
+    aio_raise(&stream->condemned, tail);
+}
+
+/*
  * Nobody can enqueue while the collector owns the stream, so an idle stream stays idle and the synchronize
  * returns at once; without that, it would park in C behind whatever was enqueued in between.
  */
-static bool collect_owned(aio_stream *stream, int32_t *code) {
-    int answer = idle(stream);
-    *code = answer == 1 ? aio_acl.aclrtSynchronizeStream(stream->handle) : answer;
-    return answer != 0;
-}
-
 static bool collect_all(aio_stream *stream) {
-    int32_t code = 0;
     uint64_t tail = atomic_load(&stream->tail);
-    bool done = collect_owned(stream, &code) && aio_stream_current(stream);
-    if (done)
-        keep_verdict(stream, code, tail);
-    if (done)
-        aio_stream_finish(stream, tail);
-    if (done)
-        aio_raise(&stream->collected, tail);
-    return done;
+    int answer = idle(stream);
+    int32_t code = answer == 1 ? aio_acl.aclrtSynchronizeStream(stream->handle) : 0;
+    if (answer == 0 || !aio_stream_current(stream))
+        return false;
+    if (answer != 1) {
+        aio_stream_condemn(stream, answer);
+        return false;
+    }
+    keep_verdict(stream, code, tail);
+    aio_stream_finish(stream, tail);
+    aio_raise(&stream->collected, tail);
+    return true;
 }
 
 static bool collect_asking(aio_stream *stream) {
@@ -199,8 +206,12 @@ bool aio_stream_collect(aio_stream *stream) {
     return done;
 }
 
-/* The owner word stays taken for ever: whoever would enqueue sees that the stream is dropped. */
+/*
+ * The owner word stays taken for ever: whoever would enqueue sees that the stream is dropped.  A stream that
+ * cannot be asked is not destroyed, for a busy one never returns; it stays until a reset, and this says why.
+ */
 static int destroy_owned(aio_stream *stream) {
+    int answer = idle(stream);
     atomic_store(&stream->dropped, true);
     if (atomic_load(&stream->callers) == 0 && collect_all(stream)) {
         aio_stream_deliver(stream);
@@ -208,7 +219,7 @@ static int destroy_owned(aio_stream *stream) {
     }
     atomic_store(&stream->dropped, false);
     give_owner(stream);
-    return AIO_PENDING;
+    return answer == 0 || answer == 1 ? AIO_PENDING : answer;
 }
 
 int aio_stream_destroy(aio_stream *stream) {
@@ -219,19 +230,13 @@ int aio_stream_destroy(aio_stream *stream) {
     code = atomic_load(&stream->dropped) ? AIO_STALE : AIO_PENDING;
     if (code == AIO_PENDING && take_owner(stream, AIO_COLLECTOR))
         code = destroy_owned(stream);
-    if (code == 0)
+    bool gone = code == 0;
+    if (gone)
         code = aio_acl.aclrtDestroyStream(stream->handle);
     aio_end(&frame, code > 0 ? code : 0);
-    if (code != AIO_PENDING && unlink_stream(stream))
+    if (gone && unlink_stream(stream))
         aio_stream_unhold(stream);
     return code;
-}
-
-void aio_stream_condemn(aio_stream *stream, int32_t code) {
-    uint64_t tail = atomic_load(&stream->tail);
-    keep_verdict(stream, code, tail);
-    aio_stream_finish(stream, tail);
-    aio_raise(&stream->collected, tail);
 }
 
 static aio_result poll_inside(aio_stream *stream, uint64_t position) {

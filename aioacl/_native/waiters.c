@@ -62,7 +62,9 @@ static bool sit_in_event(aio_stream *stream, uint64_t position) {
     aio_event *mark = aio_stream_mark_for(stream, position);
     if (!mark)
         return conclude(stream, 0, 0, false);
+    atomic_fetch_add(&aio_devices[stream->device].sitting, 1);
     int code = aio_acl.aclrtSynchronizeEvent(mark->handle);
+    atomic_fetch_sub(&aio_devices[stream->device].sitting, 1);
     bool current = conclude(stream, code, mark->position, false);
     aio_event_drop(mark);
     return current;
@@ -75,7 +77,9 @@ static bool sit_in_stream(aio_stream *stream) {
     int code = 0;
     if (!aio_stream_use(stream))
         return conclude(stream, 0, 0, true);
+    atomic_fetch_add(&aio_devices[stream->device].sitting, 1);
     code = aio_acl.aclrtSynchronizeStream(stream->handle);
+    atomic_fetch_sub(&aio_devices[stream->device].sitting, 1);
     aio_stream_unuse(stream);
     return conclude(stream, code, tail, true);
 }

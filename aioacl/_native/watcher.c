@@ -303,8 +303,10 @@ int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t ke
     aio_token *token = new_wait(stream, position, port, key);
     if (!token)
         return AIO_NO_MEMORY;
-    if (position == atomic_load(&stream->tail))
+    if (position == atomic_load(&stream->tail)) {
+        aio_raise(&stream->waited, position); /* from now on a ticket's end does not make it unwanted */
         aio_raise(&stream->wanted, position); /* an enqueue in between has raised it further */
+    }
     if (position < atomic_load(&stream->tail))
         aio_stream_mark_now(stream, position);
     if (atomic_load(&aio_devices[stream->device].strategy) == AIO_THREAD)
