@@ -112,14 +112,48 @@ void aio_orphan(aio_token *token) {
         aio_publish(token, aio_failed(AIO_WAS_RESET));
 }
 
+/* --- staging memory of work that a reset has dropped -------------------------- */
+/* A foreign reset raises the generation before it tears down: then, copies of the older one are still under
+ * way. */
+static bool work_is_gone(int device, uint32_t generation) {
+    uint64_t word = aio_gate_word(device);
+    int state = aio_word_state(word);
+    return aio_word_generation(word) != generation && !(aio_word_flags(word) & AIO_FOREIGN) &&
+           (state == AIO_OPEN || state == AIO_DRAINING || state == AIO_CLOSED);
+}
+
+static void leave_one(int device, aio_landing *landing) {
+    struct aio_device *self = &aio_devices[device];
+    landing->next = NULL;
+    if (work_is_gone(device, landing->generation)) {
+        aio_landings_free(device, landing);
+        return;
+    }
+    aio_lock_take(&self->lock);
+    landing->next = self->left;
+    self->left = landing;
+    aio_lock_give(&self->lock);
+}
+
+void aio_landings_leave(int device, aio_landing *landing) {
+    while (landing) {
+        aio_landing *next = landing->next;
+        leave_one(device, landing);
+        landing = next;
+    }
+}
+
 /* Staging memory must not wait for the last reference to a stream that is stale. */
 static void forsake_stale(int device) {
-    uint64_t word = aio_gate_word(device);
-    if (aio_word_state(word) != AIO_OPEN && aio_word_state(word) != AIO_CLOSED)
-        return; /* the reset has not ended, or has failed */
+    struct aio_device *self = &aio_devices[device];
+    aio_lock_take(&self->lock);
+    aio_landing *left = self->left;
+    self->left = NULL;
+    aio_lock_give(&self->lock);
+    aio_landings_leave(device, left);
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
-        if (stream->generation != aio_word_generation(word))
-            aio_stream_forsake(stream);
+        if (work_is_gone(device, stream->generation))
+            aio_landings_free(device, aio_stream_forsake(stream));
 }
 
 void aio_device_flush(int device) {

@@ -206,13 +206,14 @@ static void append_landing(aio_stream *stream, aio_landing *landing) {
     aio_lock_give(&stream->lock);
 }
 
-static aio_landing *new_landing(int device, void *target, size_t size) {
+static aio_landing *new_landing(const aio_stream *stream, void *target, size_t size) {
     aio_landing *landing = calloc(1, sizeof *landing);
     if (!landing)
         return NULL;
     landing->target = target;
     landing->count = size;
-    landing->slot = aio_stage_take(device, size);
+    landing->generation = stream->generation;
+    landing->slot = aio_stage_take(stream->device, size);
     if (landing->slot)
         return landing;
     free(landing);
@@ -235,7 +236,7 @@ static aio_result staged(aio_stream *stream, aio_frame *frame, aio_landing *land
 aio_result aio_upload(aio_stream *stream, int held, void *target, size_t space, const void *source,
                       size_t size) {
     aio_frame frame;
-    aio_landing *landing = new_landing(stream->device, NULL, size);
+    aio_landing *landing = new_landing(stream, NULL, size);
     if (!landing)
         return aio_failed(AIO_STAGE_FULL);
     memcpy(landing->slot, source, size);
@@ -251,7 +252,7 @@ aio_result aio_upload(aio_stream *stream, int held, void *target, size_t space, 
 
 aio_result aio_download(aio_stream *stream, int held, void *target, const void *source, size_t size) {
     aio_frame frame;
-    aio_landing *landing = new_landing(stream->device, target, size);
+    aio_landing *landing = new_landing(stream, target, size);
     if (!landing)
         return aio_failed(AIO_STAGE_FULL);
     int code = admit(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);

@@ -196,6 +196,7 @@ struct aio_event {
 typedef struct aio_landing {
     struct aio_landing *next;
     uint64_t position;
+    uint32_t generation;
     void *slot;
     void *target; /* NULL: an upload, nothing to deliver */
     size_t count;
@@ -260,8 +261,12 @@ void aio_stream_unhold(aio_stream *stream);
 void aio_raise(_Atomic uint64_t *value, uint64_t position);
 /* Frees what the stream's lists hold. */
 void aio_stream_empty(aio_stream *stream);
-/* Its device was reset, so no copy of it is under way any more: gives its staging memory back. */
-void aio_stream_forsake(aio_stream *stream);
+/* Takes what it holds of staging memory away from it. */
+aio_landing *aio_stream_forsake(aio_stream *stream);
+void aio_landings_free(int device, aio_landing *landing);
+/* Gives staging memory back that copies of a stream still use, now or when the reset that drops them has ended.
+ */
+void aio_landings_leave(int device, aio_landing *landing);
 /* Whether a finished download waits to be copied to its target. */
 bool aio_stream_has_bytes(aio_stream *stream);
 /* What the runtime has just answered can be believed: no reset and no abort has begun to drop work, which looks
@@ -303,6 +308,7 @@ struct aio_device {
     atomic_int pooled[2];
     aio_event *events;  /* all that have been made and not freed */
     aio_token *orphans; /* waits interrupted by a reset that has not ended yet */
+    aio_landing *left;  /* staging memory of streams that nobody refers to, for which copies may be under way */
     /* Of the strategy that watches. */
     _Atomic(aio_token *) incoming;
     _Atomic uint32_t asleep; /* the watcher sleeps on this word */

@@ -19,7 +19,7 @@ static void free_marks(aio_event *mark) {
     }
 }
 
-static void free_landings(int device, aio_landing *landing) {
+void aio_landings_free(int device, aio_landing *landing) {
     while (landing) {
         aio_landing *next = landing->next;
         aio_stage_release(device, landing->slot);
@@ -39,11 +39,11 @@ static void free_ledger(aio_verdict *verdict) {
 
 void aio_stream_empty(aio_stream *stream) {
     free_marks(stream->marks);
-    free_landings(stream->device, stream->landings);
+    aio_landings_leave(stream->device, stream->landings);
     free_ledger(stream->ledger);
 }
 
-void aio_stream_forsake(aio_stream *stream) {
+aio_landing *aio_stream_forsake(aio_stream *stream) {
     for (unsigned turn = 0; atomic_exchange(&stream->delivering, true); turn++)
         aio_pause(turn);
     aio_lock_take(&stream->lock);
@@ -52,7 +52,7 @@ void aio_stream_forsake(aio_stream *stream) {
     stream->landings_end = &stream->landings;
     aio_lock_give(&stream->lock);
     atomic_store(&stream->delivering, false);
-    free_landings(stream->device, landings);
+    return landings;
 }
 
 /* --- how far, and how it ended ------------------------------------------------ */
