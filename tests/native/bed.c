@@ -103,6 +103,10 @@ void bed_bring_back(int device) {
     aio_device_destroy_events(device);
     aio_own_reset(1);
     CHECK_EQ(aio_acl.aclrtResetDeviceForce(device), 0);
+    bed_bring_back_after(device);
+}
+
+void bed_bring_back_after(int device) {
     set_device(device);
     aio_gate_set(device, AIO_OPEN, generation_of(device) + 1);
     aio_device_flush(device);

@@ -72,6 +72,8 @@ int bed_reset(int device);
 void bed_seize(int device);
 int bed_abort_and_wait(int device);
 void bed_bring_back(int device);
+/* The last part of it, after a reset that somebody else has made. */
+void bed_bring_back_after(int device);
 /* No violations, nobody inside, no waits. */
 void bed_check_clean(int device);
 

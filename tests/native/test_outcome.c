@@ -227,10 +227,40 @@ static void staging_runs_out_and_comes_back(void) {
     end();
 }
 
+/* A foreign reset makes the stream stale at once, but its copies are dropped only later. */
+static void *reset_from_abroad(void *unused) {
+    (void)unused;
+    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
+    return NULL;
+}
+
+static void slots_stay_out_until_the_reset_has_ended(void) {
+    char target[BYTES];
+    begin();
+    int slots = aio_stage_free_slots(0, BYTES);
+    sim.set_abort_supported(0);
+    sim.hold(stream->handle);
+    CHECK(aio_download(stream, 0, target, memory, BYTES) > 0);
+    CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtStreamQuery),
+             0); /* keeps the tear-down from beginning */
+    pthread_t foreigner = bed_thread(reset_from_abroad, NULL);
+    UNTIL(aio_gate_foreign(0));
+    aio_stream_drop(stream);
+    CHECK_EQ(aio_stage_free_slots(0, BYTES), slots - 1);
+    aio_leave(aio_make_pass(0, 1, 0), AIO_WAIT);
+    bed_join(foreigner);
+    bed_seize(0);
+    aio_gate_met(0);
+    bed_bring_back_after(0);
+    CHECK_EQ(aio_stage_free_slots(0, BYTES), slots);
+    aio_acl.aclrtFreeHost(pinned);
+    bed_close(0);
+}
+
 TESTS(TEST(verdicts_cover_ranges), TEST(the_newest_verdict_counts), TEST(the_ledger_is_bounded),
       TEST(an_error_is_told_to_everybody_and_again), TEST(a_query_does_not_swallow_an_error),
       TEST(a_device_wide_code_is_owed_to_uncollected_work), TEST(later_work_does_not_delay_a_ticket),
       TEST(a_forgotten_ticket_costs_no_mark), TEST(a_wait_in_mid_stream_gets_a_mark),
       TEST(marks_are_recorded_now_and_then), TEST(waits_end_in_the_order_of_their_positions),
       TEST(bytes_land_before_the_wait_ends), TEST(an_aborted_download_leaves_its_target_alone),
-      TEST(staging_runs_out_and_comes_back))
+      TEST(staging_runs_out_and_comes_back), TEST(slots_stay_out_until_the_reset_has_ended))
