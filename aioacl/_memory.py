@@ -192,6 +192,11 @@ class PinnedBuffer(Buffer):
         return True
 
     def _free(self) -> None:
+        """No copy uses it any more, so the streams let go of it; the memory goes with the last reference."""
+        for core, _ in self._used_by():
+            core.sweep()
+
+    def _give_back(self) -> None:
         # It needs no device, but a reset must not run beside it: so it passes the gate while there is one.
         shown = make_pass(self._manager.index, self._manager.generation)
         code = lib.aio_g_aclrtFreeHost(shown, self._pointer)
@@ -200,10 +205,7 @@ class PinnedBuffer(Buffer):
         if code > 0:
             _warn("aclrtFreeHost", code)
         elif code:
-            self._manager.leftovers.append(self._free)
-
-    async def _close(self) -> None:
-        self._closed = True
+            self._manager.leftovers.append(self._give_back)
 
     def __del__(self) -> None:
         if "_uses" not in self.__dict__ or lib.aio_forked() or sys.is_finalizing():
@@ -211,9 +213,9 @@ class PinnedBuffer(Buffer):
         self._warn_if_open()
         self._closed = True
         if self._manager.maintenance.running:
-            self._manager.leave_note(self._free_when_unused)
+            self._manager.leave_note(self._give_back)
         else:  # the device is closed, so nothing is under way, and nobody else would do it
-            self._free()
+            self._give_back()
 
     def __repr__(self) -> str:
         return f"<PinnedBuffer of {self._size} bytes, device {self._manager.index}{self._state()}>"

@@ -39,7 +39,7 @@ async def test_a_buffer_knows_its_size_and_address(open_device: OpenDevice, kind
 @pytest.mark.parametrize("size", [0, -1, 1.0, "1", None, True, 1 << 63])
 async def test_a_size_that_is_none_is_refused_before_c(open_device: OpenDevice, kind: str, size: Any) -> None:
     async with open_device() as device:
-        with no_call(), pytest.raises(aioacl.ParameterError, match="number of bytes, at least 1"):
+        with no_call(), pytest.raises(aioacl.ParameterError, match="number of bytes"):
             await getattr(device, kind)(size)
 
 
@@ -52,17 +52,40 @@ async def test_too_much_memory_is_out_of_memory(open_device: OpenDevice, kind: s
         assert caught.value.action == "retry"
 
 
-@BOTH
-async def test_closing_frees_once_however_often_it_is_asked_for(open_device: OpenDevice, kind: str) -> None:
+async def test_closing_device_memory_frees_it_once_however_often_it_is_asked_for(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device:
-        before = blocks(kind)
-        buffer = await getattr(device, kind)(64)
-        assert blocks(kind) == before + 1
+        before = blocks("allocate")
+        buffer = await device.allocate(64)
+        assert blocks("allocate") == before + 1
         async with anyio.create_task_group() as group:
             for _ in range(5):
                 Waiting(group, buffer.close)
         await buffer.close()
-        assert blocks(kind) == before
+        assert blocks("allocate") == before
+        assert simulator.calls("aclrtFree") == 1
+
+
+async def test_closed_pinned_memory_is_given_back_when_nobody_holds_it_or_a_view_of_it(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        before = blocks("pinned")
+        buffer = await device.pinned(64)
+        view = buffer.view
+        await buffer.close()
+        await buffer.close()
+        with pytest.raises(aioacl.ParameterError, match="Make a new pinned buffer"):
+            stream.copy(memory, buffer)
+        view[:2] = b"ok"
+        del buffer
+        await turns()
+        assert bytes(view[:2]) == b"ok"
+        assert blocks("pinned") == before + 1
+        del view
+        await until(lambda: blocks("pinned") == before)
+        assert simulator.calls("aclrtFreeHost") == 1
 
 
 @BOTH
@@ -83,12 +106,14 @@ async def test_a_buffer_closed_in_flight_is_freed_when_the_last_of_its_streams_i
         await buffer.close()
         with pytest.raises(aioacl.ParameterError, match="Make a new"):
             first.copy(other, buffer)
+        del buffer
         await turns()
         assert blocks(kind) == before + 1
         simulator.release(first)
         await first
         assert blocks(kind) == before + 1
         simulator.release(second)
+        await second
         await until(lambda: blocks(kind) == before)
 
 
@@ -147,7 +172,8 @@ async def test_pinned_memory_outlives_its_device(open_device: OpenDevice) -> Non
     pinned.view[:2] = b"ok"
     assert bytes(pinned.view[:2]) == b"ok"
     await pinned.close()
-    assert simulator.stats().host_blocks == before
+    del pinned
+    await until(lambda: simulator.stats().host_blocks == before)
 
 
 async def test_memory_info_tells_what_is_free(open_device: OpenDevice) -> None:
@@ -158,16 +184,9 @@ async def test_memory_info_tells_what_is_free(open_device: OpenDevice) -> None:
             assert (await device.memory_info()).free <= before.free - (64 << 20)
 
 
-@pytest.mark.parametrize("call", ["aclrtFree", "aclrtFreeHost"])
-async def test_memory_that_cannot_be_freed_is_told_in_a_warning(open_device: OpenDevice, call: str) -> None:
-    kind = "allocate" if call == "aclrtFree" else "pinned"
+async def test_device_memory_that_cannot_be_freed_is_told_in_a_warning(open_device: OpenDevice) -> None:
     async with open_device() as device:
-        buffer = await getattr(device, kind)(64)
-        address = buffer._pointer
-        simulator.fail_call(call, 507000)
-        with pytest.raises(aioacl.AclWarning, match=f"{call} answered 507000"):
+        buffer = await device.allocate(64)
+        simulator.fail_call("aclrtFree", 507000)
+        with pytest.raises(aioacl.AclWarning, match="aclrtFree answered 507000"):
             await buffer.close()
-        from aioacl._ffi import lib
-
-        if kind == "pinned":
-            assert lib.aio_u_aclrtFreeHost(address) == 0

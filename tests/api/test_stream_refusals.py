@@ -26,7 +26,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a negative size": (lambda s: s.stream.copy(s.memory, bytes(64), nbytes=-1), "number of bytes"),
     "a size that is no number": (lambda s: s.stream.copy(s.memory, bytes(64), nbytes="1"), "number of bytes"),
     "a size that is a bool": (lambda s: s.stream.copy(s.memory, bytes(64), nbytes=True), "number of bytes"),
-    "a read-only target": (lambda s: s.stream.copy(bytes(64), s.memory), "Pass a DeviceBuffer"),
+    "a read-only target": (lambda s: s.stream.copy(bytes(64), s.memory), "pass a DeviceBuffer"),
     "a source without a buffer": (lambda s: s.stream.copy(s.memory, 5), "Pass a DeviceBuffer"),
     "text": (lambda s: s.stream.copy(s.memory, "text"), "Pass a DeviceBuffer"),
     "memory that is not contiguous": (
@@ -88,20 +88,26 @@ async def test_bad_input_is_refused_before_c_with_a_text_that_says_how_to_mend_i
             use(things)
 
 
-@pytest.mark.parametrize("way", ["upload", "download"])
-@pytest.mark.parametrize(
-    ("target", "source", "cure"),
-    [
-        (bytearray(4), bytes(4), "Copy host memory yourself"),
-        (bytearray(), b"", "Copy host memory yourself"),
-        (bytearray(4), bytes(5), "at most the smaller"),
-        (bytes(4), bytes(4), "Pass a DeviceBuffer"),
-        (bytearray(4), None, "Pass a DeviceBuffer"),
-    ],
-)
+TRANSFERS: dict[str, tuple[Callable[[aioacl.Stream, aioacl.DeviceBuffer], Any], str]] = {
+    "an upload to the host": (lambda s, _: s.upload(bytearray(4), bytes(4)), "target comes first"),
+    "a download from the host": (lambda s, _: s.download(bytearray(4), bytes(4)), "target comes first"),
+    "an upload the wrong way round": (lambda s, m: s.upload(bytearray(64), m), "target comes first"),
+    "a download the wrong way round": (lambda s, m: s.download(m, bytearray(64)), "target comes first"),
+    "an empty one between two places of the host": (
+        lambda s, _: s.upload(bytearray(), b""),
+        "target comes first",
+    ),
+    "an upload of too much": (lambda s, m: s.upload(m, bytes(65)), "at most the smaller"),
+    "a download of too much": (lambda s, m: s.download(bytearray(63), m), "at most the smaller"),
+    "a read-only target": (lambda s, m: s.download(bytes(64), m), "writable buffer, a bytearray"),
+    "a source without a buffer": (lambda s, m: s.upload(m, None), "Pass a DeviceBuffer"),
+}
+
+
+@pytest.mark.parametrize(("begin", "cure"), TRANSFERS.values(), ids=TRANSFERS)
 async def test_so_are_bad_uploads_and_downloads(
-    open_device: OpenDevice, way: str, target: Any, source: Any, cure: str
+    open_device: OpenDevice, begin: Callable[..., Any], cure: str
 ) -> None:
-    async with open_device() as device, device.create_stream() as stream:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with no_call(), pytest.raises(aioacl.ParameterError, match=cure):
-            await getattr(stream, way)(target, source)
+            await begin(stream, memory)
