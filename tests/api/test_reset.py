@@ -62,6 +62,8 @@ async def test_work_that_ends_within_the_grace_time_is_drained(open_device: Open
         async with anyio.create_task_group() as group:
             waiting = Waiting(group, lambda: device.force_reset(grace=20))
             await until(lambda: device.state is aioacl.State.DRAINING)
+            asked = simulator.calls("aclrtStreamQuery")
+            await until(lambda: simulator.calls("aclrtStreamQuery") > asked + 1)  # it has seen the work
             simulator.release(stream)
             await ticket
             report = await waiting.outcome()
