@@ -10,12 +10,16 @@
 
 #include "internal.h"
 
+enum { ABORTED = 107023 };
+
 /* --- owning the stream ------------------------------------------------------- */
 static int own(aio_stream *stream) {
     for (unsigned turn = 0;; turn++) {
         uint32_t nobody = AIO_NOBODY;
-        if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER))
+        if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER)) {
+            stream->aborts_seen = atomic_load(&stream->aborts);
             return 0;
+        }
         if (atomic_load(&stream->dropped))
             return AIO_STALE;
         /* The owner may be stuck in C; then a reset must be able to get us out of here. */
@@ -60,9 +64,13 @@ int64_t aio_stream_room(aio_stream *stream) {
     return room(stream);
 }
 
+/* An abort that did not wait for us may have dropped the entry: counted first and asked then, it knows of it or
+ * we do. */
 static uint64_t count(aio_stream *stream) {
     uint64_t position = atomic_load(&stream->tail) + 1;
     atomic_store(&stream->tail, position);
+    if (atomic_load(&stream->aborts) != stream->aborts_seen)
+        aio_stream_judge(stream, position - 1, position, ABORTED, "");
     return position;
 }
 
@@ -310,11 +318,14 @@ static int abort_inside(aio_stream *stream) {
     ask_everything(stream);
     bool owned = own_for_a_moment(stream);
     atomic_fetch_add(&stream->aborting, 1);
+    atomic_fetch_add(&stream->aborts, 1);
     uint64_t tail = atomic_load(&stream->tail);
     uint64_t from = atomic_load(&stream->finished);
     int code = aio_acl.aclrtStreamAbort(stream->handle);
+    if (code)
+        atomic_fetch_sub(&stream->aborts, 1);
     if (code == 0 && from < tail) {
-        aio_stream_judge(stream, from, tail, 107023, "");
+        aio_stream_judge(stream, from, tail, ABORTED, "");
         aio_stream_finish(stream, tail);
     }
     atomic_fetch_sub(&stream->aborting, 1);

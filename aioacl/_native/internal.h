@@ -224,6 +224,8 @@ struct aio_stream {
     _Atomic bool dropped; /* the native stream is gone, or nobody refers to it any more */
     atomic_int callers;   /* calls that use the native stream without owning it */
     atomic_int aborting;  /* aborts that are not written down yet */
+    atomic_uint aborts;   /* begun, and not failed */
+    unsigned aborts_seen; /* the owner's: when it came to own the stream */
     _Atomic bool asking;  /* somebody is in aclrtSynchronizeStream for it */
     _Atomic uint32_t owner;
     _Atomic uint64_t tail;

@@ -50,6 +50,9 @@ void bed_load(void) {
     FIND(release);
     FIND(release_all);
     FIND(fail_next);
+    FIND(hang_call);
+    FIND(unhang);
+    FIND(hung);
     FIND(calls);
     FIND(pending);
     FIND(violation);

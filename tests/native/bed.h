@@ -52,6 +52,9 @@ typedef struct {
     __typeof__(&aclsim_release) release;
     __typeof__(&aclsim_release_all) release_all;
     __typeof__(&aclsim_fail_next) fail_next;
+    __typeof__(&aclsim_hang_call) hang_call;
+    __typeof__(&aclsim_unhang) unhang;
+    __typeof__(&aclsim_hung) hung;
     __typeof__(&aclsim_calls) calls;
     __typeof__(&aclsim_pending) pending;
     __typeof__(&aclsim_violation) violation;

@@ -158,6 +158,29 @@ static void an_abort_ends_what_was_left(void) {
     close_all();
 }
 
+static void *copy_elsewhere(void *stream) {
+    return (void *)(uintptr_t)copy(stream);
+}
+
+/* Whoever is inside the runtime may be dropped or not: either way his wait says that it was aborted. */
+static void an_abort_meets_an_enqueuer(void) {
+    void *position = NULL;
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hang_call("aclrtMemcpyAsync");
+    pthread_t enqueuer = bed_thread(copy_elsewhere, stream);
+    UNTIL(sim.hung("aclrtMemcpyAsync"));
+    CHECK_EQ(aio_stream_abort(stream), 0);
+    sim.unhang("aclrtMemcpyAsync");
+    CHECK_EQ(pthread_join(enqueuer, &position), 0);
+    CHECK_EQ((uintptr_t)position, 1);
+    CHECK_EQ(bed_await(stream, 1), aio_failed(107023));
+    aio_result later = copy(stream);
+    CHECK_EQ(bed_await(stream, (uint64_t)later), later);
+    bed_end_stream(stream);
+    close_all();
+}
+
 static void a_device_abort_counts_what_it_met(void) {
     int32_t outcome[3];
     aio_stream *streams[3];
@@ -209,4 +232,5 @@ TESTS(TEST(positions_count_from_one), TEST(a_walk_survives_a_stream_that_leaves)
       TEST(a_full_queue_refuses_before_c), TEST(a_busy_stream_is_not_destroyed),
       TEST(a_used_stream_is_not_destroyed), TEST(outcomes_outlive_the_native_stream),
       TEST(a_download_lands_before_its_stream_is_gone), TEST(an_abort_ends_what_was_left),
-      TEST(a_device_abort_counts_what_it_met), TEST(the_pool_is_of_this_generation))
+      TEST(an_abort_meets_an_enqueuer), TEST(a_device_abort_counts_what_it_met),
+      TEST(the_pool_is_of_this_generation))
