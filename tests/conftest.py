@@ -114,8 +114,7 @@ def _left_as_found(request: pytest.FixtureRequest) -> Generator[None]:
 @pytest.fixture
 def waits(request: pytest.FixtureRequest) -> str:
     """The strategy under test."""
-    name: str = request.config.getoption("--aioacl-waits")
-    return name
+    return str(request.config.getoption("--aioacl-waits"))
 
 
 @pytest.fixture

@@ -65,8 +65,8 @@ async def test_an_open_during_the_last_close_waits_and_sets_again(open_device: O
         simulator.release_all()
         await closing.outcome()
         again: aioacl.Device = await opening.outcome()
-    assert again.generation == generation + 1
-    await again.close()
+        assert again.generation == generation + 1
+        await again.close()
 
 
 async def test_an_open_whose_caller_has_left_is_closed_again(open_device: OpenDevice) -> None:

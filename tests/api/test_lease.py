@@ -126,19 +126,23 @@ async def test_a_reset_by_its_holder_is_refused_at_once(open_device: OpenDevice)
 
 
 async def test_a_child_task_does_not_inherit_a_lease(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        async with anyio.create_task_group() as group, device.lease() as lease:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        async with device.lease() as lease:
 
             async def child() -> bool:
                 return lease.held
 
-            assert not await Waiting(group, child).outcome()
-            resetting = Waiting(group, lambda: device.force_reset(grace=20))
-            await until(lambda: draining(device))
-
             async def enqueue() -> None:
                 stream.fill(memory, 1)
 
+            assert not await Waiting(group, child).outcome()
+            resetting = Waiting(group, lambda: device.force_reset(grace=20))
+            await until(lambda: draining(device))
             with pytest.raises(aioacl.DeviceResetting):
                 await Waiting(group, enqueue).outcome()
             stream.fill(memory, 1)

@@ -88,12 +88,17 @@ async def test_a_failing_job_cancels_its_task_group(bench: Bench) -> None:
             simulator.fail_next(bench.stream, FAULT)
             await bench.stream.fill(bench.memory, 2)
 
-        with pytest.raises(ExceptionGroup) as caught:  # noqa: PT012 - the group is what raises
+        waiting: list[asyncio.Task[None]] = []
+
+        async def both() -> None:
             async with asyncio.TaskGroup() as group:
                 group.create_task(failing())
-                waiting = group.create_task(waiter(stuck))
+                waiting.append(group.create_task(waiter(stuck)))
+
+        with pytest.raises(ExceptionGroup) as caught:
+            await both()
         assert caught.value.subgroup(aioacl.DeviceFault)
-        assert waiting.cancelled()
+        assert waiting[0].cancelled()
         simulator.release(other)
         await stuck
 

@@ -67,7 +67,7 @@ async def test_work_that_ends_within_the_grace_time_is_drained(open_device: Open
             simulator.release(stream)
             await ticket
             report = await waiting.outcome()
-        assert (report.drained, report.aborted) == (1, 0)
+            assert (report.drained, report.aborted) == (1, 0)
 
 
 @pytest.mark.parametrize("supported", [True, False])
@@ -110,8 +110,8 @@ async def test_a_wait_in_flight_raises_device_reset_with_the_report(
             report = await device.force_reset(grace=0)
             with pytest.raises(aioacl.DeviceReset) as caught:
                 await waiting.outcome()
-        assert caught.value.report == report
-        assert caught.value.action == "retry"
+            assert caught.value.report == report
+            assert caught.value.action == "retry"
 
 
 async def test_two_resets_at_once_are_one_flight_with_one_report(open_device: OpenDevice) -> None:
@@ -120,9 +120,9 @@ async def test_two_resets_at_once_are_one_flight_with_one_report(open_device: Op
         async with anyio.create_task_group() as group:
             waiting = [Waiting(group, lambda: device.force_reset(grace=0.05, reason="r")) for _ in range(5)]
             await until(lambda: all(one.ended for one in waiting))
-        reports = [await one.outcome() for one in waiting]
-        assert all(report is reports[0] for report in reports)
-        assert (reports[0].joined, simulator.resets()) == (5, before + 1)
+            reports = [await one.outcome() for one in waiting]
+            assert all(report is reports[0] for report in reports)
+            assert (reports[0].joined, simulator.resets()) == (5, before + 1)
 
 
 async def test_one_after_the_other_are_two_flights(open_device: OpenDevice) -> None:

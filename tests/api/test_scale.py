@@ -72,8 +72,8 @@ async def test_a_thousand_coroutines_on_16_streams_use_one_native_thread_and_at_
             simulator.release_all()
             for one in waiting:
                 await one.outcome()
-        assert native_threads() == [thread]
-        assert until_now(lambda: rests(thread))
+            assert native_threads() == [thread]
+            assert until_now(lambda: rests(thread))
 
 
 @pytest.mark.anyio

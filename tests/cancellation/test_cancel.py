@@ -38,8 +38,8 @@ async def test_a_task_cancelled_in_mid_copy_returns_at_once_and_its_target_lives
         target = np.zeros(64, np.uint8)
         seen = weakref.ref(target)
         with simulator.held(stream):
+            scope = anyio.CancelScope()
             async with anyio.create_task_group() as group:
-                scope = anyio.CancelScope()
                 group.start_soon(copied, scope, stream, target, memory)
                 await until(lambda: lib.aio_device_waits(0) == 1)
                 scope.cancel()
