@@ -91,6 +91,17 @@ void referee_destroy(const stream_t *stream) {
     thread_each(check_syncing, (void *)(uintptr_t)stream);
 }
 
+/* Whoever was woken by the teardown and has not left yet must not be taken for one of the handle's next owner.
+ */
+static void forget_syncing(thread_t *thread, void *arg) {
+    void *stream = arg;
+    atomic_compare_exchange_strong(&thread->syncing, &stream, NULL);
+}
+
+void referee_gone(const stream_t *stream) {
+    thread_each(forget_syncing, (void *)(uintptr_t)stream);
+}
+
 uint64_t referee_count(void) {
     referee_lock();
     uint64_t seen = count;

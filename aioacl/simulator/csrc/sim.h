@@ -380,6 +380,7 @@ void journal_forget(void);
 /* A letter for each argument: i, u or p. Set by the first call. */
 extern _Atomic(const char *) function_letters[FN_COUNT];
 void referee_destroy(const stream_t *stream);
+void referee_gone(const stream_t *stream);
 
 /* Counts the call and waits if it is to hang. True: it shall do nothing and answer `code`. */
 bool armed_strike(function_t function, aclError *code);

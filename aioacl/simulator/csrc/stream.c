@@ -90,6 +90,7 @@ static void unlink_stream(stream_t *stream) {
 }
 
 void stream_free(stream_t *stream) {
+    referee_gone(stream);
     unlink_stream(stream);
     report_unsubscribe(stream);
     stream->device->streams--;
