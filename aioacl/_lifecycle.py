@@ -390,7 +390,11 @@ class Manager:
         """What could not be done before the device was reset or closed."""
         for queue in (self.leftovers, self.notes):
             for _ in range(len(queue)):  # one may leave another, for the next time
-                queue.popleft()()
+                try:
+                    thunk = queue.popleft()
+                except IndexError:  # somebody else does it at the same time
+                    break
+                thunk()
 
     def _on_wake(self) -> None:
         for _ in range(len(self.notes)):

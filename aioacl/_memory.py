@@ -212,10 +212,10 @@ class PinnedBuffer(Buffer):
             return
         self._warn_if_open()
         self._closed = True
-        if self._manager.maintenance.running:
-            self._manager.leave_note(self._give_back)
-        else:  # the device is closed, so nothing is under way, and nobody else would do it
-            self._give_back()
+        manager = self._manager
+        manager.leave_note(self._give_back)
+        if not manager.maintenance.running:  # the device is closed: nothing is under way, and nobody reads notes
+            manager.clean_up()
 
     def __repr__(self) -> str:
         return f"<PinnedBuffer of {self._size} bytes, device {self._manager.index}{self._state()}>"
