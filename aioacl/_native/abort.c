@@ -109,16 +109,22 @@ void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]) {
 }
 
 /* --- a reset by somebody else ------------------------------------------------ */
-static bool shut(struct aio_device *self, uint32_t *ended) {
+static bool shut(struct aio_device *self, uint64_t *before) {
     uint64_t seen = atomic_load(&self->word), next;
     do {
-        *ended = aio_word_generation(seen);
-        uint64_t generation = (*ended + 1) & 0xfffff;
+        uint64_t generation = (aio_word_generation(seen) + 1) & 0xfffff;
         if (aio_word_state(seen) == AIO_CLOSED)
             return false;
         next = (seen & ~(0xfffffull << 36)) | (generation << 36) | ((uint64_t)AIO_FOREIGN << 56);
     } while (!atomic_compare_exchange_weak(&self->word, &seen, next));
+    *before = seen;
     return true;
+}
+
+/* While we reset the device ourselves, its streams may be dead already; and we abort them before. */
+static bool streams_live(uint64_t word) {
+    int state = aio_word_state(word);
+    return (state == AIO_OPEN || state == AIO_DRAINING) && !(aio_word_flags(word) & AIO_FOREIGN);
 }
 
 /* On the resetting thread the runtime still takes an abort; on any other it answers that there is no context.
@@ -145,15 +151,15 @@ static void abort_bound(int device, uint32_t generation) {
 }
 
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
-    uint32_t ended;
+    uint64_t before;
     (void)unused;
     if (device < 0 || device >= AIO_DEVICES || state != ACL_RT_DEVICE_STATE_RESET_PRE || aio_self()->own_reset)
         return;
-    if (!shut(&aio_devices[device], &ended))
+    if (!shut(&aio_devices[device], &before))
         return;
     aio_watcher_wake(device);
-    if (aio_present[AIO_FN_aclrtStreamAbort])
-        abort_bound(device, ended);
+    if (aio_present[AIO_FN_aclrtStreamAbort] && streams_live(before))
+        abort_bound(device, aio_word_generation(before));
     aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, FOREIGN_GRACE_US);
     atomic_fetch_add(&aio_devices[device].foreign, 1);
     aio_device_kick(device, AIO_KICK_FOREIGN);
