@@ -181,6 +181,30 @@ static void an_abort_meets_an_enqueuer(void) {
     close_all();
 }
 
+static void *reset_from_abroad(void *unused) {
+    (void)unused;
+    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
+    return NULL;
+}
+
+/* Between a reset of ours and the next generation the streams are dead, though they are not stale yet. */
+static void a_foreign_reset_finds_dead_streams(void) {
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    CHECK_EQ(copy(stream), 1);
+    bed_seize(0);
+    CHECK(bed_abort_and_wait(0));
+    aio_device_destroy_events(0);
+    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
+    CHECK_EQ(aio_acl.aclrtSetDevice(0), 0);
+    bed_join(bed_thread(reset_from_abroad, NULL));
+    aio_gate_met(0);
+    bed_bring_back_after(0);
+    aio_stream_drop(stream);
+    close_all();
+}
+
 static void a_device_abort_counts_what_it_met(void) {
     int32_t outcome[3];
     aio_stream *streams[3];
@@ -232,5 +256,5 @@ TESTS(TEST(positions_count_from_one), TEST(a_walk_survives_a_stream_that_leaves)
       TEST(a_full_queue_refuses_before_c), TEST(a_busy_stream_is_not_destroyed),
       TEST(a_used_stream_is_not_destroyed), TEST(outcomes_outlive_the_native_stream),
       TEST(a_download_lands_before_its_stream_is_gone), TEST(an_abort_ends_what_was_left),
-      TEST(an_abort_meets_an_enqueuer), TEST(a_device_abort_counts_what_it_met),
-      TEST(the_pool_is_of_this_generation))
+      TEST(an_abort_meets_an_enqueuer), TEST(a_foreign_reset_finds_dead_streams),
+      TEST(a_device_abort_counts_what_it_met), TEST(the_pool_is_of_this_generation))
