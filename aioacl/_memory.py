@@ -214,7 +214,9 @@ class PinnedBuffer(Buffer):
         self._closed = True
         manager = self._manager
         manager.leave_note(self._give_back)
-        if not manager.maintenance.running:  # the device is closed: nothing is under way, and nobody reads notes
+        if (
+            not manager.maintenance.running
+        ):  # the device is closed: nothing is under way, and nobody reads notes
             manager.clean_up()
 
     def __repr__(self) -> str:
