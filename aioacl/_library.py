@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, Literal
 
-from aioacl._errors import LibraryConflict, LibraryNotFound, NotSupported
+from aioacl._errors import LibraryConflict, LibraryNotFound
 
 _FOLDERS: Final = ("/usr/local/Ascend/cann/lib64", "/usr/local/Ascend/ascend-toolkit/latest/lib64")
 _SONAMES: Final = ("libascendcl.so", "libacl_rt.so")
@@ -317,10 +317,3 @@ def library_info() -> LibraryInfo:
 def ensure_loaded() -> LibraryInfo:
     """Load the library by the usual search, unless one is loaded: what the first open calls."""
     return _process.use(None)
-
-
-def require(name: str) -> None:
-    """Raise NotSupported if the library lacks the function."""
-    for symbol in ensure_loaded().missing:
-        if symbol.name == name:
-            raise NotSupported("the ACL library lacks this function", call=name, since=symbol.since)

@@ -29,7 +29,7 @@ from aioacl._errors import (
 )
 from aioacl._executor import USER_JOB, DeviceExecutor
 from aioacl._ffi import generation_of, lib, make_pass
-from aioacl._flights import CloseFlight, Flight, ForeignFlight, OpenFlight
+from aioacl._flights import POOL_EVENTS, CloseFlight, Flight, ForeignFlight, OpenFlight
 from aioacl._gate import error_of
 from aioacl._lanes import Lane, call_on
 from aioacl._law import Counts, Event, State
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEVICES = 64
-POOL_EVENTS = 32
 
 
 class Manager:
