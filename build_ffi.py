@@ -41,6 +41,7 @@ class Function:
 
     kind: str
     returns: str
+    none: str  # what an absent one answers; empty: nothing
     name: str
     params: str
     args: str
@@ -49,27 +50,51 @@ class Function:
     @property
     def guarded(self) -> bool:
         """Whether calls of it pass the gate of a device."""
-        return self.kind not in ("FREE", "CONTROL")
+        return self.kind not in ("FREE", "CONTROL") and self.returns == "aclError"
 
 
 ROW = re.compile(
-    r'^ACL_FN\((\w+),\s*([^,]+),\s*(\w+),\s*\(([^)]*(?:\([^)]*\)[^)]*)*)\),\s*\(([^)]*)\),\s*"([^"]+)"\)',
+    r"^ACL_FN(?P<macro>|_VALUE|_VOID)\((?P<kind>\w+),\s*"
+    r"(?:(?P<returns>[^,(]+?),\s*)?(?:(?P<none>[\w.]+),\s*)?(?P<name>acl\w+),\s*"
+    r'\((?P<params>[^)]*)\),\s*\((?P<args>[^)]*)\),\s*"(?P<since>[^"]+)"\)',
     re.MULTILINE,
 )
+INCLUDE = re.compile(r'^#include "([\w/.]+)"$', re.MULTILINE)
+
+
+def inlined(path: Path, seen: set[Path] | None = None) -> str:
+    """A file's text with our own headers in the place of their first inclusion."""
+    seen = set() if seen is None else seen
+    if path in seen:
+        return ""
+    seen.add(path)
+    return INCLUDE.sub(lambda match: _included(path, match[1], seen), path.read_text())
+
+
+def _included(path: Path, name: str, seen: set[Path]) -> str:
+    beside = path.parent / name
+    return inlined(beside if beside.exists() else NATIVE / name, seen)
 
 
 def table() -> list[Function]:
     """The rows of acl_api.inc, in order."""
-    text = (NATIVE / "acl_api.inc").read_text()
-    rows = [Function(*(" ".join(part.split()) for part in match.groups())) for match in ROW.finditer(text)]
-    if len(rows) != text.count("\nACL_FN("):
+    text = inlined(NATIVE / "acl_api.inc")
+    rows = [_function(match) for match in ROW.finditer(text)]
+    if len(rows) != len(re.findall(r"^ACL_FN", text, re.MULTILINE)):
         raise SystemExit("acl_api.inc: a row cannot be read")
     return rows
 
 
+def _function(match: re.Match[str]) -> Function:
+    part = {name: " ".join((text or "").split()) for name, text in match.groupdict().items()}
+    returns = "void" if part["macro"] == "_VOID" else part["returns"]
+    none = "AIO_ABSENT" if returns == "aclError" else part["none"]
+    return Function(part["kind"], returns, none, part["name"], part["params"], part["args"], part["since"])
+
+
 def plain(header: str) -> str:
-    """A header without comments and preprocessor lines."""
-    text = re.sub(r"/\*.*?\*/", "", (NATIVE / header).read_text(), flags=re.DOTALL)
+    """A header, and those of ours that it includes, without comments and preprocessor lines."""
+    text = re.sub(r"/\*.*?\*/", "", inlined(NATIVE / header), flags=re.DOTALL)
     return "\n".join(line for line in text.splitlines() if line.strip() and not line.startswith("#"))
 
 
@@ -87,7 +112,7 @@ def prototypes(row: Function) -> list[str]:
 
 def declarations() -> str:
     """What cffi is told of."""
-    lines = [plain("acl_types.h"), plain("engine.h")]
+    lines = [plain("engine.h")]
     lines += [f"{prototype};" for row in table() for prototype in prototypes(row)]
     return "\n".join(lines)
 
@@ -99,6 +124,15 @@ UNGUARDED = """{returns} aio_u_{name}({params}) {{
     {returns} result = aio_acl.{name}({args});
     aio_outside_end({code});
     return result;
+}}
+"""
+
+UNGUARDED_VOID = """void aio_u_{name}({params}) {{
+    if (!aio_present[AIO_FN_{name}])
+        return;
+    aio_outside_begin();
+    aio_acl.{name}({args});
+    aio_outside_end(0);
 }}
 """
 
@@ -118,10 +152,10 @@ def trampolines() -> str:
     """The C source of all trampolines."""
     parts = ['#include "internal.h"\n']
     for row in table():
-        is_code = row.returns == "aclError"
         values = {"returns": row.returns, "name": row.name, "args": row.args, "kind": row.kind}
-        absent, code = ("AIO_ABSENT", "result") if is_code else ("NULL", "0")
-        parts.append(UNGUARDED.format(**values, params=row.params, absent=absent, code=code))
+        code = "result" if row.returns == "aclError" else "0"
+        shape = UNGUARDED_VOID if row.returns == "void" else UNGUARDED
+        parts.append(shape.format(**values, params=row.params, absent=row.none, code=code))
         if row.guarded:
             parts.append(GUARDED.format(**values, params=_guarded_params(row)))
     return "\n".join(parts)
@@ -165,6 +199,11 @@ class Lib:
 
 INTEGERS = {
     "int",
+    "int8_t",
+    "uint8_t",
+    "int16_t",
+    "uint16_t",
+    "aclFloat16",
     "int32_t",
     "uint32_t",
     "int64_t",
@@ -186,7 +225,7 @@ def _python_type(c_type: str, enums: set[str], *, parameter: bool = False) -> st
         return "bytes | CData" if parameter else "CData"
     if bare in INTEGERS or bare in enums:
         return "int"
-    return "None" if bare == "void" else "CData"
+    return {"void": "None", "float": "float"}.get(bare, "CData")
 
 
 def _python_params(params: str, enums: set[str]) -> str:
@@ -194,7 +233,7 @@ def _python_params(params: str, enums: set[str]) -> str:
         return "self"
     typed = [
         _python_type(
-            re.sub(r"\w+(\[\d*\])?$", lambda m: "*" if m.group(1) else "", param.strip()),
+            re.sub(r"\w+((\[\d*\])*)$", lambda m: "*" if m.group(1) else "", param.strip()),
             enums,
             parameter=True,
         )
@@ -210,7 +249,7 @@ def _constants(header: str) -> list[str]:
 
 def stub() -> str:
     """The text of `_acl.pyi`."""
-    header = "\n".join(re.sub(r"\n {4,}", " ", plain(name)) for name in ("acl_types.h", "engine.h"))
+    header = re.sub(r"\n {4,}", " ", plain("engine.h"))
     enums = set(ENUM_TYPE.findall(header))
     functions = [(returns, name, params) for returns, name, params in PROTOTYPE.findall(header)]
     for row in table():

@@ -9,9 +9,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "acl_types.h"
 #include "aclsim.h"
 #include "codes.h"
+#include "sim_types.h"
 
 enum {
     SIM_MAX_DEVICES = 64,
@@ -20,7 +20,7 @@ enum {
     SIM_HOST_FUNCTION_ENTRIES = 3,
     SIM_STREAMS_PER_DEVICE = 1984,
     SIM_TEXT_BYTES = 4096,
-    SIM_CALL_WORDS = 7,
+    SIM_CALL_WORDS = 17,
     SIM_OPTIONS = 4
 };
 
@@ -32,13 +32,13 @@ typedef enum { CALL_FREE, CALL_ENQUEUE, CALL_WAIT, CALL_LIFETIME, CALL_CONTROL }
 
 typedef enum {
 #define ACL_FN(kind, ret, name, params, args, since) FN_##name,
-#include "acl_api.inc"
+#include "sim_api.inc"
 #undef ACL_FN
     FN_COUNT
 } function_t;
 
 #define ACL_FN(kind, ret, name, params, args, since) ret do_##name params;
-#include "acl_api.inc"
+#include "sim_api.inc"
 #undef ACL_FN
 
 typedef struct {

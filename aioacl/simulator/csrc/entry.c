@@ -6,12 +6,12 @@
 #define API __attribute__((visibility("default")))
 
 #define ACL_FN(kind, ret, name, params, args, since) API ret name params;
-#include "acl_api.inc"
+#include "sim_api.inc"
 #undef ACL_FN
 
 const function_info_t function_info[FN_COUNT] = {
 #define ACL_FN(kind, ret, name, params, args, since) [FN_##name] = {#name, CALL_##kind},
-#include "acl_api.inc"
+#include "sim_api.inc"
 #undef ACL_FN
 };
 
@@ -74,7 +74,8 @@ static void call_leave(const frame_t *frame, long rc) {
 
 /* Arguments become words, and a letter each tells the journal how to print them. */
 #define WORD(x) ((uint64_t)(uintptr_t)(x))
-#define LETTER(x) _Generic((x), int: 'i', long: 'i', unsigned int: 'u', unsigned long: 'u', default: 'p')
+#define LETTER(x)                                                                                              \
+    _Generic((x), int: 'i', long: 'i', float: 'i', unsigned int: 'u', unsigned long: 'u', default: 'p')
 
 #define EACH_0(m)
 #define EACH_1(m, a) m(a),
@@ -84,25 +85,59 @@ static void call_leave(const frame_t *frame, long rc) {
 #define EACH_5(m, a, ...) m(a), EACH_4(m, __VA_ARGS__)
 #define EACH_6(m, a, ...) m(a), EACH_5(m, __VA_ARGS__)
 #define EACH_7(m, a, ...) m(a), EACH_6(m, __VA_ARGS__)
-#define PICK(m, a, b, c, d, e, f, g, n, ...) n
+#define EACH_8(m, a, ...) m(a), EACH_7(m, __VA_ARGS__)
+#define EACH_9(m, a, ...) m(a), EACH_8(m, __VA_ARGS__)
+#define EACH_10(m, a, ...) m(a), EACH_9(m, __VA_ARGS__)
+#define EACH_11(m, a, ...) m(a), EACH_10(m, __VA_ARGS__)
+#define EACH_12(m, a, ...) m(a), EACH_11(m, __VA_ARGS__)
+#define EACH_13(m, a, ...) m(a), EACH_12(m, __VA_ARGS__)
+#define EACH_14(m, a, ...) m(a), EACH_13(m, __VA_ARGS__)
+#define EACH_15(m, a, ...) m(a), EACH_14(m, __VA_ARGS__)
+#define EACH_16(m, a, ...) m(a), EACH_15(m, __VA_ARGS__)
+#define EACH_17(m, a, ...) m(a), EACH_16(m, __VA_ARGS__)
+#define PICK(m, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, n, ...) n
 #define EACH(m, ...)                                                                                           \
-    PICK(m __VA_OPT__(, ) __VA_ARGS__, EACH_7, EACH_6, EACH_5, EACH_4, EACH_3, EACH_2, EACH_1,                 \
+    PICK(m __VA_OPT__(, ) __VA_ARGS__, EACH_17, EACH_16, EACH_15, EACH_14, EACH_13, EACH_12, EACH_11, EACH_10, \
+         EACH_9, EACH_8, EACH_7, EACH_6, EACH_5, EACH_4, EACH_3, EACH_2, EACH_1,                               \
          EACH_0)(m __VA_OPT__(, ) __VA_ARGS__)
 #define WORDS(...) EACH(WORD, __VA_ARGS__)
 #define LETTERS(...) EACH(LETTER, __VA_ARGS__)
 
-#define REFUSAL(ret, code) _Generic((ret){0}, aclError: (code), default: NULL)
-#define RESULT(value) _Generic((value), aclError: (value), default: 0)
+#define BEGIN(name, args)                                                                                      \
+    const uint64_t words[] = {WORDS args 0};                                                                   \
+    static const char letters[] = {LETTERS args '\0'};                                                         \
+    frame_t frame;                                                                                             \
+    aclError code = 0;                                                                                         \
+    atomic_store_explicit(&function_letters[FN_##name], letters, memory_order_relaxed);                        \
+    bool refused = call_enter(&frame, FN_##name, words, &code)
 
 #define ACL_FN(kind, ret, name, params, args, since)                                                           \
     ret name params {                                                                                          \
-        const uint64_t words[SIM_CALL_WORDS + 1] = {WORDS args};                                               \
-        static const char letters[] = {LETTERS args '\0'};                                                     \
-        frame_t frame;                                                                                         \
-        aclError code = 0;                                                                                     \
-        atomic_store_explicit(&function_letters[FN_##name], letters, memory_order_relaxed);                    \
-        ret result = call_enter(&frame, FN_##name, words, &code) ? REFUSAL(ret, code) : do_##name args;        \
-        call_leave(&frame, RESULT(result));                                                                    \
+        BEGIN(name, args);                                                                                     \
+        ret result = refused ? code : do_##name args;                                                          \
+        call_leave(&frame, result);                                                                            \
         return result;                                                                                         \
     }
-#include "acl_api.inc"
+#define ACL_FN_BY_VALUE(kind, ret, name, params, args, words_, since)                                          \
+    ret name params {                                                                                          \
+        BEGIN(name, words_);                                                                                   \
+        ret result = refused ? code : do_##name args;                                                          \
+        call_leave(&frame, result);                                                                            \
+        return result;                                                                                         \
+    }
+#define ACL_FN_VALUE(kind, ret, none, name, params, args, since)                                               \
+    ret name params {                                                                                          \
+        BEGIN(name, args);                                                                                     \
+        ret result = refused ? (none) : do_##name args;                                                        \
+        call_leave(&frame, 0);                                                                                 \
+        return result;                                                                                         \
+    }
+#define ACL_FN_VOID(kind, name, params, args, since)                                                           \
+    void name params {                                                                                         \
+        BEGIN(name, args);                                                                                     \
+        if (!refused) {                                                                                        \
+            do_##name args;                                                                                    \
+        }                                                                                                      \
+        call_leave(&frame, 0);                                                                                 \
+    }
+#include "sim_api.inc"

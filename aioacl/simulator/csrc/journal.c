@@ -11,7 +11,7 @@
 
 #define API __attribute__((visibility("default")))
 
-enum { JOURNAL_ENTRIES = 65536, LINE_BYTES = 512, HEAD_WORDS = 5 };
+enum { JOURNAL_ENTRIES = 65536, LINE_BYTES = 640, HEAD_WORDS = 5 };
 
 typedef struct {
     atomic_ulong stamp; /* sequence number + 1; 0 while it is being written */
@@ -42,7 +42,8 @@ void journal_add(function_t function, const uint64_t *words, long rc, int64_t to
     put(entry, WORD_RC, (uint64_t)rc);
     put(entry, WORD_TOOK, (uint64_t)took_ns);
     put(entry, WORD_DEVICE, (uint64_t)thread_device_peek());
-    for (int i = 0; i < SIM_CALL_WORDS; i++) {
+    const char *letters = atomic_load_explicit(&function_letters[function], memory_order_relaxed);
+    for (int i = 0; letters[i] != '\0'; i++) {
         put(entry, HEAD_WORDS + i, words[i]);
     }
     atomic_store(&entry->stamp, sequence + 1);
