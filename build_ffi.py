@@ -1,10 +1,9 @@
 """Builds the two shared objects: the cffi extension `aioacl._acl` and the simulator.
 
 The table `aioacl/_native/acl_api.inc` and the header `engine.h` are the only sources of declarations: the cffi
-declarations, the trampolines and the typed stub `aioacl/_acl.pyi` are made of them here.
+declarations and the trampolines are made of them here, the typed stubs in build_stubs.py.
 
-    python build_ffi.py --stub      writes aioacl/_acl.pyi
-    python build_ffi.py --stub -    prints it
+    python build_ffi.py --stub      writes the stubs
 
 A trampoline is what Python calls for an ACL function: `aio_u_NAME` calls it as it is, `aio_g_NAME` passes the
 gate of a device first.  Both keep the runtime's text on a failure, on the failing thread, at once.
@@ -17,7 +16,7 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "aioacl" / "_native"
 SIMULATOR = ROOT / "aioacl" / "simulator" / "csrc"
-STUB = ROOT / "aioacl" / "_acl.pyi"
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 LIMITED_API = not FREE_THREADED  # there is no stable ABI for free-threaded builds
 WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes"]
@@ -161,108 +159,6 @@ def trampolines() -> str:
     return "\n".join(parts)
 
 
-# --- the typed stub ---------------------------------------------------------------------------------------------
-
-STUB_HEAD = '''"""Made by `python build_ffi.py --stub` from acl_api.inc and engine.h; tests compare the two."""
-
-from collections.abc import Callable
-from typing import Any, Final
-
-class CData:
-    """A C value or pointer."""
-
-    def __bool__(self) -> bool: ...
-    def __int__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> Any: ...
-    def __setitem__(self, index: int, value: Any, /) -> None: ...
-    def __add__(self, offset: int, /) -> CData: ...
-    def __len__(self) -> int: ...
-    def __call__(self, *arguments: object) -> Any: ...
-
-class Ffi:
-    """What of cffi.FFI is used here."""
-
-    NULL: Final[CData]
-    def new(self, declaration: str, init: object = ..., /) -> CData: ...
-    def cast(self, declaration: str, value: object, /) -> CData: ...
-    def string(self, value: CData, maximum: int = ..., /) -> bytes: ...
-    def unpack(self, value: CData, length: int, /) -> list[int]: ...
-    def buffer(self, value: CData, size: int = ..., /) -> memoryview: ...
-    def from_buffer(self, declaration: str, source: object, require_writable: bool = ..., /) -> CData: ...
-    def gc(self, value: CData, destructor: Callable[[CData], object] | None, /) -> CData: ...
-    def callback(self, declaration: str, function: Callable[..., object], /) -> CData: ...
-
-class Lib:
-    """The engine's functions and the trampolines."""
-
-'''
-
-INTEGERS = {
-    "int",
-    "int8_t",
-    "uint8_t",
-    "int16_t",
-    "uint16_t",
-    "aclFloat16",
-    "int32_t",
-    "uint32_t",
-    "int64_t",
-    "uint64_t",
-    "size_t",
-    "aio_pass",
-    "aio_result",
-    "aclError",
-}
-PROTOTYPE = re.compile(r"^([\w \*]+?)\b(\w+)\(([^;]*)\);", re.MULTILINE)
-ENUM = re.compile(r"enum\s*\w*\s*\{([^}]*)\}")
-ENUM_TYPE = re.compile(r"typedef enum[^}]*\}\s*(\w+);")
-POINTER_TYPES = {"aclrtStream", "aclrtEvent", "aclrtContext", "aclrtNotify"}
-
-
-def _python_type(c_type: str, enums: set[str], *, parameter: bool = False) -> str:
-    bare = c_type.replace("const", "").strip()
-    if " ".join(c_type.split()) in ("const char *", "const char*"):
-        return "bytes | CData" if parameter else "CData"
-    if bare in INTEGERS or bare in enums:
-        return "int"
-    return {"void": "None", "float": "float"}.get(bare, "CData")
-
-
-def _python_params(params: str, enums: set[str]) -> str:
-    if params in ("", "void"):
-        return "self"
-    typed = [
-        _python_type(
-            re.sub(r"\w+((\[\d*\])*)$", lambda m: "*" if m.group(1) else "", param.strip()),
-            enums,
-            parameter=True,
-        )
-        for param in params.split(",")
-    ]
-    return ", ".join(["self", *(f"a{i}: {kind}" for i, kind in enumerate(typed)), "/"])
-
-
-def _constants(header: str) -> list[str]:
-    names = [re.findall(r"(\w+)\s*=", body) for body in ENUM.findall(header)]
-    return [f"    {name}: Final[int]" for group in names for name in group]
-
-
-def stub() -> str:
-    """The text of `_acl.pyi`."""
-    header = re.sub(r"\n {4,}", " ", plain("engine.h"))
-    enums = set(ENUM_TYPE.findall(header))
-    functions = [(returns, name, params) for returns, name, params in PROTOTYPE.findall(header)]
-    for row in table():
-        functions += [match for made in prototypes(row) for match in PROTOTYPE.findall(f"{made};")]
-    lines = [
-        f"    def {name}({_python_params(' '.join(params.split()), enums)}) -> {_python_type(returns, enums)}: ..."
-        for returns, name, params in functions
-        if "typedef" not in returns
-    ]
-    body = "\n".join([*_constants(header), *lines])
-    return f"{STUB_HEAD}{body}\n\nffi: Final[Ffi]\nlib: Final[Lib]\n"
-
-
 # --- building -----------------------------------------------------------------------------------------------------
 
 
@@ -333,13 +229,13 @@ class Wheel(bdist_wheel):
         super().finalize_options()
 
 
-def main(arguments: list[str]) -> Any:
-    """Writes or prints the stub."""
-    if arguments == ["--stub"]:
-        return STUB.write_text(stub())
-    if arguments == ["--stub", "-"]:
-        return sys.stdout.write(stub())
-    raise SystemExit("usage: build_ffi.py --stub [-]")
+def main(arguments: list[str]) -> None:
+    """Writes the stubs."""
+    if arguments != ["--stub"]:
+        raise SystemExit("usage: build_ffi.py --stub")
+    import build_stubs
+
+    build_stubs.write()
 
 
 if __name__ == "__main__":

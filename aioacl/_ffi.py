@@ -53,9 +53,9 @@ PENDING: Final = failure(lib.AIO_PENDING)
 WAS_RESET: Final = failure(lib.AIO_WAS_RESET)
 
 
-def make_pass(device: int, generation: int) -> int:
-    """What a guarded call shows to the gate."""
-    return device << 20 | generation & 0xFFFFF
+def make_pass(device: int, generation: int, *, held: bool = False) -> int:
+    """What a guarded call shows to the gate; `held`: the caller has a lease."""
+    return held << 28 | device << 20 | generation & 0xFFFFF
 
 
 def generation_of(device: int) -> int:

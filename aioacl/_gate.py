@@ -161,7 +161,8 @@ def _no_thread(call: str, index: int, generation: int) -> AclError:
     )
 
 
-def _absent(call: str, index: int, generation: int) -> AclError:
+def absent(call: str, index: int | None = None, generation: int | None = None) -> NotSupported:
+    """The error for a function that the library lacks."""
     since = next(
         (
             text_of(lib.aio_table_since(i))
@@ -181,7 +182,7 @@ def error_of(code: int, call: str, index: int, generation: int, text: str | None
     `text` is the runtime's; without it, what it said on this thread last.
     """
     if code == lib.AIO_ABSENT:
-        return _absent(call, index, generation)
+        return absent(call, index, generation)
     if code in _REFUSALS:
         return _REFUSALS[code](call, index, generation)
     said = text_of(lib.aio_error_text()) if text is None else text

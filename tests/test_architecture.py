@@ -14,6 +14,7 @@ import pytest
 
 import aioacl
 import build_ffi
+import build_stubs
 from aioacl import _acl, lowlevel, simulator
 from tests import elf
 
@@ -247,5 +248,6 @@ def test_the_controls_are_those_of_the_header() -> None:
     assert declared == exported
 
 
-def test_the_stub_is_the_one_that_is_made() -> None:
-    assert build_ffi.stub() == (PACKAGE / "_acl.pyi").read_text(), "run: python build_ffi.py --stub"
+@pytest.mark.parametrize("path", build_stubs.stubs(), ids=lambda path: path.name)
+def test_the_stubs_are_those_that_are_made(path: Path) -> None:
+    assert build_stubs.stubs()[path] == path.read_text(), "run: python build_ffi.py --stub"

@@ -33,6 +33,18 @@ static const int kinds[AIO_FUNCTIONS] = {
 #undef ACL_FN
 };
 
+static const char *const returns[AIO_FUNCTIONS] = {
+#define ACL_FN(kind, ret, name, params, args, since) #ret,
+#include "acl_api.inc"
+#undef ACL_FN
+};
+
+static const char *const parameters[AIO_FUNCTIONS] = {
+#define ACL_FN(kind, ret, name, params, args, since) #params,
+#include "acl_api.inc"
+#undef ACL_FN
+};
+
 static void *const *slot_addresses(void) {
     static void *addresses[AIO_FUNCTIONS];
     int i = 0;
@@ -105,6 +117,14 @@ const char *aio_table_since(int index) {
 
 int aio_table_kind(int index) {
     return kinds[index];
+}
+
+const char *aio_table_returns(int index) {
+    return returns[index];
+}
+
+const char *aio_table_params(int index) {
+    return parameters[index];
 }
 
 int aio_table_present(int index) {

@@ -75,6 +75,9 @@ int aio_table_size(void);
 const char *aio_table_name(int index);
 const char *aio_table_since(int index);
 int aio_table_kind(int index);
+/* As the table spells them: "aclError", "(aclrtStream stream)". */
+const char *aio_table_returns(int index);
+const char *aio_table_params(int index);
 int aio_table_present(int index);
 
 /* --- gate.c ------------------------------------------------------------------ */

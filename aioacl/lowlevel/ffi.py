@@ -1,0 +1,25 @@
+"""C values for the calls: cffi's own tools, with all types of ACL's headers declared.
+
+`new("int32_t *")` makes a value that `value[0]` reads, `cast("aclrtStream", 0)` a handle from a number, and NULL is the
+null pointer. `string(pointer)` copies C's text into bytes, `buffer(pointer, size)` looks at memory. What `new` made
+lives as long as its owner in Python, whatever C remembers; so does what `callback` made.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aioacl._ffi import ffi as _ffi
+
+__all__ = ["NULL", "buffer", "callback", "cast", "from_buffer", "gc", "new", "sizeof", "string", "unpack"]
+
+NULL: Final = _ffi.NULL
+new: Final = _ffi.new
+cast: Final = _ffi.cast
+string: Final = _ffi.string
+unpack: Final = _ffi.unpack
+buffer: Final = _ffi.buffer
+from_buffer: Final = _ffi.from_buffer
+sizeof: Final = _ffi.sizeof
+callback: Final = _ffi.callback
+gc: Final = _ffi.gc

@@ -1,0 +1,287 @@
+"""ACL function by function, with and without a device."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aioacl
+import build_ffi
+from aioacl import lowlevel, simulator
+from aioacl.lowlevel import constants, ffi, functions, handle, on
+from tests.kit import Raised, hanging, until, until_now
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+TABLE = {row.name: row for row in build_ffi.table()}
+CONTROL = [row.name for row in TABLE.values() if row.kind == "CONTROL"]
+
+
+# --- the namespace ------------------------------------------------------------------------------------------------
+
+
+def test_it_has_every_function_of_the_table_with_the_c_names_of_its_parameters() -> None:
+    for row in TABLE.values():
+        names = list(inspect.signature(getattr(functions, row.name)).parameters)
+        arguments = [name.strip() for name in row.args.split(",") if name.strip()]
+        assert names == arguments, row.name
+        assert getattr(functions, row.name).__doc__.endswith(f"since CANN {row.since}.")
+    assert set(TABLE) <= set(dir(functions))
+
+
+def test_what_no_header_declares_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="no function aclrtNothing"):
+        functions.aclrtNothing  # type: ignore[attr-defined]  # noqa: B018 - that is the test
+
+
+def test_constants_are_those_of_the_headers() -> None:
+    assert constants.ACL_MEMCPY_HOST_TO_DEVICE == 1
+    assert constants.ACL_DT_UNDEFINED == -1
+    assert all(isinstance(getattr(constants, name), int) for name in dir(constants))
+    for name in ("AIO_STALE", "aio_threads", "ACL_NOTHING"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(constants, name)
+
+
+@pytest.mark.parametrize("name", CONTROL)
+def test_functions_that_concern_everybody_are_refused_with_a_way_out(name: str) -> None:
+    with pytest.raises(aioacl.ParameterError, match="for everybody") as caught:
+        getattr(functions, name)(0)
+    assert caught.value.call == name
+    assert "Use " in caught.value.hint
+    assert simulator.calls(name) == 0
+
+
+# --- without a device ---------------------------------------------------------------------------------------------
+
+
+def test_an_unguarded_call_returns_none_and_fills_what_it_was_given() -> None:
+    count = ffi.new("uint32_t *")
+    before = simulator.calls("aclrtGetDeviceCount")
+    answer: object = functions.aclrtGetDeviceCount(count)  # type: ignore[func-returns-value]  # that is the test
+    assert (answer, count[0]) == (None, 2)
+    assert simulator.calls("aclrtGetDeviceCount") == before + 1
+
+
+def test_a_function_that_answers_a_value_returns_it() -> None:
+    assert ffi.string(functions.aclrtGetSocName()).startswith(b"Ascend")
+    assert isinstance(functions.aclFloatToFloat16(value=1.5), int)
+
+
+def test_a_code_is_raised_as_the_error_of_its_family() -> None:
+    with pytest.raises(aioacl.ContextError) as caught:
+        functions.aclrtGetCurrentContext(ffi.new("aclrtContext *"))
+    assert caught.value.code == 107002
+    assert caught.value.call == "aclrtGetCurrentContext"
+    assert caught.value.device is None
+
+
+def test_the_thread_s_last_error_is_an_answer() -> None:
+    with pytest.raises(aioacl.AclError) as caught:
+        functions.aclrtSynchronizeDevice()
+    assert functions.aclrtGetLastError(constants.ACL_RT_THREAD_LEVEL) == caught.value.code
+    assert functions.aclrtPeekAtLastError(constants.ACL_RT_THREAD_LEVEL) == 0
+
+
+# --- arguments ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((0, 8, b"x", 1, 0), "dst is to be void \\*, not int"),
+        ((ffi.NULL, "8", b"x", 1, 0), "destMax is to be size_t, not str"),
+        ((ffi.NULL, -1, b"x", 1, 0), "destMax is to be size_t, not int"),
+        ((ffi.NULL, 8, None, 1, 0), "src is to be const void \\*, not NoneType"),
+        ((b"12345678", 8, b"x", 1, 0), "dst is to be void \\*, not bytes"),
+        ((ffi.NULL, 8, b"x", 1, 1 << 80), "kind is to be aclrtMemcpyKind, not int"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_named_with_its_c_type(
+    arguments: tuple[Any, ...], words: str
+) -> None:
+    with pytest.raises(aioacl.ParameterError, match=words) as caught:
+        functions.aclrtMemcpy(*arguments)
+    assert "aclError aclrtMemcpy(void *dst" in caught.value.hint
+    assert simulator.calls("aclrtMemcpy") == 0
+
+
+def test_the_number_of_arguments_is_python_s_to_refuse() -> None:
+    with pytest.raises(TypeError, match="missing a required argument: 'free'"):
+        functions.aclrtGetMemInfo(constants.ACL_HBM_MEM)  # type: ignore[call-arg]
+
+
+# --- on a device --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_call_on_a_device_finds_its_context_and_takes_handles(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
+        acl = on(device)
+        number, again = ffi.new("int32_t *"), ffi.new("int32_t *")
+        acl.aclrtStreamGetId(stream, number)
+        acl.aclrtStreamGetId(handle(stream), streamId=again)
+        assert number[0] == again[0]
+        kind = constants.ACL_MEMCPY_HOST_TO_DEVICE
+        acl.aclrtMemcpyAsync(memory, 8, b"12345678", 8, kind, stream)
+        await stream.record()
+        read = ffi.new("char[8]")
+        acl.aclrtMemcpy(read, 8, memory, 8, constants.ACL_MEMCPY_DEVICE_TO_HOST)
+        assert bytes(ffi.buffer(read)) == b"12345678"
+        assert acl.aclrtGetSocName() == functions.aclrtGetSocName()  # it needs no device
+
+
+@pytest.mark.anyio
+async def test_what_is_made_by_hand_is_used_and_destroyed_by_hand(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        acl = on(device)
+        made, done = ffi.new("aclrtStream *"), ffi.new("aclrtStreamStatus *")
+        acl.aclrtCreateStream(made)
+        acl.aclrtStreamQuery(made[0], done)
+        assert done[0] == constants.ACL_STREAM_STATUS_COMPLETE
+        acl.aclrtDestroyStream(made[0])
+
+
+@pytest.mark.anyio
+async def test_an_event_stands_for_its_newest_record(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        event, status = stream.record(), ffi.new("aclrtEventRecordedStatus *")
+        await event
+        on(device).aclrtQueryEventStatus(event, status)
+        assert status[0] == constants.ACL_EVENT_RECORDED_STATUS_COMPLETE
+        async with device.create_event() as fresh:
+            with pytest.raises(aioacl.ParameterError, match="never recorded"):
+                on(device).aclrtQueryEventStatus(fresh, status)
+        await event.close()
+
+
+@pytest.mark.anyio
+async def test_a_code_on_a_device_is_raised_with_the_device(open_device: OpenDevice) -> None:
+    async with open_device(1) as device:
+        simulator.fail_call("aclrtGetMemInfo", 507899)
+        with pytest.raises(aioacl.DeviceFault) as caught:
+            on(device).aclrtGetMemInfo(constants.ACL_HBM_MEM, ffi.new("size_t *"), ffi.new("size_t *"))
+        assert (caught.value.code, caught.value.device) == (507899, 1)
+        assert caught.value.generation == device.generation
+        assert device.health.last_fault is not None
+
+
+@pytest.mark.anyio
+async def test_a_handle_in_the_wrong_place_is_named(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        open_device(1) as other,
+        device.create_stream() as stream,
+        device.allocate(8) as memory,
+        device.pinned(8) as pinned,
+    ):
+        number = ffi.new("int32_t *")
+        with pytest.raises(aioacl.ParameterError, match="stream is to be aclrtStream, not a device buffer"):
+            on(device).aclrtStreamGetId(memory, number)  # type: ignore[arg-type]
+        with pytest.raises(aioacl.ParameterError, match="not a stream of another device"):
+            on(other).aclrtStreamGetId(stream, number)
+        with pytest.raises(aioacl.ParameterError, match="not a stream"):
+            on(device).aclrtFree(stream)  # type: ignore[arg-type]
+        on(other).aclrtMemcpy(pinned, 8, b"12345678", 8, constants.ACL_MEMCPY_HOST_TO_HOST)
+        assert bytes(pinned.view) == b"12345678"
+
+
+@pytest.mark.anyio
+async def test_only_live_handles_have_a_raw_pointer(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        stream = await device.create_stream()
+        await stream.close()
+        memory = await device.allocate(8)
+        for refused, error in ((stream, aioacl.ParameterError), (b"bytes", aioacl.ParameterError)):
+            with pytest.raises(error):
+                handle(refused)  # type: ignore[arg-type]
+        assert (await device.force_reset(grace=0)).ok
+        with pytest.raises(aioacl.StaleHandleError):
+            handle(memory)
+
+
+@pytest.mark.anyio
+async def test_on_wants_an_open_device(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        pass
+    for refused in (device, 0):
+        with pytest.raises(aioacl.ParameterError):
+            on(refused)  # type: ignore[arg-type]
+
+
+# --- resets -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_after_a_reset_it_is_stale_and_nothing_of_it_reaches_c(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        acl, raw, number = on(device), handle(stream), ffi.new("int32_t *")
+        assert (await device.force_reset(grace=0)).ok
+        before = simulator.calls("aclrtStreamGetId")
+        for dead in (raw, stream):
+            with pytest.raises(aioacl.StaleHandleError):
+                acl.aclrtStreamGetId(dead, number)
+        assert simulator.calls("aclrtStreamGetId") == before
+        with pytest.raises(aioacl.StaleHandleError):
+            on(device).aclrtStreamGetId(stream, number)
+        async with device.create_stream() as fresh:
+            on(device).aclrtStreamGetId(fresh, number)
+
+
+@pytest.mark.anyio
+async def test_a_reset_waits_for_a_call_by_hand(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        simulator.hang_call("aclrtMemsetAsync")
+        acl = on(device)
+        memory = await device.allocate(8)
+        call = Raised(lambda: acl.aclrtMemsetAsync(memory, 8, 0, 8, stream))
+        assert until_now(hanging("aclrtMemsetAsync"))
+        resets = simulator.resets()
+        reset = Raised(lambda: device.force_reset(grace=0, timeout=30).result())
+        await until(lambda: device.state is aioacl.State.RESETTING)
+        with pytest.raises(aioacl.DeviceResetting):
+            acl.aclrtStreamQuery(stream, ffi.new("aclrtStreamStatus *"))
+        assert simulator.resets() == resets
+        simulator.unhang("aclrtMemsetAsync")
+        call.join()
+        assert reset.join().ok
+        assert simulator.resets() == resets + 1
+
+
+@pytest.mark.anyio
+async def test_an_unguarded_call_is_not_waited_for(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        simulator.hang_call("aclrtGetSocName")
+        call = Raised(functions.aclrtGetSocName)
+        assert until_now(hanging("aclrtGetSocName"))
+        assert (await device.force_reset(grace=0)).ok
+        assert call.running
+        simulator.unhang("aclrtGetSocName")
+        call.join()
+
+
+@pytest.mark.anyio
+async def test_a_holder_of_a_lease_enqueues_by_hand_while_the_device_drains(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(8) as memory,
+    ):
+        acl = on(device)
+        async with device.lease():
+            reset = Raised(lambda: device.force_reset(grace=30).result())
+            await until(lambda: device.state is aioacl.State.DRAINING)
+            acl.aclrtMemsetAsync(memory, 8, 0, 8, stream)
+            refused = Raised(lambda: acl.aclrtMemsetAsync(memory, 8, 0, 8, stream))
+            with pytest.raises(aioacl.DeviceResetting):
+                refused.join()
+        assert reset.join().ok
+
+
+def test_the_module_says_what_it_is() -> None:
+    assert repr(functions) == "<ACL's functions on no device>"
+    assert "unguarded" in repr(functions.aclrtGetSocName)
+    assert lowlevel.functions is functions
