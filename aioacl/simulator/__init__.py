@@ -25,7 +25,9 @@ from aioacl.simulator._control import (
     resets,
     retain_count,
     set_abort_supported,
+    set_count_notify_supported,
     stats,
+    trap_next,
     unhang,
     violations,
 )
@@ -49,7 +51,9 @@ __all__ = [
     "resets",
     "retain_count",
     "set_abort_supported",
+    "set_count_notify_supported",
     "stats",
+    "trap_next",
     "unhang",
     "violations",
 ]

@@ -103,6 +103,15 @@ def fail_next(stream: Stream, code: int) -> None:
     )
 
 
+def trap_next(stream: Stream, code: int) -> None:
+    """The next task that computes or moves data, queued already or not, traps with that code."""
+    _checked(
+        "aclsim_trap_next",
+        _function("aclsim_trap_next", "int (*)(void *, int32_t)")(stream._core.native, code),
+        stream,
+    )
+
+
 def fail_call(function: str, code: int, times: int = 1) -> None:
     """The next calls of the ACL function do nothing and answer the code; -1 times: all of them."""
     call = _function("aclsim_fail_call", "int (*)(const char *, int32_t, int32_t)")
@@ -146,6 +155,11 @@ def clear() -> None:
 def set_abort_supported(supported: bool) -> None:
     """With False, aclrtStreamAbort answers 207000, as old firmware does."""
     _function("aclsim_set_abort_supported", "void (*)(int)")(int(supported))
+
+
+def set_count_notify_supported(supported: bool) -> None:
+    """With True there are count notifies, as newer chips have them; without, they answer 207000."""
+    _function("aclsim_set_count_notify_supported", "void (*)(int)")(int(supported))
 
 
 def stats() -> Stats:

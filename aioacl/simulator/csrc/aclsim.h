@@ -44,6 +44,11 @@ int aclsim_release(void *stream);
 void aclsim_release_all(void);
 /* The next task enqueued on the stream (not an event record, wait or host function) fails with that code. */
 int aclsim_fail_next(void *stream, int32_t code);
+/*
+ * The next task that computes or moves data and that the stream reaches, queued already or not, traps with that
+ * code (507015: an exception of an AI core).
+ */
+int aclsim_trap_next(void *stream, int32_t code);
 /* Tasks enqueued on the stream and not yet done. -1: no such stream. */
 int64_t aclsim_pending(void *stream);
 
@@ -67,6 +72,8 @@ void aclsim_clear(void);
  */
 /* With 0, aclrtStreamAbort answers 207000, as old firmware does. */
 void aclsim_set_abort_supported(int supported);
+/* With 1, there are count notifies, as newer chips have them; without, they answer 207000. */
+void aclsim_set_count_notify_supported(int supported);
 
 /* --- referee and journal ------------------------------------------------------------------------------------
  */

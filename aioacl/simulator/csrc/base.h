@@ -19,6 +19,7 @@ enum {
     SIM_RING = 2048,
     SIM_HOST_FUNCTION_ENTRIES = 3,
     SIM_STREAMS_PER_DEVICE = 1984,
+    SIM_EVENTS_PER_DEVICE = 65536,
     SIM_TEXT_BYTES = 4096,
     SIM_CALL_WORDS = 17,
     SIM_OPTIONS = 4
@@ -55,7 +56,14 @@ int function_find(const char *name);
 
 /* --- objects (handle.c)
  * --------------------------------------------------------------------------------------- */
-typedef enum { KIND_CONTEXT, KIND_STREAM, KIND_EVENT, KIND_NOTIFY, KIND_COUNT } object_kind_t;
+typedef enum {
+    KIND_CONTEXT,
+    KIND_STREAM,
+    KIND_EVENT,
+    KIND_NOTIFY,
+    KIND_COUNT_NOTIFY,
+    KIND_COUNT
+} object_kind_t;
 typedef enum { OBJECT_FREE, OBJECT_LIVE, OBJECT_DEAD } object_state_t;
 
 typedef struct object {
@@ -71,10 +79,12 @@ typedef struct context context_t;
 typedef struct stream stream_t;
 typedef struct event event_t;
 typedef struct notify notify_t;
+typedef struct count_notify count_notify_t;
 typedef struct record record_t;
 typedef struct device device_t;
 typedef struct report_group report_group_t;
 typedef struct job job_t;
+typedef struct work work_t;
 
 /* A new live object with one reference, zeroed but for its header; NULL when memory is out. */
 void *object_new(object_kind_t kind);

@@ -22,10 +22,16 @@ static aclError event_new(aclrtEvent *handle, event_mode_t mode, uint32_t flags)
     if (mode == EVENT_EXTENDED && flags == FLAG_IPC) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "flag");
     }
+    bool hardware = mode == EVENT_FLAGGED && (flags & (FLAG_SYNC | FLAG_EXTERNAL)) != 0;
+    if (hardware && context->device->events == SIM_EVENTS_PER_DEVICE) {
+        return error_set(RT_NO_EVENT_RESOURCE, "event");
+    }
     event_t *event = object_new(KIND_EVENT);
     if (event == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "event");
     }
+    context->device->events += hardware ? 1 : 0;
+    event->hardware = hardware;
     event->mode = mode;
     event->flags = flags;
     event->context = context;
@@ -95,6 +101,7 @@ aclError do_aclrtDestroyEvent(aclrtEvent event) {
     aclError rc = event_find(event, &found);
     if (rc == ACL_SUCCESS) {
         forget_record(found);
+        found->device->events -= found->hardware ? 1 : 0;
         object_kill(&found->object);
     }
     sim_unlock();

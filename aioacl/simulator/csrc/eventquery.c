@@ -168,7 +168,7 @@ aclError do_aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp) {
 /* An id belongs to a hardware event: held from the start, or taken by the first record. */
 static bool has_id(const event_t *event) {
     if (event->mode == EVENT_FLAGGED) {
-        return (event->flags & (FLAG_SYNC | FLAG_EXTERNAL)) != 0;
+        return event->hardware;
     }
     return event->mode == EVENT_DEFAULT && event->record != NULL;
 }

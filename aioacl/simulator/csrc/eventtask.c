@@ -1,8 +1,7 @@
 /* What the executor does with the tasks of events and notifies. */
-#include "sim.h"
+#include "work.h"
 
-/* Parks the stream on `list`, unless the task has waited for as long as it may: then it has failed. */
-static bool wait_on(stream_t *stream, task_t *task, park_t park, park_list_t *list) {
+bool task_wait_on(stream_t *stream, task_t *task, park_t park, park_list_t *list) {
     if (!task->started) {
         task->started = true;
         task->due_ns = task->limit_ns != 0 ? now_ns() + task->limit_ns : 0;
@@ -35,9 +34,9 @@ bool event_run_task(stream_t *stream, task_t *task) {
         return true;
     case TASK_WAIT_RECORD:
         return task->event.record->signalled ||
-               wait_on(stream, task, PARK_RECORD, &task->event.record->streams);
+               task_wait_on(stream, task, PARK_RECORD, &task->event.record->streams);
     default:
-        return event->flag || wait_on(stream, task, PARK_FLAG, &event->streams);
+        return event->flag || task_wait_on(stream, task, PARK_FLAG, &event->streams);
     }
 }
 
@@ -49,7 +48,7 @@ bool notify_run_task(stream_t *stream, task_t *task) {
         return true;
     }
     if (!notify->flag) {
-        return wait_on(stream, task, PARK_NOTIFY, &notify->streams);
+        return task_wait_on(stream, task, PARK_NOTIFY, &notify->streams);
     }
     notify->flag = false;
     return true;

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "sim.h"
+#include "work.h"
 
 enum { BATCH = 64, TURN = 256 };
 
@@ -206,17 +207,25 @@ static uint32_t gather(stream_t *stream, step_t *steps) {
     return count;
 }
 
-static void run_outside(stream_t *stream, const step_t *steps, uint32_t count) {
+void stream_run_begin(stream_t *stream) {
     stream->running = true;
     sim_unlock();
-    for (uint32_t i = 0; i < count; i++) {
-        perform(steps[i].task);
-    }
+}
+
+void stream_run_end(stream_t *stream) {
     sim_lock();
     stream->running = false;
     if (sim.settle_waiters > 0) {
         pthread_cond_broadcast(&sim.settled);
     }
+}
+
+static void run_outside(stream_t *stream, const step_t *steps, uint32_t count) {
+    stream_run_begin(stream);
+    for (uint32_t i = 0; i < count; i++) {
+        perform(steps[i].task);
+    }
+    stream_run_end(stream);
 }
 
 static void run_data(stream_t *stream) {
@@ -247,6 +256,10 @@ static bool run_control(stream_t *stream, task_t *task) {
     case TASK_HOST_FUNCTION:
     case TASK_CALLBACK:
         return call_run_task(stream, task);
+    case TASK_WORK:
+        return work_run_task(stream, task);
+    case TASK_STEP:
+        return task->work->ops->step(stream, task);
     default:
         return event_run_task(stream, task);
     }
@@ -254,6 +267,10 @@ static bool run_control(stream_t *stream, task_t *task) {
 
 static void run_one(stream_t *stream) {
     task_t *task = stream_head(stream);
+    if (stream->trap_next != 0 && (is_data(task) || task->kind == TASK_WORK)) {
+        task->code = stream->trap_next;
+        stream->trap_next = 0;
+    }
     if (stream->stopped) {
         stream_end_tasks(stream, 1);
     } else if (is_data(task)) {

@@ -20,6 +20,7 @@ static pool_t pools[KIND_COUNT] = {
     [KIND_STREAM] = {.name = "stream", .size = sizeof(stream_t)},
     [KIND_EVENT] = {.name = "event", .size = sizeof(event_t)},
     [KIND_NOTIFY] = {.name = "notify", .size = sizeof(notify_t)},
+    [KIND_COUNT_NOTIFY] = {.name = "count notify", .size = sizeof(count_notify_t)},
 };
 
 static bool pool_grow(pool_t *pool, object_kind_t kind) {

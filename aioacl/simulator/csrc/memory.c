@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "work.h"
 
 enum { PADDING = 32, FILL_BYTE = 0xA5, FILL_MOST = 1 << 20 };
 
@@ -144,6 +145,9 @@ bool memory_pin(const void *pointer, size_t count, void **pinned) {
 
 void memory_unpin(void *pinned) {
     block_t *block = pinned;
+    if (block != NULL) {
+        value_may_have_changed();
+    }
     if (block != NULL && --block->pins == 0 && block->freed) {
         block_free(block);
     }

@@ -1,7 +1,16 @@
 /* Notifies: binary flags that one stream sets and another consumes. */
 #include "sim.h"
 
-enum { FLAG_DEVICE_USE_ONLY = 1 };
+enum { FLAG_DEVICE_USE_ONLY = 1, NOTIFIES_PER_DEVICE = 8192 };
+
+notify_t *notify_new(device_t *device) {
+    notify_t *notify = device->notifies < NOTIFIES_PER_DEVICE ? object_new(KIND_NOTIFY) : NULL;
+    if (notify != NULL) {
+        notify->device = device;
+        device->notifies++;
+    }
+    return notify;
+}
 
 static aclError create(aclrtNotify *handle, uint64_t flag) {
     const context_t *context = thread_context();
@@ -11,11 +20,10 @@ static aclError create(aclrtNotify *handle, uint64_t flag) {
     if (flag == FLAG_DEVICE_USE_ONLY) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "flag");
     }
-    notify_t *notify = object_new(KIND_NOTIFY);
+    notify_t *notify = notify_new(context->device);
     if (notify == NULL) {
-        return error_set(RT_MEMORY_ALLOCATION, "notify");
+        return error_set(RT_NO_NOTIFY_RESOURCE, "notify");
     }
-    notify->device = context->device;
     *handle = notify;
     return ACL_SUCCESS;
 }
@@ -33,17 +41,21 @@ aclError do_aclrtCreateNotify(aclrtNotify *notify, uint64_t flag) {
     return rc;
 }
 
-static aclError find(aclrtNotify handle, context_t **context, notify_t **notify) {
-    *context = context_need();
-    if (*context == NULL) {
-        return RT_CONTEXT_NULL;
-    }
+aclError notify_find(aclrtNotify handle, notify_t **notify) {
     *notify = object_find(KIND_NOTIFY, handle);
     if (*notify == NULL) {
         return referee_bad_handle(KIND_NOTIFY, handle);
     }
     thread_uses((*notify)->device);
     return ACL_SUCCESS;
+}
+
+static aclError find(aclrtNotify handle, context_t **context, notify_t **notify) {
+    *context = context_need();
+    if (*context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    return notify_find(handle, notify);
 }
 
 aclError do_aclrtDestroyNotify(aclrtNotify notify) {
@@ -55,6 +67,10 @@ aclError do_aclrtDestroyNotify(aclrtNotify notify) {
     sim_lock();
     aclError rc = find(notify, &context, &found);
     if (rc == ACL_SUCCESS) {
+        found->device->notifies--;
+        if (found->shared != NULL) {
+            object_release(&found->shared->object);
+        }
         object_kill(&found->object);
     }
     sim_unlock();
@@ -71,6 +87,7 @@ static aclError enqueue(aclrtNotify notify, aclrtStream stream, task_t *task) {
     aclError rc = find(notify, &context, &task->notify);
     rc = rc == ACL_SUCCESS ? stream_find_own(context, stream, &target) : rc;
     if (rc == ACL_SUCCESS) {
+        task->notify = task->notify->shared != NULL ? task->notify->shared : task->notify;
         object_retain(&task->notify->object);
         rc = stream_enqueue(target, task);
     }

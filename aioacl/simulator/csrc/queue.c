@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "sim.h"
+#include "work.h"
 
 task_t *stream_head(stream_t *stream) {
     return &stream->ring[stream->ended % SIM_RING];
@@ -32,6 +33,10 @@ void task_release(task_t *task, aclError rc) {
     case TASK_RECORD_NOTIFY:
     case TASK_WAIT_NOTIFY:
         object_release(&task->notify->object);
+        break;
+    case TASK_WORK:
+    case TASK_STEP:
+        work_release(task->work);
         break;
     default:
         break;
@@ -64,7 +69,7 @@ aclError stream_enqueue(stream_t *stream, task_t *task) {
             return rc;
         }
     }
-    if (task->kind == TASK_COPY || task->kind == TASK_SET) {
+    if (task->kind == TASK_COPY || task->kind == TASK_SET || task->kind == TASK_WORK) {
         task->code = stream->fail_next;
         stream->fail_next = 0;
     }
@@ -115,6 +120,7 @@ static void recycle_failure(stream_t *stream) {
 void stream_fault(stream_t *stream, aclError code) {
     device_t *device = stream->device;
     bool work_behind = stream->ended + 1 < stream->enqueued;
+    exception_raise(stream, stream_head(stream), code);
     stream->error = code;
     stream->stopped = stream->stopped || stream->stop || stream->context->stop_on_failure;
     if (work_behind && device->sync_waiters == 0) {

@@ -47,7 +47,9 @@ typedef enum {
     TASK_RECORD_NOTIFY,
     TASK_WAIT_NOTIFY,
     TASK_HOST_FUNCTION,
-    TASK_CALLBACK
+    TASK_CALLBACK,
+    TASK_WORK, /* runs outside sim.lock: kernels, reductions, values */
+    TASK_STEP  /* runs with sim.lock, and may park its stream */
 } task_kind_t;
 
 typedef struct {
@@ -79,10 +81,20 @@ typedef struct {
             void (*function)(void *);
             void *arg;
         } call;
+        work_t *work;
     };
 } task_t;
 
-typedef enum { PARK_NONE, PARK_RECORD, PARK_FLAG, PARK_NOTIFY, PARK_CALL, PARK_DUE, PARK_FAULT } park_t;
+typedef enum {
+    PARK_NONE,
+    PARK_RECORD,
+    PARK_FLAG,
+    PARK_NOTIFY,
+    PARK_CALL,
+    PARK_DUE,
+    PARK_FAULT,
+    PARK_WORK
+} park_t;
 
 /* Streams of one list, linked through stream->parked_next. */
 typedef struct {
@@ -118,7 +130,8 @@ struct stream {
     uint32_t priority;
     uint32_t flags;
     int32_t fail_next;
-    aclError error; /* of a failed task, not delivered yet */
+    int32_t trap_next; /* with which the next task that computes or moves data traps */
+    aclError error;    /* of a failed task, not delivered yet */
     uint64_t enqueued;
     uint64_t ended;
     uint32_t entries;
@@ -153,6 +166,7 @@ struct event {
     uint64_t context_life;
     device_t *device;
     record_t *record; /* the newest; NULL: never recorded */
+    bool hardware;    /* holds a hardware id from its creation on */
     bool flag;        /* hardware flag of EVENT_FLAGGED: latched until reset */
     uint32_t waits;   /* stream waits that have not ended */
     gate_t gate;
@@ -162,7 +176,15 @@ struct event {
 struct notify {
     object_t object;
     device_t *device;
+    notify_t *shared; /* whose flag this is, kept by a reference; NULL: its own */
     bool flag;
+    park_list_t streams;
+};
+
+struct count_notify {
+    object_t object;
+    device_t *device;
+    uint32_t value;
     park_list_t streams;
 };
 
@@ -219,6 +241,8 @@ struct device {
     wait_list_t changed;
     context_t *primary;
     uint64_t resets;
+    uint32_t notifies;
+    uint32_t events; /* that hold a hardware id from their creation on */
     uint32_t streams;
     uint64_t stream_ids[SIM_STREAMS_PER_DEVICE / 64 + 1]; /* taken ids */
     uint32_t sync_waiters;                                /* synchronising calls that have work to wait for */
@@ -242,6 +266,7 @@ typedef struct {
     uint64_t lives;
     uint32_t wait_limit_s; /* aclrtSetOpWaitTimeout */
     bool abort_supported;
+    bool count_notify_supported;
 } sim_t;
 
 extern sim_t sim;
@@ -310,6 +335,9 @@ void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_
 void stream_unpark(stream_t *stream);
 void park_kick_all(park_list_t *list);
 void device_resume_faulted(device_t *device);
+/* The head task goes on without sim.lock, and with it again. */
+void stream_run_begin(stream_t *stream);
+void stream_run_end(stream_t *stream);
 /* What executor.c asks of the families: false when the task has to wait (the stream is parked then). */
 bool event_run_task(stream_t *stream, task_t *task);
 bool notify_run_task(stream_t *stream, task_t *task);
@@ -325,6 +353,9 @@ aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, acl
 /* Finds the event of a handle or answers an error. */
 aclError event_find(aclrtEvent handle, event_t **event);
 record_t *record_new(device_t *device);
+/* Finds the notify of a handle, or answers an error. The flag may be another's: see notify_t.shared. */
+aclError notify_find(aclrtNotify handle, notify_t **notify);
+notify_t *notify_new(device_t *device);
 void record_retain(record_t *record);
 void record_release(record_t *record);
 void record_end(record_t *record, bool signalled, aclError waiters_rc);

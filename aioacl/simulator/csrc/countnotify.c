@@ -1,0 +1,200 @@
+/*
+ * Count notifies: numbers that streams write and wait for. The chip that is simulated has none and answers
+ * 207000, until aclsim_set_count_notify_supported() gives it those of a newer one.
+ */
+#include "work.h"
+
+#define API __attribute__((visibility("default")))
+
+static const int64_t second_ns = 1000000000;
+
+typedef struct {
+    work_t work;
+    count_notify_t *notify;
+    uint32_t mode;
+    uint32_t value;
+    uint32_t timeout_s;
+    bool clear;
+} count_work_t;
+
+static void work_free(work_t *work) {
+    object_release(&((count_work_t *)work)->notify->object);
+}
+
+static uint32_t recorded(const count_work_t *work, uint32_t now) {
+    switch (work->mode) {
+    case ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE:
+        return now + work->value;
+    case ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE:
+        return now | work->value;
+    case ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE:
+        return now & work->value;
+    default:
+        return work->value;
+    }
+}
+
+static bool record_step(stream_t *stream, task_t *task) {
+    const count_work_t *work = (const count_work_t *)task->work;
+    (void)stream;
+    work->notify->value = recorded(work, work->notify->value);
+    park_kick_all(&work->notify->streams);
+    return true;
+}
+
+static bool holds(const count_work_t *work) {
+    uint32_t now = work->notify->value;
+    switch (work->mode) {
+    case ACL_RT_CNT_NOTIFY_WAIT_LESS_MODE:
+        return now < work->value;
+    case ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE:
+        return now == work->value;
+    case ACL_RT_CNT_NOTIFY_WAIT_BIGGER_MODE:
+        return now > work->value;
+    case ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE:
+        return now >= work->value;
+    default:
+        return (now & work->value) == work->value;
+    }
+}
+
+static bool wait_step(stream_t *stream, task_t *task) {
+    const count_work_t *work = (const count_work_t *)task->work;
+    if (!holds(work)) {
+        task->limit_ns = (int64_t)work->timeout_s * second_ns;
+        return task_wait_on(stream, task, PARK_WORK, &work->notify->streams);
+    }
+    if (work->clear) {
+        work->notify->value = 0;
+    }
+    return true;
+}
+
+static const work_ops_t record_ops = {.step = record_step, .free = work_free};
+static const work_ops_t wait_ops = {.step = wait_step, .free = work_free};
+
+static aclError unsupported(void) {
+    return sim.count_notify_supported ? ACL_SUCCESS : error_quiet(RT_FEATURE_NOT_SUPPORT, "cntNotify");
+}
+
+static aclError create(aclrtCntNotify *handle) {
+    const context_t *context = context_need();
+    aclError rc = context != NULL ? unsupported() : RT_CONTEXT_NULL;
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    count_notify_t *notify = object_new(KIND_COUNT_NOTIFY);
+    if (notify == NULL) {
+        return error_set(RT_NO_NOTIFY_RESOURCE, "cntNotify");
+    }
+    notify->device = context->device;
+    *handle = notify;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtCntNotifyCreate(aclrtCntNotify *cntNotify, uint64_t flag) {
+    if (cntNotify == NULL || flag > 1) {
+        return error_set(RT_PARAM_INVALID, cntNotify == NULL ? "cntNotify" : "flag");
+    }
+    sim_lock();
+    aclError rc = create(cntNotify);
+    sim_unlock();
+    return rc;
+}
+
+/* On a chip that has none no handle can be one. */
+static aclError find(aclrtCntNotify handle, count_notify_t **notify) {
+    if (context_need() == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    if (unsupported() != ACL_SUCCESS) {
+        return RT_FEATURE_NOT_SUPPORT;
+    }
+    *notify = object_find(KIND_COUNT_NOTIFY, handle);
+    if (*notify == NULL) {
+        return referee_bad_handle(KIND_COUNT_NOTIFY, handle);
+    }
+    thread_uses((*notify)->device);
+    return ACL_SUCCESS;
+}
+
+static aclError find_given(aclrtCntNotify handle, count_notify_t **notify) {
+    return handle != NULL ? find(handle, notify) : error_set(RT_PARAM_INVALID, "cntNotify");
+}
+
+aclError do_aclrtCntNotifyDestroy(aclrtCntNotify cntNotify) {
+    count_notify_t *notify = NULL;
+    sim_lock();
+    aclError rc = find_given(cntNotify, &notify);
+    if (rc == ACL_SUCCESS) {
+        object_kill(&notify->object);
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtCntNotifyGetId(aclrtCntNotify cntNotify, uint32_t *notifyId) {
+    count_notify_t *notify = NULL;
+    if (notifyId == NULL) {
+        return error_set(RT_PARAM_INVALID, "notifyId");
+    }
+    sim_lock();
+    aclError rc = find_given(cntNotify, &notify);
+    if (rc == ACL_SUCCESS) {
+        *notifyId = notify->object.index;
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* The notify may go while its tasks are queued, so each work keeps it. */
+static aclError enqueue(aclrtCntNotify handle, aclrtStream stream, const work_ops_t *ops, count_work_t what) {
+    sim_lock();
+    aclError rc = find_given(handle, &what.notify);
+    count_work_t *work = rc == ACL_SUCCESS ? work_new(ops, sizeof *work) : NULL;
+    if (work != NULL) {
+        what.work = work->work;
+        *work = what;
+        object_retain(&what.notify->object);
+    }
+    sim_unlock();
+    return rc == ACL_SUCCESS ? work_enqueue(stream, TASK_STEP, (work_t *)work) : rc;
+}
+
+static bool is_record_mode(uint32_t mode) {
+    return mode <= ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE || mode == ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE;
+}
+
+aclError do_aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, aclrtCntNotifyRecordInfo *info) {
+    if (info == NULL || !is_record_mode((uint32_t)info->mode)) {
+        return error_set(RT_PARAM_INVALID, info == NULL ? "info" : "info->mode");
+    }
+    return enqueue(cntNotify, stream, &record_ops,
+                   (count_work_t){.mode = (uint32_t)info->mode, .value = info->value});
+}
+
+/* Seconds; both zero and the largest value mean for ever. */
+aclError do_aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream stream,
+                                          aclrtCntNotifyWaitInfo *info) {
+    bool known = info != NULL && (uint32_t)info->mode <= ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE;
+    if (!known) {
+        return error_set(RT_PARAM_INVALID, info == NULL ? "info" : "info->mode");
+    }
+    return enqueue(cntNotify, stream, &wait_ops,
+                   (count_work_t){.mode = (uint32_t)info->mode,
+                                  .value = info->value,
+                                  .timeout_s = info->timeout != UINT32_MAX ? info->timeout : 0,
+                                  .clear = info->isClear != 0});
+}
+
+aclError do_aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream) {
+    return enqueue(cntNotify, stream, &record_ops,
+                   (count_work_t){.mode = ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE});
+}
+
+API void aclsim_set_count_notify_supported(int supported) {
+    sim_start();
+    sim_lock();
+    sim.count_notify_supported = supported != 0;
+    sim_unlock();
+}

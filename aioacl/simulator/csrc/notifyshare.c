@@ -1,0 +1,141 @@
+/* Notifies by id and by key, and clearing them from the host. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+enum { KEY_BYTES = 65, EXPORT_FLAG_NO_PID_CHECK = 0x2, IMPORT_FLAG_PEER_ACCESS = 0x2 };
+
+static const char key_format[] = "aclsim-notify-%ld-%p";
+
+aclError do_aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId) {
+    if (notify == NULL || notifyId == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, notify == NULL ? "notify" : "notifyId");
+    }
+    notify_t *found = NULL;
+    sim_lock();
+    aclError rc = notify_find(notify, &found);
+    if (rc == ACL_SUCCESS) {
+        *notifyId = found->shared != NULL ? found->shared->object.index : found->object.index;
+    }
+    sim_unlock();
+    return rc;
+}
+
+static aclError reset_each(const aclrtNotify *notifies, size_t num) {
+    aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+    for (size_t i = 0; i < num && rc == ACL_SUCCESS; i++) {
+        notify_t *notify = NULL;
+        rc = notify_find(notifies[i], &notify);
+        if (rc == ACL_SUCCESS) {
+            notify = notify->shared != NULL ? notify->shared : notify;
+            notify->flag = false;
+        }
+    }
+    return rc;
+}
+
+/* Done by the host at once, for as many as come before the first that is none. */
+aclError do_aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num) {
+    if (notifies == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "notifies");
+    }
+    if (num == 0) {
+        return error_set(RT_PARAM_INVALID, "num");
+    }
+    sim_lock();
+    aclError rc = reset_each(notifies, num);
+    sim_unlock();
+    return rc;
+}
+
+static aclError find_in_context(aclrtNotify handle, notify_t **notify) {
+    return context_need() != NULL ? notify_find(handle, notify) : RT_CONTEXT_NULL;
+}
+
+aclError do_aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint64_t flags) {
+    if (notify == NULL || key == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, notify == NULL ? "notify" : "key");
+    }
+    if (len < KEY_BYTES || (flags & ~(uint64_t)EXPORT_FLAG_NO_PID_CHECK) != 0) {
+        return error_set(RT_PARAM_INVALID, len < KEY_BYTES ? "len" : "flags");
+    }
+    notify_t *found = NULL;
+    sim_lock();
+    aclError rc = find_in_context(notify, &found);
+    if (rc == ACL_SUCCESS) {
+        notify_t *owner = found->shared != NULL ? found->shared : found;
+        snprintf(key, len, key_format, (long)getpid(), (void *)owner);
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* The notify behind a key that this process has handed out, while it lives. Other processes cannot be reached.
+ */
+static notify_t *find_key(const char *key) {
+    char own[KEY_BYTES];
+    void *handle = NULL;
+    long process = 0;
+    if (memchr(key, 0, KEY_BYTES) == NULL || sscanf(key, key_format, &process, &handle) != 2) {
+        return NULL;
+    }
+    snprintf(own, sizeof own, key_format, (long)getpid(), handle);
+    return strcmp(own, key) == 0 ? object_find(KIND_NOTIFY, handle) : NULL;
+}
+
+static aclError import(aclrtNotify *handle, const char *key) {
+    if (context_need() == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    notify_t *owner = find_key(key);
+    if (owner == NULL) {
+        return error_set(RT_PARAM_INVALID, "key: not of a live notify of this process");
+    }
+    notify_t *notify = notify_new(owner->device);
+    if (notify == NULL) {
+        return error_set(RT_NO_NOTIFY_RESOURCE, "notify");
+    }
+    object_retain(&owner->object);
+    notify->shared = owner;
+    *handle = notify;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_t flags) {
+    if (notify == NULL || key == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, notify == NULL ? "notify" : "key");
+    }
+    if ((flags & ~(uint64_t)IMPORT_FLAG_PEER_ACCESS) != 0) {
+        return error_set(RT_PARAM_INVALID, "flags");
+    }
+    sim_lock();
+    aclError rc = import(notify, key);
+    sim_unlock();
+    return rc;
+}
+
+/* The lists of who may import are checked and forgotten: the own process is the only one there is. */
+static aclError check_list(aclrtNotify notify, const void *list, size_t num) {
+    if (notify == NULL || list == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, notify == NULL ? "notify" : "pid");
+    }
+    if (num == 0) {
+        return error_set(RT_PARAM_INVALID, "num");
+    }
+    notify_t *found = NULL;
+    sim_lock();
+    aclError rc = find_in_context(notify, &found);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtNotifySetImportPid(aclrtNotify notify, int32_t *pid, size_t num) {
+    return check_list(notify, pid, num);
+}
+
+aclError do_aclrtNotifySetImportPidInterServer(aclrtNotify notify, aclrtServerPid *serverPids, size_t num) {
+    return check_list(notify, serverPids, num);
+}

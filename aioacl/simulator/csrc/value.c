@@ -1,0 +1,112 @@
+/* Values in memory: tasks that write one, and tasks that wait until one is there. */
+#include "work.h"
+
+enum { WAIT_GREATER_OR_EQUAL, WAIT_EQUAL, WAIT_AND, WAIT_NOR, WAIT_FLAGS };
+
+/* The device looks by itself as well: a host thread may write to memory without telling the simulator. */
+static const int64_t poll_ns = 1000000;
+
+typedef struct {
+    work_t work;
+    uint64_t *address;
+    uint64_t value;
+    uint32_t flag;
+    void *pinned;
+} value_t;
+
+static park_list_t waiting;
+
+void value_may_have_changed(void) {
+    if (waiting.first != NULL) {
+        park_kick_all(&waiting);
+    }
+}
+
+static aclError write_begin(work_t *work, const stream_t *stream) {
+    value_t *value = (value_t *)work;
+    (void)stream;
+    return memory_pin(value->address, sizeof *value->address, &value->pinned) ? 0 : RT_TASK_ERROR;
+}
+
+static aclError write_run(work_t *work, const stream_t *stream) {
+    const value_t *value = (const value_t *)work;
+    (void)stream;
+    __atomic_store_n(value->address, value->value, __ATOMIC_RELEASE);
+    return 0;
+}
+
+static void write_end(work_t *work) {
+    value_t *value = (value_t *)work;
+    memory_unpin(value->pinned);
+    value->pinned = NULL;
+}
+
+/* Device and host write there whenever they like, which is the point; so this read is no race to be reported.
+ */
+__attribute__((no_sanitize("thread"))) static bool holds(const value_t *value) {
+    uint64_t now = *(const volatile uint64_t *)value->address;
+    switch (value->flag) {
+    case WAIT_GREATER_OR_EQUAL:
+        return (int64_t)(now - value->value) >= 0;
+    case WAIT_EQUAL:
+        return now == value->value;
+    case WAIT_AND:
+        return (now & value->value) != 0;
+    default:
+        return ~(now | value->value) != 0;
+    }
+}
+
+/* Blocks are aligned, so the first byte of an aligned word stands for all of it. */
+static bool readable(const void *address) {
+    memory_t kind = memory_kind(address);
+    return kind != MEMORY_STALE && kind != MEMORY_PAGEABLE;
+}
+
+static bool wait_step(stream_t *stream, task_t *task) {
+    const value_t *value = (const value_t *)task->work;
+    if (!readable(value->address)) {
+        task->code = RT_TASK_ERROR;
+        return true;
+    }
+    if (holds(value)) {
+        return true;
+    }
+    stream_park(stream, PARK_WORK, &waiting, now_ns() + poll_ns);
+    return false;
+}
+
+static const work_ops_t write_ops = {.begin = write_begin, .run = write_run, .end = write_end};
+static const work_ops_t wait_ops = {.step = wait_step};
+
+static aclError check(const void *address, uint32_t flag, uint32_t flags) {
+    if (address == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "devAddr");
+    }
+    if ((uintptr_t)address % sizeof(uint64_t) != 0) {
+        return error_set(RT_PARAM_INVALID, "devAddr: it must be a multiple of 8");
+    }
+    return flag >= flags ? error_set(RT_PARAM_INVALID, "flag") : ACL_SUCCESS;
+}
+
+static aclError enqueue(task_kind_t kind, const work_ops_t *ops, const value_t *what, aclrtStream stream) {
+    value_t *value = work_new(ops, sizeof *value);
+    if (value != NULL) {
+        value->address = what->address;
+        value->value = what->value;
+        value->flag = what->flag;
+    }
+    return work_enqueue(stream, kind, (work_t *)value);
+}
+
+aclError do_aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream) {
+    value_t what = {.address = devAddr, .value = value, .flag = flag};
+    aclError rc = check(devAddr, flag, 1);
+    return rc == ACL_SUCCESS ? enqueue(TASK_WORK, &write_ops, &what, stream) : rc;
+}
+
+aclError do_aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream) {
+    value_t what = {.address = devAddr, .value = value, .flag = flag};
+    aclError rc = check(devAddr, flag, WAIT_FLAGS);
+    return rc == ACL_SUCCESS ? enqueue(TASK_STEP, &wait_ops, &what, stream) : rc;
+}

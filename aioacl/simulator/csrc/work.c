@@ -1,0 +1,88 @@
+/* Tasks that compute: sharing, enqueuing and running them. */
+#include "work.h"
+
+#include <stdlib.h>
+
+#define API __attribute__((visibility("default")))
+
+__attribute__((weak)) void exception_raise(stream_t *stream, const task_t *task, aclError code) {
+    (void)stream;
+    (void)task;
+    (void)code;
+}
+
+void *work_new(const work_ops_t *ops, size_t size) {
+    work_t *work = calloc(1, size);
+    if (work != NULL) {
+        work->ops = ops;
+        work->refs = 1;
+    }
+    return work;
+}
+
+void work_retain(work_t *work) {
+    work->refs++;
+}
+
+void work_release(work_t *work) {
+    if (--work->refs > 0) {
+        return;
+    }
+    if (work->ops->free != NULL) {
+        work->ops->free(work);
+    }
+    free(work);
+}
+
+aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work) {
+    stream_t *target = NULL;
+    aclError rc = RT_CONTEXT_NULL;
+    if (work == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "task");
+    }
+    sim_lock();
+    context_t *context = context_need();
+    if (context != NULL) {
+        rc = stream_find_own(context, stream, &target);
+    }
+    if (rc == ACL_SUCCESS) {
+        task_t task = {.kind = (uint8_t)kind, .work = work};
+        rc = stream_enqueue(target, &task);
+    } else {
+        work_release(work);
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* The stream may be dropped meanwhile only after it has been left, so the task is there when the work is over.
+ */
+bool work_run_task(stream_t *stream, task_t *task) {
+    work_t *work = task->work;
+    if (task->code != 0) {
+        return true;
+    }
+    task->code = work->ops->begin != NULL ? work->ops->begin(work, stream) : 0;
+    if (task->code == 0) {
+        stream_run_begin(stream);
+        aclError code = work->ops->run(work, stream);
+        stream_run_end(stream);
+        task->code = code;
+    }
+    if (work->ops->end != NULL) {
+        work->ops->end(work);
+    }
+    value_may_have_changed();
+    return true;
+}
+
+API int aclsim_trap_next(void *stream, int32_t code) {
+    sim_start();
+    sim_lock();
+    stream_t *found = object_find(KIND_STREAM, stream);
+    if (found != NULL) {
+        found->trap_next = code;
+    }
+    sim_unlock();
+    return found != NULL ? 0 : -1;
+}

@@ -1,0 +1,306 @@
+/* What streams signal each other with, beyond events: values in memory, notifies by id and key, count notifies.
+ */
+#include <string.h>
+
+#include "sim_test.h"
+
+static void *device_words(size_t count) {
+    void *block = NULL;
+    CHECK_RC(aclrtMalloc(&block, count * 8, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtMemset(block, count * 8, 0, count * 8), 0);
+    return block;
+}
+
+static aclrtStream stream_new(void) {
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    return stream;
+}
+
+static uint64_t word_at(const void *address) {
+    uint64_t word = 0;
+    CHECK_RC(aclrtMemcpy(&word, 8, address, 8, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+    return word;
+}
+
+static bool idle(aclrtStream stream) {
+    aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+    CHECK_RC(aclrtStreamQuery(stream, &status), 0);
+    return status == ACL_STREAM_STATUS_COMPLETE;
+}
+
+/* --- values
+ * --------------------------------------------------------------------------------------------------- */
+static void test_write(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *words = device_words(2);
+    CHECK_RC(aclrtValueWrite(words, 7, 0, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK(word_at(words) == 7 && word_at(words + 1) == 0);
+    CHECK_RC(aclrtValueWrite(NULL, 7, 0, stream), 100000);
+    CHECK_RC(aclrtValueWrite((char *)words + 4, 7, 0, stream), 107000);
+    CHECK_RC(aclrtValueWrite(words, 7, 1, stream), 107000);
+    CHECK_RC(aclrtValueWait(words, 7, 4, stream), 107000);
+    CHECK_RC(aclrtValueWait(NULL, 7, 0, stream), 100000);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtValueWrite(words, 7, 0, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 507001);
+    CHECK_RC(aclrtValueWait(words, 7, 0, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 507001);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+/* A wait that does not hold for `before` and holds for `after`. */
+static void wait_case(uint32_t flag, uint64_t value, uint64_t before, uint64_t after) {
+    aclrtStream waiting = stream_new();
+    aclrtStream writing = stream_new();
+    uint64_t *word = device_words(1);
+    CHECK_RC(aclrtMemcpy(word, 8, &before, 8, ACL_MEMCPY_HOST_TO_DEVICE), 0);
+    CHECK_RC(aclrtValueWait(word, value, flag, waiting), 0);
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(waiting, 5), 507046);
+    CHECK_RC(aclrtValueWrite(word, after, 0, writing), 0);
+    CHECK_RC(aclrtSynchronizeStream(waiting), 0);
+    CHECK_RC(aclrtFree(word), 0);
+    CHECK_RC(aclrtDestroyStream(waiting), 0);
+    CHECK_RC(aclrtDestroyStream(writing), 0);
+}
+
+static void test_waits(void) {
+    wait_case(0, 5, 4, 6);
+    wait_case(0, 5, UINT64_MAX, 5); /* the difference counts, as a signed number */
+    wait_case(1, 5, 6, 5);
+    wait_case(2, 6, 9, 2);
+    wait_case(3, 6, UINT64_MAX - 6, 1);
+}
+
+static void test_wait_sees_copies_and_host(void) {
+    aclrtStream waiting = stream_new();
+    aclrtStream copying = stream_new();
+    uint64_t *word = device_words(1);
+    uint64_t *pinned = NULL;
+    CHECK_RC(aclrtMallocHost((void **)&pinned, 8), 0);
+    *pinned = 3;
+    CHECK_RC(aclrtValueWait(word, 3, 1, waiting), 0);
+    CHECK_RC(aclrtMemcpyAsync(word, 8, pinned, 8, ACL_MEMCPY_HOST_TO_DEVICE, copying), 0);
+    CHECK_RC(aclrtSynchronizeStream(waiting), 0);
+    CHECK_RC(aclrtValueWait(word, 4, 1, waiting), 0);
+    uint64_t four = 4;
+    CHECK_RC(aclrtMemcpy(word, 8, &four, 8, ACL_MEMCPY_HOST_TO_DEVICE), 0);
+    CHECK_RC(aclrtSynchronizeStream(waiting), 0);
+    CHECK_RC(aclrtFreeHost(pinned), 0);
+    CHECK_RC(aclrtFree(word), 0);
+    CHECK_RC(aclrtDestroyStream(waiting), 0);
+    CHECK_RC(aclrtDestroyStream(copying), 0);
+}
+
+static void test_wait_is_aborted(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *word = device_words(1);
+    CHECK_RC(aclrtValueWait(word, 1, 1, stream), 0);
+    CHECK_RC(aclrtValueWrite(word, 9, 0, stream), 0);
+    CHECK_RC(aclrtStreamAbort(stream), 0);
+    CHECK(idle(stream) && word_at(word) == 0);
+    CHECK_RC(aclrtFree(word), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static void test_trap(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *word = device_words(1);
+    CHECK(aclsim_trap_next(NULL, 507015) == -1);
+    CHECK(aclsim_hold(stream) == 0);
+    CHECK_RC(aclrtValueWrite(word, 9, 0, stream), 0);
+    CHECK(aclsim_trap_next(stream, 507015) == 0);
+    CHECK(aclsim_release(stream) == 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 507015);
+    CHECK(word_at(word) == 0);
+    CHECK(aclsim_fail_next(stream, 507014) == 0);
+    CHECK_RC(aclrtValueWrite(word, 9, 0, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 507014);
+    CHECK_RC(aclrtFree(word), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+/* --- notifies
+ * ------------------------------------------------------------------------------------------------- */
+static void test_notify_ids(void) {
+    aclrtNotify first = NULL;
+    aclrtNotify second = NULL;
+    uint32_t ids[2] = {0, 0};
+    CHECK_RC(aclrtCreateNotify(&first, 0), 0);
+    CHECK_RC(aclrtCreateNotify(&second, 0), 0);
+    CHECK_RC(aclrtGetNotifyId(first, &ids[0]), 0);
+    CHECK_RC(aclrtGetNotifyId(second, &ids[1]), 0);
+    CHECK(ids[0] != ids[1]);
+    CHECK_RC(aclrtGetNotifyId(NULL, &ids[0]), 100000);
+    CHECK_RC(aclrtGetNotifyId(first, NULL), 100000);
+    CHECK_RC(aclrtDestroyNotify(second), 0);
+    CHECK_RC(aclrtGetNotifyId(second, &ids[1]), 107017);
+    CHECK_RC(aclrtDestroyNotify(first), 0);
+}
+
+static void test_batch_reset(void) {
+    aclrtStream stream = stream_new();
+    aclrtNotify notifies[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK_RC(aclrtCreateNotify(&notifies[i], 0), 0);
+        CHECK_RC(aclrtRecordNotify(notifies[i], stream), 0);
+    }
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclrtNotifyBatchReset(NULL, 1), 100000);
+    CHECK_RC(aclrtNotifyBatchReset(notifies, 0), 107000);
+    CHECK_RC(aclrtNotifyBatchReset(notifies, 1), 0);
+    CHECK_RC(aclrtWaitAndResetNotify(notifies[1], stream, 0), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclrtWaitAndResetNotify(notifies[0], stream, 0), 0);
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 5), 507046);
+    CHECK_RC(aclrtStreamAbort(stream), 0);
+    CHECK_RC(aclrtDestroyNotify(notifies[1]), 0);
+    CHECK_RC(aclrtNotifyBatchReset(notifies, 2), 107017);
+    CHECK_RC(aclrtDestroyNotify(notifies[0]), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static void test_notify_by_key(void) {
+    aclrtStream stream = stream_new();
+    aclrtNotify owner = NULL;
+    aclrtNotify again = NULL;
+    char key[65];
+    int32_t pid = 1;
+    CHECK_RC(aclrtCreateNotify(&owner, 0), 0);
+    CHECK_RC(aclrtNotifyGetExportKey(owner, key, 64, 0), 107000);
+    CHECK_RC(aclrtNotifyGetExportKey(owner, key, sizeof key, 1), 107000);
+    CHECK_RC(aclrtNotifyGetExportKey(NULL, key, sizeof key, 0), 100000);
+    CHECK_RC(aclrtNotifyGetExportKey(owner, key, sizeof key, 2), 0);
+    CHECK_RC(aclrtNotifySetImportPid(owner, &pid, 1), 0);
+    CHECK_RC(aclrtNotifySetImportPid(owner, &pid, 0), 107000);
+    CHECK_RC(aclrtNotifySetImportPidInterServer(owner, NULL, 1), 100000);
+    CHECK_RC(aclrtNotifyImportByKey(&again, "no key", 0), 107000);
+    CHECK_RC(aclrtNotifyImportByKey(&again, key, 1), 107000);
+    CHECK_RC(aclrtNotifyImportByKey(&again, key, 0), 0);
+    CHECK(stats().notifies == 2 && again != owner);
+    CHECK_RC(aclrtRecordNotify(again, stream), 0);
+    CHECK_RC(aclrtWaitAndResetNotify(owner, stream, 0), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclrtDestroyNotify(owner), 0);
+    CHECK_RC(aclrtRecordNotify(again, stream), 0);
+    CHECK_RC(aclrtWaitAndResetNotify(again, stream, 0), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclrtDestroyNotify(again), 0);
+    CHECK_RC(aclrtNotifyImportByKey(&again, key, 0), 107000);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static void test_notifies_run_out(void) {
+    static aclrtNotify notifies[8192];
+    aclrtNotify more = NULL;
+    for (int i = 0; i < 8192; i++) {
+        CHECK_RC(aclrtCreateNotify(&notifies[i], 0), 0);
+    }
+    CHECK_RC(aclrtCreateNotify(&more, 0), 207009);
+    for (int i = 0; i < 8192; i++) {
+        CHECK_RC(aclrtDestroyNotify(notifies[i]), 0);
+    }
+    CHECK_RC(aclrtCreateNotify(&more, 0), 0);
+    CHECK_RC(aclrtDestroyNotify(more), 0);
+}
+
+/* --- count notifies
+ * ------------------------------------------------------------------------------------------- */
+static void record(aclrtCntNotify notify, aclrtStream stream, aclrtCntNotifyRecordMode mode, uint32_t value) {
+    aclrtCntNotifyRecordInfo info = {.mode = mode, .value = value};
+    CHECK_RC(aclrtCntNotifyRecord(notify, stream, &info), 0);
+}
+
+static bool count_reached(aclrtCntNotify notify, aclrtCntNotifyWaitMode mode, uint32_t value, bool clear) {
+    aclrtStream stream = stream_new();
+    aclrtCntNotifyWaitInfo info = {.mode = mode, .value = value, .isClear = clear};
+    CHECK_RC(aclrtCntNotifyWaitWithTimeout(notify, stream, &info), 0);
+    aclError rc = aclrtSynchronizeStreamWithTimeout(stream, 50);
+    CHECK_RC(aclrtStreamAbort(stream), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK(rc == 0 || rc == 507046);
+    return rc == 0;
+}
+
+static void test_counts_are_missing(void) {
+    aclrtCntNotify notify = NULL;
+    uint32_t id = 0;
+    CHECK_RC(aclrtCntNotifyCreate(NULL, 0), 107000);
+    CHECK_RC(aclrtCntNotifyCreate(&notify, 0), 207000);
+    CHECK_RC(aclrtCntNotifyGetId(&id, &id), 207000);
+    CHECK_RC(aclrtCntNotifyDestroy(NULL), 107000);
+}
+
+static void test_counts(void) {
+    aclrtStream stream = stream_new();
+    aclrtCntNotify notify = NULL;
+    uint32_t id = 0;
+    aclsim_set_count_notify_supported(1);
+    CHECK_RC(aclrtCntNotifyCreate(&notify, 0), 0);
+    CHECK_RC(aclrtCntNotifyGetId(notify, &id), 0);
+    record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 4);
+    record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 2);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 6, false));
+    CHECK(!count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_BIGGER_MODE, 6, false));
+    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE, 6, false));
+    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_LESS_MODE, 7, false));
+    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE, 2, false));
+    record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE, 9);
+    record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE, 12);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 12, true));
+    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 0, false));
+    record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 1);
+    CHECK_RC(aclrtCntNotifyReset(notify, stream), 0);
+    CHECK_RC(aclrtCntNotifyDestroy(notify), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclrtCntNotifyDestroy(notify), 107017);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    aclsim_set_count_notify_supported(0);
+}
+
+/* --- events
+ * --------------------------------------------------------------------------------------------------- */
+static void test_events_left(void) {
+    uint32_t before = 0;
+    uint32_t after = 0;
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtGetEventAvailNum(NULL), 100000);
+    CHECK_RC(aclrtGetEventAvailNum(&before), 0);
+    CHECK_RC(aclrtCreateEventWithFlag(&event, 1), 0);
+    CHECK_RC(aclrtGetEventAvailNum(&after), 0);
+    CHECK(before == after + 1);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtCreateEventExWithFlag(&event, 1), 0);
+    CHECK_RC(aclrtGetEventAvailNum(&after), 0);
+    CHECK(before == after);
+    aclrtIpcEventHandle handle;
+    memset(&handle, 0, sizeof handle);
+    CHECK_RC(aclrtIpcGetEventHandle(NULL, &handle), 100000);
+    CHECK_RC(aclrtIpcGetEventHandle(event, &handle), 107000);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtIpcGetEventHandle(event, &handle), 107017);
+}
+
+int main(void) {
+    CHECK_RC(aclrtSetDevice(0), 0);
+    test_write();
+    test_waits();
+    test_wait_sees_copies_and_host();
+    test_wait_is_aborted();
+    test_trap();
+    test_notify_ids();
+    test_batch_reset();
+    test_notify_by_key();
+    test_notifies_run_out();
+    test_counts_are_missing();
+    test_counts();
+    test_events_left();
+    CHECK_RC(aclrtResetDevice(0), 0);
+    aclsim_stats_t left = stats();
+    CHECK(left.streams == 0 && left.events == 0 && left.notifies == 0 && left.device_blocks == 0);
+    puts("ok");
+    return 0;
+}
