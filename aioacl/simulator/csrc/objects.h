@@ -1,0 +1,184 @@
+/* Streams and their tasks, and what tasks refer to: records, events, notifies, callbacks. */
+#ifndef ACLSIM_OBJECTS_H
+#define ACLSIM_OBJECTS_H
+
+#include "base.h"
+
+/* --- tasks and streams
+ * ---------------------------------------------------------------------------------------- */
+typedef enum {
+    TASK_COPY,
+    TASK_SET,
+    TASK_RECORD,
+    TASK_RESET_EVENT,
+    TASK_WAIT_RECORD,
+    TASK_WAIT_FLAG,
+    TASK_RECORD_NOTIFY,
+    TASK_WAIT_NOTIFY,
+    TASK_HOST_FUNCTION,
+    TASK_CALLBACK,
+    TASK_WORK, /* runs outside sim.lock: kernels, reductions, values */
+    TASK_STEP  /* runs with sim.lock, and may park its stream */
+} task_kind_t;
+
+typedef struct {
+    uint8_t kind;
+    uint8_t entries;
+    bool blocking; /* callbacks */
+    bool started;  /* the executor has reached it */
+    int32_t code;  /* with which it fails; 0: it succeeds */
+    int64_t due_ns;
+    int64_t limit_ns; /* waits: how long at most; 0: for ever */
+    union {
+        struct {
+            void *dst;
+            const void *src;
+            size_t count;
+            void *owned; /* a copy of the source, freed with the task */
+        } copy;
+        struct {
+            void *dst;
+            size_t count;
+            int value;
+        } set;
+        struct {
+            event_t *event;
+            record_t *record;
+        } event;
+        notify_t *notify;
+        struct {
+            void (*function)(void *);
+            void *arg;
+        } call;
+        work_t *work;
+    };
+} task_t;
+
+typedef enum {
+    PARK_NONE,
+    PARK_RECORD,
+    PARK_FLAG,
+    PARK_NOTIFY,
+    PARK_CALL,
+    PARK_DUE,
+    PARK_FAULT,
+    PARK_WORK
+} park_t;
+
+/* Streams of one list, linked through stream->parked_next. */
+typedef struct {
+    stream_t *first;
+    stream_t *last;
+} park_list_t;
+
+struct stream {
+    object_t object;
+    context_t *context;
+    device_t *device;
+    stream_t *prev; /* of its context */
+    stream_t *next;
+    stream_t *ready_next;
+    bool ready;
+    bool running; /* the executor works on it outside sim.lock */
+    bool held;    /* by aclsim_hold */
+    bool is_default;
+    bool aborting;
+    bool dying;          /* a destroy is inside */
+    bool stop;           /* STOP failure mode */
+    bool stopped;        /* a task failed in STOP mode: later tasks are skipped */
+    bool host_functions; /* hidden subscription, for its life */
+    park_t park;
+    park_list_t *parked_on;
+    stream_t *parked_prev;
+    stream_t *parked_next;
+    int64_t wake_ns; /* PARK_DUE, or the limit of another park; 0: none */
+    stream_t *timed_prev;
+    stream_t *timed_next;
+    bool timed;
+    uint32_t id; /* unique on its device */
+    uint32_t priority;
+    uint32_t flags;
+    int32_t fail_next;
+    int32_t trap_next; /* with which the next task that computes or moves data traps */
+    aclError error;    /* of a failed task, not delivered yet */
+    uint64_t enqueued;
+    uint64_t ended;
+    uint32_t entries;
+    task_t *ring;
+    uint64_t sync_target; /* of the SynchronizeDevice that holds the context's gate */
+    wait_list_t waiters;
+    wait_list_t room;
+    job_t *job; /* the call that the head task waits for */
+    report_group_t *group;
+};
+
+/* --- records, events, notifies
+ * -------------------------------------------------------------------------------- */
+struct record {
+    uint32_t refs;
+    bool ended;     /* as the host sees it: run or dropped */
+    bool signalled; /* as streams see it: run */
+    int64_t stamp_ns;
+    device_t *device;
+    wait_list_t waiters;
+    park_list_t streams;
+    record_t *next_free;
+};
+
+typedef enum { EVENT_DEFAULT, EVENT_FLAGGED, EVENT_EXTENDED } event_mode_t;
+
+struct event {
+    object_t object;
+    event_mode_t mode;
+    uint32_t flags;
+    context_t *context;
+    uint64_t context_life;
+    device_t *device;
+    record_t *record; /* the newest; NULL: never recorded */
+    bool hardware;    /* holds a hardware id from its creation on */
+    bool flag;        /* hardware flag of EVENT_FLAGGED: latched until reset */
+    uint32_t waits;   /* stream waits that have not ended */
+    gate_t gate;
+    park_list_t streams;
+};
+
+struct notify {
+    object_t object;
+    device_t *device;
+    notify_t *shared; /* whose flag this is, kept by a reference; NULL: its own */
+    bool flag;
+    park_list_t streams;
+};
+
+struct count_notify {
+    object_t object;
+    device_t *device;
+    uint32_t value;
+    park_list_t streams;
+};
+
+/* --- callbacks
+ * ------------------------------------------------------------------------------------------------ */
+struct job {
+    job_t *next;
+    stream_t *stream; /* kept by a reference */
+    bool blocking;
+    void (*function)(void *);
+    void *arg;
+};
+
+typedef struct {
+    job_t *first;
+    job_t *last;
+} job_queue_t;
+
+typedef struct host_thread {
+    bool started;
+    bool stop;
+    bool busy; /* inside a user's function */
+    job_queue_t queue;
+    pthread_cond_t cond;
+    wait_list_t idle;
+} host_thread_t;
+
+#endif
