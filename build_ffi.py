@@ -1,4 +1,4 @@
-"""Builds the two shared objects: the cffi extension `aioacl._acl` and the simulator.
+"""Builds the shared objects: the cffi extension `aioacl._acl`, and the simulator, once for each release of CANN.
 
 The table `aioacl/_native/acl_api.inc` and the header `engine.h` are the only sources of declarations: the cffi
 declarations and the trampolines are made of them here, the typed stubs in build_stubs.py.
@@ -176,6 +176,37 @@ def _declared() -> str:
     return "\n".join(f"{prototype};" for row in table() for prototype in prototypes(row))
 
 
+# --- the simulator's exports --------------------------------------------------------------------------------------
+
+RELEASES = ("8.1", "8.5", "9.0", "9.1", "master")
+EXPORT = re.compile(
+    r'^ACL_FN\w*\((?:(?!^ACL_FN).)*?\b(?P<name>acl\w+),\s*\((?:(?!^ACL_FN).)*?"(?P<since>[^"]+)"\)$',
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def exports() -> dict[str, str]:
+    """The ACL functions that the simulator has, each with the release of CANN that it came with."""
+    text = inlined(SIMULATOR / "sim_api.inc")
+    found = {match["name"]: match["since"] for match in EXPORT.finditer(text)}
+    if len(found) != len(re.findall(r"^ACL_FN", text, re.MULTILINE)):
+        raise SystemExit("sim_api.inc: a row cannot be read")
+    return found
+
+
+def version_script(release: str) -> str:
+    """What the linker is told: a release has its own functions and older ones, the controls, and nothing else."""
+    age = RELEASES.index
+    names = [name for name, since in exports().items() if age(since) <= age(release)]
+    return f"{{\n  global: {'; '.join([*names, 'aclsim_*'])};\n  local: *;\n}};\n"
+
+
+def _release_of(extension: Extension) -> str | None:
+    """The release that a shared object of the simulator stands for; None for the cffi extension."""
+    _, found, release = extension.name.partition(".libascendcl")
+    return (release.removeprefix("-").replace("_", ".") or RELEASES[-1]) if found else None
+
+
 def _relative(paths: list[Path]) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in paths)
 
@@ -189,23 +220,45 @@ class BuildNative(build_ext):
             self._describe(extension)
 
     def _describe(self, extension: Extension) -> None:
-        simulator = extension.name.endswith("libascendcl")
-        folder = SIMULATOR if simulator else NATIVE
-        headers = [*NATIVE.glob("*.h"), NATIVE / "acl_api.inc", *SIMULATOR.glob("*.h")]
-        extension.sources = _relative(list(folder.glob("*.c")))
-        extension.depends = [*_relative(headers), "build_ffi.py"]
-        extension.include_dirs = [str(NATIVE.relative_to(ROOT))]
+        simulator = _release_of(extension) is not None
+        read = [
+            path
+            for folder in (NATIVE, SIMULATOR)
+            for path in folder.rglob("*.*")
+            if path.suffix in (".h", ".inc")
+        ]
+        extension.sources = _relative(list((SIMULATOR if simulator else NATIVE).glob("*.c")))
+        extension.depends = [*_relative(read), "build_ffi.py"]
+        extension.include_dirs = _relative([NATIVE, SIMULATOR])
         extension.extra_compile_args = list(C_FLAGS)
-        extension.extra_link_args = ["-Wl,-soname,libascendcl.so"] if simulator else []
         extension.libraries = ["pthread", "dl"]
         extension.py_limited_api = LIMITED_API and not simulator
 
     def build_extension(self, ext: Extension) -> None:
-        if ext.name.endswith("_acl"):
+        release = _release_of(ext)
+        if release is not None:
+            self._describe_release(ext, release)
+        else:
             ext.sources = [*ext.sources, *self._generated()]
             if LIMITED_API:
                 ext.define_macros = [("Py_LIMITED_API", "0x030B0000")]
         super().build_extension(ext)  # pyright: ignore[reportUnknownMemberType]  # untyped in setuptools
+
+    def _describe_release(self, extension: Extension, release: str) -> None:
+        """All releases are linked of the same objects but one, which says the release; only the newest has symbols."""
+        folder = Path(self.build_temp)
+        folder.mkdir(parents=True, exist_ok=True)
+        script = folder / f"exports-{release}.map"
+        script.write_text(version_script(release))
+        extension.extra_link_args = ["-Wl,-soname,libascendcl.so", f"-Wl,--version-script={script}"]
+        if release == RELEASES[-1]:
+            return
+        others = [source for source in extension.sources if Path(source).name != "release.c"]
+        extension.extra_objects = self.compiler.object_filenames(others, output_dir=self.build_temp)
+        extension.extra_link_args.append("-Wl,--strip-debug")
+        source = folder / f"release-{release}.c"
+        source.write_text(f'#define SIM_RELEASE "{release}"\n#include "release.c"\n')
+        extension.sources = [str(source)]
 
     def _generated(self) -> list[str]:
         folder = Path(self.build_temp)
@@ -215,8 +268,8 @@ class BuildNative(build_ext):
         return [str(folder / "trampolines.c"), str(folder / "_acl.c")]
 
     def get_ext_filename(self, fullname: str) -> str:
-        if fullname.endswith("libascendcl"):
-            return fullname.replace(".", "/") + ".so"
+        if "libascendcl" in fullname:
+            return fullname.replace(".", "/").replace("_", ".") + ".so"
         return str(super().get_ext_filename(fullname))  # type: ignore[no-untyped-call]  # setuptools has no types there
 
 

@@ -1,6 +1,7 @@
 """`simulator dir`: a folder for LD_LIBRARY_PATH, in which any ACL program finds the simulator under CANN's names.
 
-The folder's name holds a hash of the simulator, so another version gets a folder of its own. Each file is made under
+The folder's name holds the release of CANN that it stands for and a hash of the simulator, so another version gets a
+folder of its own. Each file is made under
 a passing name and then renamed: two processes that make the folder at once disturb neither each other nor a program
 that is just loading from it.
 """
@@ -21,10 +22,13 @@ from aioacl import __version__
 from aioacl._cli import UserError
 from aioacl._cli._screen import Screen
 from aioacl.simulator import library_path
+from aioacl.simulator._releases import NEWEST, RELEASES, functions, newer_than
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
+
+    from aioacl.simulator._releases import Release
 
 LIBRARY: Final = "libascendcl.so"
 LINKS: Final = (
@@ -54,6 +58,12 @@ def add(commands: Any) -> None:
         description="Find or make a folder in the cache that holds the simulator under CANN's names, for the "
         "LD_LIBRARY_PATH of any ACL program. The last line of output is that folder.",
     )
+    folder.add_argument(
+        "--cann",
+        choices=RELEASES,
+        default=NEWEST,
+        help="the release of CANN it stands for: functions that came later are missing (default: %(default)s)",
+    )
     folder.add_argument("--json", action="store_true", help="print one JSON object")
     folder.set_defaults(run=run, parser=folder)
 
@@ -61,16 +71,25 @@ def add(commands: Any) -> None:
 def run(arguments: Namespace) -> int:
     """Finds or makes the folder, and prints it."""
     try:
-        folder = make_folder(library_path(), _cache())
+        folder = make_folder(arguments.cann, _cache())
     except OSError as error:
         raise UserError(f"{error.filename or 'the cache'}: {error.strerror or error}") from error
     if arguments.json:
-        print(json.dumps({"folder": str(folder), "library": LIBRARY, "links": LINKS}))
+        print(
+            json.dumps({"folder": str(folder), "library": LIBRARY, "links": LINKS, **_extent(arguments.cann)})
+        )
         return 0
     if sys.stdout.isatty():
         Screen().line("For LD_LIBRARY_PATH of any ACL program:")
     print(folder)
     return 0
+
+
+def _extent(cann: Release) -> dict[str, object]:
+    """What a release has: how many functions, and which came later."""
+    known = functions()
+    missing = sorted(name for name, since in known.items() if newer_than(cann, since))
+    return {"cann": cann, "functions": len(known) - len(missing), "missing": missing}
 
 
 def _cache() -> Path:
@@ -84,11 +103,11 @@ def _cache() -> Path:
         raise UserError("there is no home folder: set XDG_CACHE_HOME to an absolute path") from None
 
 
-def make_folder(library: Path, cache: Path) -> Path:
-    """The folder for this library, made or mended if need be."""
-    content = library.read_bytes()
+def make_folder(cann: Release, cache: Path) -> Path:
+    """The folder for this release, made or mended if need be."""
+    content = library_path(cann).read_bytes()
     digest = hashlib.sha256(content).hexdigest()[:HASH_DIGITS]
-    folder = cache / f"simulator-{__version__}-{digest}"
+    folder = cache / f"simulator-{__version__}-cann-{cann}-{digest}"
     for each in (*reversed(cache.parents), cache, folder):
         with suppress(FileExistsError):
             each.mkdir(mode=0o755 if each == folder else 0o700)

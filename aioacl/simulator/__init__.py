@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from aioacl.simulator._control import (
     Stats,
     calls,
@@ -31,6 +29,7 @@ from aioacl.simulator._control import (
     unhang,
     violations,
 )
+from aioacl.simulator._releases import library_path
 
 __all__ = [
     "Stats",
@@ -57,8 +56,3 @@ __all__ = [
     "unhang",
     "violations",
 ]
-
-
-def library_path() -> Path:
-    """Where the simulator's shared object is."""
-    return Path(__file__).resolve().parent / "libascendcl.so"

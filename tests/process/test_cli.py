@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import build_ffi
 from aioacl._cli._doctor_costs import cost_of, is_needed
 from aioacl._cli._doctor_facts import Facts, look_at_library
 from aioacl._cli._doctor_visible import meaning, traps
@@ -19,6 +20,8 @@ from aioacl._cli._screen import GREEN, Bar, Screen
 from aioacl._cli.doctor import show_library
 from aioacl._library import LibraryInfo, MissingSymbol
 from aioacl.simulator import library_path
+from aioacl.simulator._releases import RELEASES
+from tests import elf
 
 WARNINGS_ARE_ERRORS = [sys.executable, "-X", "dev", "-W", "error"]
 SIBLINGS_ARE_MISSING = """
@@ -335,6 +338,23 @@ for name in sys.argv[1:]:
         aioacl("simulator", "dir", XDG_CACHE_HOME=str(tmp_path))
         assert ctypes.CDLL(str(folder / "libacl_rt.so")).aclrtGetSocName() != 0
         assert (folder / "libacl_mdl.so").readlink() == Path("libascendcl.so")
+
+    def test_a_release_of_cann_has_a_folder_without_what_came_later(self, tmp_path: Path) -> None:
+        known = build_ffi.exports()
+        folders: set[str] = set()
+        for cann in RELEASES:
+            result = found(aioacl("simulator", "dir", "--json", "--cann", cann, XDG_CACHE_HOME=str(tmp_path)))
+            there = elf.exports(Path(result["folder"], "libascendcl.so"))
+            assert result["cann"] == cann
+            assert sorted(known.keys() - there) == result["missing"]
+            assert result["functions"] == len(known.keys() & there)
+            folders.add(result["folder"])
+        assert len(folders) == len(RELEASES)
+
+    def test_a_release_of_cann_that_there_never_was_is_refused(self, tmp_path: Path) -> None:
+        done = aioacl("simulator", "dir", "--cann", "7.0", XDG_CACHE_HOME=str(tmp_path))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "8.1" in done.stderr
 
     def test_two_processes_make_it_at_once(self, tmp_path: Path) -> None:
         command = [*WARNINGS_ARE_ERRORS, "-m", "aioacl", "simulator", "dir"]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import aioacl
+import build_ffi
 from aioacl import simulator
+from aioacl.simulator import _releases
+from aioacl.simulator._releases import RELEASES
 from tests.kit import FAULT, Raised, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioacl.simulator._releases import Release
     from tests.kit import OpenDevice
 
 
@@ -24,6 +30,46 @@ def test_the_library_is_where_it_says_and_is_named_as_the_real_one() -> None:
     info = aioacl.library_info()
     assert info.backend == "simulator"
     assert Path(info.path).samefile(path)
+
+
+OLDER = """
+import sys
+import aioacl
+from aioacl import lowlevel, simulator
+
+cann = sys.argv[1]
+info = aioacl.use_library(simulator.library_path(cann))
+assert info.backend == "simulator"
+assert all(symbol.since > cann for symbol in info.missing)
+device = aioacl.open_device(0).result(timeout=30)
+(newest,) = [symbol for symbol in info.missing if symbol.name == "aclrtExceptionInfoCallbackRegister"]
+for call in (lowlevel.functions, lowlevel.on(device)):
+    try:
+        call.aclrtExceptionInfoCallbackRegister(lowlevel.ffi.NULL)
+    except aioacl.NotSupported as error:
+        assert error.since == newest.since == "master", error.since
+        assert "aclrtExceptionInfoCallbackRegister" in str(error)
+    else:
+        raise AssertionError("it is missing")
+device.close().result()
+"""
+
+
+@pytest.mark.parametrize("cann", RELEASES[:-1])
+def test_an_older_release_drives_a_device_and_says_what_it_lacks(cann: Release) -> None:
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", OLDER, cann], capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_what_was_never_released_has_no_library() -> None:
+    assert simulator.library_path("master") == simulator.library_path()
+    with pytest.raises(aioacl.ParameterError, match="no release"):
+        simulator.library_path("7.0")  # type: ignore[arg-type]  # that is the test
+
+
+def test_the_functions_and_their_releases_are_those_of_the_table() -> None:
+    assert _releases.functions() == build_ffi.exports()
+    assert build_ffi.RELEASES == RELEASES
 
 
 @pytest.mark.anyio

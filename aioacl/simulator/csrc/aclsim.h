@@ -28,6 +28,11 @@ typedef struct {
 } aclsim_stats_t;
 
 int aclsim_control_version(void);
+/* The release of CANN as which the library was linked: "8.1", "8.5", "9.0", "9.1" or "master". */
+const char *aclsim_cann(void);
+/* The ACL functions that the simulator knows and the release that each came with; NULL after the last. A
+ * library linked as an older release exports no newer ones. */
+const char *aclsim_function(int index, const char **since);
 void aclsim_stats(aclsim_stats_t *stats);
 
 /* Retain count of a device; 0 when it is not set, -1 when there is no such device. */

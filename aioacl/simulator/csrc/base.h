@@ -45,6 +45,7 @@ typedef enum {
 typedef struct {
     const char *name;
     call_kind_t kind;
+    const char *since;
 } function_info_t;
 
 extern const function_info_t function_info[FN_COUNT];

@@ -10,7 +10,7 @@
 #undef ACL_FN
 
 const function_info_t function_info[FN_COUNT] = {
-#define ACL_FN(kind, ret, name, params, args, since) [FN_##name] = {#name, CALL_##kind},
+#define ACL_FN(kind, ret, name, params, args, since) [FN_##name] = {#name, CALL_##kind, since},
 #include "sim_api.inc"
 #undef ACL_FN
 };

@@ -98,6 +98,12 @@ void sim_start(void);
 void sim_lock(void);
 void sim_unlock(void);
 void settings_read(settings_t *settings);
+
+/* --- release.c
+ * ------------------------------------------------------------------------------------------------ */
+/* "8.1", "8.5", "9.0", "9.1" or "master". */
+extern const char sim_release[];
+
 void cond_init(pthread_cond_t *cond);
 
 /* --- device.c, reset.c, context.c

@@ -1,0 +1,56 @@
+"""The simulator's shared objects: one for each release of CANN, which lacks the functions that came later."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from aioacl._errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Release = Literal["8.1", "8.5", "9.0", "9.1", "master"]
+RELEASES: Final[tuple[Release, ...]] = get_args(Release)
+NEWEST: Final = RELEASES[-1]
+
+_HERE: Final = Path(__file__).resolve().parent
+
+
+def library_path(cann: Release | None = None) -> Path:
+    """Where the simulator's shared object is: the newest, or the one that stands for an older release of CANN.
+
+    An older one lacks the functions that came later, as that release's own library does.
+
+    Raises:
+        ParameterError: the simulator does not know the release.
+    """
+    if cann is None or cann == NEWEST:
+        return _HERE / "libascendcl.so"
+    if cann not in RELEASES:
+        raise ParameterError(
+            f"cann={cann!r} is no release that the simulator knows",
+            hint=f"Pass one of {', '.join(RELEASES)}.",
+        )
+    return _HERE / f"libascendcl-{cann}.so"
+
+
+def functions() -> dict[str, str]:
+    """The simulator's ACL functions, each with the release that it came with."""
+    return dict(_functions(ctypes.CDLL(str(library_path())).aclsim_function))
+
+
+def _functions(ask: ctypes._NamedFuncPointer) -> Iterator[tuple[str, str]]:
+    ask.restype = ctypes.c_char_p
+    since = ctypes.c_char_p()
+    for index in range(1 << 16):
+        name: bytes | None = ask(index, ctypes.byref(since))
+        if name is None:
+            return
+        yield name.decode(), (since.value or b"").decode()
+
+
+def newer_than(cann: Release, since: str) -> bool:
+    """Whether what came with release `since` is missing from release `cann`."""
+    return [*RELEASES].index(cann) < [str(release) for release in RELEASES].index(since)

@@ -1,0 +1,28 @@
+/*
+ * As which release of CANN the library was linked, and what each release has. The build compiles this file once
+ * more for each older release, and links that with all other objects and a version script that leaves newer
+ * functions out.
+ */
+#include "sim.h"
+
+#define API __attribute__((visibility("default")))
+
+#ifndef SIM_RELEASE
+#define SIM_RELEASE "master"
+#endif
+
+const char sim_release[] = SIM_RELEASE;
+
+API const char *aclsim_cann(void) {
+    return sim_release;
+}
+
+API const char *aclsim_function(int index, const char **since) {
+    if (index < 0 || index >= FN_COUNT) {
+        return NULL;
+    }
+    if (since != NULL) {
+        *since = function_info[index].since;
+    }
+    return function_info[index].name;
+}
