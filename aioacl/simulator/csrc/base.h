@@ -152,6 +152,7 @@ struct thread {
     char text[SIM_TEXT_BYTES];
     char shown[SIM_TEXT_BYTES];
     pthread_cond_t cond;
+    uint32_t last_task;      /* number of the task it enqueued last */
     _Atomic(void *) syncing; /* the stream that it synchronises now */
 };
 
@@ -159,7 +160,8 @@ thread_t *thread_self(void);
 void thread_each(void (*visit)(thread_t *thread, void *arg), void *arg);
 void thread_bind_context(context_t *context);
 void thread_bind_slot(int device);
-/* The thread's context. A stale binding is detached, as the runtime of today does; then NULL. */
+/* The thread's context. A stale binding is detached, as the runtime of today does; then NULL. Older ones go on
+ * following the device of the last aclrtSetDevice. */
 context_t *thread_context(void);
 /* Its device, without looking for the context as the runtime would (nothing is detached); -1: none. */
 int thread_device_peek(void);
@@ -186,8 +188,14 @@ aclError error_quiet(aclError code, const char *what);
 
 /* --- settings (settings.c)
  * ------------------------------------------------------------------------------------ */
+/* Release trains of CANN, oldest first: what differs between them asks `sim.settings.cann >= CANN_...`. */
+typedef enum { CANN_8_1, CANN_8_5, CANN_9_0, CANN_9_1, CANN_MASTER } cann_t;
+
 typedef struct {
-    int devices;
+    int devices;                      /* that the client sees */
+    int physical_devices;             /* that there are; the others are hidden by ASCEND_RT_VISIBLE_DEVICES */
+    int logical_ids[SIM_MAX_DEVICES]; /* of each device that the client sees */
+    cann_t cann;
     int64_t copy_latency_ns;
     int64_t reset_drop_ns;
     bool spin;

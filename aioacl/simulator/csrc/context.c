@@ -103,7 +103,7 @@ aclError do_aclrtDestroyContext(aclrtContext context) {
     aclError rc = ACL_SUCCESS;
     sim_lock();
     context_t *found = object_find(KIND_CONTEXT, context);
-    bool half_alive = object_state(KIND_CONTEXT, context) == OBJECT_DEAD;
+    bool half_alive = sim.settings.cann >= CANN_MASTER && object_state(KIND_CONTEXT, context) == OBJECT_DEAD;
     if (half_alive || (found != NULL && found->resetter != NULL)) {
         rc = error_set(RT_CONTEXT_RELEASE_ERROR, "context");
     } else if (found == NULL || found->primary) {
@@ -124,6 +124,8 @@ aclError do_aclrtSetCurrentContext(aclrtContext context) {
     aclError rc = ACL_SUCCESS;
     if (found != NULL && context_usable(found)) {
         thread_bind_context(found);
+    } else if (sim.settings.cann <= CANN_8_5) {
+        thread_bind_slot(-1); /* it takes any handle, and finds no context from then on */
     } else {
         rc = error_set(RT_PARAM_INVALID, "context");
     }

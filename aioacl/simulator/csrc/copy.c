@@ -19,15 +19,17 @@ static bool is_host(memory_t kind) {
     return kind == MEMORY_PINNED || kind == MEMORY_PAGEABLE;
 }
 
-/* An argument that both copies refuse; count 0 needs nothing of the pointers. */
+/* An argument that both copies refuse; count 0 needs nothing of the pointers, and was refused before 9.1. */
 static aclError check_copy(const copy_t *copy, size_t destMax) {
     if ((unsigned int)copy->kind > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
         return error_quiet(ACL_INVALID_PARAM, "kind");
     }
-    if (copy->count != 0 && (copy->dst == NULL || copy->src == NULL)) {
+    bool nothing = copy->count == 0 && sim.settings.cann >= CANN_9_1;
+    if (!nothing && (copy->dst == NULL || copy->src == NULL)) {
         return error_quiet(ACL_INVALID_PARAM, copy->dst == NULL ? "dst" : "src");
     }
-    return copy->count > destMax ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
+    bool refused = copy->count > destMax || (copy->count == 0 && !nothing);
+    return refused ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
 }
 
 static void sleep_latency(void) {
@@ -190,6 +192,9 @@ aclError do_aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t 
 
 /* The caller's context, with the length checked after it. */
 static aclError check_set(size_t maxCount, size_t count, context_t **context) {
+    if (count == 0 && sim.settings.cann < CANN_9_1) {
+        return error_set(RT_PARAM_INVALID, "count");
+    }
     *context = context_need();
     if (*context == NULL) {
         return RT_CONTEXT_NULL;

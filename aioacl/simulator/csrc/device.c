@@ -27,7 +27,20 @@ static context_t *primary_of(device_t *device) {
             device->primary->device = device;
         }
     }
+    if (device->retired != NULL) {
+        object_release(&device->retired->object);
+        device->retired = NULL;
+    }
     return device->primary;
+}
+
+void device_retire_primary(device_t *device) {
+    if (sim.settings.cann < CANN_MASTER) {
+        device->retired = device->primary;
+        device->primary = NULL;
+        object_retain(&device->retired->object);
+        object_kill(&device->retired->object);
+    }
 }
 
 static aclError device_open(device_t *device) {
@@ -121,6 +134,9 @@ aclError do_aclrtGetDevice(int32_t *deviceId) {
 aclError do_aclrtGetDeviceCount(uint32_t *count) {
     if (count == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "count");
+    }
+    if (sim.settings.devices == 0) {
+        return error_set(RT_NO_DEVICE, "ASCEND_RT_VISIBLE_DEVICES");
     }
     *count = (uint32_t)sim.settings.devices;
     return ACL_SUCCESS;

@@ -16,7 +16,8 @@ static aclError find_asked(aclrtEvent handle, event_t **event) {
         return rc;
     }
     const context_t *context = (*event)->context;
-    bool same = context->primary || context->life == (*event)->context_life;
+    bool same =
+        (context->primary && sim.settings.cann >= CANN_MASTER) || context->life == (*event)->context_life;
     if (context->object.state != OBJECT_LIVE || context->torn || !same) {
         return error_set(RT_CONTEXT_NULL, "event");
     }

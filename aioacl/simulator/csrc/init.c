@@ -5,9 +5,7 @@
 
 #include "sim.h"
 
-enum { CONFIG_BYTES = 65536, VERSION_NUMBER = 90100000 };
-
-static const char version_text[] = "9.1.0";
+enum { CONFIG_BYTES = 65536 };
 
 /* All under sim.lock. */
 static uint64_t references;
@@ -127,38 +125,11 @@ aclError do_aclFinalizeReference(uint64_t *refCount) {
     return rc;
 }
 
-aclError do_aclsysGetVersionStr(char *pkgName, char *versionStr) {
-    if (pkgName == NULL || *pkgName == '\0' || versionStr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, pkgName == NULL ? "pkgName" : "versionStr");
-    }
-    memcpy(versionStr, version_text, sizeof version_text);
-    return ACL_SUCCESS;
-}
-
-aclError do_aclsysGetVersionNum(char *pkgName, int32_t *versionNum) {
-    if (pkgName == NULL || *pkgName == '\0' || versionNum == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, pkgName == NULL ? "pkgName" : "versionNum");
-    }
-    *versionNum = VERSION_NUMBER;
-    return ACL_SUCCESS;
-}
-
-const char *do_aclrtGetSocName(void) {
-    return "Ascend910B1";
-}
-
 aclError do_aclrtGetRunMode(aclrtRunMode *runMode) {
     if (runMode == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "runMode");
     }
     *runMode = ACL_HOST;
-    return ACL_SUCCESS;
-}
-
-aclError do_aclrtSetOpWaitTimeout(uint32_t timeout) {
-    sim_lock();
-    sim.wait_limit_s = timeout;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 

@@ -27,6 +27,7 @@ typedef struct {
     bool blocking; /* callbacks */
     bool started;  /* the executor has reached it */
     int32_t code;  /* with which it fails; 0: it succeeds */
+    pid_t tid;     /* of the thread that enqueued it */
     int64_t due_ns;
     int64_t limit_ns; /* waits: how long at most; 0: for ever */
     union {
@@ -64,6 +65,14 @@ typedef enum {
     PARK_FAULT,
     PARK_WORK
 } park_t;
+
+/* What aclrtSetStreamAttribute keeps; zeroed, it is what a new stream has. */
+typedef struct {
+    bool overflow_check;
+    bool cache_op_info;
+    uint32_t tag_inverted; /* the tag of a new stream is 0xffffffff */
+    uint32_t priority;     /* as it was set, not as the stream was made */
+} stream_options_t;
 
 /* Streams of one list, linked through stream->parked_next. */
 typedef struct {
@@ -110,6 +119,7 @@ struct stream {
     wait_list_t room;
     job_t *job; /* the call that the head task waits for */
     report_group_t *group;
+    stream_options_t options;
 };
 
 /* --- records, events, notifies

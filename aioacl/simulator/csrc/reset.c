@@ -55,7 +55,9 @@ void device_release(device_t *device) {
     if (device->explicit_contexts == 0) {
         memory_free_device(device);
     }
+    device->peers = 0;
     thread_self()->slot = -1;
+    device_retire_primary(device);
     state_device(device->id, ACL_RT_DEVICE_STATE_RESET_POST);
     device_end_change(device);
 }

@@ -12,7 +12,7 @@ sim_t sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .abort_supported = true};
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 
 static const char *const known_variables[] = {"AIOACL_SIM_DEVICES", "AIOACL_SIM_COPY_LATENCY_US",
-                                              "AIOACL_SIM_RESET_DROP_MS", "AIOACL_SIM_WAIT"};
+                                              "AIOACL_SIM_RESET_DROP_MS", "AIOACL_SIM_WAIT", "AIOACL_SIM_CANN"};
 
 static _Noreturn void refuse(const char *name, const char *value, const char *want) {
     fprintf(stderr, "aclsim: %s=%s: %s\n", name, value, want);
@@ -46,6 +46,54 @@ static bool read_spin(void) {
     return true;
 }
 
+static cann_t read_cann(void) {
+    static const char *const words[] = {"8.1", "8.5", "9.0", "9.1", "master"};
+    const char *text = getenv("AIOACL_SIM_CANN");
+    if (text == NULL) {
+        return CANN_MASTER;
+    }
+    for (int i = CANN_8_1; i <= CANN_MASTER; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            return (cann_t)i;
+        }
+    }
+    refuse("AIOACL_SIM_CANN", text, "want 8.1, 8.5, 9.0, 9.1 or master");
+}
+
+/* One id of the list, -1 when it is none; `text` moves on to what follows it. */
+static long next_id(const char **text) {
+    char *end = NULL;
+    long id = **text >= '0' && **text <= '9' ? strtol(*text, &end, 10) : -1;
+    if (id >= 0 && *end != ',' && *end != '\0') {
+        return -1;
+    }
+    *text = id >= 0 && *end == ',' ? end + 1 : end;
+    return id;
+}
+
+/* The list ends before its first bad id, and is worth nothing when it does not ascend. */
+static int read_visible(int physical, int *logical) {
+    const char *text = getenv("ASCEND_RT_VISIBLE_DEVICES");
+    int count = 0;
+    if (text == NULL) {
+        for (; count < physical; count++) {
+            logical[count] = count;
+        }
+        return count;
+    }
+    while (text != NULL && *text != '\0') {
+        long id = next_id(&text);
+        if (id < 0 || id >= physical) {
+            break;
+        }
+        if (count > 0 && id <= logical[count - 1]) {
+            return 0;
+        }
+        logical[count++] = (int)id;
+    }
+    return count;
+}
+
 static void refuse_unknown(const char *entry) {
     size_t length = strcspn(entry, "=");
     for (size_t i = 0; i < sizeof known_variables / sizeof *known_variables; i++) {
@@ -64,7 +112,9 @@ void settings_read(settings_t *settings) {
             refuse_unknown(*entry);
         }
     }
-    settings->devices = (int)read_number("AIOACL_SIM_DEVICES", 2, 1, SIM_MAX_DEVICES);
+    settings->physical_devices = (int)read_number("AIOACL_SIM_DEVICES", 2, 1, SIM_MAX_DEVICES);
+    settings->devices = read_visible(settings->physical_devices, settings->logical_ids);
+    settings->cann = read_cann();
     settings->copy_latency_ns = read_number("AIOACL_SIM_COPY_LATENCY_US", 0, 0, 3600000000L) * 1000;
     settings->reset_drop_ns = read_number("AIOACL_SIM_RESET_DROP_MS", 50, 0, 3600000L) * 1000000;
     settings->spin = read_spin();
@@ -80,6 +130,7 @@ void cond_init(pthread_cond_t *cond) {
 
 static void start(void) {
     settings_read(&sim.settings);
+    sim.started_ns = now_ns();
     cond_init(&sim.settled);
     for (int i = 0; i < SIM_MAX_DEVICES; i++) {
         sim.devices[i].id = i;

@@ -63,7 +63,10 @@ struct device {
     thread_t *changer; /* sets or resets it now */
     wait_list_t changed;
     context_t *primary;
+    context_t *retired; /* the primary context before this one, kept so that the next one has another handle */
     uint64_t resets;
+    uint64_t peers;  /* mask of the devices whose memory it may reach */
+    int64_t busy_ns; /* spent on tasks since the start */
     uint32_t notifies;
     uint32_t events; /* that hold a hardware id from their creation on */
     uint32_t streams;
@@ -90,6 +93,7 @@ typedef struct {
     uint32_t wait_limit_s; /* aclrtSetOpWaitTimeout */
     bool abort_supported;
     bool count_notify_supported;
+    int64_t started_ns;
 } sim_t;
 
 extern sim_t sim;
@@ -111,6 +115,8 @@ void cond_init(pthread_cond_t *cond);
 device_t *device_find(int32_t id);
 void device_wait_change(device_t *device);
 void device_end_change(device_t *device);
+/* After a reset. Today's runtime keeps the primary context's handle for the next set, older ones do not. */
+void device_retire_primary(device_t *device);
 bool context_usable(const context_t *context);
 /* The caller's context, or NULL with the error kept. */
 context_t *context_need(void);
@@ -204,6 +210,11 @@ void report_submit(stream_t *stream, job_t *job);
 void report_unsubscribe(stream_t *stream);
 void report_forget(stream_t *stream);
 void calls_forget(stream_t *stream);
+
+/* --- exception.c
+ * ---------------------------------------------------------------------------------------------- */
+/* What a callback may call: it reads the description of the failure. */
+bool exception_may_call(function_t function);
 
 /* --- memory.c
  * ------------------------------------------------------------------------------------------------- */

@@ -73,6 +73,7 @@ static thread_t *thread_enter(void) {
     thread->slot = -1;
     thread->last_error = 0;
     thread->text_length = 0;
+    thread->last_task = 0;
     thread->syncing = NULL;
     atomic_store(&thread->devices, 0);
     atomic_store(&thread->used, true);
@@ -121,7 +122,7 @@ context_t *thread_context(void) {
     if (thread->current != NULL) {
         object_release(&context->object);
         thread->current = NULL;
-    } else {
+    } else if (sim.settings.cann >= CANN_MASTER) {
         thread->slot = -1;
     }
     return NULL;

@@ -1,0 +1,114 @@
+/* Settings of the whole process that are neither a device's nor a context's: time limits, overflow mode. */
+#include <unistd.h>
+
+#include "soc.h"
+
+enum { SECOND_US = 1000000, MILLISECOND_US = 1000 };
+
+/* Under sim.lock. */
+static aclrtFloatOverflowMode saturation = ACL_RT_OVERFLOW_MODE_INFNAN;
+static uint64_t op_limit_us; /* as it was asked for; 0: the most that the chip can count */
+
+aclError do_aclrtSetOpWaitTimeout(uint32_t timeout) {
+    sim_lock();
+    sim.wait_limit_s = timeout;
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+static uint64_t longest_us(void) {
+    return SOC_OP_TIMEOUT_STEPS * SOC_OP_TIMEOUT_TICK_US;
+}
+
+/* What the chip makes of a limit: whole ticks, at most as many as it can count. */
+static uint64_t counted_us(uint64_t asked_us) {
+    if (asked_us == 0 || asked_us > longest_us()) {
+        return longest_us();
+    }
+    return (asked_us + SOC_OP_TIMEOUT_TICK_US - 1) / SOC_OP_TIMEOUT_TICK_US * SOC_OP_TIMEOUT_TICK_US;
+}
+
+/* Kernels have no duration here, so the limit is kept and never strikes. */
+static aclError set_op_limit(uint64_t limit_us) {
+    sim_lock();
+    op_limit_us = limit_us;
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtSetOpExecuteTimeOut(uint32_t timeout) {
+    return set_op_limit((uint64_t)timeout * SECOND_US);
+}
+
+aclError do_aclrtSetOpExecuteTimeOutWithMs(uint32_t timeout) {
+    return set_op_limit((uint64_t)timeout * MILLISECOND_US);
+}
+
+aclError do_aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t *actualTimeout) {
+    if (actualTimeout == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "actualTimeout");
+    }
+    *actualTimeout = counted_us(timeout);
+    return set_op_limit(timeout);
+}
+
+aclError do_aclrtGetOpTimeOutInterval(uint64_t *interval) {
+    if (interval == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "interval");
+    }
+    *interval = SOC_OP_TIMEOUT_TICK_US;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtGetOpExecuteTimeout(uint32_t *const timeoutMs) {
+    if (timeoutMs == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "timeoutMs");
+    }
+    sim_lock();
+    uint64_t limit_us = op_limit_us == 0 || op_limit_us > longest_us() ? longest_us() : op_limit_us;
+    sim_unlock();
+    *timeoutMs = (uint32_t)((limit_us + MILLISECOND_US - 1) / MILLISECOND_US);
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode) {
+    if (mode == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "mode");
+    }
+    sim_lock();
+    *mode = saturation;
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+/* Counts for kernels of streams made later, of which there are none: the mode is kept. */
+aclError do_aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
+    if ((unsigned int)mode > ACL_RT_OVERFLOW_MODE_INFNAN) {
+        return error_set(RT_PARAM_INVALID, "mode");
+    }
+    sim_lock();
+    saturation = mode;
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+/* The chip has one scheduler, so there is nothing to select. */
+aclError do_aclrtSetTsDevice(aclrtTsId tsId) {
+    return (unsigned int)tsId > ACL_TS_ID_AIVECTOR ? error_quiet(ACL_INVALID_PARAM, "tsId") : ACL_SUCCESS;
+}
+
+aclError do_aclrtDeviceGetBareTgid(int32_t *pid) {
+    if (pid == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "pid");
+    }
+    *pid = (int32_t)getpid();
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtGetThreadLastTaskId(uint32_t *taskId) {
+    if (taskId == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "taskId");
+    }
+    *taskId = thread_self()->last_task;
+    return ACL_SUCCESS;
+}
