@@ -79,21 +79,6 @@ aclError do_aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags) {
     return rc;
 }
 
-static aclError set_mode(context_t *context, stream_t *stream, uint64_t *value) {
-    bool stop = (*value & 1) != 0;
-    (void)context;
-    if (stream->stop && !stop) {
-        return error_set(RT_FEATURE_NOT_SUPPORT, "mode");
-    }
-    stream->stop = stop;
-    stream->context->stop_on_failure = stream->context->stop_on_failure || stop;
-    return ACL_SUCCESS;
-}
-
-aclError do_aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
-    return with_stream(stream, set_mode, &mode);
-}
-
 /* A handle needs no context here; the default stream does. */
 aclError do_aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
     if (streamId == NULL) {
