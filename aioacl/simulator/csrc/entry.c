@@ -60,7 +60,7 @@ static bool call_enter(frame_t *frame, function_t function, const uint64_t *word
         *code = RT_INTERNAL_ERROR;
         return true;
     }
-    if (thread->callback_depth > 0) {
+    if (thread->callback_depth > 0 && !exception_may_call(function)) {
         referee_note("calls ACL inside a callback");
     }
     return armed_strike(function, code);

@@ -61,6 +61,7 @@ static aclError wait_for_room(stream_t *stream, uint32_t need) {
 }
 
 aclError stream_enqueue(stream_t *stream, task_t *task) {
+    task->tid = thread_self()->tid;
     task->entries = task->kind == TASK_HOST_FUNCTION ? SIM_HOST_FUNCTION_ENTRIES : 1;
     if (stream->entries + task->entries > SIM_QUEUE_ENTRIES) {
         aclError rc = wait_for_room(stream, task->entries);
@@ -74,6 +75,7 @@ aclError stream_enqueue(stream_t *stream, task_t *task) {
         stream->fail_next = 0;
     }
     stream->ring[stream->enqueued % SIM_RING] = *task;
+    thread_self()->last_task = (uint32_t)stream->enqueued;
     stream->enqueued++;
     stream->entries += task->entries;
     stream_kick(stream);

@@ -5,12 +5,6 @@
 
 #define API __attribute__((visibility("default")))
 
-__attribute__((weak)) void exception_raise(stream_t *stream, const task_t *task, aclError code) {
-    (void)stream;
-    (void)task;
-    (void)code;
-}
-
 void *work_new(const work_ops_t *ops, size_t size) {
     work_t *work = calloc(1, size);
     if (work != NULL) {
