@@ -235,6 +235,7 @@ static void run_data(stream_t *stream) {
         stream_park(stream, PARK_DUE, NULL, stream_head(stream)->due_ns);
         return;
     }
+    stream->device->busy_ns += count * sim.settings.copy_latency_ns;
     run_outside(stream, steps, count);
     for (uint32_t i = 0; i < count; i++) {
         memory_unpin(steps[i].to);
@@ -330,7 +331,9 @@ static void *executor(void *arg) {
             idle(device, wake_ns);
             continue;
         }
+        int64_t began_ns = now_ns();
         run_turn(stream);
+        device->busy_ns += now_ns() - began_ns;
         sim_unlock(); /* others get a chance between two turns */
         sim_lock();
     }

@@ -1,0 +1,107 @@
+/* The names of a device: the client's number, the driver's and the board's (these two are the same here), its
+ * place on the bus and its UUID. */
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+
+enum { PCI_ID_BYTES = 13 };
+
+static aclError logical_of(int32_t user, int32_t *id) {
+    if (id == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "output");
+    }
+    if (device_find(user) == NULL) {
+        return error_set(RT_INVALID_DEVICE, "deviceId");
+    }
+    *id = sim.settings.logical_ids[user];
+    return ACL_SUCCESS;
+}
+
+static aclError user_of(int32_t logical, int32_t *id) {
+    if (id == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "output");
+    }
+    for (int user = 0; user < sim.settings.devices; user++) {
+        if (sim.settings.logical_ids[user] == logical) {
+            *id = user;
+            return ACL_SUCCESS;
+        }
+    }
+    return error_set(RT_INVALID_DEVICE, "deviceId");
+}
+
+aclError do_aclrtGetLogicDevIdByUserDevId(const int32_t userDevid, int32_t *const logicDevId) {
+    return logical_of(userDevid, logicDevId);
+}
+
+aclError do_aclrtGetUserDevIdByLogicDevId(const int32_t logicDevId, int32_t *const userDevid) {
+    return user_of(logicDevId, userDevid);
+}
+
+/* What these two call a logical id is the client's. */
+aclError do_aclrtGetLogicDevIdByPhyDevId(const int32_t phyDevId, int32_t *const logicDevId) {
+    return user_of(phyDevId, logicDevId);
+}
+
+aclError do_aclrtGetPhyDevIdByLogicDevId(const int32_t logicDevId, int32_t *const phyDevId) {
+    return logical_of(logicDevId, phyDevId);
+}
+
+aclError do_aclrtGetUserDevIdByPhyDevId(const int32_t phyDevId, int32_t *const userDevId) {
+    return user_of(phyDevId, userDevId);
+}
+
+aclError do_aclrtGetPhyDevIdByUserDevId(const int32_t userDevId, int32_t *const phyDevId) {
+    return logical_of(userDevId, phyDevId);
+}
+
+/* The same for the same card in every process, however the client numbers it. */
+aclError do_aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid) {
+    static const char family[] = "aclsim-device-";
+    if (uuid == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "uuid");
+    }
+    if (device_find(deviceId) == NULL) {
+        return error_set(RT_INVALID_DEVICE, "deviceId");
+    }
+    int card = sim.settings.logical_ids[deviceId];
+    memcpy(uuid->bytes, family, sizeof family - 1);
+    uuid->bytes[14] = (char)('0' + card / 10);
+    uuid->bytes[15] = (char)('0' + card % 10);
+    return ACL_SUCCESS;
+}
+
+/* Card n sits in slot n + 1 of bus n + 1. */
+static void write_pci(int card, char *text) {
+    snprintf(text, PCI_ID_BYTES, "0000:%02x:00.0", (unsigned int)(card + 1) & 0xffU);
+}
+
+aclError do_aclrtDeviceGetPCIBusId(int32_t deviceId, char *pciBusId, int32_t len) {
+    if (pciBusId == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "pciBusId");
+    }
+    if (device_find(deviceId) == NULL) {
+        return error_set(RT_INVALID_DEVICE, "deviceId");
+    }
+    if (len < PCI_ID_BYTES) {
+        return error_set(RT_PARAM_INVALID, "len");
+    }
+    write_pci(sim.settings.logical_ids[deviceId], pciBusId);
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtDeviceGetByPCIBusId(const char *pciBusId, int32_t *deviceId) {
+    char text[PCI_ID_BYTES];
+    if (pciBusId == NULL || deviceId == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, pciBusId == NULL ? "pciBusId" : "deviceId");
+    }
+    for (int user = 0; user < sim.settings.devices; user++) {
+        write_pci(sim.settings.logical_ids[user], text);
+        if (strcmp(text, pciBusId) == 0) {
+            *deviceId = user;
+            return ACL_SUCCESS;
+        }
+    }
+    return error_set(RT_INVALID_DEVICE, "pciBusId");
+}

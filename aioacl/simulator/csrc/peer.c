@@ -1,0 +1,112 @@
+/* Which device may reach the memory of which other. Copies need no such leave here: all memory is one. */
+#include "sim.h"
+
+/* The runtime turns the peer's id into a board's id first, and so tells a bad peer from a bad device. */
+static aclError check_peer(int32_t device, int32_t peer) {
+    if (device == peer) {
+        return error_quiet(ACL_INVALID_PARAM, "peerDeviceId");
+    }
+    return device_find(peer) == NULL ? error_set(RT_INVALID_DEVICE, "peerDeviceId") : ACL_SUCCESS;
+}
+
+aclError do_aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId) {
+    aclError rc = check_peer(deviceId, peerDeviceId);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    if (canAccessPeer == NULL || device_find(deviceId) == NULL) {
+        return error_set(RT_PARAM_INVALID, canAccessPeer == NULL ? "canAccessPeer" : "deviceId");
+    }
+    *canAccessPeer = 1;
+    return ACL_SUCCESS;
+}
+
+/* With sim.lock held. A missing context leaves no last error, as in aclrtGetDevice. */
+static aclError set_access(int32_t peer, bool access) {
+    const context_t *context = thread_context();
+    if (context == NULL) {
+        return error_quiet(RT_CONTEXT_NULL, "current context");
+    }
+    aclError rc = check_peer(context->device->id, peer);
+    if (rc == ACL_SUCCESS) {
+        uint64_t bit = UINT64_C(1) << peer;
+        context->device->peers = access ? context->device->peers | bit : context->device->peers & ~bit;
+    }
+    return rc;
+}
+
+aclError do_aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags) {
+    if (flags != 0) {
+        return error_quiet(ACL_FEATURE_UNSUPPORTED, "flags");
+    }
+    sim_lock();
+    aclError rc = set_access(peerDeviceId, true);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtDeviceDisablePeerAccess(int32_t peerDeviceId) {
+    sim_lock();
+    aclError rc = set_access(peerDeviceId, false);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, int32_t *status) {
+    if (status == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "status");
+    }
+    const device_t *device = device_find(deviceId);
+    if (device == NULL || device_find(peerDeviceId) == NULL) {
+        return error_set(RT_INVALID_DEVICE, device == NULL ? "deviceId" : "peerDeviceId");
+    }
+    sim_lock();
+    *status = (int32_t)(device->peers >> peerDeviceId & 1);
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+/* Devices of one host are joined by HCCS links. */
+aclError do_aclrtGetDevicesTopo(uint32_t deviceId, uint32_t otherDeviceId, uint64_t *value) {
+    if (value == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "value");
+    }
+    if (device_find((int32_t)deviceId) == NULL || device_find((int32_t)otherDeviceId) == NULL) {
+        return error_set(RT_INVALID_DEVICE, "deviceId");
+    }
+    *value = 1;
+    return ACL_SUCCESS;
+}
+
+/* This chip's atomics do not cross the bus: every operation has the capability 0. */
+static aclError no_atomics(uint32_t *capabilities, const aclrtAtomicOperation *operations, uint32_t count) {
+    if (capabilities == NULL || operations == NULL || count == 0) {
+        return error_set(RT_PARAM_INVALID, capabilities == NULL ? "capabilities" : "operations");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if ((unsigned int)operations[i] > ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_EXCH) {
+            return error_set(RT_PARAM_INVALID, "operations");
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        capabilities[i] = 0;
+    }
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtDeviceGetHostAtomicCapabilities(uint32_t *capabilities, const aclrtAtomicOperation *operations,
+                                                 const uint32_t count, int32_t deviceId) {
+    if (device_find(deviceId) == NULL) {
+        return error_set(RT_INVALID_DEVICE, "deviceId");
+    }
+    return no_atomics(capabilities, operations, count);
+}
+
+aclError do_aclrtDeviceGetP2PAtomicCapabilities(uint32_t *capabilities, const aclrtAtomicOperation *operations,
+                                                const uint32_t count, int32_t srcDeviceId,
+                                                int32_t dstDeviceId) {
+    if (device_find(srcDeviceId) == NULL || device_find(dstDeviceId) == NULL) {
+        return error_set(RT_INVALID_DEVICE, "deviceId");
+    }
+    return no_atomics(capabilities, operations, count);
+}
