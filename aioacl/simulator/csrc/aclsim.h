@@ -45,7 +45,7 @@ uint64_t aclsim_resets(int32_t device);
 /* From now on the stream starts no further task, until it is released. What runs already goes on. */
 int aclsim_hold(void *stream);
 int aclsim_release(void *stream);
-/* Held streams are released, and hung calls return (see below). */
+/* Held streams are released; calls that hang or are delayed go on. */
 void aclsim_release_all(void);
 /* The next task enqueued on the stream (not an event record, wait or host function) fails with that code. */
 int aclsim_fail_next(void *stream, int32_t code);
@@ -70,8 +70,70 @@ int aclsim_hung(const char *function);
 int aclsim_waiting(const char *function);
 /* Calls of the named function since the start or aclsim_forget(). */
 uint64_t aclsim_calls(const char *function);
-/* Drops what aclsim_fail_call and aclsim_hang_call armed and has not struck yet. */
+/* The same as aclsim_fault_clear(). */
 void aclsim_clear(void);
+
+/* --- faults -------------------------------------------------------------------------------------------------
+ *
+ * A rule is text:   WHICH[:FIELD]...   as in   copy:dev=0:nth=3:rc=507015
+ *
+ * WHICH   names of functions, with * and ? as in a shell, or groups, between bars: alloc|aclrtCreateStream. The
+ * groups: alloc copy memory stream event notify context device create destroy sync query reset init launch
+ *         callback model graph op enqueue wait lifetime control free *   (group.c says who is in which)
+ * and of these calls those with
+ *         dev=N  stream=ID|0xHANDLE  thread=N (in the order in which threads met a rule)  tid=N  size>=N
+ * size<=N WHEN    of the calls that match, in all or, with per=thread, of each thread: nth=K  the K-th, with
+ * times= from the K-th on     after=K  those after the K-th     every=K  each K-th times=M  at most M times,
+ * -1: for ever     once  at most once p=0.01   by chance: a hash of the seed, the rule's id and the number of
+ * the match WHAT    rc=CODE             does nothing and answers the code, which may be 0 rc-after=CODE does
+ * its work and answers the code oom                 as if the memory or resource that the function takes had
+ * run out latency=MS[+-J]     takes that much longer; at=before (the usual), at=during (a task takes it on the
+ *                             device, any other call before its work), at=after
+ *         hang[=KEY]          stays inside until the key is released (without one: the function's name). A wait
+ * with a time-out ends with it (507046, 507047), one for a device also when that is reset block-record[=KEY]
+ * the same for aclrtRecordEvent*, as when events have run out async-error=CODE    the task is enqueued, and
+ * fails late-complete=MS    the task does its work, and is over later     late-copy=MS  copies later, too
+ *         sticky=CODE         the device falls sick: its tasks stand still; the first wait or query answers the
+ * code, later waits 507046 or 507047, what makes or enqueues 507899, until a force reset lost=CODE the same,
+ * and the device cannot be set, and the first reset fails reset-fail=K        K resets begin, fail and are
+ * taken back, with rc= or 507000; of a sick device: fail reset-lies[=CODE]   the reset answers 0, and leaves
+ * the device sick false-drain         a wait for a sick device or its streams answers 0 slow-teardown=MS    the
+ * end of a stream, context or device takes that much longer, with its lock held ext-reset           somebody
+ * else of the process force-resets the call's device while it is inside errmsg=null|long|non-utf8|stale   what
+ * the thread's next aclGetRecentErrMsg answers
+ *
+ * Where several rules fire on a call, the first that names a code wins, and times add up. An effect that a
+ * function cannot show takes the function out of the rule; a rule that is left with none is refused.
+ *
+ * The variables AIOACL_SIM_FAULTS (rules between semicolons, and seed=N), AIOACL_SIM_SEED, AIOACL_SIM_LIMITS,
+ * AIOACL_SIM_CLOCK (real or virtual) and AIOACL_SIM_TRACE (a file for the journal and for every fault) say the
+ * same from outside. They are read once; a mistake in them ends the process.
+ */
+int aclsim_fault_add(const char *rule, uint32_t *id);
+/* Copies what was wrong with the last rule or limit that was refused, and where. Returns its length. */
+int aclsim_fault_error(char *text, size_t size);
+int aclsim_fault_remove(uint32_t id);
+/* Drops all rules; sick devices are well again. */
+void aclsim_fault_clear(void);
+/* How often the rule has fired, and how many calls have matched it. */
+int aclsim_fault_hits(uint32_t id, uint64_t *hits, uint64_t *matches);
+void aclsim_set_seed(uint64_t seed);
+/* Calls that hang with that key go on. */
+int aclsim_release_key(const char *key);
+/* At most so many of each on a device: "stream=8,event=16,notify=4,context=2,mem=64M"; "": as many as it has.
+ */
+int aclsim_set_limits(const char *limits);
+
+/* --- clock --------------------------------------------------------------------------------------------------
+ *
+ * With a virtual clock all times of the simulator stand still until they are advanced. When a wait with a
+ * time-out has stood for ten real seconds, the clock jumps to the earliest time that anybody waits for, so that
+ * nothing hangs for ever.
+ */
+void aclsim_clock_virtual(int on);
+/* -1: the clock is not virtual, or `ns` is negative. */
+int aclsim_clock_advance(int64_t ns);
+int64_t aclsim_clock_now(void);
 
 /* --- firmware -----------------------------------------------------------------------------------------------
  */

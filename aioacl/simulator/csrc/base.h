@@ -86,6 +86,7 @@ typedef struct device device_t;
 typedef struct report_group report_group_t;
 typedef struct job job_t;
 typedef struct work work_t;
+typedef struct strike strike_t;
 
 /* A new live object with one reference, zeroed but for its header; NULL when memory is out. */
 void *object_new(object_kind_t kind);
@@ -124,9 +125,16 @@ typedef struct {
 } gate_t;
 
 int64_t now_ns(void);
+/* clock.c: sleeps until the condition is signalled or the simulator's clock has reached the time, or for no
+   reason; with sim.lock held, which is given up meanwhile. */
+void clock_wait(pthread_cond_t *cond, int64_t deadline_ns);
+bool clock_is_virtual(void);
+void clock_set_virtual(bool on);
 void wait_add(wait_list_t *list, waiter_t *waiter, uint64_t target);
 /* Waits without sim.lock until the waiter is done (true) or the deadline is over (false, off the list). */
 bool wait_for(waiter_t *waiter, int64_t deadline_ns);
+/* The same for a call that is held up by a control, and does not count as waiting. */
+bool wait_unseen(waiter_t *waiter, int64_t deadline_ns);
 void wait_finish(waiter_t *waiter, aclError rc);
 void wait_finish_all(wait_list_t *list, aclError rc);
 void gate_enter(gate_t *gate);
@@ -154,6 +162,10 @@ struct thread {
     pthread_cond_t cond;
     uint32_t last_task;      /* number of the task it enqueued last */
     _Atomic(void *) syncing; /* the stream that it synchronises now */
+    strike_t *strike;        /* what rules want of the call it is inside */
+    int text_fault;          /* what is wrong with the next error text */
+    uint32_t number;         /* in the order in which threads met a rule, from 1 */
+    bool foreign;            /* stands for another library of the process */
 };
 
 thread_t *thread_self(void);

@@ -37,7 +37,8 @@ static context_t *context_new(device_t *device) {
     if (device->retains == 0 && device->explicit_contexts == 0) {
         state_device(device->id, ACL_RT_DEVICE_STATE_SET_PRE);
     }
-    context_t *context = executor_start(device) ? object_new(KIND_CONTEXT) : NULL;
+    bool room = !limit_reached(KIND_CONTEXT, device);
+    context_t *context = room && executor_start(device) ? object_new(KIND_CONTEXT) : NULL;
     if (context == NULL) {
         return NULL;
     }

@@ -60,7 +60,7 @@ API void aclsim_stats(aclsim_stats_t *stats) {
     stats->tasks = sim.tasks;
     thread_each(count_inside, &stats->inside);
     sim_unlock();
-    stats->calls = armed_calls();
+    stats->calls = calls_all();
     stats->violations = referee_count();
 }
 
@@ -115,7 +115,7 @@ API void aclsim_release_all(void) {
     sim_start();
     sim_lock();
     object_each(KIND_STREAM, release_stream, NULL);
-    armed_unhang_all();
+    fault_release_all();
     sim_unlock();
 }
 
@@ -147,7 +147,7 @@ API void aclsim_set_abort_supported(int supported) {
 }
 
 API void aclsim_forget(void) {
-    armed_forget();
+    calls_forget_counts();
     referee_forget();
     journal_forget();
 }

@@ -1,8 +1,6 @@
 /* Copies and fills, at once and through a stream. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "sim.h"
 
@@ -32,15 +30,6 @@ static aclError check_copy(const copy_t *copy, size_t destMax) {
     return refused ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
 }
 
-static void sleep_latency(void) {
-    int64_t until_ns = now_ns() + sim.settings.copy_latency_ns;
-    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-    if (sim.settings.copy_latency_ns != 0) {
-        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
-        }
-    }
-}
-
 /* Pageable memory has no block; whether it is there is between the client and the kernel. */
 static bool pin(const void *pointer, memory_t kind, size_t count, void **block) {
     *block = NULL;
@@ -58,8 +47,8 @@ static aclError copy_now(copy_t *copy) {
     void *from = NULL;
     bool there = pin_both(copy, &to, &from);
     if (there) {
+        fault_pause(sim.settings.copy_latency_ns);
         sim_unlock();
-        sleep_latency();
         memmove(copy->dst, copy->src, copy->count);
         sim_lock();
     }
@@ -90,7 +79,7 @@ static aclError take_failure(stream_t *stream) {
     bool live = stream->object.state == OBJECT_LIVE;
     aclError code = live ? stream->fail_next : RT_CONTEXT_NULL;
     stream->fail_next = 0;
-    return code;
+    return code != 0 ? code : fault_copy();
 }
 
 /* Pageable memory makes the call wait for the stream, and the copy happen inside the call. */

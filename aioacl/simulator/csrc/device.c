@@ -97,7 +97,12 @@ static aclError device_reset(int32_t id, bool force) {
                      : error_set(RT_CONTEXT_RELEASE_ERROR, "deviceId");
     }
     if (force || device->retains == 1) {
+        aclError rc = fault_reset(device);
+        if (rc != ACL_SUCCESS) {
+            return error_set(rc, "deviceId");
+        }
         device_release(device);
+        fault_was_reset(device, force);
     } else {
         device->retains--;
     }

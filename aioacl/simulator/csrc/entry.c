@@ -36,6 +36,7 @@ typedef struct {
     unsigned long outer_devices;
     int64_t started_ns;
     const uint64_t *words;
+    strike_t strike;
 } frame_t;
 
 static unsigned long bound_mask(void) {
@@ -43,7 +44,7 @@ static unsigned long bound_mask(void) {
     return device >= 0 ? 1UL << device : 0;
 }
 
-/* True: the call is refused or armed to fail, and answers `code`. */
+/* True: the call is refused, or a rule strikes it, and answers `code`. */
 static bool call_enter(frame_t *frame, function_t function, const uint64_t *words, aclError *code) {
     sim_start();
     thread_t *thread = thread_self();
@@ -55,6 +56,8 @@ static bool call_enter(frame_t *frame, function_t function, const uint64_t *word
     frame->outer_devices = atomic_load_explicit(&thread->devices, memory_order_relaxed);
     atomic_store_explicit(&thread->devices, bound_mask(), memory_order_relaxed);
     atomic_store(&thread->function, (int)function);
+    frame->strike.on = false;
+    calls_count(function);
     if (process_forked()) {
         referee_note("calls ACL in a forked child");
         *code = RT_INTERNAL_ERROR;
@@ -63,13 +66,16 @@ static bool call_enter(frame_t *frame, function_t function, const uint64_t *word
     if (thread->callback_depth > 0 && !exception_may_call(function)) {
         referee_note("calls ACL inside a callback");
     }
-    return armed_strike(function, code);
+    return fault_before(&frame->strike, function, words, code);
 }
 
-static void call_leave(const frame_t *frame, long rc) {
+/* What the call answers in the end. */
+static long call_leave(frame_t *frame, long rc) {
+    rc = fault_after(&frame->strike, rc);
     atomic_store(&frame->thread->function, frame->outer_function);
     atomic_store_explicit(&frame->thread->devices, frame->outer_devices, memory_order_relaxed);
     journal_add(frame->function, frame->words, rc, now_ns() - frame->started_ns);
+    return rc;
 }
 
 /* Arguments become words, and a letter each tells the journal how to print them. */
@@ -115,15 +121,13 @@ static void call_leave(const frame_t *frame, long rc) {
     ret name params {                                                                                          \
         BEGIN(name, args);                                                                                     \
         ret result = refused ? code : do_##name args;                                                          \
-        call_leave(&frame, result);                                                                            \
-        return result;                                                                                         \
+        return (aclError)call_leave(&frame, result);                                                           \
     }
 #define ACL_FN_BY_VALUE(kind, ret, name, params, args, words_, since)                                          \
     ret name params {                                                                                          \
         BEGIN(name, words_);                                                                                   \
         ret result = refused ? code : do_##name args;                                                          \
-        call_leave(&frame, result);                                                                            \
-        return result;                                                                                         \
+        return (aclError)call_leave(&frame, result);                                                           \
     }
 #define ACL_FN_VALUE(kind, ret, none, name, params, args, since)                                               \
     ret name params {                                                                                          \

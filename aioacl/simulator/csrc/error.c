@@ -85,14 +85,15 @@ const char *do_aclGetRecentErrMsg(void) {
     if (homeless) {
         add_text(thread, RT_CONTEXT_NULL, "current context");
     }
-    if (thread->text_length == 0) {
-        return NULL;
+    bool stale = thread->text_fault == TEXT_STALE;
+    if (thread->text_length == 0 || stale) {
+        return fault_text(thread, stale ? thread->shown : NULL);
     }
     memcpy(thread->shown, thread->text, thread->text_length + 1);
     if (!homeless) {
         thread->text_length = 0;
     }
-    return thread->shown;
+    return fault_text(thread, thread->shown);
 }
 
 static aclError last_error(aclrtLastErrLevel level, bool clear) {

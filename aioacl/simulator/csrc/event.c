@@ -23,7 +23,8 @@ static aclError event_new(aclrtEvent *handle, event_mode_t mode, uint32_t flags)
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "flag");
     }
     bool hardware = mode == EVENT_FLAGGED && (flags & (FLAG_SYNC | FLAG_EXTERNAL)) != 0;
-    if (hardware && context->device->events == SIM_EVENTS_PER_DEVICE) {
+    bool full = hardware && context->device->events == SIM_EVENTS_PER_DEVICE;
+    if (full || limit_reached(KIND_EVENT, context->device)) {
         return error_set(RT_NO_EVENT_RESOURCE, "event");
     }
     event_t *event = object_new(KIND_EVENT);

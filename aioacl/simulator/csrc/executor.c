@@ -1,7 +1,6 @@
 /* One thread per device runs the tasks of all its streams. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "sim.h"
 #include "work.h"
@@ -91,7 +90,8 @@ void park_kick_all(park_list_t *list) {
 }
 
 static bool may_run(const stream_t *stream) {
-    return !stream->held && stream->park == PARK_NONE && stream->ended < stream->enqueued;
+    bool well = stream->device->health.sickness == HEALTH_WELL;
+    return well && !stream->held && stream->park == PARK_NONE && stream->ended < stream->enqueued;
 }
 
 void stream_kick(stream_t *stream) {
@@ -149,17 +149,26 @@ static bool is_data(const task_t *task) {
     return task->kind == TASK_COPY || task->kind == TASK_SET;
 }
 
-/* A copy is over no earlier than its due time, which begins when the stream reaches it. */
+static int64_t latency_of(const task_t *task) {
+    return task->late_ns + (is_data(task) ? sim.settings.copy_latency_ns : 0);
+}
+
+/* A task is over no earlier than its due time, which begins when the stream reaches it. */
 static bool is_due(task_t *task) {
-    if (sim.settings.copy_latency_ns == 0) {
+    if (latency_of(task) == 0) {
         return true;
     }
     int64_t now = now_ns();
     if (!task->started) {
         task->started = true;
-        task->due_ns = now + sim.settings.copy_latency_ns;
+        task->due_ns = now + latency_of(task);
     }
     return task->due_ns <= now;
+}
+
+/* Its bytes are moved when the stream reaches it, its end comes later. */
+static bool ends_late(const task_t *task) {
+    return task->late_ns != 0 && !task->late_copy && !task->moved;
 }
 
 static bool prepare(task_t *task, step_t *step) {
@@ -167,8 +176,8 @@ static bool prepare(task_t *task, step_t *step) {
     step->task = task;
     step->to = NULL;
     step->from = NULL;
-    if (task->code != 0) {
-        return false;
+    if (task->code != 0 || task->moved) {
+        return task->moved;
     }
     const void *to = copy ? task->copy.dst : task->set.dst;
     size_t count = copy ? task->copy.count : task->set.count;
@@ -181,7 +190,7 @@ static bool prepare(task_t *task, step_t *step) {
 }
 
 static void perform(const task_t *task) {
-    if (task->code != 0) {
+    if (task->code != 0 || task->moved) {
         return;
     }
     if (task->kind == TASK_COPY) {
@@ -196,11 +205,12 @@ static uint32_t gather(stream_t *stream, step_t *steps) {
     uint32_t count = 0;
     while (count < BATCH && stream->ended + count < stream->enqueued) {
         task_t *task = &stream->ring[(stream->ended + count) % SIM_RING];
-        if (!is_data(task) || (count > 0 && sim.settings.copy_latency_ns != 0) || !is_due(task)) {
+        bool alone = latency_of(task) != 0;
+        if (!is_data(task) || (count > 0 && alone) || !(is_due(task) || ends_late(task))) {
             break;
         }
         count++;
-        if (!prepare(task, &steps[count - 1])) {
+        if (!prepare(task, &steps[count - 1]) || alone) {
             break;
         }
     }
@@ -241,15 +251,36 @@ static void run_data(stream_t *stream) {
         memory_unpin(steps[i].to);
         memory_unpin(steps[i].from);
     }
-    aclError code = steps[count - 1].task->code;
+    task_t *last = steps[count - 1].task;
+    aclError code = last->code;
+    if (code == 0 && ends_late(last)) {
+        last->moved = true;
+        return;
+    }
     stream_end_tasks(stream, code != 0 ? count - 1 : count);
     if (code != 0) {
         stream_fault(stream, code);
     }
 }
 
+/* Whether a task that fails does its work all the same: others may wait for what it marks. */
+static bool ends_anyway(const task_t *task) {
+    return task->kind == TASK_RECORD || task->kind == TASK_RESET_EVENT || task->kind == TASK_RECORD_NOTIFY;
+}
+
 /* False: the stream is parked. */
 static bool run_control(stream_t *stream, task_t *task) {
+    if (task->late_ns != 0 && !is_due(task)) {
+        stream_park(stream, PARK_DUE, NULL, task->due_ns);
+        return false;
+    }
+    if (task->late_ns != 0) {
+        task->late_ns = 0;
+        task->started = false; /* waits begin to count their own time */
+    }
+    if (task->code != 0 && !ends_anyway(task)) {
+        return true;
+    }
     switch (task->kind) {
     case TASK_RECORD_NOTIFY:
     case TASK_WAIT_NOTIFY:
@@ -312,12 +343,7 @@ static int64_t wake_timed(device_t *device) {
 
 static void idle(device_t *device, int64_t until_ns) {
     device->executor_idle = true;
-    if (until_ns == SIM_FOREVER) {
-        pthread_cond_wait(&device->work, &sim.lock);
-    } else {
-        struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-        pthread_cond_timedwait(&device->work, &sim.lock, &until);
-    }
+    clock_wait(&device->work, until_ns);
     device->executor_idle = false;
 }
 

@@ -29,6 +29,8 @@ static atomic_ulong next_sequence;
 static atomic_ulong oldest_sequence;
 _Atomic(const char *) function_letters[FN_COUNT];
 
+static void trace_entry(uint64_t sequence);
+
 static void put(entry_t *entry, int word, uint64_t value) {
     atomic_store_explicit(&entry->words[word], value, memory_order_release);
 }
@@ -47,6 +49,9 @@ void journal_add(function_t function, const uint64_t *words, long rc, int64_t to
         put(entry, HEAD_WORDS + i, words[i]);
     }
     atomic_store(&entry->stamp, sequence + 1);
+    if (trace_file >= 0) {
+        trace_entry(sequence);
+    }
 }
 
 /* False: the entry is being written, or has been overwritten. */
@@ -88,6 +93,15 @@ static size_t format_line(char *text, uint64_t sequence, const copy_t *copy) {
                                (int64_t)words[WORD_RC], (int64_t)words[WORD_TOOK] / 1000,
                                (int64_t)words[WORD_TOOK] % 1000, (int64_t)words[WORD_DEVICE]);
     return length;
+}
+
+/* An entry that has been overwritten already is lost to the trace, too. */
+static void trace_entry(uint64_t sequence) {
+    char line[LINE_BYTES];
+    copy_t copy;
+    if (get(sequence, &copy)) {
+        trace_write(line, format_line(line, sequence, &copy));
+    }
 }
 
 static uint64_t oldest(void) {

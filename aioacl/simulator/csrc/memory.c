@@ -177,9 +177,10 @@ static aclError malloc_device(void **pointer, size_t size, size_t padding) {
     const context_t *context = context_need();
     if (context != NULL) {
         device_t *device = context->device;
-        uint64_t left = device_capacity - device->bytes;
+        uint64_t whole = limit_memory(device_capacity);
+        uint64_t left = whole > device->bytes ? whole - device->bytes : 0;
         size_t capacity = (size + 31) / 32 * 32 + padding;
-        bool fits = size < device_capacity && capacity <= left;
+        bool fits = size < whole && capacity <= left;
         const block_t *block = fits ? block_new(device, size, capacity) : NULL;
         rc = block != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "size");
         if (block != NULL) {
@@ -263,8 +264,9 @@ aclError do_aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total) {
         rc = (unsigned int)attr <= ACL_MEM_P2P_HUGE1G ? ACL_SUCCESS : error_set(RT_INVALID_MEMORY_TYPE, "attr");
     }
     if (rc == ACL_SUCCESS) {
-        *total = device_capacity;
-        *free = device_capacity - context->device->bytes;
+        uint64_t used = context->device->bytes;
+        *total = limit_memory(device_capacity);
+        *free = *total > used ? *total - used : 0;
     }
     sim_unlock();
     return rc;

@@ -4,7 +4,8 @@
 enum { FLAG_DEVICE_USE_ONLY = 1, NOTIFIES_PER_DEVICE = 8192 };
 
 notify_t *notify_new(device_t *device) {
-    notify_t *notify = device->notifies < NOTIFIES_PER_DEVICE ? object_new(KIND_NOTIFY) : NULL;
+    bool room = device->notifies < NOTIFIES_PER_DEVICE && !limit_reached(KIND_NOTIFY, device);
+    notify_t *notify = room ? object_new(KIND_NOTIFY) : NULL;
     if (notify != NULL) {
         notify->device = device;
         device->notifies++;

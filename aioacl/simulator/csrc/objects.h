@@ -21,14 +21,17 @@ typedef enum {
     TASK_STEP  /* runs with sim.lock, and may park its stream */
 } task_kind_t;
 
-typedef struct {
+typedef struct task {
     uint8_t kind;
     uint8_t entries;
     bool blocking; /* callbacks */
     bool started;  /* the executor has reached it */
-    int32_t code;  /* with which it fails; 0: it succeeds */
-    pid_t tid;     /* of the thread that enqueued it */
+    bool moved;    /* its bytes have been moved, but it is not over */
+    bool late_copy;
+    int32_t code; /* with which it fails; 0: it succeeds */
+    pid_t tid;    /* of the thread that enqueued it */
     int64_t due_ns;
+    int64_t late_ns;  /* by which its end is put off */
     int64_t limit_ns; /* waits: how long at most; 0: for ever */
     union {
         struct {

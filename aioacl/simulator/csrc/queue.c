@@ -74,6 +74,7 @@ aclError stream_enqueue(stream_t *stream, task_t *task) {
         task->code = stream->fail_next;
         stream->fail_next = 0;
     }
+    fault_enqueue(task);
     stream->ring[stream->enqueued % SIM_RING] = *task;
     thread_self()->last_task = (uint32_t)stream->enqueued;
     stream->enqueued++;

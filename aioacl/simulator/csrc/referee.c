@@ -78,6 +78,9 @@ static void check_inside(thread_t *thread, void *arg) {
 }
 
 void referee_reset(const device_t *device) {
+    if (thread_self()->foreign) {
+        return; /* the client has no part in it */
+    }
     thread_each(check_inside, (void *)(uintptr_t)device);
 }
 

@@ -22,6 +22,7 @@ static void end_own_streams(context_t *context) {
 
 void context_teardown(context_t *context) {
     gate_enter(&context->gate);
+    fault_teardown();
     end_own_streams(context);
     end_stream(context->default_stream);
     context->default_stream = NULL;
@@ -44,6 +45,7 @@ void device_release(device_t *device) {
     device->retains = 0;
     device->resets++;
     referee_reset(device);
+    fault_release_device(device);
     primary->resetter = thread_self();
     atomic_store(&primary->active, false);
     atomic_store(&device->open, false);

@@ -11,8 +11,11 @@ extern char **environ;
 sim_t sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .abort_supported = true};
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 
-static const char *const known_variables[] = {"AIOACL_SIM_DEVICES", "AIOACL_SIM_COPY_LATENCY_US",
-                                              "AIOACL_SIM_RESET_DROP_MS", "AIOACL_SIM_WAIT", "AIOACL_SIM_CANN"};
+static const char *const known_variables[] = {"AIOACL_SIM_DEVICES",       "AIOACL_SIM_COPY_LATENCY_US",
+                                              "AIOACL_SIM_RESET_DROP_MS", "AIOACL_SIM_WAIT",
+                                              "AIOACL_SIM_CLOCK",         "AIOACL_SIM_FAULTS",
+                                              "AIOACL_SIM_LIMITS",        "AIOACL_SIM_SEED",
+                                              "AIOACL_SIM_TRACE",         "AIOACL_SIM_CANN"};
 
 static _Noreturn void refuse(const char *name, const char *value, const char *want) {
     fprintf(stderr, "aclsim: %s=%s: %s\n", name, value, want);
@@ -35,13 +38,16 @@ static long read_number(const char *name, long fallback, long least, long most) 
     return value;
 }
 
-static bool read_spin(void) {
-    const char *text = getenv("AIOACL_SIM_WAIT");
-    if (text == NULL || strcmp(text, "sleep") == 0) {
+/* True: the variable says `other` instead of `usual`. */
+static bool read_choice(const char *name, const char *usual, const char *other) {
+    const char *text = getenv(name);
+    if (text == NULL || strcmp(text, usual) == 0) {
         return false;
     }
-    if (strcmp(text, "spin") != 0) {
-        refuse("AIOACL_SIM_WAIT", text, "want sleep or spin");
+    if (strcmp(text, other) != 0) {
+        char want[64];
+        snprintf(want, sizeof want, "want %s or %s", usual, other);
+        refuse(name, text, want);
     }
     return true;
 }
@@ -117,7 +123,7 @@ void settings_read(settings_t *settings) {
     settings->cann = read_cann();
     settings->copy_latency_ns = read_number("AIOACL_SIM_COPY_LATENCY_US", 0, 0, 3600000000L) * 1000;
     settings->reset_drop_ns = read_number("AIOACL_SIM_RESET_DROP_MS", 50, 0, 3600000L) * 1000000;
-    settings->spin = read_spin();
+    settings->spin = read_choice("AIOACL_SIM_WAIT", "sleep", "spin");
 }
 
 void cond_init(pthread_cond_t *cond) {
@@ -136,6 +142,10 @@ static void start(void) {
         sim.devices[i].id = i;
         cond_init(&sim.devices[i].work);
     }
+    clock_set_virtual(read_choice("AIOACL_SIM_CLOCK", "real", "virtual"));
+    limits_read_environment();
+    trace_read_environment();
+    fault_read_environment();
     thread_pin_library();
     fork_watch();
 }

@@ -33,6 +33,7 @@
 #ifndef ACLSIM_SIM_H
 #define ACLSIM_SIM_H
 
+#include "fault.h"
 #include "objects.h"
 
 /* --- contexts and devices
@@ -80,6 +81,7 @@ struct device {
     stream_t *ready_last;
     stream_t *timed;
     park_list_t faulted;
+    health_t health;
 };
 
 typedef struct {
@@ -182,6 +184,8 @@ bool call_run_task(stream_t *stream, task_t *task);
  * --------------------------------------------------------------------------------------------------- */
 /* Waits until `ended` reaches the target; answers the waiter's code. */
 aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, aclError timeout_rc);
+/* All who wait for the stream, its room or its records leave with that code. */
+void stream_wake_all(stream_t *stream, aclError rc);
 
 /* --- event.c, record.c
  * ---------------------------------------------------------------------------------------- */
@@ -253,10 +257,8 @@ extern _Atomic(const char *) function_letters[FN_COUNT];
 void referee_destroy(const stream_t *stream);
 void referee_gone(const stream_t *stream);
 
-/* Counts the call and waits if it is to hang. True: it shall do nothing and answer `code`. */
-bool armed_strike(function_t function, aclError *code);
-uint64_t armed_calls(void);
-void armed_forget(void);
-void armed_unhang_all(void);
+void calls_count(function_t function);
+uint64_t calls_all(void);
+void calls_forget_counts(void);
 
 #endif

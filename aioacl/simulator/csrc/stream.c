@@ -135,7 +135,8 @@ static aclError create(aclrtStream *handle, uint32_t priority, uint32_t flags) {
     if (!context_usable(context) || context->torn) {
         rc = error_set(RT_CONTEXT_NULL, "current context");
     } else {
-        stream = stream_new(context, priority, flags);
+        bool room = !limit_reached(KIND_STREAM, context->device);
+        stream = room ? stream_new(context, priority, flags) : NULL;
         rc = stream != NULL ? ACL_SUCCESS : error_set(RT_NO_STREAM_RESOURCE, "stream");
     }
     if (stream != NULL) {
@@ -171,7 +172,7 @@ aclError do_aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, 
 }
 
 static aclError wait_empty(stream_t *stream, bool force) {
-    if (force) {
+    if (force || stream->device->health.sickness != HEALTH_WELL) {
         stream_drain_or_drop(stream);
     } else if (stream->ended < stream->enqueued) {
         stream_wait(stream, stream->enqueued, SIM_FOREVER, 0);
@@ -191,6 +192,7 @@ static aclError destroy_live(stream_t *stream, bool force) {
     aclError rc = stream->object.state == OBJECT_LIVE ? wait_empty(stream, force) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS) {
         gate_enter(&context->gate);
+        fault_teardown();
         if (stream->object.state == OBJECT_LIVE) {
             stream_drop(stream, 0, RT_CONTEXT_NULL);
             stream_free(stream);

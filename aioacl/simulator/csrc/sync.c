@@ -125,17 +125,21 @@ aclError do_aclrtSynchronizeDeviceWithTimeout(int32_t timeout) {
     return rc;
 }
 
-/* Waiters leave as soon as the abort is announced, also a SynchronizeDevice that holds the stream lock. */
-static void announce_abort(stream_t *stream) {
-    stream->aborting = true;
+void stream_wake_all(stream_t *stream, aclError rc) {
     for (uint64_t i = stream->ended; i < stream->enqueued; i++) {
         task_t *task = &stream->ring[i % SIM_RING];
         if (task->kind == TASK_RECORD) {
-            wait_finish_all(&task->event.record->waiters, RT_STREAM_ABORT);
+            wait_finish_all(&task->event.record->waiters, rc);
         }
     }
-    wait_finish_all(&stream->waiters, RT_STREAM_ABORT);
-    wait_finish_all(&stream->room, RT_STREAM_ABORT);
+    wait_finish_all(&stream->waiters, rc);
+    wait_finish_all(&stream->room, rc);
+}
+
+/* Waiters leave as soon as the abort is announced, also a SynchronizeDevice that holds the stream lock. */
+static void announce_abort(stream_t *stream) {
+    stream->aborting = true;
+    stream_wake_all(stream, RT_STREAM_ABORT);
 }
 
 static aclError abort_stream(stream_t *stream) {

@@ -75,6 +75,10 @@ static thread_t *thread_enter(void) {
     thread->text_length = 0;
     thread->last_task = 0;
     thread->syncing = NULL;
+    thread->strike = NULL;
+    thread->text_fault = TEXT_TRUE;
+    thread->number = 0;
+    thread->foreign = false;
     atomic_store(&thread->devices, 0);
     atomic_store(&thread->used, true);
     thread_list_unlock();

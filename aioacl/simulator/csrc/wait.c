@@ -1,15 +1,7 @@
 /* Waiters, and the gates that stand for the runtime's own coarse locks. */
-#include <errno.h>
 #include <sched.h>
-#include <time.h>
 
 #include "sim.h"
-
-int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 int64_t deadline_ms(int32_t timeout) {
     return timeout < 0 ? SIM_FOREVER : now_ns() + (int64_t)timeout * 1000000;
@@ -60,33 +52,24 @@ void wait_finish_all(wait_list_t *list, aclError rc) {
     }
 }
 
-static bool sleep_until(pthread_cond_t *cond, int64_t deadline_ns) {
-    if (deadline_ns == SIM_FOREVER) {
-        pthread_cond_wait(cond, &sim.lock);
-        return true;
-    }
-    struct timespec until = {.tv_sec = deadline_ns / 1000000000, .tv_nsec = deadline_ns % 1000000000};
-    return pthread_cond_timedwait(cond, &sim.lock, &until) != ETIMEDOUT;
-}
-
 static void spin_until(const waiter_t *waiter, int64_t deadline_ns) {
     sim_unlock();
-    while (!atomic_load(&waiter->done) && now_ns() < deadline_ns) {
+    while (!atomic_load(&waiter->done) && now_ns() < deadline_ns && !clock_is_virtual()) {
         sched_yield();
     }
     sim_lock();
 }
 
-static bool wait_until(waiter_t *waiter, int64_t deadline_ns) {
+bool wait_unseen(waiter_t *waiter, int64_t deadline_ns) {
     while (!atomic_load(&waiter->done)) {
         if (deadline_ns != SIM_FOREVER && now_ns() >= deadline_ns) {
             unlink_waiter(waiter);
             return false;
         }
-        if (sim.settings.spin) {
+        if (sim.settings.spin && !clock_is_virtual()) {
             spin_until(waiter, deadline_ns);
         } else {
-            sleep_until(waiter->cond, deadline_ns);
+            clock_wait(waiter->cond, deadline_ns);
         }
     }
     return true;
@@ -95,7 +78,7 @@ static bool wait_until(waiter_t *waiter, int64_t deadline_ns) {
 bool wait_for(waiter_t *waiter, int64_t deadline_ns) {
     thread_t *thread = thread_self();
     atomic_store(&thread->waiting, true);
-    bool done = wait_until(waiter, deadline_ns);
+    bool done = wait_unseen(waiter, deadline_ns);
     atomic_store(&thread->waiting, false);
     return done;
 }

@@ -1,0 +1,140 @@
+/*
+ * The simulator's clock. As a rule it is the monotonic one. Made virtual, it stands still until it is advanced,
+ * and all time-outs, latencies and due times follow it.
+ *
+ * A wait on a clock that nobody advances would never end, so there is a backstop: when a timed wait has stood
+ * for PATIENCE_NS of real time, the clock jumps to the earliest time that anybody waits for.
+ */
+#include <errno.h>
+#include <time.h>
+
+#include "sim.h"
+
+#define API __attribute__((visibility("default")))
+
+static const int64_t second_ns = 1000000000;
+static const int64_t patience_ns = 10 * 1000000000LL;
+
+static atomic_bool is_virtual;
+static _Atomic(int64_t) virtual_ns;
+static _Atomic(int64_t) ahead_ns; /* of the monotonic clock, once it was virtual */
+
+/* Who waits for a time; under sim.lock. */
+typedef struct sleeper {
+    struct sleeper *next;
+    struct sleeper *prev;
+    pthread_cond_t *cond;
+    int64_t deadline_ns;
+} sleeper_t;
+
+static sleeper_t *sleepers;
+
+static int64_t monotonic_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * second_ns + now.tv_nsec;
+}
+
+int64_t now_ns(void) {
+    if (atomic_load_explicit(&is_virtual, memory_order_relaxed)) {
+        return atomic_load_explicit(&virtual_ns, memory_order_relaxed);
+    }
+    return monotonic_ns() + atomic_load_explicit(&ahead_ns, memory_order_relaxed);
+}
+
+static void wake_sleepers(void) {
+    for (sleeper_t *sleeper = sleepers; sleeper != NULL; sleeper = sleeper->next) {
+        pthread_cond_broadcast(sleeper->cond);
+    }
+}
+
+static void set_time(int64_t ns) {
+    atomic_store(&virtual_ns, ns);
+    wake_sleepers();
+}
+
+static void sleeper_add(sleeper_t *sleeper) {
+    sleeper->prev = NULL;
+    sleeper->next = sleepers;
+    if (sleepers != NULL) {
+        sleepers->prev = sleeper;
+    }
+    sleepers = sleeper;
+}
+
+static void sleeper_remove(sleeper_t *sleeper) {
+    if (sleeper->prev != NULL) {
+        sleeper->prev->next = sleeper->next;
+    } else {
+        sleepers = sleeper->next;
+    }
+    if (sleeper->next != NULL) {
+        sleeper->next->prev = sleeper->prev;
+    }
+}
+
+static int64_t earliest(void) {
+    int64_t found = SIM_FOREVER;
+    for (const sleeper_t *sleeper = sleepers; sleeper != NULL; sleeper = sleeper->next) {
+        found = sleeper->deadline_ns < found ? sleeper->deadline_ns : found;
+    }
+    return found;
+}
+
+static bool wait_real(pthread_cond_t *cond, int64_t until_ns) {
+    struct timespec until = {.tv_sec = until_ns / second_ns, .tv_nsec = until_ns % second_ns};
+    return pthread_cond_timedwait(cond, &sim.lock, &until) != ETIMEDOUT;
+}
+
+void clock_wait(pthread_cond_t *cond, int64_t deadline_ns) {
+    sleeper_t sleeper = {.cond = cond, .deadline_ns = deadline_ns};
+    bool still = atomic_load(&is_virtual);
+    if (deadline_ns == SIM_FOREVER) {
+        pthread_cond_wait(cond, &sim.lock);
+        return;
+    }
+    if (now_ns() >= deadline_ns) {
+        return;
+    }
+    sleeper_add(&sleeper);
+    bool woken = wait_real(cond, still ? monotonic_ns() + patience_ns : deadline_ns - atomic_load(&ahead_ns));
+    if (!woken && still && atomic_load(&is_virtual) && earliest() > now_ns()) {
+        set_time(earliest());
+    }
+    sleeper_remove(&sleeper);
+}
+
+bool clock_is_virtual(void) {
+    return atomic_load_explicit(&is_virtual, memory_order_relaxed);
+}
+
+/* It goes on from where it stands, in either direction. */
+void clock_set_virtual(bool on) {
+    int64_t now = now_ns();
+    atomic_store(&virtual_ns, now);
+    atomic_store(&ahead_ns, now - monotonic_ns());
+    atomic_store(&is_virtual, on);
+    wake_sleepers();
+}
+
+API void aclsim_clock_virtual(int on) {
+    sim_start();
+    sim_lock();
+    clock_set_virtual(on != 0);
+    sim_unlock();
+}
+
+API int aclsim_clock_advance(int64_t ns) {
+    sim_start();
+    sim_lock();
+    bool good = clock_is_virtual() && ns >= 0 && ns <= INT64_MAX - now_ns();
+    if (good) {
+        set_time(now_ns() + ns);
+    }
+    sim_unlock();
+    return good ? 0 : -1;
+}
+
+API int64_t aclsim_clock_now(void) {
+    return now_ns();
+}

@@ -1,0 +1,95 @@
+/* Calls that rules hold up: those that hang until they are let go, and those that take their time. */
+#include <stdio.h>
+#include <string.h>
+
+#include "rule.h"
+#include "sim.h"
+
+#define API __attribute__((visibility("default")))
+
+/* The waiter is the first member, so that the list can be walked. */
+typedef struct {
+    waiter_t waiter;
+    const strike_t *strike;
+} hung_t;
+
+static wait_list_t hanging;
+static wait_list_t pausing;
+
+void fault_pause(int64_t ns) {
+    waiter_t waiter;
+    if (ns > 0) {
+        wait_add(&pausing, &waiter, 0);
+        wait_for(&waiter, now_ns() + ns);
+    }
+}
+
+/* What a test has hung by aclsim_hang_call stays until the test lets it go. */
+static bool is_own(const strike_t *strike) {
+    return *strike->key == OWN_KEY[0];
+}
+
+bool fault_hang(strike_t *strike) {
+    hung_t hung = {.strike = strike};
+    bool limited = strike->limit_ms > 0 && !is_own(strike);
+    int64_t deadline_ns = limited ? deadline_ms((int32_t)strike->limit_ms) : SIM_FOREVER;
+    wait_add(&hanging, &hung.waiter, 0);
+    return wait_unseen(&hung.waiter, deadline_ns);
+}
+
+static void release(bool (*which)(const strike_t *strike, const void *arg), const void *arg) {
+    waiter_t *next = NULL;
+    for (waiter_t *waiter = hanging.first; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        if (which(((hung_t *)(void *)waiter)->strike, arg)) {
+            wait_finish(waiter, 0);
+        }
+    }
+}
+
+/* A hang without a key has its function's name for one. */
+static bool has_key(const strike_t *strike, const void *key) {
+    const char *own = *strike->key != '\0' ? strike->key : function_info[strike->function].name;
+    return strcmp(own, key) == 0;
+}
+
+static bool has_function(const strike_t *strike, const void *function) {
+    return strike->function == *(const function_t *)function;
+}
+
+/* The calls that a reset of the runtime would end. */
+static bool waits_for(const strike_t *strike, const void *device) {
+    bool wait = group_has("sync", 4, strike->function);
+    return strike->device == device && wait && !is_own(strike);
+}
+
+void fault_release_function(function_t function) {
+    release(has_function, &function);
+}
+
+void fault_release_device(const device_t *device) {
+    release(waits_for, device);
+}
+
+void fault_release_all(void) {
+    wait_finish_all(&hanging, 0);
+    wait_finish_all(&pausing, 0);
+}
+
+uint32_t fault_hung(function_t function) {
+    uint32_t count = 0;
+    for (waiter_t *waiter = hanging.first; waiter != NULL; waiter = waiter->next) {
+        count += ((hung_t *)(void *)waiter)->strike->function == function ? 1 : 0;
+    }
+    return count;
+}
+
+API int aclsim_release_key(const char *key) {
+    if (key == NULL) {
+        return -1;
+    }
+    sim_lock();
+    release(has_key, key);
+    sim_unlock();
+    return 0;
+}

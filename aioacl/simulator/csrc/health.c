@@ -1,0 +1,100 @@
+/*
+ * Sick devices. The first call that looks at the device's work answers the code of the fault; from then on
+ * waits run out of time and nothing can be made or enqueued. What gives something back works as far as the host
+ * is concerned, and answers an error. Setting and resetting go on, but that a lost device cannot be set.
+ */
+#include <string.h>
+
+#include "rule.h"
+#include "sim.h"
+
+static uint32_t sick_devices;
+
+bool health_any_sick(void) {
+    return sick_devices > 0;
+}
+
+typedef struct {
+    const device_t *device;
+    aclError code;
+} wake_t;
+
+static void wake(void *object, void *arg) {
+    stream_t *stream = object;
+    const wake_t *what = arg;
+    if (stream->device == what->device) {
+        stream_wake_all(stream, what->code);
+    }
+}
+
+void health_fall_sick(device_t *device, sickness_t sickness, aclError code, uint32_t reset_fails) {
+    wake_t what = {.device = device, .code = code};
+    sick_devices += device->health.sickness == HEALTH_WELL ? 1 : 0;
+    device->health = (health_t){.sickness = sickness, .code = code, .reset_fails = reset_fails};
+    object_each(KIND_STREAM, wake, &what);
+    fault_refresh();
+}
+
+static void kick(void *object, void *arg) {
+    stream_t *stream = object;
+    if (stream->device == arg) {
+        stream_kick(stream);
+    }
+}
+
+void health_heal(device_t *device) {
+    if (device->health.sickness != HEALTH_WELL) {
+        device->health = (health_t){.sickness = HEALTH_WELL};
+        sick_devices--;
+        object_each(KIND_STREAM, kick, device);
+        fault_refresh();
+    }
+}
+
+void health_heal_all(void) {
+    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+        health_heal(&sim.devices[i]);
+    }
+}
+
+static bool gives_back(function_t function) {
+    const char *name = function_info[function].name;
+    return group_has("destroy", 7, function) || strstr(name, "Abort") != NULL || strstr(name, "UnSub") != NULL;
+}
+
+static void strike_wait(strike_t *strike, health_t *health) {
+    aclError late = group_has("event", 5, strike->function) ? RT_EVENT_SYNC_TIMEOUT : RT_STREAM_SYNC_TIMEOUT;
+    strike_refuse(strike, strike->false_drain ? ACL_SUCCESS : health->told ? late : health->code);
+    health->told = health->told || !strike->false_drain;
+}
+
+static void strike_any(strike_t *strike, health_t *health) {
+    if (group_has("sync", 4, strike->function)) {
+        strike_wait(strike, health);
+    } else if (group_has("query", 5, strike->function)) {
+        strike_refuse(strike, health->code);
+        health->told = true;
+    } else if (gives_back(strike->function)) {
+        strike->after = RT_DRIVER_ERROR;
+    } else {
+        strike_refuse(strike, RT_DRIVER_ERROR);
+    }
+}
+
+void health_strike(strike_t *strike) {
+    health_t *health = strike->device != NULL ? &strike->device->health : NULL;
+    if (health == NULL || health->sickness == HEALTH_WELL) {
+        return;
+    }
+    switch (function_info[strike->function].kind) {
+    case CALL_FREE:
+        break;
+    case CALL_CONTROL:
+        if (health->sickness == HEALTH_LOST && !group_has("reset", 5, strike->function)) {
+            strike_refuse(strike, health->code);
+        }
+        break;
+    default:
+        strike_any(strike, health);
+    }
+}

@@ -1,0 +1,213 @@
+/*
+ * What the arguments of a call are: its stream, its device, its size, its time-out. Read from the prototypes of
+ * the table, so that a new function needs nothing here.
+ */
+#include <string.h>
+
+#include "rule.h"
+#include "sim.h"
+
+typedef enum {
+    ROLE_NONE,
+    ROLE_STREAM,
+    ROLE_EVENT,
+    ROLE_NOTIFY,
+    ROLE_CONTEXT,
+    ROLE_DEVICE,
+    ROLE_SIZE,
+    ROLE_TIMEOUT,
+    ROLE_COUNT
+} role_t;
+
+typedef struct {
+    bool answers_code;
+    const char *params;
+    const char *words; /* the arguments that the wrapper has as words */
+} prototype_t;
+
+static const prototype_t prototypes[FN_COUNT] = {
+#define ACL_FN(kind, ret, name, params, args, since) [FN_##name] = {true, #params, #args},
+#define ACL_FN_BY_VALUE(kind, ret, name, params, args, words, since) [FN_##name] = {true, #params, #words},
+#define ACL_FN_VALUE(kind, ret, none, name, params, args, since) [FN_##name] = {false, #params, #args},
+#define ACL_FN_VOID(kind, name, params, args, since) [FN_##name] = {false, #params, #args},
+#include "sim_api.inc"
+};
+
+typedef struct {
+    const char *begin;
+    size_t length;
+} part_t;
+
+/* The next parameter; parts within brackets, such as those of function pointers, belong to it. */
+static bool next_param(const char **rest, part_t *param) {
+    int depth = 0;
+    const char *at = *rest;
+    if (*at == '\0') {
+        return false;
+    }
+    param->begin = at;
+    for (; *at != '\0' && (depth > 0 || *at != ','); at++) {
+        depth += *at == '(' ? 1 : 0;
+        depth -= *at == ')' ? 1 : 0;
+    }
+    param->length = (size_t)(at - param->begin);
+    *rest = *at == ',' ? at + 1 : at;
+    return true;
+}
+
+static bool has(part_t part, const char *word) {
+    return memmem(part.begin, part.length, word, strlen(word)) != NULL;
+}
+
+static bool ends(part_t part, const char *word) {
+    size_t length = strlen(word);
+    return part.length > length && memcmp(part.begin + part.length - length, word, length) == 0;
+}
+
+/* Of the sizes it is the one that says how much: not a capacity, a pitch or an offset. */
+static bool is_size(part_t part) {
+    static const char *const others[] = {"Max", "max", "itch", "ffset", "lign", "num", "Num"};
+    bool other = false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        other = other || has(part, others[i]);
+    }
+    return (has(part, "size_t ") || has(part, "uint64_t size")) && !other;
+}
+
+static role_t role_of(part_t part) {
+    static const struct {
+        const char *type;
+        role_t role;
+    } handles[] = {{"aclrtStream ", ROLE_STREAM},
+                   {"aclrtEvent ", ROLE_EVENT},
+                   {"aclrtNotify ", ROLE_NOTIFY},
+                   {"aclrtContext ", ROLE_CONTEXT}};
+    if (has(part, "*")) {
+        return ROLE_NONE;
+    }
+    for (size_t i = 0; i < sizeof handles / sizeof *handles; i++) {
+        if (has(part, handles[i].type)) {
+            return handles[i].role;
+        }
+    }
+    if (has(part, "int32_t ") && (ends(part, " deviceId") || ends(part, " device"))) {
+        return ROLE_DEVICE;
+    }
+    if (has(part, "int32_t ") && ends(part, " timeout")) {
+        return ROLE_TIMEOUT;
+    }
+    return is_size(part) ? ROLE_SIZE : ROLE_NONE;
+}
+
+/* A list without the brackets around it. */
+static const char *inner(const char *list, char *text, size_t size) {
+    size_t length = strlen(list) - 2;
+    length = length < size ? length : size - 1;
+    memcpy(text, list + 1, length);
+    text[length] = '\0';
+    return text;
+}
+
+bool role_returns_code(function_t function) {
+    return prototypes[function].answers_code;
+}
+
+/* Where the parameter stands among the words, from 1; 0: it is none of them. */
+static int8_t word_of(function_t function, part_t param) {
+    char text[1024];
+    const char *rest = inner(prototypes[function].words, text, sizeof text);
+    part_t word;
+    for (int8_t place = 1; next_param(&rest, &word); place++) {
+        size_t space = *word.begin == ' ' ? 1 : 0;
+        size_t length = word.length - space;
+        bool longer = param.length > length && param.begin[param.length - length - 1] == ' ';
+        if (longer && memcmp(param.begin + param.length - length, word.begin + space, length) == 0) {
+            return place;
+        }
+    }
+    return 0;
+}
+
+typedef struct {
+    bool known;
+    int8_t places[ROLE_COUNT]; /* of the first argument with that role, from 1; 0: none */
+} places_t;
+
+static places_t known[FN_COUNT]; /* under sim.lock */
+
+static const places_t *places_of(function_t function) {
+    places_t *places = &known[function];
+    char text[1024];
+    const char *rest = inner(prototypes[function].params, text, sizeof text);
+    part_t part;
+    while (!places->known && next_param(&rest, &part)) {
+        role_t role = role_of(part);
+        int8_t before = places->places[role];
+        places->places[role] = before != 0 ? before : word_of(function, part);
+    }
+    places->known = true;
+    return places;
+}
+
+/* -1: no argument has that role. */
+static int place_of(function_t function, role_t role) {
+    return places_of(function)->places[role] - 1;
+}
+
+bool role_has_stream(function_t function) {
+    return place_of(function, ROLE_STREAM) >= 0;
+}
+
+static void *object_at(function_t function, const uint64_t *words, role_t role, object_kind_t kind) {
+    int place = place_of(function, role);
+    return place >= 0 ? object_find(kind, (const void *)(uintptr_t)words[place]) : NULL;
+}
+
+static stream_t *stream_at(function_t function, const uint64_t *words) {
+    int place = place_of(function, ROLE_STREAM);
+    int device = thread_device_peek();
+    const context_t *current = thread_self()->current;
+    if (place < 0 || words[place] != 0) {
+        return object_at(function, words, ROLE_STREAM, KIND_STREAM);
+    }
+    if (current == NULL && device >= 0) {
+        current = sim.devices[device].primary;
+    }
+    return current != NULL ? current->default_stream : NULL;
+}
+
+/* By the number it names, by the objects it is given, or else the caller's own. */
+static device_t *device_at(function_t function, const uint64_t *words, const stream_t *stream) {
+    int place = place_of(function, ROLE_DEVICE);
+    if (place >= 0) {
+        return device_find((int32_t)words[place]);
+    }
+    const event_t *event = object_at(function, words, ROLE_EVENT, KIND_EVENT);
+    const notify_t *notify = object_at(function, words, ROLE_NOTIFY, KIND_NOTIFY);
+    const context_t *context = object_at(function, words, ROLE_CONTEXT, KIND_CONTEXT);
+    if (stream != NULL || event != NULL) {
+        return stream != NULL ? stream->device : event->device;
+    }
+    if (notify != NULL || context != NULL) {
+        return notify != NULL ? notify->device : context->device;
+    }
+    return device_find(thread_device_peek());
+}
+
+void role_scene(function_t function, const uint64_t *words, scene_t *scene) {
+    const stream_t *stream = stream_at(function, words);
+    int size = place_of(function, ROLE_SIZE);
+    int timeout = place_of(function, ROLE_TIMEOUT);
+    bool waits = strstr(function_info[function].name, "Synchronize") != NULL;
+    thread_t *thread = thread_self();
+    *scene = (scene_t){.function = function, .stream_id = -1, .timeout_ms = -1};
+    scene->device = device_at(function, words, stream);
+    scene->device_id = scene->device != NULL ? scene->device->id : -1;
+    scene->stream_handle = stream;
+    scene->stream_id = stream != NULL ? (int64_t)stream->id : -1;
+    scene->sized = size >= 0;
+    scene->size = size >= 0 ? words[size] : 0;
+    scene->timeout_ms = timeout >= 0 && waits ? (int32_t)words[timeout] : -1;
+    scene->thread = thread->number;
+    scene->tid = thread->tid;
+}

@@ -1,0 +1,144 @@
+/* A rule of the fault engine: which calls, when, what. The grammar is told in aclsim.h. */
+#ifndef ACLSIM_RULE_H
+#define ACLSIM_RULE_H
+
+#include "fault.h"
+
+typedef enum {
+    EFFECT_RC = 1 << 0,
+    EFFECT_RC_AFTER = 1 << 1,
+    EFFECT_OOM = 1 << 2,
+    EFFECT_LATENCY = 1 << 3,
+    EFFECT_HANG = 1 << 4,
+    EFFECT_BLOCK_RECORD = 1 << 5,
+    EFFECT_ASYNC_ERROR = 1 << 6,
+    EFFECT_STICKY = 1 << 7,
+    EFFECT_LOST = 1 << 8,
+    EFFECT_FALSE_DRAIN = 1 << 9,
+    EFFECT_RESET_FAIL = 1 << 10,
+    EFFECT_RESET_LIES = 1 << 11,
+    EFFECT_SLOW_TEARDOWN = 1 << 12,
+    EFFECT_LATE_COMPLETE = 1 << 13,
+    EFFECT_LATE_COPY = 1 << 14,
+    EFFECT_EXT_RESET = 1 << 15,
+    EFFECT_TEXT = 1 << 16
+} effect_t;
+
+/* The key of what aclsim_hang_call hangs; no rule's text can name it. */
+#define OWN_KEY "@"
+
+typedef enum { AT_BEFORE, AT_DURING, AT_AFTER } moment_t;
+
+/* How often each thread has matched, for rules that count by thread; threads are numbered from 1. */
+typedef struct {
+    uint64_t *counts;
+    uint32_t room;
+} tally_t;
+
+typedef struct rule {
+    struct rule *next;
+    uint32_t id;
+    char text[RULE_TEXT_BYTES];
+    /* which calls */
+    bool picks[FN_COUNT];
+    int device; /* -1: any */
+    uintptr_t stream;
+    int64_t stream_id; /* -1: any */
+    uint32_t thread;   /* 0: any */
+    pid_t tid;         /* 0: any */
+    bool sized;
+    uint64_t size_least;
+    uint64_t size_most;
+    /* when */
+    bool by_thread;
+    bool from_nth;
+    bool own;       /* of aclsim_fail_call or aclsim_hang_call: dropped when it is spent */
+    bool exact;     /* only the first one */
+    uint64_t first; /* the first matching call that counts, from 1 */
+    uint64_t every;
+    bool chancy;
+    uint64_t chance; /* of 2^64 */
+    int64_t times;   /* left; -1: for ever */
+    bool times_given;
+    /* what */
+    uint32_t effects;
+    aclError rc;
+    aclError rc_after;
+    aclError async_error;
+    aclError sick_code;
+    aclError lie;
+    uint32_t reset_fails;
+    int64_t latency_ns;
+    int64_t jitter_ns;
+    moment_t moment;
+    int64_t teardown_ns;
+    int64_t late_ns;
+    char key[FAULT_KEY_BYTES];
+    text_fault_t text_fault;
+    /* counted */
+    uint64_t matches;
+    uint64_t hits;
+    tally_t tally;
+} rule_t;
+
+/* What a rule can be asked about a call. */
+typedef struct {
+    function_t function;
+    device_t *device; /* that the call is about; NULL: none */
+    const void *stream_handle;
+    int64_t stream_id; /* -1: no stream */
+    uint32_t thread;
+    pid_t tid;
+    bool sized;
+    uint64_t size;
+    int device_id;
+    int64_t timeout_ms; /* -1: none */
+} scene_t;
+
+/* --- role.c: what the arguments of a function are, read from its prototype
+ * ------------------------------------ */
+bool role_returns_code(function_t function);
+bool role_has_stream(function_t function);
+/* With sim.lock held. */
+void role_scene(function_t function, const uint64_t *words, scene_t *scene);
+
+/* --- group.c
+ * -------------------------------------------------------------------------------------------------- */
+bool group_has(const char *group, size_t length, function_t function);
+bool group_known(const char *group, size_t length);
+
+/* --- ruleparse.c
+ * ---------------------------------------------------------------------------------------------- */
+/* Reads a rule; on a mistake answers false, with what is wrong and where in `why`. */
+bool rule_parse(rule_t *rule, const char *text, char *why, size_t size);
+
+/* --- rulefield.c
+ * ---------------------------------------------------------------------------------------------- */
+/* Sets one field; text is NULL when it has no value. False: `want` says what it wants, NULL: no such field. */
+bool rule_set(rule_t *rule, const char *name, const char *text, const char **want);
+/* A number with an optional K, M or G, up to the end of the text. */
+bool parse_size(const char *text, uint64_t *value);
+
+/* --- rules.c
+ * -------------------------------------------------------------------------------------------------- */
+rule_t *rules_first(void);
+/* NULL: the text is refused, with its reason in `why`. */
+rule_t *rules_add(const char *text, char *why, size_t size);
+void rules_drop(bool (*which)(const rule_t *rule, const void *arg), const void *arg);
+void rules_sweep(void);
+/* What aclsim_fault_error tells. */
+void rules_refused(const char *why);
+
+/* --- fault.c
+ * -------------------------------------------------------------------------------------------------- */
+void strike_refuse(strike_t *strike, aclError code);
+
+/* --- rulematch.c
+ * ---------------------------------------------------------------------------------------------- */
+/* Counts a match, and a hit if the rule fires. */
+bool rule_fires(rule_t *rule, const scene_t *scene);
+int64_t rule_latency(const rule_t *rule);
+void rule_seed(uint64_t seed);
+void rule_free(rule_t *rule);
+
+#endif

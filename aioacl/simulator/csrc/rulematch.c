@@ -1,0 +1,95 @@
+/* Whether a rule fires on a call. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rule.h"
+
+static uint64_t seed_now;
+
+void rule_seed(uint64_t seed) {
+    seed_now = seed;
+}
+
+/* The finalizer of splitmix64. */
+static uint64_t mix(uint64_t value) {
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9ULL;
+    value = (value ^ value >> 27) * 0x94D049BB133111EBULL;
+    return value ^ value >> 31;
+}
+
+/* A number for one decision of one rule; `salt` tells kinds of decisions apart. */
+static uint64_t draw(const rule_t *rule, uint64_t salt) {
+    uint64_t value = mix(seed_now + 0x9E3779B97F4A7C15ULL * (salt + 1));
+    value = mix(value + 0x9E3779B97F4A7C15ULL * rule->id);
+    return mix(value + 0x9E3779B97F4A7C15ULL * rule->matches);
+}
+
+int64_t rule_latency(const rule_t *rule) {
+    if (rule->jitter_ns == 0) {
+        return rule->latency_ns;
+    }
+    uint64_t width = 2 * (uint64_t)rule->jitter_ns + 1;
+    return rule->latency_ns - rule->jitter_ns + (int64_t)(draw(rule, 1) % width);
+}
+
+static bool stream_fits(const rule_t *rule, const scene_t *scene) {
+    if (rule->stream != 0) {
+        return (uintptr_t)scene->stream_handle == rule->stream;
+    }
+    return rule->stream_id < 0 || rule->stream_id == scene->stream_id;
+}
+
+static bool matches(const rule_t *rule, const scene_t *scene) {
+    bool device = rule->device < 0 || (scene->device != NULL && scene->device_id == rule->device);
+    bool thread = rule->thread == 0 || rule->thread == scene->thread;
+    bool tid = rule->tid == 0 || rule->tid == scene->tid;
+    bool size =
+        !rule->sized || (scene->sized && scene->size >= rule->size_least && scene->size <= rule->size_most);
+    return rule->picks[scene->function] && device && thread && tid && size && stream_fits(rule, scene);
+}
+
+/* How many matching calls there have been, this one too: in all, or by this thread. */
+static uint64_t count_match(rule_t *rule, uint32_t thread) {
+    rule->matches++;
+    if (!rule->by_thread) {
+        return rule->matches;
+    }
+    if (thread >= rule->tally.room) {
+        uint32_t room = thread * 2 + 16;
+        uint64_t *grown = realloc(rule->tally.counts, room * sizeof *grown);
+        if (grown == NULL) {
+            return 0;
+        }
+        memset(grown + rule->tally.room, 0, (room - rule->tally.room) * sizeof *grown);
+        rule->tally = (tally_t){.counts = grown, .room = room};
+    }
+    return ++rule->tally.counts[thread];
+}
+
+/* nth=k alone is that one call, of each thread if it counts by thread; with more it is where counting begins.
+ */
+static bool is_due(const rule_t *rule, uint64_t count) {
+    if (rule->exact) {
+        return count == rule->first;
+    }
+    return count >= rule->first && (count - rule->first + (rule->from_nth ? 0 : 1)) % rule->every == 0;
+}
+
+bool rule_fires(rule_t *rule, const scene_t *scene) {
+    if (!matches(rule, scene)) {
+        return false;
+    }
+    uint64_t count = count_match(rule, scene->thread);
+    bool lucky = !rule->chancy || draw(rule, 0) < rule->chance;
+    if (!is_due(rule, count) || !lucky || rule->times == 0) {
+        return false;
+    }
+    rule->times -= rule->times > 0 ? 1 : 0;
+    rule->hits++;
+    return true;
+}
+
+void rule_free(rule_t *rule) {
+    free(rule->tally.counts);
+    free(rule);
+}

@@ -1,0 +1,207 @@
+/* Reading the text of a rule: which functions it picks, its fields, and whether they go together. */
+#include <fnmatch.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rule.h"
+
+enum { FIELD_BYTES = 96 };
+
+typedef struct {
+    rule_t *rule;
+    const char *text;
+    const char *at; /* the field in hand */
+    size_t length;
+    char *why;
+    size_t size;
+} reader_t;
+
+static bool refuse(const reader_t *reader, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool refuse(const reader_t *reader, const char *format, ...) {
+    char what[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    snprintf(reader->why, reader->size, "column %td, \"%.*s\": %s", reader->at - reader->text + 1,
+             (int)(reader->length < FIELD_BYTES ? reader->length : FIELD_BYTES), reader->at, what);
+    return false;
+}
+
+/* --- which functions
+ * ------------------------------------------------------------------------------------------ */
+static bool names(const char *word, size_t length, function_t function) {
+    char pattern[FIELD_BYTES];
+    snprintf(pattern, sizeof pattern, "%.*s", (int)length, word);
+    if (group_known(word, length)) {
+        return group_has(word, length, function);
+    }
+    return fnmatch(pattern, function_info[function].name, 0) == 0;
+}
+
+static bool pick_word(const reader_t *reader, const char *word, size_t length) {
+    bool found = false;
+    for (int function = 0; function < FN_COUNT; function++) {
+        if (names(word, length, (function_t)function)) {
+            reader->rule->picks[function] = true;
+            found = true;
+        }
+    }
+    return found || refuse(reader, "\"%.*s\" is no function and no group of functions", (int)length, word);
+}
+
+/* alloc|aclrtCreateStream */
+static bool pick(const reader_t *reader) {
+    const char *end = reader->at + reader->length;
+    const char *word = reader->at;
+    while (word <= end) {
+        const char *bar = memchr(word, '|', (size_t)(end - word));
+        const char *stop = bar != NULL ? bar : end;
+        if (!pick_word(reader, word, (size_t)(stop - word))) {
+            return false;
+        }
+        word = stop + 1;
+    }
+    return true;
+}
+
+/* --- which of them an effect can reach
+ * ------------------------------------------------------------------------ */
+static bool reaches(uint32_t effect, function_t function) {
+    const char *name = function_info[function].name;
+    bool ends = group_has("reset", 5, function);
+    switch (effect) {
+    case EFFECT_RC_AFTER:
+    case EFFECT_OOM:
+        return role_returns_code(function);
+    case EFFECT_BLOCK_RECORD:
+        return strstr(name, "RecordEvent") != NULL;
+    case EFFECT_ASYNC_ERROR:
+    case EFFECT_LATE_COMPLETE:
+        return function_info[function].kind == CALL_ENQUEUE && role_has_stream(function);
+    case EFFECT_LATE_COPY:
+        return group_has("copy", 4, function) && role_has_stream(function);
+    case EFFECT_FALSE_DRAIN:
+        return group_has("sync", 4, function);
+    case EFFECT_RESET_FAIL:
+    case EFFECT_RESET_LIES:
+        return ends;
+    case EFFECT_SLOW_TEARDOWN:
+        return ends || strncmp(name, "aclrtDestroyStream", 18) == 0 || strcmp(name, "aclrtDestroyContext") == 0;
+    default:
+        return true;
+    }
+}
+
+static bool sickens(const rule_t *rule) {
+    return (rule->effects & (EFFECT_STICKY | EFFECT_LOST)) != 0;
+}
+
+/* What no effect of the rule can reach is not picked; a rule that can reach nothing is a mistake. */
+static bool narrow(const reader_t *reader) {
+    rule_t *rule = reader->rule;
+    bool any = false;
+    for (int function = 0; function < FN_COUNT; function++) {
+        for (uint32_t effect = 1; effect <= EFFECT_TEXT; effect <<= 1) {
+            bool of_sickness = effect == EFFECT_RESET_FAIL && sickens(rule);
+            bool wanted = (rule->effects & effect) != 0 && !of_sickness;
+            rule->picks[function] = rule->picks[function] && (!wanted || reaches(effect, (function_t)function));
+        }
+        any = any || rule->picks[function];
+    }
+    return any || refuse(reader, "none of these functions can do what the rule wants");
+}
+
+/* --- whether the fields go together
+ * --------------------------------------------------------------------------- */
+static bool both(const rule_t *rule, uint32_t one, uint32_t other) {
+    return (rule->effects & one) != 0 && (rule->effects & other) != 0;
+}
+
+static bool agree(const reader_t *reader) {
+    const rule_t *rule = reader->rule;
+    if (rule->effects == 0) {
+        return refuse(reader, "the rule has no effect, such as rc=507015");
+    }
+    if (rule->size_least > rule->size_most) {
+        return refuse(reader, "no size lies in that range");
+    }
+    if (both(rule, EFFECT_STICKY, EFFECT_LOST) || both(rule, EFFECT_HANG, EFFECT_BLOCK_RECORD) ||
+        both(rule, EFFECT_LATE_COMPLETE, EFFECT_LATE_COPY) || both(rule, EFFECT_RC, EFFECT_OOM)) {
+        return refuse(reader, "two effects exclude each other");
+    }
+    if (rule->moment != AT_BEFORE && (rule->effects & EFFECT_LATENCY) == 0) {
+        return refuse(reader, "at= goes with latency=");
+    }
+    return true;
+}
+
+static void settle(rule_t *rule) {
+    if (!rule->times_given) {
+        rule->exact = rule->from_nth && rule->every == 1;
+        rule->times = -1;
+    }
+    if ((rule->effects & EFFECT_RESET_FAIL) != 0 && !sickens(rule) && !rule->times_given) {
+        rule->times = rule->reset_fails;
+    }
+    if ((rule->effects & EFFECT_LOST) != 0 && rule->reset_fails == 0) {
+        rule->reset_fails = 1;
+    }
+}
+
+/* --- the text
+ * ------------------------------------------------------------------------------------------------- */
+static bool read_field(const reader_t *reader) {
+    char name[FIELD_BYTES];
+    const char *want = NULL;
+    if (reader->length >= sizeof name) {
+        return refuse(reader, "the field is too long");
+    }
+    snprintf(name, sizeof name, "%.*s", (int)reader->length, reader->at);
+    char *value = strchr(name, '=');
+    if (value != NULL) {
+        *value++ = '\0';
+    }
+    if (rule_set(reader->rule, name, value, &want)) {
+        return true;
+    }
+    return want != NULL ? refuse(reader, "%s wants %s", name, want) : refuse(reader, "no such field");
+}
+
+static bool read_fields(reader_t *reader) {
+    bool first = true;
+    for (const char *rest = reader->text; rest != NULL; first = false) {
+        const char *colon = strchr(rest, ':');
+        reader->at = rest;
+        reader->length = colon != NULL ? (size_t)(colon - rest) : strlen(rest);
+        rest = colon != NULL ? colon + 1 : NULL;
+        if (!(first ? pick(reader) : read_field(reader))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool rule_parse(rule_t *rule, const char *text, char *why, size_t size) {
+    reader_t reader = {
+        .rule = rule, .text = text, .at = text, .length = strlen(text), .why = why, .size = size};
+    memset(rule, 0, sizeof *rule);
+    rule->device = -1;
+    rule->stream_id = -1;
+    rule->first = 1;
+    rule->every = 1;
+    rule->size_most = UINT64_MAX;
+    if (reader.length >= sizeof rule->text) {
+        return refuse(&reader, "a rule has at most %zu characters", sizeof rule->text - 1);
+    }
+    memcpy(rule->text, text, reader.length + 1);
+    if (!read_fields(&reader)) {
+        return false;
+    }
+    reader.at = text;
+    reader.length = strlen(text);
+    settle(rule);
+    return agree(&reader) && narrow(&reader);
+}

@@ -1,0 +1,199 @@
+/* The list of rules, and the doors for C and for the environment. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rule.h"
+#include "sim.h"
+
+#define API __attribute__((visibility("default")))
+
+enum { WHY_BYTES = 320, SEED_NAME = 5 };
+
+atomic_bool fault_on;
+
+static rule_t *rules; /* in the order in which they were added */
+static uint32_t last_id;
+static char refusal[WHY_BYTES];
+
+rule_t *rules_first(void) {
+    return rules;
+}
+
+void fault_refresh(void) {
+    atomic_store(&fault_on, rules != NULL || health_any_sick());
+}
+
+static void drop(rule_t **place) {
+    rule_t *rule = *place;
+    *place = rule->next;
+    rule_free(rule);
+}
+
+void rules_drop(bool (*which)(const rule_t *rule, const void *arg), const void *arg) {
+    rule_t **place = &rules;
+    while (*place != NULL) {
+        if (which(*place, arg)) {
+            drop(place);
+        } else {
+            place = &(*place)->next;
+        }
+    }
+    fault_refresh();
+}
+
+static bool is_spent(const rule_t *rule, const void *arg) {
+    (void)arg;
+    return rule->own && rule->times == 0;
+}
+
+void rules_sweep(void) {
+    rules_drop(is_spent, NULL);
+}
+
+rule_t *rules_add(const char *text, char *why, size_t size) {
+    rule_t *rule = calloc(1, sizeof *rule);
+    rule_t **end = &rules;
+    if (rule == NULL || !rule_parse(rule, text, why, size)) {
+        free(rule);
+        return NULL;
+    }
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = rule;
+    rule->id = ++last_id;
+    fault_refresh();
+    return rule;
+}
+
+void rules_refused(const char *why) {
+    snprintf(refusal, sizeof refusal, "%s", why);
+}
+
+/* --- C
+ * -------------------------------------------------------------------------------------------------------- */
+API int aclsim_fault_add(const char *rule, uint32_t *id) {
+    sim_start();
+    sim_lock();
+    const rule_t *made = rule != NULL ? rules_add(rule, refusal, sizeof refusal) : NULL;
+    if (made != NULL && id != NULL) {
+        *id = made->id;
+    }
+    sim_unlock();
+    return made != NULL ? 0 : -1;
+}
+
+API int aclsim_fault_error(char *text, size_t size) {
+    sim_lock();
+    int length = (int)strlen(refusal);
+    if (text != NULL && size > 0) {
+        snprintf(text, size, "%s", refusal);
+    }
+    sim_unlock();
+    return length;
+}
+
+static rule_t *find(uint32_t id) {
+    rule_t *rule = rules;
+    while (rule != NULL && rule->id != id) {
+        rule = rule->next;
+    }
+    return rule;
+}
+
+static bool has_id(const rule_t *rule, const void *id) {
+    return rule->id == *(const uint32_t *)id;
+}
+
+static bool is_any(const rule_t *rule, const void *arg) {
+    (void)arg;
+    return rule != NULL;
+}
+
+API int aclsim_fault_remove(uint32_t id) {
+    sim_lock();
+    bool found = find(id) != NULL;
+    rules_drop(has_id, &id);
+    sim_unlock();
+    return found ? 0 : -1;
+}
+
+API void aclsim_fault_clear(void) {
+    sim_lock();
+    rules_drop(is_any, NULL);
+    health_heal_all();
+    sim_unlock();
+}
+
+API int aclsim_fault_hits(uint32_t id, uint64_t *hits, uint64_t *matches) {
+    sim_lock();
+    const rule_t *rule = find(id);
+    if (rule != NULL && hits != NULL) {
+        *hits = rule->hits;
+    }
+    if (rule != NULL && matches != NULL) {
+        *matches = rule->matches;
+    }
+    sim_unlock();
+    return rule != NULL ? 0 : -1;
+}
+
+API void aclsim_set_seed(uint64_t seed) {
+    sim_lock();
+    rule_seed(seed);
+    sim_unlock();
+}
+
+/* --- the environment: rules between semicolons, of which seed=N is none
+ * ---------------------------------------- */
+static _Noreturn void die(const char *name, const char *part, const char *why) {
+    fprintf(stderr, "aclsim: %s: \"%s\": %s\n", name, part, why);
+    abort();
+}
+
+static void set_seed(const char *name, const char *text) {
+    char *end = NULL;
+    errno = 0;
+    uint64_t seed = strtoull(text, &end, 0);
+    if (errno != 0 || end == text || *end != '\0' || *text == '-') {
+        die(name, text, "want a whole number");
+    }
+    rule_seed(seed);
+}
+
+static void read_part(const char *name, const char *part) {
+    if (strncmp(part, "seed=", SEED_NAME) == 0) {
+        set_seed(name, part + SEED_NAME);
+    } else if (rules_add(part, refusal, sizeof refusal) == NULL) {
+        die(name, part, refusal);
+    }
+}
+
+static void read_parts(const char *name, char *text) {
+    char *rest = NULL;
+    for (char *part = strtok_r(text, ";", &rest); part != NULL; part = strtok_r(NULL, ";", &rest)) {
+        part += strspn(part, " \t\n");
+        size_t length = strlen(part);
+        while (length > 0 && strchr(" \t\n", part[length - 1]) != NULL) {
+            part[--length] = '\0';
+        }
+        if (length > 0) {
+            read_part(name, part);
+        }
+    }
+}
+
+void fault_read_environment(void) {
+    const char *seed = getenv("AIOACL_SIM_SEED");
+    const char *faults = getenv("AIOACL_SIM_FAULTS");
+    char *copy = faults != NULL ? strdup(faults) : NULL;
+    if (seed != NULL) {
+        set_seed("AIOACL_SIM_SEED", seed);
+    }
+    if (copy != NULL) {
+        read_parts("AIOACL_SIM_FAULTS", copy);
+    }
+    free(copy);
+}

@@ -1,0 +1,29 @@
+/* The file that every call is written to, one JSON object a line, as the journal has it; and every fault. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fault.h"
+
+int trace_file = -1;
+
+void trace_read_environment(void) {
+    const char *path = getenv("AIOACL_SIM_TRACE");
+    if (path == NULL) {
+        return;
+    }
+    trace_file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (trace_file < 0) {
+        fprintf(stderr, "aclsim: AIOACL_SIM_TRACE=%s: %s\n", path, strerror(errno));
+        abort();
+    }
+}
+
+/* One write a line: lines of many threads and processes do not mix. A full disk must not end the test. */
+void trace_write(const char *text, size_t length) {
+    while (write(trace_file, text, length) < 0 && errno == EINTR) {
+    }
+}
