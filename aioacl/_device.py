@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from aioacl import _runtime, _sync
+from aioacl import _origin, _runtime, _sync
 from aioacl._errors import AclError, DeviceReset, ParameterError
 from aioacl._event import Event
 from aioacl._ffi import ffi, lib, make_pass, text_of
 from aioacl._gate import error_of
-from aioacl._handle import Opening, Operation, Owned, size_of
+from aioacl._handle import Opening, Operation, Owned, size_of, warn_of_drop
 from aioacl._health import health_of
 from aioacl._lanes import call_on
 from aioacl._lease import Lease
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
     from aioacl._executor import DeviceExecutor
     from aioacl._law import State
+    from aioacl._origin import Origin
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,6 +48,7 @@ class Device(metaclass=Owned):
     """An open device, from `open_device(index)`. It outlives resets; what was made from it before one does not."""
 
     factory = "open_device(index)"
+    _born: Origin | None = None
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
@@ -324,6 +325,8 @@ class Device(metaclass=Owned):
         if self._closed:
             return
         self._closed = True
+        if _origin.keeper is not None:
+            _origin.keeper.closing(self)
         if not lib.aio_forked():
             await self._manager.close()
 
@@ -336,10 +339,8 @@ class Device(metaclass=Owned):
             return
         self._closed = True
         self._manager.leave_note(self._manager.count_out)
-        warnings.warn(
-            f"device {self.index} was not closed: close it, or use `async with open_device()`",
-            ResourceWarning,
-            stacklevel=2,
+        warn_of_drop(
+            self._born, f"device {self.index} was not closed: close it, or use `async with open_device()`"
         )
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 import anyio
 
+from aioacl import _origin
 from aioacl._errors import AclError, DeviceFault, DeviceQuarantined, DeviceReset, ParameterError
 from aioacl._ffi import lib
 from aioacl._gate import error_of
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
     from aioacl._lifecycle import Manager
+    from aioacl._origin import Origin
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -74,7 +76,7 @@ class Opening(Operation[C]):
     _lost = "so nothing was made: await it, or enter it with `async with`"
 
     def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]]) -> None:
-        super().__init__(what, begin)
+        super().__init__(what, begin if _origin.keeper is None else _origin.keeper.follow(begin))
         self._made: C | None = None
 
     async def __aenter__(self) -> C:
@@ -123,6 +125,7 @@ class Handle(metaclass=Owned):
     """Something on a device, stamped with the generation in which it was made."""
 
     noun = "handle"
+    _born: Origin | None = None
 
     def __init__(self, manager: Manager, generation: int) -> None:
         self._manager = manager
@@ -159,6 +162,13 @@ class Handle(metaclass=Owned):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {self.noun} cannot be copied or pickled: it names something on a device")
+
+
+def warn_of_drop(origin: Origin | None, sentence: str, depth: int = 3) -> None:
+    """For finalizers: nobody has closed the thing, and nobody can any more."""
+    if origin is not None:
+        origin.dropped = True
+    warnings.warn(sentence + _origin.told(origin), ResourceWarning, stacklevel=depth)
 
 
 def size_of(value: object, what: str) -> int:

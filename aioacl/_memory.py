@@ -17,7 +17,7 @@ from aioacl import _sync
 from aioacl._errors import AclWarning
 from aioacl._ffi import ffi, lib, make_pass, pointer
 from aioacl._gate import error_of
-from aioacl._handle import Handle, Operation, Owned
+from aioacl._handle import Handle, Operation, Owned, warn_of_drop
 from aioacl._lanes import call_on
 
 if TYPE_CHECKING:
@@ -123,10 +123,10 @@ class Buffer(Handle):
 
     def _warn_if_open(self) -> None:
         if not self._closed:
-            warnings.warn(
+            warn_of_drop(
+                self._born,
                 f"a {self.noun} of {self._size} bytes was not closed: close it, or make it with `async with`",
-                ResourceWarning,
-                stacklevel=4,
+                depth=5,
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -11,7 +10,7 @@ from aioacl._errors import ParameterError, QueueFull
 from aioacl._event import Event, Ticket
 from aioacl._ffi import code_of, ffi, lib, make_pass, refused
 from aioacl._gate import error_of
-from aioacl._handle import Handle, Operation
+from aioacl._handle import Handle, Operation, warn_of_drop
 from aioacl._lanes import call_on
 from aioacl._memory import Buffer
 from aioacl._options import deadline_of, is_whole
@@ -282,9 +281,7 @@ class Stream(Handle):
         self._closed = True
         core = self._core
         self._manager.leave_note(lambda: destroy(core))
-        warnings.warn(
-            "a stream was not closed: close it, or make it with `async with`", ResourceWarning, stacklevel=2
-        )
+        warn_of_drop(self._born, "a stream was not closed: close it, or make it with `async with`")
 
     def __repr__(self) -> str:
         return f"<Stream of device {self._manager.index}, generation {self._generation}>"

@@ -1,0 +1,69 @@
+"""Where things were made: the user's line behind each device, stream and buffer, while somebody asks for it.
+
+Nobody does in production: `keeper` is None, and making something costs one look at that. `aioacl.testing` puts a
+keeper in place, which writes an Origin for whatever is made and closed, so that a leak can be told by its line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import weakref
+    from collections.abc import Callable, Coroutine
+
+
+class Frame(NamedTuple):
+    """One line of a program."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+class Origin:
+    """Where a thing was made, innermost line first, and what became of it.
+
+    Attributes:
+        frames: the user's lines on the way to it; none when aioacl made it for itself.
+        thing: the thing, as long as somebody else keeps it.
+        what: its name in a sentence.
+        name: what its kind is called among the counts of what lives.
+        dropped: nobody refers to it any more, and nobody had closed it.
+        outlived: its device was closed before it.
+        owner: the fixture that made it, when that outlives the test.
+    """
+
+    __slots__ = ("dropped", "frames", "name", "outlived", "owner", "thing", "what")
+
+    def __init__(self, thing: weakref.ref[Any], name: str, what: str, frames: tuple[Frame, ...]) -> None:
+        self.thing = thing
+        self.name = name
+        self.what = what
+        self.frames = frames
+        self.dropped = False
+        self.outlived = False
+        self.owner: Any = None
+
+
+class Keeper(Protocol):
+    """Who writes down where things come from."""
+
+    def follow(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Coroutine[Any, Any, Any]]:
+        """Called where something is about to be made: makes it likewise, and writes down this place."""
+        ...
+
+    def closing(self, device: Any) -> None:
+        """Called when somebody closes a device, before it is."""
+        ...
+
+
+keeper: Keeper | None = None
+
+
+def told(origin: Origin | None) -> str:
+    """For the end of a sentence about a thing: where it was made, if that is known."""
+    return f" (made at {origin.frames[0]})" if origin is not None and origin.frames else ""
