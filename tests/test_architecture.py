@@ -15,7 +15,7 @@ import pytest
 import aioacl
 import build_ffi
 import build_stubs
-from aioacl import _acl, lowlevel, simulator
+from aioacl import _acl, lowlevel, simulator, testing
 from tests import elf
 
 if TYPE_CHECKING:
@@ -172,7 +172,12 @@ def test_an_import_is_quiet() -> None:
 
 # --- what is public -----------------------------------------------------------------------------------------------
 
-PUBLIC = {"aioacl": aioacl, "aioacl.simulator": simulator, "aioacl.lowlevel": lowlevel}
+PUBLIC = {
+    "aioacl": aioacl,
+    "aioacl.simulator": simulator,
+    "aioacl.lowlevel": lowlevel,
+    "aioacl.testing": testing,
+}
 
 
 def _reference() -> dict[str, str]:

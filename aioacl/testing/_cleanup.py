@@ -1,0 +1,145 @@
+"""Putting things in order again: after a test that has left something, and after one that broke a device."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from aioacl import _lifecycle, simulator
+from aioacl._device import Device, open_device
+from aioacl._errors import AclError
+from aioacl._gate import inside
+from aioacl._handle import Operation
+from aioacl._health import health_of
+from aioacl._law import State
+from aioacl._probe import probe
+from aioacl.testing._snapshot import is_simulated, open_devices
+from aioacl.testing._waiting import PATIENCE_SECONDS, holds_within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from aioacl._lifecycle import Manager
+
+T = TypeVar("T")
+
+STEP_SECONDS: Final = 10.0
+RESET_SECONDS: Final = 30.0
+
+
+def plainly(body: Callable[[], T]) -> T:
+    """The body's result on a thread of its own, without a loop, wherever the caller is. Blocks."""
+    found: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(body())
+        except BaseException as error:  # noqa: BLE001 - it is raised in the caller
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="aioacl-testing", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors.pop()
+    return found.pop()
+
+
+def release_everything() -> None:
+    """The simulator goes on: what is held, hung, armed or set otherwise than usual is over. On a card, nothing."""
+    if not is_simulated():
+        return
+    simulator.clear()
+    simulator.release_all()
+    simulator.set_abort_supported(supported=True)
+    simulator.set_count_notify_supported(supported=False)
+
+
+def close_left(things: Collection[Any]) -> None:
+    """Closes what somebody has left open, memory and streams before devices, each within ten seconds."""
+
+    def close_all() -> None:
+        for thing in sorted(things, key=lambda thing: isinstance(thing, Device)):
+            with suppress(AclError):  # the device is broken: that is told by whoever mends it
+                thing.close().result(STEP_SECONDS)
+
+    plainly(close_all)
+
+
+def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
+    """Closes the devices that are open in this process, whoever has them. Returns those that stay open."""
+    for manager in _others(but):
+        holds_within(lambda m=manager: m.flight is None, PATIENCE_SECONDS)  # type: ignore[misc]  # the default's type
+        _disown(manager)
+        with manager.changed:
+            manager.opens = 0
+            manager.revoke_leases()
+            manager.close_if_unused(State.OPEN, State.QUARANTINED)
+    holds_within(lambda: not _others(but), PATIENCE_SECONDS)
+    return tuple(manager.index for manager in _others(but))
+
+
+def _disown(manager: Manager) -> None:
+    """Nobody has the device open any more: closing or dropping a Device later must not count once more."""
+    for thing in gc.get_objects():
+        if isinstance(thing, Device) and thing._manager is manager:
+            thing._closed = True
+
+
+def _others(but: Collection[int]) -> list[Manager]:
+    return [manager for manager in open_devices() if manager.index not in but]
+
+
+# --- does it work? -----------------------------------------------------------------------------------------------
+
+
+def mend(index: int = 0) -> str:
+    """Tries the device with a stream, memory and a copy, and force resets it if it does not work.
+
+    It is opened for that if nobody has it open. For after a test that has failed, so that the next one does not.
+
+    Returns:
+        What was wrong and what came of the reset; "" for a device that works.
+    """
+    manager = _lifecycle.manager_of(index)
+    return plainly(lambda: _mend_open(manager) if manager.opens else _mend_closed(manager))
+
+
+def _mend_closed(manager: Manager) -> str:
+    try:
+        device = open_device(manager.index).result(STEP_SECONDS)
+    except AclError as error:
+        return f"device {manager.index} cannot be opened: {error}"
+    try:
+        return _mend_open(manager)
+    finally:
+        device.close().result(STEP_SECONDS)
+
+
+def _mend_open(manager: Manager) -> str:
+    wrong = _wrong_with(manager)
+    if not wrong:
+        return ""
+    reset = Operation(
+        "mend()", lambda: manager.force_reset(grace=0.0, timeout=RESET_SECONDS, reason=f"mend(): {wrong}")
+    )
+    return f"device {manager.index} {wrong}; force reset: {reset.result()}"
+
+
+def _wrong_with(manager: Manager) -> str:
+    health = health_of(manager)
+    if health.state is not State.OPEN or health.status != "ok":
+        return f"is {health.status} ({health.last_fault or health.state.name})"
+    trial = manager.executor.submit(probe)
+    try:
+        failure = trial.result(STEP_SECONDS)
+    except TimeoutError:
+        trial.cancel()
+        calls = ", ".join(call.function for call in inside(manager.index))
+        return f"does not answer within {STEP_SECONDS:g} s (inside: {calls or 'nothing'})"
+    except AclError as error:
+        return f"refuses a trial: {error}"
+    return "" if failure is None else f"fails a trial: {failure[0]} answered {failure[1]}"

@@ -1,0 +1,177 @@
+"""What lives now: in the simulator, among the threads, among the descriptors."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Final
+
+from aioacl import _library, _lifecycle, _port, simulator
+from aioacl._errors import ParameterError
+from aioacl._ffi import lib
+from aioacl._law import State
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+NOT_LIVING: Final = frozenset(
+    {"calls", "tasks", "violations", "inside", "device_bytes", "host_bytes"}
+)  # counted, or told by the blocks
+POOLED: Final = frozenset(
+    {"events", "host_blocks", "native_threads"}
+)  # an open device keeps some, and makes more
+STDERR: Final = 2  # pytest puts others in its place, and back
+OUR_THREADS: Final = "aioacl-"
+THEIR_THREADS: Final = (
+    "asyncio_",
+    "Trio thread",
+    "AnyIO worker thread",
+)  # idle workers of loops: ended by them
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What lives at a moment, from `snapshot()`.
+
+    Attributes:
+        counts: by name, what lives in the simulator (streams, events, notifies, device_blocks, host_blocks, contexts,
+            set_counts, which are SetDevice's), and native_threads. On a card, only the last can be told.
+        descriptors: the open descriptors by number, each with what it is; without those that aioacl keeps for life.
+        threads: the Python threads; without idle workers of event loops.
+        devices: the indices of the devices that are not closed.
+    """
+
+    counts: Mapping[str, int]
+    descriptors: Mapping[int, str]
+    threads: frozenset[threading.Thread]
+    devices: frozenset[int]
+
+    def more_than(self, other: Snapshot, *allowed: str) -> dict[str, tuple[int, int]]:
+        """What has grown since the other, and is not allowed to: by name, how many then and now."""
+        then, now = other._numbers(), self._numbers()
+        return {
+            name: (then.get(name, 0), count)
+            for name, count in now.items()
+            if count > then.get(name, 0) and name not in allowed
+        }
+
+    def _numbers(self) -> dict[str, int]:
+        return {**self.counts, "descriptors": len(self.descriptors), "threads": len(self.threads)}
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What is there now and was not before."""
+
+    counts: Mapping[str, int]
+    descriptors: Mapping[int, str]
+    threads: frozenset[threading.Thread]
+    devices: frozenset[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.counts or self.descriptors or self.threads or self.devices)
+
+    def without(self, names: Collection[str], explained: Mapping[str, int]) -> Growth:
+        """Less what may be, by name, and less so many of what is explained."""
+        descriptors_matter = "descriptors" not in names and is_simulated()  # a card's driver keeps its own
+        return Growth(
+            {
+                name: count
+                for name, count in self.counts.items()
+                if name not in names and count > explained.get(name, 0)
+            },
+            self.descriptors if descriptors_matter else {},
+            self.threads if "threads" not in names else frozenset(),
+            self.devices if "devices" not in names else frozenset(),
+        )
+
+    def without_pipe(self, pipe: str | None) -> Growth:
+        """Less the two ends of that pipe."""
+        kept = {number: target for number, target in self.descriptors.items() if target != pipe}
+        return replace(self, descriptors=kept)
+
+
+def growth(before: Snapshot, now: Snapshot) -> Growth:
+    """From one moment to the other."""
+    more = {name: count - before.counts.get(name, 0) for name, count in now.counts.items()}
+    new = {
+        number: target
+        for number, target in now.descriptors.items()
+        if before.descriptors.get(number) != target and number > STDERR
+    }
+    return Growth(
+        {name: count for name, count in more.items() if count > 0},
+        new if len(now.descriptors) > len(before.descriptors) else {},
+        frozenset(thread for thread in now.threads - before.threads if thread.is_alive()),
+        now.devices - before.devices,
+    )
+
+
+def pipe_of_uvloop(found: Growth) -> str | None:
+    """The first loop of uvloop makes a pipe that stays for the life of the process."""
+    if "uvloop" not in sys.modules:
+        return None
+    pipes = [target for target in found.descriptors.values() if target.startswith("pipe:")]
+    return next((target for target in pipes if pipes.count(target) == 2), None)
+
+
+def snapshot() -> Snapshot:
+    """What lives now. Calls no ACL function."""
+    devices = frozenset(manager.index for manager in open_devices())
+    return Snapshot(_counts(), _descriptors(), _threads(ours=not devices), devices)
+
+
+def is_simulated() -> bool:
+    """Whether this process has loaded the simulator."""
+    info = _library._process._info  # library_info() would choose one
+    return info is not None and info.backend == "simulator"
+
+
+def _counts() -> dict[str, int]:
+    found = {"native_threads": int(lib.aio_threads())}
+    if not is_simulated():
+        return found
+    stats = simulator.stats()
+    living = [field.name for field in fields(stats) if field.name not in NOT_LIVING]
+    return {**{name: getattr(stats, name) for name in living}, "set_counts": _set_counts(), **found}
+
+
+def _set_counts() -> int:
+    """SetDevice's counts of all devices; the simulator knows how many there are."""
+    total = 0
+    with suppress(ParameterError):
+        for index in range(_lifecycle.DEVICES):
+            total += simulator.retain_count(index)
+    return total
+
+
+def open_devices() -> list[_lifecycle.Manager]:
+    """The managers whose device is not closed, or about to change."""
+    managers = list(_lifecycle._managers.values())
+    return [m for m in managers if m.state is not State.CLOSED or m.flight is not None or m.opens]
+
+
+def _threads(*, ours: bool) -> frozenset[threading.Thread]:
+    """Without the workers of loops; and, while a device is open, without its own."""
+    passed = THEIR_THREADS if ours else (*THEIR_THREADS, OUR_THREADS)
+    return frozenset(thread for thread in threading.enumerate() if not thread.name.startswith(passed))
+
+
+def _kept_for_life() -> set[int]:
+    """Descriptors of the lanes' ports and of this thread's: they are made once, and stay."""
+    ports = [lane._port for m in list(_lifecycle._managers.values()) for lane in (m.control, m.maintenance)]
+    return {port.fd for port in (*ports, _port._local.own) if port is not None}
+
+
+def _descriptors() -> dict[int, str]:
+    kept = _kept_for_life()
+    found: dict[int, str] = {}
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - an iterator would hold one more
+        with suppress(OSError):  # the listing's own is gone by now
+            number = int(name)
+            if number not in kept:
+                found[number] = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115 - most are no paths
+    return found

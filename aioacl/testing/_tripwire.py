@@ -1,0 +1,100 @@
+"""Where threads were started and descriptors opened.
+
+Python tells who opens something by audit events. A hook for them cannot be taken away again, so there is one for the
+process, put in place by the first audit; while none is under way it looks at one variable. Audit events tell of threads
+since Python 3.12 only, so `Thread.start` is wrapped. Neither sees what C opens and starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl.testing._origins import frames_of
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from aioacl._origin import Frame
+
+REMEMBERED: Final = 4096
+
+
+class Tripwire:
+    """Lines that started threads, and lines that opened files and sockets, while an audit is under way."""
+
+    def __init__(self) -> None:
+        self._audits = 0
+        self._threads: weakref.WeakKeyDictionary[threading.Thread, tuple[Frame, ...]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._sockets: weakref.WeakKeyDictionary[socket, tuple[Frame, ...]] = weakref.WeakKeyDictionary()
+        self._files: dict[str, tuple[Frame, ...]] = {}
+
+    def open(self) -> None:
+        """One more audit is under way: somebody listens."""
+        self._audits += 1
+
+    def shut(self) -> None:
+        """One less; after the last, files are forgotten. Threads and sockets are when they end."""
+        self._audits -= 1
+        if not self._audits:
+            self._files.clear()
+
+    def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """The audit hook."""
+        if not self._audits:
+            return
+        if event == "open":
+            self._opened(arguments[0])
+        elif event == "socket.__new__":
+            self._sockets[arguments[0]] = frames_of(sys._getframe(1))
+
+    def starting(self, thread: threading.Thread) -> None:
+        """Called by what is in the place of `Thread.start`."""
+        if self._audits:
+            self._threads[thread] = frames_of(sys._getframe(2))
+
+    def _opened(self, path: object) -> None:
+        if isinstance(path, str | bytes) and len(self._files) < REMEMBERED:
+            frames = frames_of(sys._getframe(2))
+            if frames:
+                self._files[os.path.realpath(os.fsdecode(path))] = frames
+
+    def of_thread(self, thread: threading.Thread) -> tuple[Frame, ...]:
+        """Who started it."""
+        return self._threads.get(thread, ())
+
+    def of_descriptor(self, number: int, target: str) -> tuple[Frame, ...]:
+        """Who opened it: the file's path or the socket's number tells."""
+        for sock, frames in list(self._sockets.items()):
+            if sock.fileno() == number:
+                return frames
+        return self._files.get(target, ())
+
+
+_wires: list[Tripwire] = []
+
+
+def tripwire() -> Tripwire:
+    """The one of this process."""
+    if not _wires:
+        _wires.append(Tripwire())
+        sys.addaudithook(_wires[0].hear)
+        _wrap_start(_wires[0])
+    return _wires[0]
+
+
+def _wrap_start(wire: Tripwire) -> None:
+    start = threading.Thread.start
+
+    @wraps(start)
+    def told_start(self: threading.Thread) -> None:
+        wire.starting(self)
+        start(self)
+
+    threading.Thread.start = told_start  # type: ignore[method-assign]  # there is no event for it before 3.12

@@ -1,0 +1,63 @@
+"""Waiting for a state that nobody signals, without a sleep whose length is a guess."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE_SECONDS: Final = 5.0
+NAP_SECONDS: Final = 0.0005
+
+
+def _text(condition: Callable[[], object]) -> str:
+    """The condition as its author wrote it, as far as that can be found."""
+    try:
+        return " ".join(inspect.getsource(condition).split())
+    except (OSError, TypeError):
+        return repr(condition)
+
+
+def _late(condition: Callable[[], object], seconds: float) -> TimeoutError:
+    return TimeoutError(f"it did not come true within {seconds:g} s: {_text(condition)}")
+
+
+async def until(condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
+    """Returns as soon as the condition holds; the event loop goes on meanwhile.
+
+    `await until(lambda: simulator.pending(stream) == 2)` waits for a state of the simulator or of another thread,
+    which nobody signals, where `asyncio.sleep` would guess.
+
+    Raises:
+        TimeoutError: after `timeout` seconds, with the condition's text.
+    """
+    end = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > end:
+            raise _late(condition, timeout)
+        await anyio.sleep(NAP_SECONDS)
+
+
+def until_now(condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
+    """As `until`, blocking: for threads and for tests without a loop.
+
+    Raises:
+        TimeoutError: after `timeout` seconds, with the condition's text.
+    """
+    if not holds_within(condition, timeout):
+        raise _late(condition, timeout)
+
+
+def holds_within(condition: Callable[[], object], seconds: float) -> bool:
+    """Blocks until the condition holds; False if it does not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(NAP_SECONDS)
+    return True

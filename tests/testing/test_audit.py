@@ -1,0 +1,207 @@
+"""What an audit sees, and what it does not hold against anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+import uvloop
+
+import aioacl
+from aioacl import _origin, lowlevel, simulator
+from aioacl.testing import AuditFailed, audit, origin_of, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+
+def found(body: Callable[[], object], *allowed: str) -> dict[str, str]:
+    """What an audit finds in the body: texts by name."""
+    try:
+        with audit(*allowed, patience=0.1):
+            body()
+    except AuditFailed as failed:
+        return {finding.name: str(finding) for finding in failed.findings}
+    return {}
+
+
+def test_what_is_closed_is_no_leak(open_device: OpenDevice) -> None:
+    async def main() -> None:
+        async with (
+            open_device() as device,
+            device.create_stream() as stream,
+            device.allocate(64) as memory,
+            device.pinned(64),
+        ):
+            await stream.fill(memory, 1)
+
+    assert found(lambda: asyncio.run(main())) == {}
+    assert found(lambda: uvloop.run(main())) == {}
+
+
+def test_what_is_left_is_closed(open_device: OpenDevice) -> None:
+    kept: list[aioacl.Device] = []
+    assert found(lambda: kept.append(open_device().result())).keys() == {"devices"}
+    assert kept[0].state is aioacl.State.CLOSED
+
+
+def test_what_a_reset_has_taken_is_no_leak(open_device: OpenDevice) -> None:
+    def body() -> None:
+        device = open_device().result()
+        stream = device.create_stream().result()
+        device.force_reset(grace=0).result()
+        assert stream.stale
+        device.close().result()
+
+    assert found(body) == {}
+
+
+def test_events_need_not_be_closed(open_device: OpenDevice) -> None:
+    kept: list[aioacl.Event] = []
+
+    def body() -> None:
+        device = open_device().result()
+        kept.append(device.create_event(timing=True).result())
+        device.close().result()
+
+    assert found(body) == {}
+
+
+def test_a_device_that_is_open_on_both_sides_may_fill_its_pools(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    stream, memory = device.create_stream().result(), device.allocate(64).result()
+
+    def body() -> None:
+        events = [stream.record() for _ in range(100)]
+        events[-1].result()
+
+    assert found(body) == {}
+    left: list[aioacl.Stream] = []
+    assert found(lambda: left.append(device.create_stream().result())).keys() == {"streams"}
+    for thing in (stream, memory, device):
+        thing.close().result()
+
+
+def test_a_stream_that_is_finished_later_is_waited_for(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    memory = device.allocate(64).result()
+    released = threading.Timer(0.02, simulator.release_all)
+
+    def body() -> None:
+        stream = device.create_stream().result()
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        stream.close().result()  # destroyed once its work is done
+        released.start()
+
+    try:
+        with audit():
+            body()
+    finally:
+        released.join()
+        memory.close().result()
+        device.close().result()
+
+
+def test_what_is_allowed_is_left_alone(open_device: OpenDevice) -> None:
+    kept: list[aioacl.Device] = []
+    assert found(lambda: kept.append(open_device().result()), "devices", "set_counts") == {}
+    assert kept[0].state is aioacl.State.OPEN
+    kept[0].close().result()
+
+
+def test_a_thread_is_told_by_its_line() -> None:
+    go_on = threading.Event()
+    thread = threading.Thread(target=go_on.wait, name="pump")
+    text = found(thread.start)["threads"]
+    go_on.set()
+    thread.join()
+    assert re.match(
+        r"thread 'pump' still runs; it was started\n    at tests/testing/test_audit.py:\d+ in found", text
+    )
+
+
+def test_a_count_below_the_face_is_told_by_its_call() -> None:
+    text = found(lambda: lowlevel.set_device(0))["set_counts"]
+    lowlevel.reset_device(0)
+    assert re.search(r"aclrtSetDevice\(0\), call \d+, on thread MainThread", text)
+
+
+def test_an_error_gets_the_report_as_a_note(open_device: OpenDevice) -> None:
+    kept: dict[str, aioacl.Device] = {}
+
+    def body() -> None:
+        kept["it"] = open_device().result()
+        kept.pop("other")
+
+    with pytest.raises(KeyError) as caught:
+        found(body)
+    assert caught.value.__notes__[0].startswith("aioacl: device 0 is still open; it was made\n")
+
+
+def test_audits_may_be_nested(open_device: OpenDevice) -> None:
+    kept: list[aioacl.Device] = []
+
+    def inner() -> None:
+        with pytest.raises(AuditFailed), audit():
+            kept.append(open_device().result())
+
+    assert found(inner) == {}
+
+
+# --- where things come from ------------------------------------------------------------------------------------------
+
+
+def test_nobody_writes_anything_down_without_an_audit(open_device: OpenDevice) -> None:
+    assert _origin.keeper is None
+    device = open_device().result()
+    assert origin_of(device) == ""
+    device.close().result()
+    assert _origin.keeper is None
+
+
+def test_the_origin_is_the_line_that_asked(open_device: OpenDevice) -> None:
+    with audit():
+        device = open_device().result()
+        opening = device.create_stream()
+        stream = opening.result()
+        assert re.fullmatch(r"tests/kit.py:\d+ in opener.<locals>.open_it", origin_of(device))
+        assert re.fullmatch(
+            r"tests/testing/test_audit.py:\d+ in test_the_origin_is_the_line_that_asked", origin_of(stream)
+        )
+        stream.close().result()
+        device.close().result()
+
+
+@pytest.mark.leaves("streams")
+def test_a_warning_names_the_origin(open_device: OpenDevice) -> None:
+    with audit("streams"):
+        device = open_device().result()
+        stream = device.create_stream().result()
+        place = re.escape(origin_of(stream))
+        kept = [stream]
+        del stream
+        with pytest.warns(ResourceWarning, match=rf"a stream was not closed: .* \(made at {place}\)"):
+            kept.clear()
+        device.close().result()
+
+
+# --- what lives ------------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_calls_no_acl(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    before = simulator.stats().calls
+    then = snapshot()
+    assert simulator.stats().calls == before
+    stream = device.create_stream().result()
+    assert snapshot().more_than(then) == {"streams": (0, 1)}
+    assert snapshot().more_than(then, "streams") == {}
+    assert then.devices == {0}
+    stream.close().result()
+    device.close().result()

@@ -1,0 +1,107 @@
+"""Waiting for a state, and putting things in order again."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl.testing import force_close, mend, release_everything, until, until_now
+from tests.kit import FAULT, Raised, hanging
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+
+@pytest.mark.anyio
+async def test_until_returns_when_it_holds(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with simulator.held(stream):
+            stream.fill(memory, 1)
+            await until(lambda: simulator.pending(stream) == 1)
+        await until(lambda: simulator.pending(stream) == 0)
+
+
+@pytest.mark.anyio
+async def test_until_tells_what_it_waited_for() -> None:
+    never = False
+    with pytest.raises(TimeoutError, match=r"did not come true within 0.01 s: .*lambda: never"):
+        await until(lambda: never, timeout=0.01)
+
+
+def test_until_now_is_the_same_for_threads() -> None:
+    gone = threading.Event()
+    thread = threading.Thread(target=gone.set)
+    thread.start()
+    until_now(gone.is_set)
+    thread.join()
+    with pytest.raises(TimeoutError, match=r"within 0.01 s: .*thread\.ident"):
+        until_now(lambda: thread.ident is None, timeout=0.01)
+
+
+def test_everything_is_released(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    stream, memory = device.create_stream().result(), device.allocate(64).result()
+    simulator.hold(stream)
+    ticket = stream.fill(memory, 1)
+    simulator.hang_call("aclrtMemsetAsync")
+    hung = Raised(lambda: stream.fill(memory, 2))
+    until_now(hanging("aclrtMemsetAsync"))
+    simulator.fail_call("aclrtMalloc", 207001)
+    release_everything()
+    hung.join()
+    ticket.result()
+    for thing in (device.allocate(64).result(), memory, stream, device):
+        thing.close().result()
+
+
+def test_devices_are_closed_by_force(open_device: OpenDevice) -> None:
+    first, second = open_device(0).result(), open_device(1).result()
+    again = open_device(0).result()
+    assert force_close(but=[1]) == ()
+    assert (first.state, again.state, second.state) == (
+        aioacl.State.CLOSED,
+        aioacl.State.CLOSED,
+        aioacl.State.OPEN,
+    )
+    assert force_close() == ()
+    assert second.state is aioacl.State.CLOSED
+
+
+def test_a_device_that_works_is_left_alone(open_device: OpenDevice) -> None:
+    assert mend(0) == ""
+    device = open_device(0).result()
+    assert mend(0) == ""
+    assert simulator.calls("aclrtResetDeviceForce") == 0
+    device.close().result()
+
+
+@pytest.mark.leaves("events")  # after a fault they are abandoned
+def test_a_poisoned_device_is_mended(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    stream, memory = device.create_stream().result(), device.allocate(64).result()
+    simulator.fail_next(stream, FAULT)
+    with pytest.raises(aioacl.DeviceFault):
+        stream.fill(memory, 1).result()
+    poisoned = device.health.status
+    assert "device 0 is poisoned" in (told := mend(0))
+    assert "open at generation" in told
+    assert (poisoned, device.health.status) == ("poisoned", "ok")
+    device.close().result()
+
+
+def test_a_device_that_fails_its_trial_is_mended(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    simulator.fail_call("aclrtMemcpy", FAULT)
+    assert f"fails a trial: aclrtMemcpy answered {FAULT}" in mend(0)
+    assert simulator.calls("aclrtResetDeviceForce") == 1
+    device.close().result()
+
+
+def test_a_device_that_cannot_be_opened_is_told() -> None:
+    simulator.fail_call("aclrtSetDevice", FAULT)
+    assert "device 0 cannot be opened" in mend(0)
+    assert mend(0) == ""
