@@ -15,7 +15,8 @@ import pytest
 import uvloop
 
 import aioacl
-from aioacl import simulator
+from aioacl import simulator, testing
+from aioacl.testing._snapshot import open_devices
 from tests import kit
 
 if TYPE_CHECKING:
@@ -82,33 +83,35 @@ def _simulator() -> None:
     for index in range(len(aioacl.list_devices())):
         device = aioacl.open_device(index).result()
         device.close().result()
-    kit.until_now(lambda: not kit.open_devices())
+    kit.until_now(lambda: not open_devices())
 
 
 @pytest.fixture(autouse=True)
 def _left_as_found(request: pytest.FixtureRequest) -> Generator[None]:
     simulator.forget()
-    before = kit.possessions()
+    before = testing.snapshot()
     faulthandler.dump_traceback_later(HANG_SECONDS, exit=True, file=request.config.stash[_stderr])
     yield
     faulthandler.cancel_dump_traceback_later()
-    simulator.release_all()
-    simulator.clear()
-    simulator.set_abort_supported(supported=True)
+    testing.release_everything()
     violations = simulator.violations()
-    if not kit.until_now(lambda: not kit.open_devices(), 2):
-        gc.collect()
-    if not kit.until_now(lambda: not kit.open_devices(), 5):
-        left = [f"{manager.index}: {manager.state.name}" for manager in kit.open_devices()]
-        kit.force_closed()
-        pytest.fail(f"devices are left open: {left}")
+    _must_be_closed()
     marker = request.node.get_closest_marker("leaves")
     allowed = marker.args if marker else ()
-    if not kit.until_now(lambda: not kit.possessions().more_than(before, *allowed), 0.2):
+    if not kit.until_now(lambda: not testing.snapshot().more_than(before, *allowed), 0.2):
         gc.collect()
-    kit.until_now(lambda: not kit.possessions().more_than(before, *allowed), 5)
-    assert kit.possessions().more_than(before, *allowed) == {}
+    kit.until_now(lambda: not testing.snapshot().more_than(before, *allowed), 5)
+    assert testing.snapshot().more_than(before, *allowed) == {}
     assert violations == []
+
+
+def _must_be_closed() -> None:
+    if not kit.until_now(lambda: not open_devices(), 2):
+        gc.collect()
+    if not kit.until_now(lambda: not open_devices(), 5):
+        left = [f"{manager.index}: {manager.state.name}" for manager in open_devices()]
+        testing.force_close()
+        pytest.fail(f"devices are left open: {left}")
 
 
 @pytest.fixture

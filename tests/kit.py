@@ -1,21 +1,18 @@
-"""What the tests share: opening with the strategy under test, waiting for a state, and what must be back afterwards."""
+"""What the tests share: opening with the strategy under test, waiting for a state, and work that stands still."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import threading
-import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
-from aioacl import QueueFull, _lifecycle, open_device, simulator
-from aioacl._ffi import lib
-from aioacl._law import State
+from aioacl import QueueFull, open_device, simulator
+from aioacl.testing._waiting import holds_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -65,12 +62,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 def until_now(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> bool:
     """Blocks until the condition holds; False if it never does."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(NAP_SECONDS)
-    return True
+    return holds_within(condition, seconds)
 
 
 async def turns(count: int = 20) -> None:
@@ -202,7 +194,7 @@ def hanging(function: str) -> Callable[[], bool]:
     return lambda: simulator.hung(function) > 0
 
 
-# --- what must be back --------------------------------------------------------------------------------------------
+# --- what the process has --------------------------------------------------------------------------------------------
 
 
 def native_threads(name: str = "aioacl-wait") -> list[int]:
@@ -220,58 +212,3 @@ def native_threads(name: str = "aioacl-wait") -> list[int]:
 def descriptors() -> int:
     """Open descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - an iterator would hold one more
-
-
-@dataclass(frozen=True)
-class Possessions:
-    """What a test may not leave behind."""
-
-    streams: int
-    events: int
-    notifies: int
-    device_blocks: int
-    host_blocks: int
-    contexts: int
-    native_threads: int
-    descriptors: int
-
-    def more_than(self, other: Possessions, *allowed: str) -> dict[str, tuple[int, int]]:
-        """What has grown and may not, each with its number before and now."""
-        names = [name for name in self.__dataclass_fields__ if name not in allowed]
-        return {
-            name: (getattr(other, name), getattr(self, name))
-            for name in names
-            if getattr(self, name) > getattr(other, name)
-        }
-
-
-def possessions() -> Possessions:
-    """What there is now."""
-    stats = simulator.stats()
-    return Possessions(
-        stats.streams,
-        stats.events,
-        stats.notifies,
-        stats.device_blocks,
-        stats.host_blocks,
-        stats.contexts,
-        int(lib.aio_threads()),
-        descriptors(),
-    )
-
-
-def open_devices() -> list[_lifecycle.Manager]:
-    """The managers whose device is not closed."""
-    managers = list(_lifecycle._managers.values())
-    return [m for m in managers if m.state is not State.CLOSED or m.flight is not None or m.opens]
-
-
-def force_closed() -> None:
-    """After a test that has left devices open: closes them, whoever has them."""
-    for manager in open_devices():
-        until_now(lambda m=manager: m.flight is None, 5)  # type: ignore[misc]  # mypy wants a type for the default
-        with manager.changed:
-            manager.opens = 0
-            manager.leases.clear()
-            manager.close_if_unused(State.OPEN, State.QUARANTINED)
-    until_now(lambda: not open_devices(), 5)

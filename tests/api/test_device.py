@@ -116,7 +116,6 @@ def test_what_is_no_index_is_refused_before_c(index: Any) -> None:
         aioacl.open_device(index)
 
 
-@pytest.mark.leaves("descriptors")  # of the device's lanes, which last as long as the process
 async def test_a_device_that_there_is_not_is_refused_by_the_runtime(open_device: OpenDevice) -> None:
     with pytest.raises(aioacl.ParameterError) as caught:
         await open_device(len(aioacl.list_devices()))

@@ -170,7 +170,6 @@ def test_what_the_runtime_would_refuse_does_not_reach_it() -> None:
     assert (simulator.calls("aclrtResetDeviceForce"), simulator.calls("aclrtResetDevice")) == before
 
 
-@pytest.mark.leaves("descriptors")  # of the device's lanes, which last as long as the process
 def test_a_device_that_there_is_not_answers_107001() -> None:
     missing = len(aioacl.list_devices())
     with pytest.raises(aioacl.ParameterError) as caught:
