@@ -1,0 +1,63 @@
+"""Fixtures that outlive a test: what they make while they are set up is theirs until they are torn down."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from aioacl.testing._audit import Audit, Finding
+from aioacl.testing._origins import book, verdict
+from aioacl.testing._snapshot import Growth, Snapshot, growth, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import pytest
+
+
+class Broader:
+    """The fixtures of a broader scope that are set up, and what each has grown by."""
+
+    def __init__(self) -> None:
+        self.audit: Audit | None = None
+        self._grown: dict[object, list[Growth]] = {}
+        self._seen: Snapshot | None = None
+        self._findings: list[Finding] = []
+
+    @contextmanager
+    def making(self, fixture: pytest.FixtureDef[Any]) -> Generator[None]:
+        """While it is set up; it may ask for another, which is set up meanwhile."""
+        outer = book().owner
+        self._attribute(outer)
+        book().owner = fixture
+        try:
+            yield
+        finally:
+            self._attribute(fixture)
+            book().owner = outer
+
+    def _attribute(self, fixture: object) -> None:
+        """What was made since this was last called is the fixture's."""
+        before, self._seen = self._seen, snapshot()
+        if fixture is None or before is None:
+            return
+        grown = growth(before, self._seen)
+        self._grown.setdefault(fixture, []).append(grown)
+        if self.audit is not None:
+            self.audit.expect(grown)
+
+    def gone(self, fixture: pytest.FixtureDef[Any]) -> None:
+        """It is torn down: what it made should be gone, and what it left is not the test's."""
+        grown = self._grown.pop(fixture, [])
+        left = [origin for origin in book().origins if origin.owner is fixture]
+        for origin in left:
+            if wrong := verdict(origin):
+                text = f"{wrong}, by the fixture {fixture.argname}"
+                self._findings.append(Audit.objection(origin, text))
+        if self.audit is not None:
+            self.audit.expect_no_more(grown, left)
+
+    def findings(self) -> list[Finding]:
+        """What fixtures have left since this was asked last."""
+        findings, self._findings = self._findings, []
+        return findings

@@ -1,0 +1,198 @@
+"""What the pytest plugin does around each test that it looks after; see pytest_aioacl.py, which registers it.
+
+A test's audit begins before the first of its fixtures and ends after the last one, so it does not matter who made what,
+on which loop, nor whether that loop still runs: everything here is synchronous. Before fixtures are torn down the
+simulator is released, for a fixture that closes a stream must not wait for work that the test held.
+
+A fixture of a broader scope may be set up within the first test that wants it. What it makes is its own, not the
+test's; it is asked for it when it is torn down, within the last test's teardown.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pytest
+
+from aioacl import _lifecycle, simulator
+from aioacl._device import open_device
+from aioacl._errors import AclError, LibraryConflict, LibraryNotFound
+from aioacl._library import library_info, use_library
+from aioacl.testing._audit import Audit, Finding, report
+from aioacl.testing._broader import Broader
+from aioacl.testing._cleanup import mend, plainly, release_everything
+from aioacl.testing._snapshot import is_simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from aioacl._device import Device
+    from aioacl._library import LibraryInfo
+    from pytest_aioacl import Open, Settings
+
+HELD_BY_A_TRACEBACK: Final = ("descriptors",)
+
+_audits: Final = pytest.StashKey[Audit]()
+_watchdogs: Final = pytest.StashKey["Watchdog"]()
+_broken: Final = pytest.StashKey[bool]()
+
+
+def load(choice: str) -> LibraryInfo:
+    """The library; a failed test, without a traceback, if it cannot be had."""
+    try:
+        return use_library(choice)
+    except (LibraryNotFound, LibraryConflict) as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@contextmanager
+def opener(waits: Literal["watch", "thread"]) -> Generator[Open]:
+    """For the fixture: opens devices, and closes them at the end."""
+    opened: list[Device] = []
+
+    def open_one(index: int = 0) -> Device:
+        opened.append(plainly(lambda: open_device(index, waits).result()))
+        return opened[-1]
+
+    yield open_one
+    while opened:
+        device = opened.pop()
+        plainly(lambda device=device: device.close().result())  # type: ignore[misc]  # the default's type
+
+
+class Watchdog:
+    """Gives a test that stands still its held streams and hung calls back, so that it ends."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.barked = False
+        self._timer = threading.Timer(seconds, self._bark)
+        self._timer.name = "aioacl-testing-watchdog"
+        self._timer.daemon = True
+
+    def start(self) -> None:
+        """From now on."""
+        if self.seconds > 0 and is_simulated():
+            self._timer.start()
+
+    def _bark(self) -> None:
+        self.barked = True
+        release_everything()
+
+    def stop(self) -> list[Finding]:
+        """What it has to say."""
+        self._timer.cancel()
+        text = f"the test still ran after {self.seconds:g} s (aioacl_watchdog): what it held or hung was released"
+        return [Finding("watchdog", text)] if self.barked else []
+
+
+class Hooks:
+    """pytest's hooks, for the tests concerned."""
+
+    def __init__(self, settings: Settings, concerned: Iterable[pytest.Item]) -> None:
+        self._settings = settings
+        self._concerned = frozenset(item.nodeid for item in concerned)
+        self._broader = Broader()
+
+    # --- before a test -----------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skips what belongs elsewhere, and begins the audit, before the first fixture."""
+        if item.nodeid not in self._concerned:
+            return
+        self._skip(item)
+        load(self._settings.library)
+        if self._settings.check != "none":
+            self._begin(item)
+
+    def _skip(self, item: pytest.Item) -> None:
+        wants_card = item.get_closest_marker("aioacl_hardware") is not None
+        wants_simulator = item.get_closest_marker("aioacl_simulator") is not None
+        if wants_card and (self._settings.library == "simulator" or self._simulated()):
+            pytest.skip("needs a card: --aioacl-library=/path/to/libascendcl.so")
+        if wants_simulator and self._settings.library != "simulator" and not self._simulated():
+            pytest.skip("needs the simulator: --aioacl-library=simulator")
+
+    def _simulated(self) -> bool:
+        load(self._settings.library)
+        return library_info().backend == "simulator"
+
+    def _begin(self, item: pytest.Item) -> None:
+        marker = item.get_closest_marker("aioacl_leaves")
+        allowed = (*self._settings.leaves, *(marker.args if marker else ()))
+        watchdog = item.stash[_watchdogs] = Watchdog(self._settings.watchdog)
+        watchdog.start()
+        if is_simulated():
+            simulator.forget()
+        audit = item.stash[_audits] = self._broader.audit = Audit(*allowed, patience=self._settings.patience)
+        audit.begin()
+
+    # --- after it ------------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, Any, Any]:
+        """Notes that the test is broken: what it leaves is then no news."""
+        if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
+            item.stash[_broken] = True
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)  # within pytest's capture, around all fixtures
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Releases the simulator; when all fixtures are gone, ends the audit."""
+        audit = item.stash.get(_audits, None)
+        if audit is None:
+            return (yield)
+        del item.stash[_audits]
+        release_everything()
+        try:
+            result = yield
+        except BaseException:
+            item.stash[_broken] = True
+            self._end(item, audit)
+            raise
+        self._end(item, audit)
+        return result
+
+    def _end(self, item: pytest.Item, audit: Audit) -> None:
+        broken = item.stash.get(_broken, False)
+        release_everything()  # a fixture may have held something since
+        left = [*item.stash[_watchdogs].stop(), *self._broader.findings(), *audit.left()]
+        mended = mend_all() if broken or left else []  # what a fault has stuck is gone after a reset
+        counted = audit.counted(*(HELD_BY_A_TRACEBACK if broken else ()))
+        findings = [finding for finding in (*left, *counted) if finding.name not in audit.allowed]
+        texts = [*([report(findings)] if findings else []), *mended]
+        if texts and broken:
+            item.add_report_section("teardown", "aioacl", "\n".join(texts))
+        elif texts:
+            pytest.fail("\n".join(texts), pytrace=False)
+
+    # --- fixtures of a broader scope -----------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
+        """What a broader fixture makes is its own."""
+        if fixturedef.scope == "function":
+            return (yield)
+        with self._broader.making(fixturedef):
+            return (yield)
+
+    def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
+        """What a broader fixture has not closed, it has left."""
+        if fixturedef.scope != "function":
+            self._broader.gone(fixturedef)
+
+
+def mend_all() -> list[str]:
+    """Tries every device that was ever open; what was wrong with those that did not work."""
+    texts: list[str] = []
+    for index in list(_lifecycle._managers):
+        try:
+            texts += [f"aioacl: {text}" for text in [mend(index)] if text]
+        except AclError as error:
+            texts.append(f"aioacl: device {index} could not be mended: {error}")
+    return texts

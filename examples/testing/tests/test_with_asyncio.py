@@ -1,0 +1,59 @@
+"""With pytest-asyncio: a slow device, a failing one, a full one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+from framestore import FrameLost, FrameStore, open_store
+
+import aioacl
+from aioacl.testing import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def store() -> AsyncIterator[FrameStore]:
+    async with open_store() as store:
+        yield store
+
+
+async def test_a_frame_comes_back(store: FrameStore) -> None:
+    await store.put("dawn", b"\x10\x20\x30")
+    assert await store.get("dawn") == b"\x10\x20\x30"
+
+
+async def test_a_slow_device_costs_a_timeout_and_nothing_else(
+    store: FrameStore, aioacl_simulator: Any
+) -> None:
+    await store.put("noon", b"bright")
+    with aioacl_simulator.held(store.stream):  # the device stands still until the block ends
+        late = asyncio.create_task(store.get("noon"))
+        await until(lambda: aioacl_simulator.pending(store.stream) > 0)
+        late.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await late
+    assert await store.get("noon") == b"bright"
+
+
+async def test_a_fault_loses_the_frames_but_not_the_store(store: FrameStore, aioacl_simulator: Any) -> None:
+    await store.put("dusk", b"red")
+    aioacl_simulator.fail_next(store.stream, 507015)  # the next task ends in an AI core exception
+    with pytest.raises(FrameLost):
+        await store.get("dusk")
+    assert not store.names
+    await store.put("dusk", b"red again")
+    assert await store.get("dusk") == b"red again"
+
+
+async def test_a_full_device_is_no_disaster(store: FrameStore, aioacl_simulator: Any) -> None:
+    aioacl_simulator.fail_call("aclrtMalloc", 207001)  # out of memory, once
+    with pytest.raises(aioacl.OutOfMemoryError):
+        await store.put("night", b"dark")
+    await store.put("night", b"dark")

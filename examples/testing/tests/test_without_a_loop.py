@@ -1,0 +1,40 @@
+"""Without a loop: a device as a fixture, several of them, and a test for cards only."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from framestore import open_store
+
+if TYPE_CHECKING:
+    import aioacl
+    from pytest_aioacl import Open
+
+
+def test_a_device_is_a_fixture(aioacl_device: aioacl.Device) -> None:
+    with_stream = aioacl_device.create_stream().result()
+    with_stream.close().result()
+    assert aioacl_device.health.status == "ok"
+
+
+def test_two_devices_know_nothing_of_each_other(aioacl_open: Open) -> None:
+    first, second = aioacl_open(0), aioacl_open(1)
+    before = second.generation
+    assert first.force_reset(grace=0).result().ok
+    assert second.generation == before
+
+
+def test_the_store_can_be_run_by_hand() -> None:
+    async def main() -> bytes:
+        async with open_store() as store:
+            await store.put("star", b"far")
+            return await store.get("star")
+
+    assert asyncio.run(main()) == b"far"
+
+
+@pytest.mark.aioacl_hardware
+def test_a_card_has_room_for_a_film(aioacl_device: aioacl.Device) -> None:
+    assert aioacl_device.memory_info().result().total > 1 << 30

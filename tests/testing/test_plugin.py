@@ -1,0 +1,229 @@
+"""The example project under each plugin for asynchronous tests; and tests in it that leave or break something."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parent
+PROJECT = HERE.parents[1] / "examples" / "testing"
+BROKEN = HERE / "broken_tests.py"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run of pytest has printed, and what became of its tests: by name, the text of failure and error."""
+
+    status: int
+    output: str
+    failed: dict[str, str]
+    refused: dict[str, str]
+    skipped: dict[str, str]
+    passed: frozenset[str]
+
+
+def _report(path: Path) -> Iterator[tuple[str, str, str]]:
+    for case in ET.parse(path).iter("testcase"):
+        name = str(case.get("name"))
+        yield name, "ran", "".join(part.text or "" for part in case.iter("system-out"))
+        for part in case:
+            yield name, part.tag, f"{part.get('message')}\n{part.text}"
+
+
+def run(project: Path, *arguments: str) -> Ran:
+    """Runs pytest in the project, as its user would."""
+    report = project / "report.xml"
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL", "PYTEST"))}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", *arguments]
+    ran = subprocess.run(
+        command, cwd=project, env=clean, capture_output=True, text=True, timeout=300, check=False
+    )
+    parts = list(_report(report)) if report.exists() else []
+    failed, refused, skipped = (
+        {name: text for name, tag, text in parts if tag == wanted}
+        for wanted in ("failure", "error", "skipped")
+    )
+    passed = {name for name, _, _ in parts} - failed.keys() - refused.keys() - skipped.keys()
+    return Ran(ran.returncode, ran.stdout + ran.stderr, failed, refused, skipped, frozenset(passed))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the example."""
+    return Path(shutil.copytree(PROJECT, tmp_path_factory.mktemp("user") / "framestore"))
+
+
+# --- the example ---------------------------------------------------------------------------------------------------
+
+WITHOUT_ASYNCIO = ("-p", "no:asyncio", "-W", "ignore:Unknown config option")
+MODES = {
+    "strict": ((), 11),
+    "auto": (
+        ("-o", "asyncio_mode=auto", "tests/test_with_asyncio.py", "tests/test_without_a_loop.py"),
+        7,
+    ),
+    "anyio alone": ((*WITHOUT_ASYNCIO, "tests/test_with_anyio.py", "tests/test_without_a_loop.py"), 7),
+    "neither": ((*WITHOUT_ASYNCIO, "-p", "no:anyio", "tests/test_without_a_loop.py"), 3),
+    "xdist": (("-n", "2"), 11),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_the_example_passes(project: Path, mode: str) -> None:
+    arguments, count = MODES[mode]
+    ran = run(project, "-W", "error", *arguments)
+    assert (ran.status, len(ran.passed)) == (0, count), ran.output
+    assert ran.skipped == {"test_a_card_has_room_for_a_film": ran.skipped["test_a_card_has_room_for_a_film"]}
+    assert "--aioacl-library=/path/to/libascendcl.so" in ran.output + str(ran.skipped)
+
+
+def test_the_library_is_named(project: Path) -> None:
+    assert "aioacl: library simulator, checks all" in run(project, "--collect-only").output
+
+
+# --- tests that are broken ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["one process", "xdist"])
+def broken(project: Path, request: pytest.FixtureRequest) -> Iterator[Ran]:
+    """The broken tests, run in the project."""
+    copy = project / "tests" / "test_broken.py"
+    shutil.copy(BROKEN, copy)
+    workers = () if request.param == "one process" else ("-n", "2", "--dist", "loadfile")
+    yield run(project, "-o", "aioacl_watchdog=1.5", "-o", "aioacl_patience=0.2", *workers, str(copy))
+    copy.unlink()
+
+
+def _line(test: str) -> int:
+    """The line of the broken tests, in this test or fixture, that the plugin must name."""
+    lines = BROKEN.read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if f"def {test}(" in line)
+    return next(number for number, line in enumerate(lines[start:], start + 1) if "# here" in line)
+
+
+LEFT = {
+    "test_leaves_a_stream": r"a stream on device 0 was still open when its device was closed",
+    "test_leaves_a_stream_deep_down": r"a stream on device 0 was still open when its device was closed",
+    "test_drops_memory": r"a device buffer of 100 bytes on device 0 was dropped without being closed",
+    "test_keeps_pinned_memory": r"a pinned buffer of 100 bytes on device 0 is still open",
+    "test_leaves_devices": r"device 1 is still open",
+    "test_leaves_a_thread": r"thread 'pump' still runs",
+    "test_leaves_a_file": r"descriptor \d+ \(\S+/open.log\) stays open",
+    "test_leaves_a_socket": r"descriptor \d+ \(socket:\[\d+\]\) stays open",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("test", LEFT)
+def test_a_leak_is_told_by_its_line(broken: Ran, test: str) -> None:
+    place = rf"; it was (made|opened|started)\n    at tests/test_broken\.py:{_line(test)} in {test}"
+    assert re.search(f"aioacl: {LEFT[test]}{place}", broken.refused[test]), broken.refused[test]
+    assert broken.refused[test].count("aioacl: ") <= 2  # the message, and once more in the text
+
+
+@pytest.mark.slow
+def test_callers_are_told_too(broken: Ran) -> None:
+    text = broken.refused["test_leaves_a_stream_deep_down"]
+    assert re.search(r"called at \S+ in test_leaves_a_stream_deep_down.<locals>.main\n +await helper", text)
+
+
+@pytest.mark.slow
+def test_what_is_made_below_the_face_is_told_by_its_call(broken: Ran) -> None:
+    text = broken.refused["test_leaves_a_count_below_the_face"]
+    assert "aioacl: 1 more set_counts than before" in text
+    assert re.search(r"aclrtSetDevice\(1\), call \d+, on thread MainThread", text)
+    assert "pipe:[" in broken.refused["test_leaves_a_pipe"]
+
+
+@pytest.mark.slow
+def test_a_violation_is_told(broken: Ran) -> None:
+    assert re.search(
+        r"aioacl: a rule of ACL was violated: aclrtDestroyStream: .* dead or foreign stream handle",
+        broken.refused["test_violates_a_rule"],
+    )
+
+
+@pytest.mark.slow
+def test_a_broader_fixture_is_blamed_when_it_ends(broken: Ran) -> None:
+    text = broken.refused["test_is_the_last"]
+    assert "was still open when its device was closed, by the fixture forgetful; it was made" in text
+    assert f"at tests/test_broken.py:{_line('forgetful')} in forgetful" in text
+    assert "test_is_not_blamed" in broken.passed
+
+
+@pytest.mark.slow
+def test_a_broken_test_does_not_break_the_next(broken: Ran) -> None:
+    broken_ones = {
+        "test_fails_with_work_in_flight": "AssertionError: midway",
+        "test_fails_with_a_call_stuck_in_c": "TimeoutError",
+        "test_fails_on_a_poisoned_device": "507015",
+    }
+    assert broken.failed.keys() == broken_ones.keys(), broken.output
+    for name, text in broken_ones.items():
+        assert text in broken.failed[name]
+    # All others of the file have begun with a look at whether the device works.
+    assert broken.refused.keys() == {
+        *LEFT,
+        "test_leaves_a_pipe",
+        "test_leaves_a_count_below_the_face",
+        "test_is_the_last",
+        "test_violates_a_rule",
+        "test_stands_still",
+    }, broken.output
+
+
+@pytest.mark.slow
+def test_a_test_that_stands_still_is_helped_and_told(broken: Ran) -> None:
+    assert "still ran after 1.5 s (aioacl_watchdog)" in broken.refused["test_stands_still"]
+
+
+@pytest.mark.slow
+def test_there_is_no_traceback_where_it_would_tell_nothing(broken: Ran) -> None:
+    assert not [name for name, text in broken.refused.items() if "_hooks.py" in text]
+
+
+# --- settings ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "cure"),
+    [
+        ("aioacl_library=libascendcl.so", "pass `simulator` or an absolute path"),
+        ("aioacl_check=some", "pass one of fixtures, all, none"),
+        ("aioacl_watchdog=soon", "pass seconds, at least 0"),
+        ("aioacl_patience=-1", "pass seconds, at least 0"),
+    ],
+)
+def test_a_setting_that_says_nothing_ends_the_run(project: Path, setting: str, cure: str) -> None:
+    ran = run(project, "-o", setting)
+    assert ran.status == pytest.ExitCode.USAGE_ERROR
+    assert cure in ran.output
+
+
+def test_a_library_that_is_not_there_is_told_without_a_traceback(project: Path) -> None:
+    ran = run(project, "--aioacl-library=/nowhere/libascendcl.so", "tests/test_without_a_loop.py")
+    assert len(ran.refused) == 4
+    for text in ran.refused.values():
+        assert "'/nowhere/libascendcl.so': no such file" in text
+        assert "_hooks.py" not in text
+
+
+def test_a_project_that_does_not_use_it_does_not_import_it(tmp_path: Path) -> None:
+    (tmp_path / "test_other.py").write_text(
+        "import sys\n\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('aioacl')]\n"
+    )
+    ran = run(tmp_path, "test_other.py")
+    assert (ran.status, sorted(ran.passed)) == (0, ["test_it"]), ran.output
