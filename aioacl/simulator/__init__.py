@@ -29,12 +29,9 @@ from aioacl.simulator._control import (
     unhang,
     violations,
 )
-from aioacl.simulator._kernels import Kernel, Launch, register_kernel
 from aioacl.simulator._releases import library_path
 
 __all__ = [
-    "Kernel",
-    "Launch",
     "Stats",
     "calls",
     "clear",
@@ -48,7 +45,6 @@ __all__ = [
     "journal",
     "library_path",
     "pending",
-    "register_kernel",
     "release",
     "release_all",
     "resets",
