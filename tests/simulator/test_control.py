@@ -41,6 +41,9 @@ cann = sys.argv[1]
 info = aioacl.use_library(simulator.library_path(cann))
 assert info.backend == "simulator"
 assert all(symbol.since > cann for symbol in info.missing)
+told = lowlevel.ffi.new("aclCANNPackageVersion *")
+lowlevel.functions.aclsysGetCANNVersion(lowlevel.constants.ACL_PKG_NAME_RUNTIME, told)
+assert lowlevel.ffi.string(told.version).startswith(cann.encode()), "it behaves as that release"
 device = aioacl.open_device(0).result(timeout=30)
 (newest,) = [symbol for symbol in info.missing if symbol.name == "aclrtExceptionInfoCallbackRegister"]
 for call in (lowlevel.functions, lowlevel.on(device)):

@@ -56,7 +56,7 @@ static cann_t read_cann(void) {
     static const char *const words[] = {"8.1", "8.5", "9.0", "9.1", "master"};
     const char *text = getenv("AIOACL_SIM_CANN");
     if (text == NULL) {
-        return CANN_MASTER;
+        text = sim_release;
     }
     for (int i = CANN_8_1; i <= CANN_MASTER; i++) {
         if (strcmp(text, words[i]) == 0) {
