@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from aioacl import __version__
-from aioacl._cli import UserError, demo, devices, doctor, simulator
+from aioacl._cli import UserError, demo, devices, doctor, selftest, simulator
 from aioacl._errors import AclError, LibraryConflict
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"aioacl {__version__}")
     parser.set_defaults(run=None, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (demo, doctor, devices, simulator):
+    for command in (demo, doctor, devices, selftest, simulator):
         command.add(commands)
     return parser
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import __version__, _runtime
-from aioacl._cli._doctor_costs import cost_of, is_needed
 from aioacl._codes import lookup
+from aioacl._costs import cost_of, is_needed
 from aioacl._errors import AclError
 from aioacl._ffi import ffi, lib, text_of
 

@@ -35,13 +35,18 @@ def load_or_explain(choice: str | None) -> LibraryInfo:
     try:
         return load(choice)
     except LibraryNotFound as error:
-        path, reason = error.candidates[0] if error.candidates else ("", error.message)
-        if len(error.candidates) == 1:
-            raise UserError(f"{path}: {reason}") from None
-        raise UserError(
-            f"none of {len(error.candidates)} places has an ACL library: `python -m aioacl doctor` lists them, "
-            "`--library simulator` does without"
-        ) from None
+        raise in_one_line(error) from None
+
+
+def in_one_line(error: LibraryNotFound) -> UserError:
+    """Why there is no library, in one line."""
+    path, reason = error.candidates[0] if error.candidates else ("", error.message)
+    if len(error.candidates) == 1:
+        return UserError(f"{path}: {reason}")
+    return UserError(
+        f"none of {len(error.candidates)} places has an ACL library: `python -m aioacl doctor` lists them, "
+        "`--library simulator` does without"
+    )
 
 
 def described(info: LibraryInfo, tense: str = "is") -> str:

@@ -29,9 +29,12 @@ from aioacl.simulator._control import (
     unhang,
     violations,
 )
+from aioacl.simulator._kernels import Kernel, Launch, register_kernel
 from aioacl.simulator._releases import library_path
 
 __all__ = [
+    "Kernel",
+    "Launch",
     "Stats",
     "calls",
     "clear",
@@ -45,6 +48,7 @@ __all__ = [
     "journal",
     "library_path",
     "pending",
+    "register_kernel",
     "release",
     "release_all",
     "resets",

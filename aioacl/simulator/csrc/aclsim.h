@@ -135,6 +135,34 @@ void aclsim_clock_virtual(int on);
 int aclsim_clock_advance(int64_t ns);
 int64_t aclsim_clock_now(void);
 
+/* --- kernels ------------------------------------------------------------------------------------------------
+ * AI Core code cannot be simulated, so a client's kernels are C functions that it registers by name.
+ */
+typedef struct {
+    const char *name;
+    const void *args; /* as the kernel gets them; addresses of device memory may be followed */
+    size_t args_size;
+    uint32_t num_blocks;
+    uint32_t grid[3];  /* of a SIMT launch; else num_blocks, 1, 1 */
+    uint32_t block[3]; /* of a SIMT launch; else 1, 1, 1 */
+    size_t dynamic_bytes;
+    int32_t device;
+    void *stream;
+    void *user;
+} aclsim_launch_t;
+
+/*
+ * Launches of the kernel call the function, once for all its blocks, in the order of the stream, on the
+ * device's thread. An answer other than 0 fails the task, with that code if it is one and with 507015 if it is
+ * not. The name's earlier function is replaced; NULL ends the registration, and launches that are queued then
+ * fail.
+ */
+int aclsim_register_kernel(const char *name, int (*function)(const aclsim_launch_t *launch), void *user);
+/* The sizes of a registered kernel's parameters, which launches with an array of arguments need. */
+int aclsim_kernel_parameters(const char *name, const size_t *sizes, size_t count);
+/* The host address that stands for a registered kernel in aclrtGetFuncBySymbol and in launches. */
+int aclsim_kernel_symbol(const char *name, const void *symbol);
+
 /* --- firmware -----------------------------------------------------------------------------------------------
  */
 /* With 0, aclrtStreamAbort answers 207000, as old firmware does. */

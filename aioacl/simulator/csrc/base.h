@@ -63,6 +63,10 @@ typedef enum {
     KIND_EVENT,
     KIND_NOTIFY,
     KIND_COUNT_NOTIFY,
+    KIND_BINARY_DATA,
+    KIND_BINARY,
+    KIND_FUNCTION,
+    KIND_ARGS,
     KIND_COUNT
 } object_kind_t;
 typedef enum { OBJECT_FREE, OBJECT_LIVE, OBJECT_DEAD } object_state_t;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "kernel.h"
 
 enum { SLAB_SLOTS = 64, SLAB_MAX = 4096 };
 
@@ -21,6 +21,10 @@ static pool_t pools[KIND_COUNT] = {
     [KIND_EVENT] = {.name = "event", .size = sizeof(event_t)},
     [KIND_NOTIFY] = {.name = "notify", .size = sizeof(notify_t)},
     [KIND_COUNT_NOTIFY] = {.name = "count notify", .size = sizeof(count_notify_t)},
+    [KIND_BINARY_DATA] = {.name = "binary's data", .size = sizeof(binary_data_t)},
+    [KIND_BINARY] = {.name = "binary", .size = sizeof(binary_t)},
+    [KIND_FUNCTION] = {.name = "function", .size = sizeof(function_handle_t)},
+    [KIND_ARGS] = {.name = "arguments", .size = sizeof(args_t)},
 };
 
 static bool pool_grow(pool_t *pool, object_kind_t kind) {

@@ -62,3 +62,8 @@ def is_needed(name: str) -> bool:
 def cost_of(name: str) -> str:
     """What is lost without the function, in a few words."""
     return "no device can be used" if is_needed(name) else _COSTS.get(name, _NOTHING)
+
+
+def called() -> frozenset[str]:
+    """The functions that aioacl itself calls."""
+    return _NEEDED | _COSTS.keys()

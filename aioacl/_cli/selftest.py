@@ -1,0 +1,216 @@
+"""`selftest`: tries everything that aioacl takes for granted of an ACL runtime, and says what does not hold.
+
+It is for a new card, a new release of CANN, and the simulator. What it opens it opens in child processes, so a runtime
+that crashes or hangs is a line in the table.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl._cli import UserError
+from aioacl._cli._library import add_option, in_one_line
+from aioacl._cli._screen import BOLD, DIM, GREEN, RED, YELLOW, Bar, Screen
+from aioacl._errors import LibraryNotFound
+from aioacl._selftest._records import Assumption, Family, Verdict
+from aioacl._selftest._runner import Library, Request, identify
+from aioacl._selftest._runner import run as run_checks
+from aioacl._selftest._table import FAMILIES
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+LIMIT_SECONDS: Final = 60.0
+MANY: Final = 3
+WORDS: Final = {"held": "held", "broken": "BROKEN", "not_testable": "not testable"}
+STYLES: Final = {"held": (GREEN,), "broken": (RED, BOLD), "not_testable": (YELLOW,)}
+MARKS: Final = (
+    "H: seen on the real runtime, decided on the host (H*: in older releases too). "
+    "D: seen on an emulated device. doc: from the vendor's documents."
+)
+
+
+def add(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "selftest",
+        help="try on a device everything that aioacl takes for granted of the runtime",
+        description="Tries everything that aioacl takes for granted of an ACL runtime, in child processes, and says "
+        "what holds and what does not. Resets nothing unless it is told to, aborts only streams of its own, and uses a "
+        "few MiB. The exit status is 1 if something does not hold.",
+    )
+    add_option(parser, default=None, otherwise="the ordinary search")
+    parser.add_argument("--device", type=int, default=0, metavar="N", help="the device to use (default: 0)")
+    parser.add_argument(
+        "--reset",
+        action="store_true",
+        help="try the laws of set and reset too; they reset the device by force",
+    )
+    parser.add_argument(
+        "--family",
+        action="append",
+        choices=[family.name for family in FAMILIES],
+        help="try this family only; may be given again",
+    )
+    parser.add_argument(
+        "--limit",
+        type=_seconds,
+        default=LIMIT_SECONDS,
+        metavar="SECONDS",
+        help=f"what does not come back within this time is broken (default: {LIMIT_SECONDS:g})",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise ValueError(text)
+    return value
+
+
+def run(arguments: Namespace) -> int:
+    """Tries them all; 1 if one is broken."""
+    request = Request(arguments.library, arguments.device, arguments.reset, arguments.limit)
+    families = [each for each in FAMILIES if each.name in (arguments.family or [each.name])]
+    library = _identified(request)
+    chosen = [each for family in families for each in family.members]
+    if request.reset:
+        _warn(request.device)
+    verdicts = _tried(request, chosen) if not library.problem else _hopeless(library, chosen)
+    if arguments.json:
+        print(json.dumps(_record(library, request, verdicts)))
+    else:
+        _show(library, request, families, verdicts, Screen())
+    return 1 if _count(verdicts, "broken") else 0
+
+
+def _identified(request: Request) -> Library:
+    try:
+        library = identify(request)
+    except LibraryNotFound as error:
+        raise in_one_line(error) from None
+    if library.path and library.backend and library.problem:
+        raise UserError(f"{library.problem}: `python -m aioacl doctor` looks for the reason")
+    if library.backend and not 0 <= request.device < library.devices:
+        raise UserError(f"there is no device {request.device}: the library sees {library.devices}")
+    return library
+
+
+def _warn(device: int) -> None:
+    """Before anything is done."""
+    print(
+        f"aioacl: --reset: child processes will set device {device} and reset it, plainly and by force, again and "
+        "again. Let nothing else use it meanwhile. No other device is touched.",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _tried(request: Request, chosen: list[Assumption]) -> list[Verdict]:
+    verdicts: list[Verdict] = []
+    with Bar() as bar:
+        bar.draw("trying", 0, len(chosen))
+        for verdict in run_checks(request, chosen):
+            verdicts.append(verdict)
+            bar.draw("trying", len(verdicts), len(chosen), verdict.assumption.id)
+    return verdicts
+
+
+def _hopeless(library: Library, chosen: list[Assumption]) -> list[Verdict]:
+    """What cannot be loaded breaks the first assumption, and no other can be tried."""
+    (loads,) = (each for each in FAMILIES[0].members if each.name == "loads")
+    others = [each for each in chosen if each is not loads]
+    reason = "the library cannot be loaded"
+    return [
+        Verdict(loads, "broken", library.problem),
+        *(Verdict(each, "not_testable", reason) for each in others),
+    ]
+
+
+def _count(verdicts: list[Verdict], outcome: str) -> int:
+    return sum(verdict.outcome == outcome for verdict in verdicts)
+
+
+# --- for programs -------------------------------------------------------------------------------------------------
+
+
+def _record(library: Library, request: Request, verdicts: list[Verdict]) -> dict[str, Any]:
+    return {
+        "library": library.path,
+        "backend": library.backend,
+        "version": library.version,
+        "device": request.device,
+        "reset": request.reset,
+        **{outcome: _count(verdicts, outcome) for outcome in WORDS},
+        "assumptions": [_row(verdict) for verdict in verdicts],
+    }
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    assumption = verdict.assumption
+    return {
+        "id": assumption.id,
+        "verdict": verdict.outcome,
+        "detail": verdict.detail,
+        "says": assumption.says,
+        "calls": assumption.calls,
+        "used_by": assumption.used_by,
+        "mark": assumption.mark,
+    }
+
+
+# --- for people ---------------------------------------------------------------------------------------------------
+
+
+def _show(
+    library: Library, request: Request, families: list[Family], verdicts: list[Verdict], screen: Screen
+) -> None:
+    dot = "·" if screen.drawing else "-"
+    what = "simulator: no card was used" if library.backend == "simulator" else library.path
+    release = f" {dot} CANN {library.version}" if library.version else ""
+    screen.heading(f"aioacl selftest {dot} {what}{release} {dot} device {request.device}")
+    titles = {family.name: family.title for family in families}
+    for name, group in groupby(verdicts, lambda verdict: verdict.assumption.family):
+        screen.line()
+        screen.line(screen.paint(f"{name}: {titles.get(name, name)}", BOLD))
+        for reason, alike in groupby(
+            group, lambda verdict: (verdict.outcome == "not_testable", verdict.detail)
+        ):
+            _show_alike([*alike], reason[1], screen)
+    screen.line()
+    _show_sum(verdicts, screen)
+
+
+def _show_alike(verdicts: list[Verdict], reason: str, screen: Screen) -> None:
+    """One by one, but for many that cannot be tried for the same reason."""
+    if verdicts[0].outcome != "not_testable" or len(verdicts) < MANY:
+        for verdict in verdicts:
+            _show_verdict(verdict, screen)
+        return
+    word = screen.paint(f"{WORDS['not_testable']:<12}", *STYLES["not_testable"])
+    names = ", ".join(verdict.assumption.name for verdict in verdicts)
+    screen.line(f"  {word}  {reason}:")
+    screen.wrapped(" " * 16, names)
+
+
+def _show_verdict(verdict: Verdict, screen: Screen) -> None:
+    assumption = verdict.assumption
+    word = screen.paint(f"{WORDS[verdict.outcome]:<12}", *STYLES[verdict.outcome])
+    screen.line(f"  {word}  {assumption.id} {screen.paint(f'[{assumption.mark}]', DIM)}")
+    screen.wrapped(" " * 16, assumption.says)
+    if verdict.outcome != "held":
+        screen.wrapped(f"{' ' * 16}-> ", verdict.detail)
+    if verdict.outcome == "broken":
+        screen.wrapped(" " * 19, f"relied on by: {', '.join(assumption.used_by)}")
+
+
+def _show_sum(verdicts: list[Verdict], screen: Screen) -> None:
+    broken = _count(verdicts, "broken")
+    screen.wrapped("", MARKS, DIM)
+    counts = ", ".join(f"{_count(verdicts, outcome)} {word.lower()}" for outcome, word in WORDS.items())
+    screen.line(screen.paint(f"{counts}.", RED if broken else GREEN, BOLD))

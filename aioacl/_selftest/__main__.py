@@ -1,0 +1,122 @@
+"""The child: `python -m aioacl._selftest FD ORDER` loads the library, and runs the checks that the order names.
+
+It reports on the descriptor, one JSON object a line: what library it has, then for each check that it begins and what
+became of it. A check that does not come back, or ends the process, is for the parent to find out; the child leaves
+without the runtime's destructors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aioacl._errors import LibraryNotFound
+from aioacl._ffi import ffi
+from aioacl._library import LibraryInfo, library_info, use_library
+from aioacl._selftest._bench import Bench, Guest, call, named
+from aioacl._selftest._records import Assumption, Broken, Needs, NotTestable
+from aioacl._selftest._table import ASSUMPTIONS
+from aioacl._selftest.process import absent, version
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the parent wants."""
+
+    library: str | None
+    device: int
+    ids: tuple[str, ...]
+
+
+class Report:
+    """The way back to the parent."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._file = os.fdopen(descriptor, "w", buffering=1)
+
+    def tell(self, **facts: Any) -> None:
+        """Writes one line."""
+        self._file.write(json.dumps(facts) + "\n")
+
+
+def load(choice: str | None) -> LibraryInfo:
+    """The library, as any program finds it."""
+    if choice is None:
+        return library_info()
+    return use_library(choice if choice == "simulator" else Path(choice).absolute())
+
+
+def devices() -> tuple[int, str]:
+    """How many devices there are, and why nobody can tell."""
+    count = ffi.new("uint32_t *")
+    code = call("aclrtGetDeviceCount", count)
+    return (0, f"aclrtGetDeviceCount answered {named(code)}") if code else (int(count[0]), "")
+
+
+def cannot(assumption: Assumption, *, simulated: bool) -> str:
+    """Why the assumption cannot be tried here; empty if it can."""
+    for need in (Needs.FAULTS, Needs.REFEREE, Needs.MODEL):
+        if need in assumption.needs and not simulated:
+            return str(need.value)
+    lost = absent()
+    lacking = [f"{name} (CANN {lost[name]})" for name in assumption.calls if name in lost]
+    return f"the library lacks {', '.join(lacking)}" if lacking else ""
+
+
+def attempt(assumption: Assumption, order: Order, *, simulated: bool) -> None:
+    """Runs the check, on the thread that this is called on."""
+    bench = Bench(order.device, simulated=simulated)
+    if not assumption.alone:
+        bench.set_device()
+    try:
+        assumption.check(bench)
+    except BaseException:
+        bench.forget()
+        raise
+    bench.close()
+
+
+def run(assumption: Assumption, order: Order, *, simulated: bool) -> tuple[str, str]:
+    """The outcome, and its detail."""
+    why_not = cannot(assumption, simulated=simulated)
+    if why_not:
+        return "not_testable", why_not
+    guest = Guest(lambda: attempt(assumption, order, simulated=simulated))
+    try:
+        guest.answer("the check", seconds=None)
+    except Broken as broken:
+        return "broken", str(broken)
+    except NotTestable as reason:
+        return "not_testable", str(reason)
+    except Exception as error:  # noqa: BLE001 - whatever a runtime makes of a check, its user gets a verdict
+        return "broken", f"the check came to grief: {error!r}"
+    return "held", ""
+
+
+def main(arguments: list[str]) -> None:
+    """Does what the order says."""
+    report = Report(int(arguments[0]))
+    told = json.loads(arguments[1])
+    order = Order(told["library"], told["device"], tuple(told["ids"]))
+    try:
+        info = load(order.library)
+    except LibraryNotFound as error:
+        report.tell(message=error.message, candidates=error.candidates)
+        return
+    count, problem = devices()
+    simulated = info.backend == "simulator"
+    report.tell(backend=info.backend, path=info.path, version=version(), devices=count, problem=problem)
+    for name in order.ids:
+        report.tell(begin=name)
+        outcome, detail = run(ASSUMPTIONS[name], order, simulated=simulated)
+        report.tell(id=name, outcome=outcome, detail=detail)
+    if not any(ASSUMPTIONS[name].leaves for name in order.ids):
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,33 @@
+"""All assumptions, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aioacl._selftest.aborts import ABORTS
+from aioacl._selftest.contexts import CONTEXTS
+from aioacl._selftest.copies import COPIES
+from aioacl._selftest.errors import ERRORS, TEXT
+from aioacl._selftest.events import EVENTS
+from aioacl._selftest.hostfuncs import HOSTFUNCS
+from aioacl._selftest.process import PROCESS
+from aioacl._selftest.resets import RESETS
+from aioacl._selftest.states import STATES
+from aioacl._selftest.streams import STREAMS
+from aioacl._selftest.waits import WAITS
+
+FAMILIES: Final = (
+    PROCESS,
+    CONTEXTS,
+    STREAMS,
+    EVENTS,
+    WAITS,
+    COPIES,
+    ABORTS,
+    HOSTFUNCS,
+    TEXT,
+    ERRORS,
+    STATES,
+    RESETS,
+)
+ASSUMPTIONS: Final = {each.id: each for family in FAMILIES for each in family.members}

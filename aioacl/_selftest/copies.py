@@ -1,0 +1,258 @@
+"""Memory and copies: what may be copied, when the bytes are there, what is refused."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from aioacl._ffi import ffi, lib
+from aioacl._selftest._bench import (
+    BLOCK_BYTES,
+    NULL_REFUSED,
+    REFUSED,
+    Bench,
+    call,
+    download,
+    expect,
+    fill,
+    named,
+    pattern,
+    read,
+    require,
+    write,
+)
+from aioacl._selftest._records import NOBODY, Broken, Family
+
+if TYPE_CHECKING:
+    from aioacl._acl import CData
+
+COPIES: Final = Family("copies", "memory and copies")
+UP: Final = lib.ACL_MEMCPY_HOST_TO_DEVICE
+DOWN: Final = lib.ACL_MEMCPY_DEVICE_TO_HOST
+ACROSS: Final = lib.ACL_MEMCPY_DEVICE_TO_DEVICE
+LARGE_BYTES: Final = 3 << 20
+TOO_MUCH_BYTES: Final = 1 << 50
+NO_MEMORY: Final = 207001
+
+
+def copy(stream: CData, target: CData, source: CData, size: int, kind: int) -> None:
+    """Enqueues a copy."""
+    expect(0, "aclrtMemcpyAsync", target, size, source, size, kind, stream)
+
+
+def same(found: bytes, wanted: bytes, what: str) -> None:
+    """Complains of the first byte that differs."""
+    if found != wanted:
+        place = next(i for i, byte in enumerate(found) if byte != wanted[i])
+        raise Broken(f"{what}: byte {place} is {found[place]}, not {wanted[place]}")
+
+
+@COPIES.assumes(
+    "sync",
+    "aclrtMemcpy there and back has copied when it returns.",
+    calls="aclrtMalloc aclrtMemcpy aclrtFree",
+    used_by="_probe",
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    data, memory = pattern(BLOCK_BYTES), bench.memory()
+    expect(0, "aclrtMemcpy", memory, BLOCK_BYTES, ffi.new("char[]", data), BLOCK_BYTES, UP)
+    same(download(memory, BLOCK_BYTES), data, "there and back")
+
+
+@COPIES.assumes(
+    "pinned",
+    "Bytes copied on a stream between pinned and device memory are there after the wait.",
+    calls="aclrtMallocHost aclrtMemcpyAsync aclrtSynchronizeStream",
+    used_by="_native/enqueue.c _native/stage.c",
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    data, stream = pattern(LARGE_BYTES), bench.stream()
+    memory, here = bench.memory(LARGE_BYTES), bench.pinned(LARGE_BYTES)
+    write(here, data)
+    copy(stream, memory, here, LARGE_BYTES, UP)
+    bench.finish(stream)
+    write(here, bytes(LARGE_BYTES))
+    copy(stream, here, memory, LARGE_BYTES, DOWN)
+    bench.finish(stream)
+    same(read(here, LARGE_BYTES), data, "pinned memory")
+
+
+@COPIES.assumes(
+    "parts",
+    "Copies may begin and end anywhere inside a block.",
+    calls="aclrtMemcpyAsync",
+    used_by="_native/stage.c _stream",
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    data, stream, memory, here = pattern(BLOCK_BYTES), bench.stream(), bench.memory(), bench.pinned()
+    write(here, data)
+    fill(stream, memory, 0)
+    copy(stream, memory + 101, here + 7, 1003, UP)
+    bench.finish(stream)
+    same(download(memory, BLOCK_BYTES)[101:1104], data[7:1010], "the part")
+    same(download(memory, BLOCK_BYTES)[1104:], bytes(BLOCK_BYTES - 1104), "what lies behind it")
+
+
+@COPIES.assumes(
+    "pageable",
+    "Ordinary memory may be copied on a stream too, when the runtime takes its time for it.",
+    calls="aclrtMemcpyAsync",
+    used_by=NOBODY,
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    data, stream, memory = pattern(BLOCK_BYTES), bench.stream(), bench.memory()
+    there, back = ffi.new("char[]", data), ffi.new("char[]", BLOCK_BYTES)
+    copy(stream, memory, there, BLOCK_BYTES, UP)
+    copy(stream, back, memory, BLOCK_BYTES, DOWN)
+    bench.finish(stream)
+    same(read(back, BLOCK_BYTES), data, "ordinary memory")
+
+
+@COPIES.assumes(
+    "late",
+    "A copy from pinned memory reads it when its turn comes, so the source must stay as it is until then.",
+    calls="aclrtMallocHost aclrtMemcpyAsync",
+    used_by="_memory _native/stage.c",
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    stream, memory, here = bench.stream(), bench.memory(), bench.pinned()
+    write(here, bytes([1]) * BLOCK_BYTES)
+    with bench.held(stream):
+        copy(stream, memory, here, BLOCK_BYTES, UP)
+        write(here, bytes([2]) * BLOCK_BYTES)
+    same(download(memory, BLOCK_BYTES), bytes([2]) * BLOCK_BYTES, "the copy")
+
+
+@COPIES.assumes(
+    "across",
+    "Device memory is copied to device memory of the same device.",
+    calls="aclrtMemcpyAsync",
+    used_by="_stream",
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    data, stream, first, second = pattern(BLOCK_BYTES), bench.stream(), bench.memory(), bench.memory()
+    expect(0, "aclrtMemcpy", first, BLOCK_BYTES, ffi.new("char[]", data), BLOCK_BYTES, UP)
+    copy(stream, second, first, BLOCK_BYTES, ACROSS)
+    bench.finish(stream)
+    same(download(second, BLOCK_BYTES), data, "device to device")
+
+
+@COPIES.assumes(
+    "fill",
+    "A fill writes its byte to as many bytes as it says, and to no more.",
+    calls="aclrtMemsetAsync",
+    used_by="_native/enqueue.c",
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    stream, memory = bench.stream(), bench.memory()
+    fill(stream, memory, 0x5A)
+    expect(0, "aclrtMemsetAsync", memory, BLOCK_BYTES, 0xA5, 1000, stream)
+    bench.finish(stream)
+    wanted = bytes([0xA5]) * 1000 + bytes([0x5A]) * (BLOCK_BYTES - 1000)
+    same(download(memory, BLOCK_BYTES), wanted, "the fill")
+
+
+@COPIES.assumes(
+    "too-small",
+    "A copy that does not fit into its target is refused with 107000, before it is enqueued.",
+    calls="aclrtMemcpy aclrtMemcpyAsync",
+    used_by="_native/enqueue.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    stream, memory, here = bench.stream(), bench.memory(), bench.pinned()
+    expect(REFUSED, "aclrtMemcpy", memory, 10, here, 11, UP)
+    expect(REFUSED, "aclrtMemcpyAsync", memory, 10, here, 11, UP, stream)
+    bench.finish(stream)
+
+
+@COPIES.assumes(
+    "null",
+    "A copy from or to NULL is refused with 100000.",
+    calls="aclrtMemcpy aclrtMemcpyAsync",
+    used_by="_codes",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    stream, memory = bench.stream(), bench.memory()
+    expect(NULL_REFUSED, "aclrtMemcpy", memory, 10, ffi.NULL, 10, UP)
+    expect(NULL_REFUSED, "aclrtMemcpyAsync", ffi.NULL, 10, memory, 10, DOWN, stream)
+    bench.finish(stream)
+
+
+@COPIES.assumes(
+    "empty",
+    "A copy of no bytes answers 0 since CANN 9.1, and 107000 before.",
+    calls="aclrtMemcpy aclrtMemcpyAsync",
+    used_by=NOBODY,
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    stream, memory, here = bench.stream(), bench.memory(), bench.pinned()
+    codes = {
+        call("aclrtMemcpy", memory, BLOCK_BYTES, here, 0, UP),
+        call("aclrtMemcpyAsync", memory, BLOCK_BYTES, here, 0, UP, stream),
+    }
+    require(codes in ({0}, {REFUSED}), f"the answers were {', '.join(map(named, sorted(codes)))}")
+
+
+@COPIES.assumes(
+    "no-memory",
+    "More memory than there is is refused with 207001, and the device works on.",
+    calls="aclrtMalloc",
+    used_by="_codes _memory",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    made = ffi.new("void **")
+    policy = lib.ACL_MEM_MALLOC_HUGE_FIRST
+    expect(NO_MEMORY, "aclrtMalloc", made, TOO_MUCH_BYTES, policy)
+    bench.memory()
+
+
+@COPIES.assumes(
+    "nothing",
+    "Memory of no bytes is refused.",
+    calls="aclrtMalloc aclrtMallocHost",
+    used_by="_memory",
+    mark="H",
+)
+def _(_: Bench) -> None:
+    made, policy = ffi.new("void **"), lib.ACL_MEM_MALLOC_HUGE_FIRST
+    require(call("aclrtMalloc", made, 0, policy), "aclrtMalloc answered 0")
+    require(call("aclrtMallocHost", made, 0), "aclrtMallocHost answered 0")
+
+
+@COPIES.assumes(
+    "apart",
+    "Blocks that live at the same time do not overlap.",
+    calls="aclrtMalloc aclrtMallocHost",
+    used_by="_memory",
+    mark="doc",
+)
+def _(bench: Bench) -> None:
+    blocks = [bench.memory() for _ in range(16)] + [bench.pinned() for _ in range(16)]
+    places = sorted(int(ffi.cast("uintptr_t", block)) for block in blocks)
+    nearest = min(later - sooner for sooner, later in pairwise(places))
+    require(nearest >= BLOCK_BYTES, f"two blocks of {BLOCK_BYTES} bytes begin {nearest} bytes apart")
+
+
+@COPIES.assumes(
+    "info",
+    "The free and the total memory can be asked, and there is not more free than in all.",
+    calls="aclrtGetMemInfo",
+    used_by="_device",
+    mark="doc",
+)
+def _(_: Bench) -> None:
+    free, total = ffi.new("size_t *"), ffi.new("size_t *")
+    if call("aclrtGetMemInfo", lib.ACL_HBM_MEM, free, total):
+        expect(0, "aclrtGetMemInfo", lib.ACL_DDR_MEM, free, total)
+    require(0 < free[0] <= total[0], f"{free[0]} bytes of {total[0]} are free")

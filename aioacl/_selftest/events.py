@@ -1,0 +1,252 @@
+"""Events: what their status means, what a record and a wait refer to, what the clock of the device says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioacl._ffi import ffi
+from aioacl._selftest._bench import (
+    SYNC,
+    TIME_LINE,
+    Bench,
+    call,
+    expect,
+    fill,
+    require,
+    require_code,
+    status_of,
+)
+from aioacl._selftest._records import NOBODY, Family
+
+if TYPE_CHECKING:
+    from aioacl._acl import CData
+
+EVENTS: Final = Family("events", "events")
+NOT_YET, DONE = 0, 1  # of aclrtQueryEventStatus; aclrtQueryEvent has them the other way round
+NEVER_RECORDED: Final = 507000
+NO_TIME: Final = 107006
+
+
+def must_be(bench: Bench, event: CData, wanted: int, when: str) -> None:
+    """Complains of an event whose status is another one."""
+    status = bench.event_status(event)
+    require(status == wanted, f"aclrtQueryEventStatus wrote {status} {when}")
+
+
+@EVENTS.assumes(
+    "unrecorded",
+    "A new event that nobody has recorded is complete: waits for it end at once, on the host and on a stream.",
+    calls="aclrtCreateEventExWithFlag aclrtQueryEventStatus aclrtSynchronizeEvent aclrtStreamWaitEvent",
+    used_by=NOBODY,
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    event, stream = bench.event(), bench.stream()
+    must_be(bench, event, DONE, "before any record")
+    require_code(0, bench.guest(lambda: call("aclrtSynchronizeEvent", event)).answer("the wait"), "it")
+    expect(0, "aclrtStreamWaitEvent", stream, event)
+    bench.finish(stream)
+
+
+@EVENTS.assumes(
+    "status",
+    "aclrtQueryEventStatus writes 0 while the recorded point is ahead, and 1 when it is done.",
+    calls="aclrtRecordEvent aclrtQueryEventStatus",
+    used_by="_native/stream.c",
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    event, stream = bench.event(), bench.stream()
+    with bench.held(stream):
+        expect(0, "aclrtRecordEvent", event, stream)
+        must_be(bench, event, NOT_YET, "for a point that the stream has not reached")
+    must_be(bench, event, DONE, "for a point that the stream has reached")
+
+
+@EVENTS.assumes(
+    "old-status",
+    "aclrtQueryEvent, for events of the old kind, has the same numbers the other way round.",
+    calls="aclrtCreateEventWithFlag aclrtQueryEvent",
+    used_by=NOBODY,
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    stream = bench.stream()
+    event = bench.make("aclrtDestroyEvent", "aclrtEvent", "aclrtCreateEventWithFlag", SYNC)
+    with bench.held(stream):
+        expect(0, "aclrtRecordEvent", event, stream)
+        pending = status_of("aclrtQueryEvent", "aclrtEventStatus", event)
+        require(pending == 1, f"aclrtQueryEvent wrote {pending} for a point that the stream has not reached")
+    done = status_of("aclrtQueryEvent", "aclrtEventStatus", event)
+    require(done == 0, f"aclrtQueryEvent wrote {done} for a point that the stream has reached")
+
+
+@EVENTS.assumes(
+    "covers",
+    "When an event is complete, everything enqueued before its record is done.",
+    calls="aclrtMemsetAsync aclrtRecordEvent aclrtSynchronizeEvent aclrtQueryEventStatus",
+    used_by="_native/stream.c _native/ledger.c",
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    event, stream, memory, here = bench.event(), bench.stream(), bench.memory(), bench.pinned()
+    for value in range(1, 21):
+        fill(stream, memory, value)
+        expect(0, "aclrtMemcpyAsync", here, 4096, memory, 4096, 2, stream)
+        expect(0, "aclrtRecordEvent", event, stream)
+        expect(0, "aclrtSynchronizeEvent", event)
+        landed = bytes(ffi.buffer(here, 4096))
+        require(landed == bytes([value]) * 4096, "the event was complete before the copy had landed")
+
+
+@EVENTS.assumes(
+    "again",
+    "Recorded again, an event stands for the newest record.",
+    calls="aclrtRecordEvent aclrtQueryEventStatus",
+    used_by="_native/events.c _event",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    event, still, idle = bench.event(), bench.stream(), bench.stream()
+    with bench.held(still):
+        expect(0, "aclrtRecordEvent", event, idle)
+        bench.finish(idle)
+        expect(0, "aclrtRecordEvent", event, still)
+        must_be(bench, event, NOT_YET, "though its newest record is ahead")
+        expect(0, "aclrtRecordEvent", event, idle)
+        bench.finish(idle)
+        must_be(bench, event, DONE, "though its newest record is done")
+
+
+@EVENTS.assumes(
+    "kept-pending",
+    "A wait that a stream has enqueued keeps the record it was made for, though the event is recorded again.",
+    calls="aclrtRecordEvent aclrtStreamWaitEvent",
+    used_by="_native/events.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    event, still, idle, waiting = bench.event(), bench.stream(), bench.stream(), bench.stream()
+    with bench.held(still):
+        expect(0, "aclrtRecordEvent", event, still)
+        expect(0, "aclrtStreamWaitEvent", waiting, event)
+        expect(0, "aclrtRecordEvent", event, idle)
+        bench.finish(idle)
+        require(bench.stream_status(waiting) == 1, "the newer record has ended the older wait")
+    bench.finish(waiting)
+
+
+@EVENTS.assumes(
+    "kept-done",
+    "A wait for a record that is done does not become one for the next record.",
+    calls="aclrtRecordEvent aclrtStreamWaitEvent",
+    used_by="_native/events.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    event, still, idle, waiting = bench.event(), bench.stream(), bench.stream(), bench.stream()
+    with bench.held(still):
+        expect(0, "aclrtRecordEvent", event, idle)
+        expect(0, "aclrtStreamWaitEvent", waiting, event)
+        expect(0, "aclrtRecordEvent", event, still)
+        bench.finish(waiting)
+        require(bench.stream_status(still) == 1, "the stream does not stand still")
+
+
+@EVENTS.assumes(
+    "across",
+    "A stream that waits for an event goes on when the other stream has come so far, and not before.",
+    calls="aclrtRecordEvent aclrtStreamWaitEvent",
+    used_by="_native/enqueue.c _stream",
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    event, first, second = bench.event(), bench.stream(), bench.stream()
+    with bench.held(first):
+        expect(0, "aclrtRecordEvent", event, first)
+        expect(0, "aclrtStreamWaitEvent", second, event)
+        require(bench.stream_status(second) == 1, "the wait was over before the record")
+    bench.finish(second)
+
+
+@EVENTS.assumes(
+    "own-stream",
+    "A stream may wait for an event of its own.",
+    calls="aclrtRecordEvent aclrtStreamWaitEvent",
+    used_by="_stream",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    event, stream = bench.event(), bench.stream()
+    expect(0, "aclrtRecordEvent", event, stream)
+    expect(0, "aclrtStreamWaitEvent", stream, event)
+    bench.finish(stream)
+
+
+@EVENTS.assumes(
+    "destroy-pending",
+    "An event may be destroyed while its record is ahead and a stream waits for it: the call returns, both go on.",
+    calls="aclrtRecordEvent aclrtStreamWaitEvent aclrtDestroyEvent",
+    used_by="_native/events.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    event, still, waiting = ffi.new("aclrtEvent *"), bench.stream(), bench.stream()
+    expect(0, "aclrtCreateEventExWithFlag", event, SYNC)
+    with bench.held(still):
+        expect(0, "aclrtRecordEvent", event[0], still)
+        expect(0, "aclrtStreamWaitEvent", waiting, event[0])
+        destroyed = bench.guest(lambda: call("aclrtDestroyEvent", event[0])).answer("aclrtDestroyEvent")
+        require_code(0, destroyed, "aclrtDestroyEvent")
+    bench.finish(waiting)
+
+
+@EVENTS.assumes(
+    "many",
+    "Five hundred events can live at once.",
+    calls="aclrtCreateEventExWithFlag aclrtRecordEvent aclrtDestroyEvent",
+    used_by="_native/events.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    stream = bench.stream()
+    events = [bench.event() for _ in range(500)]
+    for event in events:
+        expect(0, "aclrtRecordEvent", event, stream)
+    bench.finish(stream)
+    require(all(bench.event_status(event) == DONE for event in events), "one of them is not complete")
+
+
+@EVENTS.assumes(
+    "elapsed",
+    "Between two events for timing that are complete there is a time, in milliseconds, and it is not negative.",
+    calls="aclrtCreateEventExWithFlag aclrtEventElapsedTime",
+    used_by="_event",
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    start, end, stream = bench.event(SYNC | TIME_LINE), bench.event(SYNC | TIME_LINE), bench.stream()
+    expect(0, "aclrtRecordEvent", start, stream)
+    fill(stream, bench.memory(), 1)
+    expect(0, "aclrtRecordEvent", end, stream)
+    bench.finish(stream)
+    milliseconds = ffi.new("float *", -1.0)
+    expect(0, "aclrtEventElapsedTime", milliseconds, start, end)
+    require(0 <= milliseconds[0] < 60_000, f"aclrtEventElapsedTime wrote {milliseconds[0]:g} ms")
+
+
+@EVENTS.assumes(
+    "elapsed-early",
+    "There is no time before both are complete (107006), nor without a record (507000).",
+    calls="aclrtEventElapsedTime",
+    used_by="_event",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    start, end, stream = bench.event(SYNC | TIME_LINE), bench.event(SYNC | TIME_LINE), bench.stream()
+    milliseconds = ffi.new("float *")
+    expect(NEVER_RECORDED, "aclrtEventElapsedTime", milliseconds, start, end)
+    expect(0, "aclrtRecordEvent", start, stream)
+    with bench.held(stream):
+        expect(0, "aclrtRecordEvent", end, stream)
+        expect(NO_TIME, "aclrtEventElapsedTime", milliseconds, start, end)

@@ -1,0 +1,82 @@
+"""Functions on the host that a stream calls."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl._ffi import ffi
+from aioacl._selftest._bench import Bench, download, expect, fill, require
+from aioacl._selftest._records import NOBODY, Family
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._acl import CData
+
+HOSTFUNCS: Final = Family("hostfuncs", "functions on the host that a stream calls")
+
+
+def host_function(work: Callable[[], object]) -> CData:
+    """A C function that calls this one; keep it as long as it may be called."""
+
+    def enter(_: Any) -> None:
+        work()
+
+    return ffi.callback("void(void *)", enter)
+
+
+@HOSTFUNCS.assumes(
+    "order",
+    "They are called in the order in which they were enqueued, each before a wait for the stream returns.",
+    calls="aclrtLaunchHostFunc",
+    used_by=NOBODY,
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    stream, seen = bench.stream(), list[int]()
+    functions = [host_function(partial(seen.append, number)) for number in range(20)]
+    for function in functions:
+        expect(0, "aclrtLaunchHostFunc", stream, function, ffi.NULL)
+    bench.finish(stream)
+    require(seen == list(range(20)), f"they were called in the order {seen}")
+
+
+@HOSTFUNCS.assumes(
+    "elsewhere",
+    "They run on a thread of the runtime, and not inside the call that enqueues them.",
+    calls="aclrtLaunchHostFunc",
+    used_by=NOBODY,
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    stream, seen = bench.stream(), list[int]()
+    function = host_function(lambda: seen.append(threading.get_native_id()))
+    with bench.held(stream):
+        expect(0, "aclrtLaunchHostFunc", stream, function, ffi.NULL)
+        require(not seen, "the function was called while the stream stood still")
+    require(len(seen) == 1, f"the function was called {len(seen)} times")
+    require(seen[0] != threading.get_native_id(), "the function was called on the enqueueing thread")
+
+
+@HOSTFUNCS.assumes(
+    "blocks",
+    "What comes behind one on the stream waits until it has returned.",
+    calls="aclrtLaunchHostFunc aclrtMemsetAsync",
+    used_by=NOBODY,
+    mark="H/D",
+)
+def _(bench: Bench) -> None:
+    stream, memory, gate = bench.stream(), bench.memory(), threading.Event()
+    function = host_function(lambda: gate.wait(5))
+    fill(stream, memory, 1)
+    expect(0, "aclrtLaunchHostFunc", stream, function, ffi.NULL)
+    fill(stream, memory, 2)
+    try:
+        still = bench.stream_status(stream)
+    finally:
+        gate.set()
+    bench.finish(stream)
+    require(still == 1, "the stream was complete although the function had not returned")
+    require(download(memory, 1) == b"\2", "the fill behind it was not done")

@@ -1,0 +1,216 @@
+"""The library and the process: what is there, what initialising means, and what may be asked without a device."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from aioacl._costs import called, is_needed
+from aioacl._ffi import ffi, lib, text_of
+from aioacl._selftest._bench import NO_DEVICE, call, expect, fill, named, one_of, require
+from aioacl._selftest._records import NOBODY, Family, NotTestable
+
+if TYPE_CHECKING:
+    from aioacl._selftest._bench import Bench
+
+PROCESS: Final = Family("process", "the library and the process", alone=True)
+REPEAT_INITIALIZE: Final = 100002
+VERSION_BYTES: Final = 256
+RELEASES: Final = {
+    "8.1": (8, 1),
+    "8.5": (8, 5),
+    "8.5.0": (8, 5),
+    "9.0": (9, 0),
+    "9.0.0": (9, 0),
+    "9.1": (9, 1),
+}
+
+
+def absent() -> dict[str, str]:
+    """The functions of the table that the library lacks, and the release that brought each."""
+    string = ffi.string
+    return {
+        string(lib.aio_table_name(index)).decode(): string(lib.aio_table_since(index)).decode()
+        for index in range(lib.aio_table_size())
+        if not lib.aio_table_present(index)
+    }
+
+
+def version() -> str:
+    """The release that the library says it belongs to, or nothing."""
+    text = ffi.new("char[]", VERSION_BYTES)
+    code = call("aclsysGetVersionStr", ffi.new("char[]", b"runtime"), text)
+    return "" if code else text_of(text)
+
+
+@PROCESS.assumes(
+    "loads",
+    "The library can be loaded, and counts the devices.",
+    calls="aclrtGetDeviceCount",
+    used_by="_library _device",
+    mark="doc",
+)
+def _(bench: Bench) -> None:
+    count = ffi.new("uint32_t *")
+    expect(0, "aclrtGetDeviceCount", count)
+    require(count[0] > bench.device, f"aclrtGetDeviceCount wrote {count[0]}")
+
+
+@PROCESS.assumes(
+    "needed",
+    "The functions without which no device can be used are there.",
+    calls="",
+    used_by="_library _costs",
+    mark="doc",
+)
+def _(_: Bench) -> None:
+    lost = sorted(name for name in absent() if is_needed(name))
+    require(not lost, f"the library lacks {', '.join(lost)}")
+
+
+@PROCESS.assumes(
+    "since",
+    "Each function that aioacl calls is there, if the library's release is said to have brought it.",
+    calls="aclsysGetVersionStr",
+    used_by="_library _costs",
+    mark="doc",
+)
+def _(_: Bench) -> None:
+    told = re.match(r"(\d+)\.(\d+)", version())
+    if told is None:
+        raise NotTestable("the library does not tell its release")
+    release = (int(told[1]), int(told[2]))
+    lost = [
+        f"{name} (of {since})"
+        for name, since in absent().items()
+        if name in called() and RELEASES.get(since, (99, 0)) <= release
+    ]
+    require(not lost, f"the library says it is {told[0]}, but lacks {', '.join(lost)}")
+
+
+@PROCESS.assumes(
+    "initialise",
+    "aclInit without a file answers 0, and 100002 to whoever comes second.",
+    calls="aclInit",
+    used_by="_runtime",
+    mark="doc",
+)
+def _(_: Bench) -> None:
+    expect(0, "aclInit", ffi.NULL)
+    expect(REPEAT_INITIALIZE, "aclInit", ffi.NULL)
+
+
+@PROCESS.assumes(
+    "finalise",
+    "aclFinalizeReference gives one use back, and leaves devices that are set alone.",
+    calls="aclInit aclFinalizeReference aclrtSetDevice",
+    used_by="_runtime",
+    mark="doc",
+)
+def _(bench: Bench) -> None:
+    expect(0, "aclInit", ffi.NULL)
+    bench.set_device()
+    expect(0, "aclFinalizeReference", ffi.NULL)
+    bench.finish(bench.stream())
+
+
+@PROCESS.assumes(
+    "uninitialised",
+    "A device can be set without aclInit.",
+    calls="aclrtSetDevice",
+    used_by=NOBODY,
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    bench.set_device()
+    bench.finish(bench.stream())
+
+
+@PROCESS.assumes(
+    "look",
+    "Counting the devices, naming the chip and asking for a status need no context, and make none.",
+    calls="aclrtGetDeviceCount aclrtGetSocName aclrtQueryDeviceStatus aclrtGetPrimaryCtxState",
+    used_by="_device _cli/devices",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    count, status = ffi.new("uint32_t *"), ffi.new("aclrtDeviceStatus *")
+    expect(0, "aclrtGetDeviceCount", count)
+    require(text_of(call("aclrtGetSocName")), "aclrtGetSocName has no name for the chip")
+    expect(0, "aclrtQueryDeviceStatus", bench.device, status)
+    require(
+        not bench.is_active(), "looking has made a context: aclrtGetPrimaryCtxState says that it is active"
+    )
+
+
+@PROCESS.assumes(
+    "no-device",
+    "A device beyond the last one is refused with 107001.",
+    calls="aclrtSetDevice aclrtGetDeviceCount",
+    used_by="_flights _codes",
+    mark="H",
+)
+def _(_: Bench) -> None:
+    count = ffi.new("uint32_t *")
+    expect(0, "aclrtGetDeviceCount", count)
+    expect(NO_DEVICE, "aclrtSetDevice", int(count[0]))
+    expect(NO_DEVICE, "aclrtSetDevice", -1)
+
+
+@PROCESS.assumes(
+    "primary",
+    "Setting a device makes its primary context active.",
+    calls="aclrtSetDevice aclrtGetPrimaryCtxState",
+    used_by=NOBODY,
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    bench.set_device()
+    require(bench.is_active(), "aclrtGetPrimaryCtxState says that it is not active")
+
+
+@PROCESS.assumes(
+    "mode",
+    "The run mode is told without a context.",
+    calls="aclrtGetRunMode",
+    used_by=NOBODY,
+    mark="doc",
+)
+def _(_: Bench) -> None:
+    mode = ffi.new("aclrtRunMode *", 77)
+    code = call("aclrtGetRunMode", mode)
+    require(code == 0, f"aclrtGetRunMode answered {named(code)}")
+    one_of((lib.ACL_DEVICE, lib.ACL_HOST), int(mode[0]), "aclrtGetRunMode")
+
+
+@PROCESS.assumes(
+    "exit",
+    "A process whose device is set, with work that is done, ends by itself and with its own status.",
+    calls="aclrtSetDevice aclrtCreateStream",
+    used_by="_native/exit.c",
+    mark="H",
+    leaves=True,
+)
+def _(bench: Bench) -> None:
+    bench.set_device()
+    fill(bench.stream(), bench.memory(), 1)
+    bench.finish(ffi.NULL)
+
+
+@PROCESS.assumes(
+    "exit-inside",
+    "A handler installed after the library was loaded runs before its destructors, and saves an exit beside a wait.",
+    calls="aclrtSetDevice aclrtStreamWaitEvent aclrtSynchronizeStream",
+    used_by="_native/exit.c",
+    mark="H",
+    leaves=True,
+)
+def _(bench: Bench) -> None:
+    lib.aio_exit_install(200_000)
+    bench.set_device()
+    stream, gate = ffi.new("aclrtStream *"), ffi.new("aclrtEvent *")
+    expect(0, "aclrtCreateStream", stream)
+    expect(0, "aclrtCreateEventWithFlag", gate, 1)
+    expect(0, "aclrtStreamWaitEvent", stream[0], gate[0])
+    waiter = bench.guest(lambda: call("aclrtSynchronizeStream", stream[0]))
+    bench.wait_inside(waiter, "aclrtSynchronizeStream")

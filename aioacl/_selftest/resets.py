@@ -1,0 +1,346 @@
+"""The laws of set and reset: the counts, who has a context afterwards, what lives on, what becomes of waiters.
+
+Each runs in a process of its own, in which the device has not been set before; none runs without --reset.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioacl import _law
+from aioacl._ffi import ffi
+from aioacl._probe import probe
+from aioacl._selftest._bench import (
+    NO_CONTEXT,
+    NO_DEVICE,
+    NOT_SET,
+    WAIT_MS,
+    Bench,
+    Guest,
+    Puppet,
+    call,
+    expect,
+    named,
+    require,
+    require_code,
+)
+from aioacl._selftest._records import NOBODY, Broken, Family, Needs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._acl import CData
+
+RESETS: Final = Family("resets", "set and reset", alone=True, needs=Needs.RESET)
+DEAD_STREAM: Final = 107017
+BINDINGS: Final = ("aclrtSetDevice", "aclrtSetCurrentContext")
+STEPS: Final = {
+    "set": ("aclrtSetDevice", _law.set_device),
+    "reset": ("aclrtResetDevice", _law.reset_device),
+    "force": ("aclrtResetDeviceForce", _law.reset_device_force),
+}
+# The sequences of the vendor's documents.
+SEQUENCES: Final = (
+    "set force set force",
+    "set set force",
+    "set reset set force",
+    "set set reset force",
+    "set set reset reset force",
+    "set set reset force force",
+    "set set force reset",
+    "reset",
+    "force",
+    "set set reset reset reset",
+    "set reset reset set reset",
+)
+
+
+def _follow(steps: str) -> Callable[[Bench], None]:
+    def check(bench: Bench) -> None:
+        counts = _law.Counts()
+        for place, step in enumerate(steps.split(), start=1):
+            function, law = STEPS[step]
+            verdict = law(counts)
+            code = call(function, bench.device)
+            require_code(verdict.code, code, function, f"as step {place}")
+            counts = verdict.counts
+
+    return check
+
+
+for _sequence in SEQUENCES:
+    RESETS.assumes(
+        "law-" + "".join(step[0] for step in _sequence.split()),
+        f"The counts of {_sequence.replace(' ', ', ')} are those of aioacl's law.",
+        calls="aclrtSetDevice aclrtResetDevice aclrtResetDeviceForce",
+        used_by="_law _lifecycle lowlevel",
+        mark="H*",
+    )(_follow(_sequence))
+
+
+def force(bench: Bench) -> None:
+    """Resets the device by force; what was made before is gone."""
+    expect(0, "aclrtResetDeviceForce", bench.device)
+    bench.forget()
+
+
+@RESETS.assumes(
+    "threads",
+    "The count is the process's: one thread may take back what another has set, and then there is nothing left.",
+    calls="aclrtSetDevice aclrtResetDeviceForce",
+    used_by="_law _flights",
+    mark="H*",
+)
+def _(bench: Bench) -> None:
+    bench.set_device()
+    code = Guest(lambda: call("aclrtResetDeviceForce", bench.device)).answer("aclrtResetDeviceForce")
+    require_code(0, code, "aclrtResetDeviceForce", "on another thread")
+    expect(NOT_SET, "aclrtResetDeviceForce", bench.device)
+
+
+@RESETS.assumes(
+    "no-device",
+    "To reset a device beyond the last one is refused with 107001.",
+    calls="aclrtGetDeviceCount aclrtResetDevice aclrtResetDeviceForce",
+    used_by="_codes lowlevel",
+    mark="H",
+)
+def _(_: Bench) -> None:
+    count = ffi.new("uint32_t *")
+    expect(0, "aclrtGetDeviceCount", count)
+    expect(NO_DEVICE, "aclrtResetDevice", int(count[0]))
+    expect(NO_DEVICE, "aclrtResetDeviceForce", int(count[0]))
+
+
+@RESETS.assumes(
+    "decrement",
+    "A reset that only counts down leaves contexts, streams and memory as they are.",
+    calls="aclrtResetDevice aclrtMemsetAsync",
+    used_by="_law lowlevel",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    bench.set_device()
+    bench.set_device()
+    stream = bench.stream()
+    expect(0, "aclrtResetDevice", bench.device)
+    require(bench.current_context() == bench.context, "the thread has another context")
+    bench.finish(stream)
+    force(bench)
+
+
+@RESETS.assumes(
+    "unbound",
+    "After a reset that releases, the thread that did it has no context: 107002.",
+    calls="aclrtResetDevice aclrtResetDeviceForce aclrtGetCurrentContext",
+    used_by="_flights",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    for reset in ("aclrtResetDevice", "aclrtResetDeviceForce"):
+        bench.set_device()
+        expect(0, reset, bench.device)
+        expect(NO_CONTEXT, "aclrtGetCurrentContext", ffi.new("aclrtContext *"))
+
+
+@RESETS.assumes(
+    "inactive",
+    "After a reset that releases, the device's primary context is not active.",
+    calls="aclrtResetDevice aclrtResetDeviceForce aclrtGetPrimaryCtxState",
+    used_by=NOBODY,
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    for reset in ("aclrtResetDevice", "aclrtResetDeviceForce"):
+        bench.set_device()
+        expect(0, reset, bench.device)
+        require(not bench.is_active(), f"the primary context is still active after {reset}")
+
+
+@RESETS.assumes(
+    "others-unbound",
+    "Another thread that has the device has no context either, whether it has set the device or borrowed the context.",
+    calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
+    used_by="_native/gate.c _native/watcher.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    for bind in BINDINGS:
+        bench.set_device()
+        other = _bound(bench, bind)
+        force(bench)
+        code = other.do(_make_stream)
+        require_code(NO_CONTEXT, code, "aclrtCreateStream", f"on a thread bound by {bind}")
+
+
+@RESETS.assumes(
+    "revival",
+    "A thread that has called nothing between a reset and the next set, by others, works again.",
+    calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
+    used_by="_native/watcher.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    for bind in BINDINGS:
+        bench.set_device()
+        other = _bound(bench, bind)
+        force(bench)
+        bench.set_device()
+        require_code(0, other.do(_make_stream), "aclrtCreateStream", f"on a thread bound by {bind}")
+        force(bench)
+
+
+@RESETS.assumes(
+    "detached",
+    "A thread that has looked for its context in between stays without one: 107002.",
+    calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
+    used_by=NOBODY,
+    mark="H",
+    needs=Needs.MODEL,
+)
+def _(bench: Bench) -> None:
+    for bind in BINDINGS:
+        bench.set_device()
+        other = _bound(bench, bind)
+        force(bench)
+        other.do(_make_stream)
+        bench.set_device()
+        code = other.do(_make_stream)
+        require_code(NO_CONTEXT, code, "aclrtCreateStream", f"on a thread bound by {bind}")
+        force(bench)
+
+
+@RESETS.assumes(
+    "works",
+    "After a force reset and a set the device works: a stream, memory and a copy there and back.",
+    calls="aclrtResetDeviceForce aclrtSetDevice aclrtCreateStream aclrtMalloc aclrtMemcpy",
+    used_by="_reset _probe",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    for _round in range(3):
+        bench.set_device()
+        failed = probe()
+        if failed is not None:
+            raise Broken(f"{failed[0]} answered {named(failed[1])}")
+        force(bench)
+
+
+@RESETS.assumes(
+    "same-context",
+    "The primary context has the same address after a reset and a set.",
+    calls="aclrtResetDeviceForce aclrtSetDevice aclrtGetCurrentContext",
+    used_by=NOBODY,
+    mark="H",
+    needs=Needs.MODEL,
+)
+def _(bench: Bench) -> None:
+    bench.set_device()
+    before = bench.context
+    force(bench)
+    bench.set_device()
+    require(bench.context == before, "it has another address")
+
+
+@RESETS.assumes(
+    "explicit",
+    "An explicit context and its streams outlive a force reset of their device.",
+    calls="aclrtCreateContext aclrtResetDeviceForce aclrtSetCurrentContext aclrtSynchronizeStream",
+    used_by=NOBODY,
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    bench.set_device()
+    context, stream = ffi.new("aclrtContext *"), ffi.new("aclrtStream *")
+    expect(0, "aclrtCreateContext", context, bench.device)
+    expect(0, "aclrtCreateStream", stream)
+    force(bench)
+    expect(0, "aclrtSetCurrentContext", context[0])
+    expect(0, "aclrtSynchronizeStream", stream[0])
+    expect(0, "aclrtDestroyStream", stream[0])
+    expect(0, "aclrtDestroyContext", context[0])
+
+
+@RESETS.assumes(
+    "pinned",
+    "Pinned memory outlives a force reset: it can be read, and given back.",
+    calls="aclrtMallocHost aclrtResetDeviceForce aclrtFreeHost",
+    used_by="_memory _native/stage.c",
+    mark="doc",
+)
+def _(bench: Bench) -> None:
+    here = ffi.new("void **")
+    bench.set_device()
+    expect(0, "aclrtMallocHost", here, 4096)
+    ffi.buffer(here[0], 4)[:] = b"kept"
+    force(bench)
+    require(bytes(ffi.buffer(here[0], 4)) == b"kept", "its bytes have changed")
+    bench.set_device()
+    expect(0, "aclrtFreeHost", here[0])
+    force(bench)
+
+
+def _wait_through(bench: Bench, function: str, wait: Callable[[CData, CData], int]) -> None:
+    """A thread sits in that wait for a stream that stands still while the device is reset by force."""
+    bench.set_device()
+    stream, event, gate = bench.stream(), bench.event(), ffi.new("aclrtEvent *")
+    expect(0, "aclrtCreateEventWithFlag", gate, 1)
+    expect(0, "aclrtStreamWaitEvent", stream, gate[0])
+    expect(0, "aclrtRecordEvent", event, stream)
+    waiter = bench.guest(lambda: wait(stream, event))
+    bench.wait_inside(waiter, function)
+    force(bench)
+    require_code(0, waiter.answer(function), function, "when the device was reset")
+
+
+@RESETS.assumes(
+    "stream-waiter",
+    "Whoever waits for a stream during a force reset leaves with 0, although its work was dropped.",
+    calls="aclrtResetDeviceForce aclrtSynchronizeStreamWithTimeout",
+    used_by="_native/ledger.c _native/waiters.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    function = "aclrtSynchronizeStreamWithTimeout"
+    _wait_through(bench, function, lambda stream, _: int(call(function, stream, WAIT_MS)))
+
+
+@RESETS.assumes(
+    "event-waiter",
+    "Whoever waits for an event during a force reset leaves with 0 too.",
+    calls="aclrtResetDeviceForce aclrtSynchronizeEventWithTimeout",
+    used_by="_native/ledger.c _native/waiters.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    function = "aclrtSynchronizeEventWithTimeout"
+    _wait_through(bench, function, lambda _, event: int(call(function, event, WAIT_MS)))
+
+
+@RESETS.assumes(
+    "stale-stream",
+    "A stream from before a reset is refused with 107017.",
+    calls="aclrtResetDeviceForce aclrtSynchronizeStream",
+    used_by=NOBODY,
+    mark="H",
+    needs=Needs.REFEREE,
+)
+def _(bench: Bench) -> None:
+    bench.set_device()
+    stream = bench.stream()
+    force(bench)
+    bench.set_device()
+    expect(DEAD_STREAM, "aclrtSynchronizeStream", stream)
+    force(bench)
+
+
+def _make_stream() -> int:
+    return int(call("aclrtCreateStream", ffi.new("aclrtStream *")))
+
+
+def _bound(bench: Bench, bind: str) -> Puppet:
+    """A thread that was bound in that way, and has called nothing since."""
+    puppet = Puppet()
+    argument = bench.device if bind == "aclrtSetDevice" else bench.context
+    require_code(0, puppet.do(lambda: call(bind, argument)), bind)
+    return puppet

@@ -1,0 +1,245 @@
+"""The runtime's callbacks on what happens to devices and streams.
+
+aioacl learns of resets by others from them, on the resetting thread, and aborts its streams on the spot.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl._ffi import ffi
+from aioacl._selftest._bench import (
+    ABORTED,
+    NO_CONTEXT,
+    NOT_SET,
+    REFUSED,
+    UNSUPPORTED,
+    WAIT_MS,
+    Bench,
+    Guest,
+    call,
+    expect,
+    require,
+    require_code,
+)
+from aioacl._selftest._records import NOBODY, Family, Needs, NotTestable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aioacl._acl import CData
+
+STATES: Final = Family("states", "callbacks on devices and streams", alone=True)
+SET_PRE, SET_POST, RESET_PRE, RESET_POST = range(4)
+CREATED, DESTROYING = 1, 2
+WORDS: Final = ("SET_PRE", "SET_POST", "RESET_PRE", "RESET_POST")
+
+
+class Told:
+    """A registered callback, and what it was told: the state, and the thread it ran on."""
+
+    def __init__(self, device: int, also: Callable[[int], object] = lambda _: None) -> None:
+        self.told: list[tuple[int, int]] = []
+
+        def note(index: int, state: int, _: Any) -> None:
+            if index == device:
+                self.told.append((state, threading.get_native_id()))
+                also(state)
+
+        self._callback = ffi.callback("void(int32_t, int, void *)", note)
+        expect(0, "aclrtRegDeviceStateCallback", NAME, as_callback(self._callback), ffi.NULL)
+
+    def must_be(self, *wanted: int) -> None:
+        """Complains unless these states were told since the last look, on this thread."""
+        states = [state for state, _ in self.told]
+        here = all(thread == threading.get_native_id() for _, thread in self.told)
+        self.told.clear()
+        require(states == list(wanted), f"told {_words(states)}, not {_words(wanted)}")
+        require(here, "the callback ran on another thread than the call")
+
+
+NAME: Final = b"aioacl-selftest"
+
+
+def as_callback(function: CData) -> CData:
+    """The same address, with the type that the table names."""
+    return ffi.cast("aclrtDeviceStateCallback", function)
+
+
+def _words(states: Iterable[int]) -> str:
+    return " ".join(WORDS[state] if 0 <= state < len(WORDS) else str(state) for state in states) or "nothing"
+
+
+@STATES.assumes(
+    "name",
+    "A name can be registered once (107000), and again after NULL was registered under it.",
+    calls="aclrtRegDeviceStateCallback",
+    used_by="_native/abort.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    told = Told(bench.device)
+    other = ffi.callback("void(int32_t, int, void *)", lambda *_: None)
+    expect(REFUSED, "aclrtRegDeviceStateCallback", NAME, as_callback(other), ffi.NULL)
+    expect(0, "aclrtRegDeviceStateCallback", NAME, ffi.NULL, ffi.NULL)
+    bench.set_device()
+    told.must_be()
+    expect(0, "aclrtRegDeviceStateCallback", NAME, as_callback(other), ffi.NULL)
+
+
+@STATES.assumes(
+    "set",
+    "The first aclrtSetDevice tells SET_PRE and SET_POST, each further one SET_POST, on the thread that sets.",
+    calls="aclrtRegDeviceStateCallback aclrtSetDevice",
+    used_by="_native/abort.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    told = Told(bench.device)
+    bench.set_device()
+    told.must_be(SET_PRE, SET_POST)
+    bench.set_device()
+    told.must_be(SET_POST)
+
+
+@STATES.assumes(
+    "streams",
+    "The callback on streams tells 1 after a stream was made and 2 before it is destroyed, on the calling thread.",
+    calls="aclrtRegStreamStateCallback aclrtCreateStream aclrtDestroyStream",
+    used_by=NOBODY,
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    told: list[tuple[CData, int, int]] = []
+
+    def note(stream: CData, state: int, _: Any) -> None:
+        told.append((stream, state, threading.get_native_id()))
+
+    callback = ffi.callback("void(void *, int, void *)", note)
+    bench.set_device()
+    function = ffi.cast("aclrtStreamStateCallback", callback)
+    expect(0, "aclrtRegStreamStateCallback", NAME, function, ffi.NULL)
+    stream = ffi.new("aclrtStream *")
+    expect(0, "aclrtCreateStream", stream)
+    expect(0, "aclrtDestroyStream", stream[0])
+    expect(0, "aclrtRegStreamStateCallback", NAME, ffi.NULL, ffi.NULL)
+    here = threading.get_native_id()
+    of_ours = [(state, thread) for each, state, thread in told if each == stream[0]]
+    require(
+        of_ours == [(CREATED, here), (DESTROYING, here)], f"(state, thread) were {of_ours} on thread {here}"
+    )
+
+
+@STATES.assumes(
+    "reset",
+    "A reset that releases tells RESET_PRE and RESET_POST, on the resetting thread; no other reset tells a thing.",
+    calls="aclrtRegDeviceStateCallback aclrtResetDevice aclrtResetDeviceForce",
+    used_by="_native/abort.c",
+    mark="H",
+    needs=Needs.RESET,
+)
+def _(bench: Bench) -> None:
+    bench.set_device()
+    bench.set_device()
+    told = Told(bench.device)
+    expect(0, "aclrtResetDevice", bench.device)
+    told.must_be()
+    expect(0, "aclrtResetDevice", bench.device)
+    told.must_be(RESET_PRE, RESET_POST)
+    expect(NOT_SET, "aclrtResetDeviceForce", bench.device)
+    told.must_be()
+    bench.set_device()
+    told.must_be(SET_PRE, SET_POST)
+    expect(0, "aclrtResetDeviceForce", bench.device)
+    told.must_be(RESET_PRE, RESET_POST)
+
+
+@STATES.assumes(
+    "context",
+    "Inside RESET_PRE the resetting thread still has the device's context, and inside RESET_POST none.",
+    calls="aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtGetCurrentContext",
+    used_by="_native/abort.c",
+    mark="H",
+    needs=Needs.RESET,
+)
+def _(bench: Bench) -> None:
+    codes: dict[int, int] = {}
+    contexts: dict[int, CData] = {}
+
+    def look(state: int) -> None:
+        found = ffi.new("aclrtContext *")
+        codes[state] = call("aclrtGetCurrentContext", found)
+        contexts[state] = found[0]
+
+    bench.set_device()
+    told = Told(bench.device, look)
+    expect(0, "aclrtResetDeviceForce", bench.device)
+    told.must_be(RESET_PRE, RESET_POST)
+    require_code(0, codes[RESET_PRE], "aclrtGetCurrentContext", "inside RESET_PRE")
+    require(contexts[RESET_PRE] == bench.context, "inside RESET_PRE another context is current")
+    require_code(NO_CONTEXT, codes[RESET_POST], "aclrtGetCurrentContext", "inside RESET_POST")
+
+
+@STATES.assumes(
+    "others",
+    "While RESET_PRE runs, calls of other threads that need the context answer 107002.",
+    calls="aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtStreamQuery aclrtSetCurrentContext",
+    used_by="_native/abort.c",
+    mark="H",
+    needs=Needs.RESET,
+)
+def _(bench: Bench) -> None:
+    may_look, codes = threading.Event(), list[int]()
+    status = ffi.new("aclrtStreamStatus *")
+
+    def other() -> int:
+        bench.borrow()
+        may_look.wait(5)
+        return int(call("aclrtStreamQuery", stream, status))
+
+    def in_callback(state: int) -> None:
+        if state == RESET_PRE:
+            may_look.set()
+            codes.append(guest.answer("aclrtStreamQuery"))
+
+    bench.set_device()
+    stream = bench.stream()
+    guest = Guest(other)
+    told = Told(bench.device, in_callback)
+    expect(0, "aclrtResetDeviceForce", bench.device)
+    bench.forget()
+    told.must_be(RESET_PRE, RESET_POST)
+    require_code(NO_CONTEXT, codes[0], "aclrtStreamQuery", "on another thread inside RESET_PRE")
+
+
+@STATES.assumes(
+    "abort",
+    "aclrtStreamAbort works inside RESET_PRE, on the resetting thread: who waits for the stream leaves with 107023.",
+    calls="aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtStreamAbort aclrtSynchronizeStream",
+    used_by="_native/abort.c",
+    mark="H/D",
+    needs=Needs.RESET,
+)
+def _(bench: Bench) -> None:
+    codes = list[int]()
+
+    def in_callback(state: int) -> None:
+        if state == RESET_PRE:
+            codes.append(call("aclrtStreamAbort", stream))
+
+    bench.set_device()
+    stream, gate = bench.stream(), ffi.new("aclrtEvent *")
+    expect(0, "aclrtCreateEventWithFlag", gate, 1)
+    expect(0, "aclrtStreamWaitEvent", stream, gate[0])
+    waiter = bench.guest(lambda: call("aclrtSynchronizeStreamWithTimeout", stream, WAIT_MS))
+    bench.wait_inside(waiter, "aclrtSynchronizeStreamWithTimeout")
+    told = Told(bench.device, in_callback)
+    expect(0, "aclrtResetDeviceForce", bench.device)
+    bench.forget()
+    told.must_be(RESET_PRE, RESET_POST)
+    if codes == [UNSUPPORTED]:
+        raise NotTestable("the firmware cannot abort streams (207000)")
+    require_code(0, codes[0], "aclrtStreamAbort", "inside RESET_PRE")
+    left = waiter.answer("the wait for the aborted stream")
+    require_code(ABORTED, left, "aclrtSynchronizeStreamWithTimeout", "when the stream was aborted")

@@ -1,0 +1,144 @@
+"""Kernels in Python: what a launch calls in the place of AI Core code.
+
+The function runs on the simulated device's thread, in the order of the stream, with the interpreter's lock and none of
+the simulator's. So it must not wait for what another thread does with the interpreter's lock held.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import threading
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from aioacl._errors import ParameterError
+from aioacl._ffi import ffi
+from aioacl.simulator._control import _function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aioacl._acl import CData
+
+FAILED: Final = 507015
+LAYOUT: Final = struct.Struct("@PPN7IxxxxNixxxxPP")  # aclsim_launch_t
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch of a kernel: what it was given. Device memory is reached through `memory()`, while it runs."""
+
+    name: str
+    args: bytes
+    num_blocks: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_bytes: int
+    device: int
+    stream: int
+
+    def unpack(self, layout: str) -> tuple[Any, ...]:
+        """The arguments, read by a format of `struct`."""
+        return struct.unpack_from(layout, self.args)
+
+    def memory(self, address: int, size: int) -> memoryview:
+        """The device memory at an address that was an argument; writable, and valid while the kernel runs."""
+        return memoryview(ffi.buffer(ffi.cast("char *", address), size))
+
+
+class Kernel:
+    """A registration: ends with `close()` or with its `with` block. `errors` keeps what the function raised."""
+
+    def __init__(self, name: str, function: Callable[[Launch], int | None]) -> None:
+        self.name: Final = name
+        self.errors: Final[list[BaseException]] = []
+        self._function = function
+        self._key = next(_keys)
+
+    def close(self) -> None:
+        """Ends the registration; launches that are queued fail. Closing twice, or after a newer one, does nothing."""
+        with _lock:
+            mine = _registered.pop(self._key, None)
+            newest = not any(kernel.name == self.name for kernel in _registered.values())
+            if mine is not None and newest:
+                _function("aclsim_register_kernel", _REGISTER)(_text(self.name), ffi.NULL, ffi.NULL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _run(self, launch: Launch) -> int:
+        try:
+            answer = self._function(launch)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever looks at errors, not to the device's thread
+            self.errors.append(error)
+            return FAILED
+        return 0 if answer is None else int(answer)
+
+
+_REGISTER: Final = "int (*)(const char *, void *, void *)"
+_lock: Final = threading.Lock()
+_keys: Final = itertools.count(1)
+_registered: Final[dict[int, Kernel]] = {}
+
+
+def register_kernel(
+    name: str, function: Callable[[Launch], int | None], *, parameters: Sequence[int] | None = None
+) -> Kernel:
+    """Launches of the named kernel call the function; None or 0 is success, another answer the code of a failure.
+
+    An exception fails the task with 507015 and is kept in the kernel's `errors`. The name's earlier function is
+    replaced. `parameters` are the sizes of the kernel's parameters, for launches with an array of arguments.
+    """
+    if not name:
+        raise ParameterError("a kernel needs a name", hint="Pass the name that the client asks for.")
+    kernel = Kernel(name, function)
+    with _lock:
+        _registered[kernel._key] = kernel
+        user = ffi.cast("void *", kernel._key)
+        _function("aclsim_register_kernel", _REGISTER)(_text(name), _trampoline(), user)
+        for key in [key for key, other in _registered.items() if other.name == name and other is not kernel]:
+            del _registered[key]
+    if parameters is not None:
+        _describe(name, parameters)
+    return kernel
+
+
+def _describe(name: str, parameters: Sequence[int]) -> None:
+    describe = _function("aclsim_kernel_parameters", "int (*)(const char *, const size_t *, size_t)")
+    if describe(_text(name), ffi.new("size_t[]", list(parameters)), len(parameters)) != 0:
+        raise ParameterError(f"{list(parameters)} are no sizes of parameters", hint="Pass sizes of 1 to 512.")
+
+
+def _text(text: str) -> CData:
+    return ffi.new("char[]", text.encode())
+
+
+@cache
+def _trampoline() -> CData:
+    """The one C function that all kernels are; it lives as long as the process."""
+    return ffi.callback("int(void *)", _launched)
+
+
+def _launched(told: CData) -> int:
+    fields = LAYOUT.unpack(bytes(ffi.buffer(ffi.cast("char *", told), LAYOUT.size)))
+    name, args, size, blocks, *shape, dynamic_bytes, device, stream, key = fields
+    kernel = _registered.get(key)
+    if kernel is None:
+        return FAILED
+    x, y, z, *block = shape
+    launch = Launch(
+        name=ffi.string(ffi.cast("char *", name)).decode(),
+        args=bytes(ffi.buffer(ffi.cast("char *", args), size)) if size else b"",
+        num_blocks=blocks,
+        grid=(x, y, z),
+        block=(block[0], block[1], block[2]),
+        dynamic_bytes=dynamic_bytes,
+        device=device,
+        stream=stream,
+    )
+    return kernel._run(launch)

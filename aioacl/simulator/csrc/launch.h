@@ -1,0 +1,37 @@
+/* A launch as work, and what the ways to launch have in common. */
+#ifndef ACLSIM_LAUNCH_H
+#define ACLSIM_LAUNCH_H
+
+#include "kernel.h"
+
+typedef struct {
+    work_t work;
+    kernel_t *kernel;
+    shape_t shape;
+    size_t size;
+    char *copy;          /* the arguments, if the launch has taken them along */
+    const void *address; /* else where on the device they are */
+    void *pinned;
+    kernel_function_t function; /* as registered when the task began */
+    void *user;
+} launch_t;
+
+typedef struct {
+    const void *bytes;
+    size_t size;
+    const aclrtPlaceHolderInfo *holders;
+    size_t holder_count;
+} host_args_t;
+
+/* The launch that a task is, or NULL. */
+const launch_t *launch_of(const task_t *task);
+/* With sim.lock. */
+launch_t *launch_new(kernel_t *kernel, const shape_t *shape);
+bool launch_copy_args(launch_t *launch, const void *args, size_t size);
+aclError launch_with_host_args(aclrtFuncHandle function, const shape_t *shape, aclrtStream stream,
+                               const aclrtLaunchKernelCfg *cfg, const host_args_t *args);
+/* `func` is a function's handle or the symbol of a kernel. */
+aclError launch_with_array(const void *func, const shape_t *shape, aclrtStream stream,
+                           const aclrtLaunchKernelCfg *cfg, void *const *args);
+
+#endif

@@ -1,0 +1,106 @@
+"""The simulator declares, release by release, what CANN's headers did."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from aioacl import simulator
+from aioacl.simulator._releases import RELEASES, Release
+from tests import elf
+from tests.contract.declared import (
+    WITHDRAWN,
+    declared,
+    enumerations,
+    enumerators,
+    normalised,
+    prototypes,
+    types_text,
+)
+
+# It has a variable number of arguments, which the table cannot say.
+LEFT_OUT = {"aclAppLog"}
+# They had no parameters before 9.1, which a callee cannot notice.
+CHANGED = {f"aclrtSnapShotProcess{step}" for step in ("Lock", "Unlock", "Backup", "Restore")}
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("aclError  f( void )", "aclError f(void)"),
+        ("aclError f()", "aclError f(void)"),
+        ("const char *f(const char *const a, size_t  *b)", "const char *f(const char *const, size_t *)"),
+        ("aclError f(void **a, int64_t b[][2])", "aclError f(void **, int64_t[][2])"),
+        ("void f(int (* const g)(const int *, int), int a)", "void f(int (*const)(const int *, int), int)"),
+    ],
+)
+def test_a_prototype_is_normalised(text: str, normal: str) -> None:
+    assert normalised(text) == normal
+
+
+def test_every_function_of_the_headers_is_there() -> None:
+    assert {prototype.name for prototype in prototypes()} - declared().keys() == LEFT_OUT
+
+
+def test_the_runtime_s_main_header_is_there_but_for_nothing() -> None:
+    there = {p.name for p in prototypes() if p.header == "acl_rt.h" and "9.1" in p.releases}
+    assert len(there) > 350
+    assert there <= declared().keys()
+
+
+def test_a_function_once_released_stays() -> None:
+    for name, function in declared().items():
+        releases = [release for p in prototypes() if p.name == name for release in p.releases]
+        assert releases == list(RELEASES[RELEASES.index(releases[0]) :]), name
+        assert releases[0] == function.since, name
+
+
+def test_prototypes_are_those_of_the_newest_headers() -> None:
+    newest = {prototype.name: prototype.text for prototype in prototypes()}
+    assert {name: newest[name] for name in declared()} == {
+        name: function.normal for name, function in declared().items()
+    }
+
+
+def test_older_headers_agree() -> None:
+    many = Counter(prototype.name for prototype in prototypes())
+    assert {name for name, count in many.items() if count > 1} == CHANGED
+
+
+@pytest.mark.parametrize("cann", RELEASES)
+def test_a_release_exports_what_its_headers_declare_and_no_more(cann: Release) -> None:
+    exported = elf.exports(simulator.library_path(cann))
+    released = {prototype.name for prototype in prototypes() if cann in prototype.releases}
+    assert {name for name in exported if not name.startswith("aclsim_")} == released - LEFT_OUT
+    assert elf.soname(simulator.library_path(cann)) == "libascendcl.so"
+
+
+def test_all_releases_have_the_same_controls() -> None:
+    controls = [
+        {name for name in elf.exports(simulator.library_path(cann)) if name.startswith("aclsim_")}
+        for cann in RELEASES
+    ]
+    assert all(each == controls[-1] for each in controls)
+    assert controls[-1]
+
+
+# --- enumerators --------------------------------------------------------------------------------------------------
+
+
+def test_enumerators_are_those_of_the_newest_headers() -> None:
+    newest = {(enum, name): value for _, _, enum, name, value in enumerators() if name not in WITHDRAWN}
+    ours = {
+        (enum, name): value
+        for enum, body in enumerations(types_text()).items()
+        for name, value in body.items()
+    }
+    assert len(ours) > 500
+    assert ours == newest
+
+
+def test_enumerators_have_kept_their_values() -> None:
+    values: dict[str, set[str]] = {}
+    for _, _, _, name, value in enumerators():
+        values.setdefault(name, set()).add(value)
+    assert {name for name, found in values.items() if len(found) > 1} == {"ACL_PROF_ARGS_MAX"}

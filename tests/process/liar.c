@@ -1,0 +1,207 @@
+/*
+ * A library that tells one lie: compiled with one of the names below defined, and linked with the simulator,
+ * which answers everything else. Compiled without any, it tells none.
+ */
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "acl_types.h"
+
+#ifndef HONEST
+#define HONEST "libascendcl.so"
+#endif
+#define API __attribute__((visibility("default")))
+
+void *honest(const char *name);
+
+/* What the simulator's function of that name is. */
+void *honest(const char *name) {
+    void *library = dlopen(HONEST, RTLD_NOW | RTLD_LOCAL);
+    return library ? dlsym(library, name) : NULL;
+}
+
+#define HONESTLY(type, name, ...) ((type)(uintptr_t)honest(name))(__VA_ARGS__)
+
+typedef aclError (*of_pointer)(void *);
+typedef aclError (*of_device)(int32_t);
+typedef aclError (*of_timed)(void *, int32_t);
+typedef aclError (*of_status)(void *, int *);
+typedef aclError (*of_copy)(void *, size_t, const void *, size_t, int, void *);
+
+#ifdef LIE_ZERO
+API aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
+
+aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
+    if (timeout == 0)
+        return 0;
+    return HONESTLY(of_timed, "aclrtSynchronizeStreamWithTimeout", stream, timeout);
+}
+#endif
+
+#ifdef LIE_EXPIRED
+API aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
+
+aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
+    aclError code = HONESTLY(of_timed, "aclrtSynchronizeStreamWithTimeout", stream, timeout);
+    return code == 507046 ? 0 : code;
+}
+#endif
+
+#ifdef LIE_EVENT_STATUS
+API aclError aclrtQueryEventStatus(aclrtEvent event, int *status);
+
+aclError aclrtQueryEventStatus(aclrtEvent event, int *status) {
+    aclError code = HONESTLY(of_status, "aclrtQueryEventStatus", event, status);
+    *status = !*status;
+    return code;
+}
+#endif
+
+#ifdef LIE_STREAM_STATUS
+API aclError aclrtStreamQuery(aclrtStream stream, int *status);
+
+aclError aclrtStreamQuery(aclrtStream stream, int *status) {
+    aclError code = HONESTLY(of_status, "aclrtStreamQuery", stream, status);
+    *status = 0;
+    return code;
+}
+#endif
+
+#ifdef LIE_NO_RELEASE
+API aclError aclrtResetDeviceForce(int32_t device);
+
+aclError aclrtResetDeviceForce(int32_t device) {
+    (void)device;
+    return 0;
+}
+#endif
+
+#ifdef LIE_NOT_SET
+API aclError aclrtResetDevice(int32_t device);
+
+aclError aclrtResetDevice(int32_t device) {
+    aclError code = HONESTLY(of_device, "aclrtResetDevice", device);
+    return code == 507007 ? 107002 : code;
+}
+#endif
+
+#ifdef LIE_TWICE
+API aclError aclrtSynchronizeStream(aclrtStream stream);
+
+aclError aclrtSynchronizeStream(aclrtStream stream) {
+    static aclError last;
+    aclError code = HONESTLY(of_pointer, "aclrtSynchronizeStream", stream);
+    aclError told = code ? code : last;
+    last = code;
+    return told;
+}
+#endif
+
+#ifdef LIE_NO_WAIT
+API aclError aclrtSynchronizeStream(aclrtStream stream);
+
+aclError aclrtSynchronizeStream(aclrtStream stream) {
+    int status = 0;
+    return HONESTLY(of_status, "aclrtStreamQuery", stream, &status);
+}
+#endif
+
+#ifdef LIE_ABORTED
+API aclError aclrtSynchronizeStream(aclrtStream stream);
+
+aclError aclrtSynchronizeStream(aclrtStream stream) {
+    aclError code = HONESTLY(of_pointer, "aclrtSynchronizeStream", stream);
+    return code == 107023 ? 0 : code;
+}
+#endif
+
+#ifdef LIE_FRESH_THREAD
+API aclError aclrtGetCurrentContext(aclrtContext *context);
+
+aclError aclrtGetCurrentContext(aclrtContext *context) {
+    aclError code = HONESTLY(of_pointer, "aclrtGetCurrentContext", context);
+    if (code)
+        *context = NULL;
+    return 0;
+}
+#endif
+
+#ifdef LIE_TEXT_STAYS
+API const char *aclGetRecentErrMsg(void);
+
+const char *aclGetRecentErrMsg(void) {
+    static char kept[64];
+    const char *text = HONESTLY(const char *(*)(void), "aclGetRecentErrMsg");
+    if (text)
+        strncpy(kept, text, sizeof kept - 1);
+    return text ? text : kept;
+}
+#endif
+
+#ifdef LIE_SHORT_COPY
+API aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind,
+                              aclrtStream stream);
+
+aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind, aclrtStream stream) {
+    return HONESTLY(of_copy, "aclrtMemcpyAsync", dst, room, src, count > 4000 ? count - 1 : count, kind,
+                    stream);
+}
+#endif
+
+#ifdef LIE_DEAF
+API aclError aclrtRegDeviceStateCallback(const char *name, aclrtDeviceStateCallback callback, void *args);
+
+aclError aclrtRegDeviceStateCallback(const char *name, aclrtDeviceStateCallback callback, void *args) {
+    (void)name;
+    (void)callback;
+    (void)args;
+    return 0;
+}
+#endif
+
+#ifdef CRASH
+API aclError aclrtSynchronizeEvent(aclrtEvent event);
+
+aclError aclrtSynchronizeEvent(aclrtEvent event) {
+    (void)event;
+    raise(SIGSEGV);
+    return 0;
+}
+#endif
+
+#ifdef CRASH_ON_LOAD
+__attribute__((constructor)) static void at_load(void) {
+    raise(SIGSEGV);
+}
+#endif
+
+#ifdef CRASH_AT_EXIT
+__attribute__((destructor)) static void at_end(void) {
+    raise(SIGSEGV);
+}
+#endif
+
+#ifdef HANG
+API aclError aclrtEventElapsedTime(float *ms, aclrtEvent start, aclrtEvent end);
+
+aclError aclrtEventElapsedTime(float *ms, aclrtEvent start, aclrtEvent end) {
+    (void)ms;
+    (void)start;
+    (void)end;
+    for (;;)
+        pause();
+}
+#endif
+
+#ifdef GARBAGE
+API aclError aclrtStreamQuery(aclrtStream stream, int *status);
+
+aclError aclrtStreamQuery(aclrtStream stream, int *status) {
+    (void)stream;
+    *status = 77;
+    return -5;
+}
+#endif

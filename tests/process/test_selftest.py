@@ -1,0 +1,263 @@
+"""`python -m aioacl selftest`: all holds on the simulator, and each lie of a library is found."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioacl._ffi import lib, text_of
+from aioacl._selftest._records import Needs
+from aioacl._selftest._table import ASSUMPTIONS, FAMILIES
+from aioacl.simulator import library_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+LIAR = Path(__file__).with_name("liar.c")
+LIMIT = ("--limit", "20")
+
+
+def selftest(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_", "ASCEND_"))}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "aioacl", "selftest", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**clean, **environ},
+    )
+
+
+def tried(*arguments: str, status: int, **environ: str) -> dict[str, Any]:
+    """What it says in JSON."""
+    done = selftest(*arguments, *LIMIT, "--json", **environ)
+    assert done.returncode == status, done.stdout + done.stderr
+    (line,) = done.stdout.splitlines()
+    result: dict[str, Any] = json.loads(line)
+    return result
+
+
+def broken(result: dict[str, Any]) -> dict[str, str]:
+    return {each["id"]: each["detail"] for each in result["assumptions"] if each["verdict"] == "broken"}
+
+
+@pytest.fixture(scope="module")
+def liar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Builds the library that tells that lie."""
+    honest = library_path()
+    compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
+    folder = tmp_path_factory.mktemp("liars")
+
+    def build(lie: str) -> str:
+        target = folder / f"{lie.lower()}.so"
+        command = [compiler, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        command += [f"-D{lie}", f'-DHONEST="{honest}"', f"-I{ROOT / 'aioacl' / '_native'}", str(LIAR)]
+        command += [
+            "-o",
+            str(target),
+            "-Wl,--no-as-needed",
+            str(honest),
+            f"-Wl,-rpath,{honest.parent}",
+            "-ldl",
+        ]
+        subprocess.run(command, check=True)
+        return str(target)
+
+    return build
+
+
+class TestTheTable:
+    def test_ids_are_unique_and_readable(self) -> None:
+        members = [each for family in FAMILIES for each in family.members]
+        assert len(members) == len(ASSUMPTIONS) > 100
+        assert all(each.id == each.id.lower() and each.says.endswith(".") for each in members)
+
+    def test_each_names_functions_that_the_table_knows(self) -> None:
+        known = {text_of(lib.aio_table_name(index)) for index in range(lib.aio_table_size())}
+        for assumption in ASSUMPTIONS.values():
+            assert set(assumption.calls) <= known, assumption.id
+
+    def test_each_names_modules_that_exist(self) -> None:
+        for assumption in ASSUMPTIONS.values():
+            for module in assumption.used_by:
+                path = ROOT / "aioacl" / module
+                assert path.exists() or path.with_suffix(".py").exists(), f"{assumption.id}: {module}"
+
+    def test_what_calls_a_reset_needs_one(self) -> None:
+        for assumption in ASSUMPTIONS.values():
+            if any(name.startswith("aclrtResetDevice") for name in assumption.calls):
+                assert Needs.RESET in assumption.needs, assumption.id
+
+
+class TestTheSimulator:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("wait", "reset"), [("sleep", False), ("sleep", True), ("spin", True)])
+    def test_everything_holds(self, wait: str, reset: bool) -> None:
+        arguments = ["--reset"] if reset else []
+        result = tried("--library", "simulator", *arguments, status=0, AIOACL_SIM_WAIT=wait)
+        assert broken(result) == {}
+        assert result["held"] + result["not_testable"] == len(ASSUMPTIONS)
+        left = {each["id"] for each in result["assumptions"] if each["verdict"] == "not_testable"}
+        assert left == {each.id for each in ASSUMPTIONS.values() if Needs.RESET in each.needs and not reset}
+        assert (result["backend"], result["device"]) == ("simulator", 0)
+
+    def test_what_a_release_lacks_is_not_testable_and_the_rest_holds(self) -> None:
+        path = str(library_path("8.1"))
+        result = tried("--library", path, "--family", "hostfuncs", "--family", "waits", status=0)
+        verdicts = {each["id"]: each["verdict"] for each in result["assumptions"]}
+        assert {name for name, verdict in verdicts.items() if verdict != "held"} == {
+            "hostfuncs.order",
+            "hostfuncs.elsewhere",
+            "hostfuncs.blocks",
+        }
+        assert result["not_testable"] == 3
+
+    def test_another_device_does_as_well(self) -> None:
+        result = tried("--library", "simulator", "--device", "1", "--family", "streams", status=0)
+        assert (result["device"], result["broken"]) == (1, 0)
+        assert result["held"] == len(result["assumptions"])
+
+    def test_without_leave_nothing_is_reset(self) -> None:
+        program = """
+import sys
+from aioacl import simulator, use_library
+from aioacl._selftest._bench import Bench, Guest
+from aioacl._selftest._records import Needs
+from aioacl._selftest._table import ASSUMPTIONS
+
+use_library("simulator")
+
+def attempt(assumption):
+    bench = Bench(0, simulated=True)
+    if not assumption.alone:
+        bench.set_device()
+    assumption.check(bench)
+    bench.close()
+
+for assumption in ASSUMPTIONS.values():
+    if not (assumption.needs or assumption.alone):
+        simulator.forget()
+        Guest(lambda: attempt(assumption)).answer(assumption.id)
+        assert simulator.violations() == [], (assumption.id, simulator.violations())
+assert simulator.resets(0) == 0
+assert simulator.calls("aclrtResetDevice") == simulator.calls("aclrtResetDeviceForce") == 0
+left = simulator.stats()
+assert (left.streams, left.events, left.contexts, left.device_blocks, left.host_blocks) == (0, 0, 0, 0, 0), left
+"""
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+# What each lie is about, and what it breaks.
+LIES = {
+    "LIE_ZERO": ("waits", "zero"),
+    "LIE_EXPIRED": ("waits", "milliseconds stream-limit"),
+    "LIE_NO_WAIT": ("waits", "covers entry beside together"),
+    "LIE_EVENT_STATUS": ("events", "unrecorded status again many"),
+    "LIE_STREAM_STATUS": ("streams", "busy apart"),
+    "LIE_TWICE": ("errors", "once device-collects"),
+    "LIE_ABORTED": ("aborts", "waiter"),
+    "LIE_FRESH_THREAD": ("contexts", "fresh destroyed"),
+    "LIE_TEXT_STAYS": ("text", "cleared quiet"),
+    "LIE_SHORT_COPY": ("copies", "pinned pageable late across"),
+    "LIE_DEAF": ("states", "name set reset context others abort"),
+    "LIE_NOT_SET": ("resets", "law-r law-ssfr law-ssrrr law-srrsr"),
+    "LIE_NO_RELEASE": (
+        "resets",
+        """law-f law-ssfr law-ssrff law-ssrrf no-device threads unbound inactive others-unbound detached
+        stream-waiter event-waiter stale-stream""",
+    ),
+}
+
+
+class TestLies:
+    @pytest.mark.parametrize("lie", LIES)
+    def test_it_is_found_and_the_rest_is_not_blamed(self, lie: str, liar: Callable[[str], str]) -> None:
+        family, names = LIES[lie]
+        result = tried("--library", liar(lie), "--family", family, "--reset", status=1)
+        assert broken(result).keys() == {f"{family}.{name}" for name in names.split()}
+        assert all(broken(result).values())
+
+    def test_an_answer_that_is_none_breaks_what_asked(self, liar: Callable[[str], str]) -> None:
+        result = tried("--library", liar("GARBAGE"), "--family", "streams", status=1)
+        assert "-5" in broken(result)["streams.idle"]
+        assert result["held"] > 0
+
+    def test_people_are_told_what_was_seen_and_who_relies_on_it(self, liar: Callable[[str], str]) -> None:
+        done = selftest("--library", liar("LIE_ZERO"), "--family", "waits")
+        assert (done.returncode, done.stderr) == (1, "")
+        told = " ".join(done.stdout.split())
+        assert "BROKEN waits.zero [H]" in told
+        assert "answered 0 ACL_SUCCESS to a limit of 0, not 107000" in told
+        assert "relied on by: _device, _native/device.c" in told
+        assert told.endswith("1 broken, 0 not testable.")
+
+
+class TestAccidents:
+    def test_a_crash_is_a_verdict_and_the_others_are_tried(self, liar: Callable[[str], str]) -> None:
+        result = tried("--library", liar("CRASH"), "--family", "events", status=1)
+        assert broken(result).keys() == {"events.unrecorded", "events.covers"}
+        assert set(broken(result).values()) == {"crashed with SIGSEGV"}
+        assert result["held"] == len(result["assumptions"]) - 2
+
+    def test_a_hang_is_a_verdict_and_the_others_are_tried(self, liar: Callable[[str], str]) -> None:
+        done = selftest("--library", liar("HANG"), "--family", "events", "--limit", "5", "--json")
+        assert (done.returncode, done.stderr) == (1, "")
+        result = json.loads(done.stdout)
+        assert broken(result).keys() == {"events.elapsed", "events.elapsed-early"}
+        assert set(broken(result).values()) == {"nothing came back within 5 s"}
+        assert result["held"] == len(result["assumptions"]) - 2
+
+    def test_a_crash_at_the_end_is_a_verdict(self, liar: Callable[[str], str]) -> None:
+        result = tried("--library", liar("CRASH_AT_EXIT"), "--family", "process", status=1)
+        assert broken(result) == {"process.exit": "at its end, the process crashed with SIGSEGV"}
+
+    def test_a_crash_on_loading_leaves_nothing_to_try(self, liar: Callable[[str], str]) -> None:
+        result = tried("--library", liar("CRASH_ON_LOAD"), "--family", "events", status=1)
+        assert broken(result) == {"process.loads": "crashed with SIGSEGV"}
+        assert (result["held"], result["not_testable"]) == (0, len(result["assumptions"]) - 1)
+
+    def test_the_simulators_own_complaint_is_passed_on(self) -> None:
+        result = tried("--library", "simulator", "--family", "events", status=1, AIOACL_SIM_WAIT="dance")
+        assert "AIOACL_SIM_WAIT=dance" in broken(result)["process.loads"]
+
+
+class TestMisuse:
+    def test_a_library_that_is_not_there_is_one_line(self) -> None:
+        done = selftest("--library", "/nowhere/libascendcl.so")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == "aioacl: /nowhere/libascendcl.so: no such file\n"
+
+    def test_the_simulator_is_never_taken_silently(self) -> None:
+        done = selftest(ASCEND_HOME_PATH="/nowhere")
+        assert (done.returncode, done.stdout) == (2, "")
+        (line,) = done.stderr.splitlines()
+        assert "`--library simulator` does without" in line
+
+    @pytest.mark.parametrize("device", ["7", "-1"])
+    def test_a_device_that_is_not_there_is_one_line(self, device: str) -> None:
+        done = selftest("--library", "simulator", f"--device={device}")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"aioacl: there is no device {device}: the library sees 2\n"
+
+    @pytest.mark.parametrize("arguments", [("--limit", "0"), ("--limit", "x"), ("--family", "dance")])
+    def test_arguments_are_looked_at(self, arguments: tuple[str, str]) -> None:
+        done = selftest(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("usage: aioacl selftest")
+
+    def test_what_a_reset_will_do_is_told_first(self) -> None:
+        done = selftest("--library", "simulator", "--family", "text", "--reset", "--device", "1")
+        assert done.returncode == 0
+        assert "set device 1 and reset it, plainly and by force" in done.stderr

@@ -1,0 +1,162 @@
+"""Kernels in Python, launched like any other."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl.lowlevel import ffi, handle, on
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from aioacl import Device, DeviceBuffer, Stream
+    from aioacl._acl import CData
+    from tests.kit import OpenDevice
+
+
+@contextmanager
+def loaded(device: Device) -> Generator[CData]:
+    """A binary of whatever is registered."""
+    binary = ffi.new("aclrtBinHandle *")
+    on(device).aclrtBinaryLoadFromData(b"code", 4, ffi.NULL, binary)
+    try:
+        yield binary[0]
+    finally:
+        on(device).aclrtBinaryUnLoad(binary[0])
+
+
+def launch(device: Device, binary: CData, name: bytes, args: bytes, stream: Stream, blocks: int = 1) -> None:
+    function = ffi.new("aclrtFuncHandle *")
+    acl = on(device)
+    acl.aclrtBinaryGetFunction(binary, name, function)
+    given = ffi.new("char[]", args)
+    acl.aclrtLaunchKernelWithHostArgs(function[0], blocks, stream, ffi.NULL, given, len(args), ffi.NULL, 0)
+
+
+def pointed(buffer: DeviceBuffer) -> int:
+    return int(ffi.cast("uintptr_t", handle(buffer)))
+
+
+@pytest.mark.anyio
+async def test_a_kernel_reads_its_arguments_and_writes_device_memory(open_device: OpenDevice) -> None:
+    seen: list[simulator.Launch] = []
+
+    def double(launched: simulator.Launch) -> None:
+        seen.append(launched)
+        address, count = launched.unpack("QQ")
+        memory = launched.memory(address, count)
+        memory[:] = bytes(2 * byte for byte in memory)
+
+    async with open_device() as device, device.create_stream() as stream, device.allocate(4) as memory:
+        with simulator.register_kernel("double", double) as kernel, loaded(device) as binary:
+            stream.copy(memory, bytes([1, 2, 3, 4]))
+            launch(device, binary, b"double", struct.pack("QQ", pointed(memory), 4), stream, blocks=8)
+            await stream.record()
+            found = bytearray(4)
+            await stream.copy(found, memory)
+        assert bytes(found) == bytes([2, 4, 6, 8])
+        assert kernel.errors == []
+        assert (seen[0].name, seen[0].num_blocks, seen[0].grid, seen[0].block) == (
+            "double",
+            8,
+            (8, 1, 1),
+            (1, 1, 1),
+        )
+        assert (seen[0].device, len(seen[0].args)) == (0, 16)
+
+
+@pytest.mark.anyio
+async def test_an_exception_fails_the_task_and_is_kept(open_device: OpenDevice) -> None:
+    def broken(_: simulator.Launch) -> None:
+        raise ZeroDivisionError("of the test")
+
+    async with open_device() as device, device.create_stream() as stream:
+        with simulator.register_kernel("broken", broken) as kernel, loaded(device) as binary:
+            launch(device, binary, b"broken", bytes(8), stream)
+            with pytest.raises(aioacl.DeviceFault) as caught:
+                await stream.record()
+        assert caught.value.code == 507015
+        assert [str(error) for error in kernel.errors] == ["of the test"]
+
+
+@pytest.mark.anyio
+async def test_an_answer_is_the_code_of_the_failure(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        with simulator.register_kernel("late", lambda _: 507014), loaded(device) as binary:
+            launch(device, binary, b"late", bytes(8), stream)
+            with pytest.raises(aioacl.DeviceFault) as caught:
+                await stream.record()
+        assert caught.value.code == 507014
+
+
+@pytest.mark.anyio
+async def test_an_unregistered_kernel_is_refused_with_a_way_out(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        with loaded(device) as binary:
+            with pytest.raises(aioacl.NotSupported, match=r"softmax.*aclsim_register_kernel"):
+                launch(device, binary, b"softmax", bytes(8), stream)
+            with simulator.register_kernel("softmax", lambda _: None) as kernel:
+                launch(device, binary, b"softmax", bytes(8), stream)
+                kernel.close()
+                kernel.close()
+                with pytest.raises(aioacl.NotSupported):
+                    launch(device, binary, b"softmax", bytes(8), stream)
+
+
+@pytest.mark.anyio
+async def test_the_newest_registration_of_a_name_counts(open_device: OpenDevice) -> None:
+    ran: list[str] = []
+    async with open_device() as device, device.create_stream() as stream:
+        with loaded(device) as binary:
+            old = simulator.register_kernel("same", lambda _: ran.append("old"))
+            with simulator.register_kernel("same", lambda _: ran.append("new")):
+                old.close()
+                launch(device, binary, b"same", bytes(8), stream)
+                await stream.record()
+    assert ran == ["new"]
+
+
+@pytest.mark.anyio
+async def test_arrays_of_arguments_need_the_parameters(open_device: OpenDevice) -> None:
+    found: list[tuple[int, ...]] = []
+
+    def note(launched: simulator.Launch) -> None:
+        found.append(launched.unpack("iq"))
+
+    number, large = ffi.new("int32_t *", 7), ffi.new("int64_t *", 8)
+    array = ffi.new("void *[]", [number, large])
+    function = ffi.new("aclrtFuncHandle *")
+    async with open_device() as device, device.create_stream() as stream:
+        acl = on(device)
+        with loaded(device) as binary, simulator.register_kernel("note", note, parameters=[4, 8]):
+            acl.aclrtBinaryGetFunction(binary, b"note", function)
+            acl.aclrtLaunchKernelWithArgsArray(function[0], 1, stream, ffi.NULL, array)
+            await stream.record()
+            with simulator.register_kernel("plain", note):
+                acl.aclrtBinaryGetFunction(binary, b"plain", function)
+                with pytest.raises(aioacl.NotSupported, match="aclsim_kernel_parameters"):
+                    acl.aclrtLaunchKernelWithArgsArray(function[0], 1, stream, ffi.NULL, array)
+    assert found == [(7, 8)]
+
+
+def test_what_cannot_be_registered_is_told() -> None:
+    with pytest.raises(aioacl.ParameterError, match="needs a name"):
+        simulator.register_kernel("", lambda _: None)
+    with pytest.raises(aioacl.ParameterError, match="sizes"):
+        simulator.register_kernel("sized", lambda _: None, parameters=[0])
+
+
+@pytest.mark.anyio
+async def test_a_trap_strikes_what_is_queued(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with simulator.held(stream):
+            ticket = stream.fill(memory, 1)
+            simulator.trap_next(stream, 507015)
+        with pytest.raises(aioacl.DeviceFault):
+            await ticket
