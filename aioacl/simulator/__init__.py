@@ -8,6 +8,7 @@ from __future__ import annotations
 from aioacl.simulator._control import (
     Stats,
     calls,
+    check_memory,
     clear,
     fail_call,
     fail_next,
@@ -28,6 +29,7 @@ from aioacl.simulator._control import (
     trap_next,
     unhang,
     violations,
+    watch_uninitialised,
 )
 from aioacl.simulator._kernels import Kernel, Launch, register_kernel
 from aioacl.simulator._releases import library_path
@@ -37,6 +39,7 @@ __all__ = [
     "Launch",
     "Stats",
     "calls",
+    "check_memory",
     "clear",
     "fail_call",
     "fail_next",
@@ -59,4 +62,5 @@ __all__ = [
     "trap_next",
     "unhang",
     "violations",
+    "watch_uninitialised",
 ]

@@ -39,6 +39,14 @@ class Stats:
     tasks: int
     violations: int
     inside: int
+    pools: int
+    pool_blocks: int
+    managed_blocks: int
+    physical: int
+    mappings: int
+    registrations: int
+    reservations: int
+    exports: int
 
 
 def _function(name: str, signature: str) -> CData:
@@ -160,6 +168,16 @@ def set_abort_supported(supported: bool) -> None:
 def set_count_notify_supported(supported: bool) -> None:
     """With True there are count notifies, as newer chips have them; without, they answer 207000."""
     _function("aclsim_set_count_notify_supported", "void (*)(int)")(int(supported))
+
+
+def check_memory() -> int:
+    """How many live blocks have been written outside their bounds; each becomes a violation once."""
+    return int(_function("aclsim_check_memory", "int64_t (*)(void)")())
+
+
+def watch_uninitialised(on: bool = True) -> None:
+    """From now on, reading bytes of new device memory that nothing has written is a violation."""
+    _function("aclsim_watch_uninitialised", "void (*)(int)")(int(on))
 
 
 def stats() -> Stats:

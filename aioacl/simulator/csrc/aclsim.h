@@ -25,6 +25,14 @@ typedef struct {
     uint64_t tasks;      /* device tasks that have run since the start */
     uint64_t violations; /* what the referee objected to */
     uint64_t inside;     /* ACL calls that are inside the simulator now, all threads */
+    uint64_t pools;      /* memory pools */
+    uint64_t pool_blocks;
+    uint64_t managed_blocks;
+    uint64_t physical;      /* handles of physical memory, and what is mapped without one */
+    uint64_t mappings;      /* of physical memory */
+    uint64_t registrations; /* of the client's memory */
+    uint64_t reservations;  /* of addresses */
+    uint64_t exports;       /* keys of shared device memory */
 } aclsim_stats_t;
 
 int aclsim_control_version(void);
@@ -162,6 +170,14 @@ int aclsim_register_kernel(const char *name, int (*function)(const aclsim_launch
 int aclsim_kernel_parameters(const char *name, const size_t *sizes, size_t count);
 /* The host address that stands for a registered kernel in aclrtGetFuncBySymbol and in launches. */
 int aclsim_kernel_symbol(const char *name, const void *symbol);
+
+/* --- memory -------------------------------------------------------------------------------------------------
+ */
+/* How many live blocks have been written outside; each becomes a violation once. Frees and resets look as well.
+ */
+int64_t aclsim_check_memory(void);
+/* From now on, reading bytes of new device memory that nothing has written is a violation; 0: no longer. */
+void aclsim_watch_uninitialised(int on);
 
 /* --- firmware -----------------------------------------------------------------------------------------------
  */

@@ -67,6 +67,8 @@ typedef enum {
     KIND_BINARY,
     KIND_FUNCTION,
     KIND_ARGS,
+    KIND_POOL,
+    KIND_PHYSICAL,
     KIND_COUNT
 } object_kind_t;
 typedef enum { OBJECT_FREE, OBJECT_LIVE, OBJECT_DEAD } object_state_t;
@@ -215,6 +217,7 @@ typedef struct {
     int64_t copy_latency_ns;
     int64_t reset_drop_ns;
     bool spin;
+    bool watch_uninitialised;
 } settings_t;
 
 #endif

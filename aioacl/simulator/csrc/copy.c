@@ -1,17 +1,8 @@
-/* Copies and fills, at once and through a stream. */
+/* Copies, at once and through a stream. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
-
-typedef struct {
-    void *dst;
-    const void *src;
-    size_t count;
-    aclrtMemcpyKind kind;
-    memory_t to;
-    memory_t from;
-} copy_t;
+#include "copy.h"
 
 static bool is_host(memory_t kind) {
     return kind == MEMORY_PINNED || kind == MEMORY_PAGEABLE;
@@ -30,26 +21,56 @@ static aclError check_copy(const copy_t *copy, size_t destMax) {
     return refused ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
 }
 
-/* Pageable memory has no block; whether it is there is between the client and the kernel. */
-static bool pin(const void *pointer, memory_t kind, size_t count, void **block) {
-    *block = NULL;
-    return kind == MEMORY_PAGEABLE || memory_pin(pointer, count, block);
+static plane_t plane_of(const copy_t *copy) {
+    return (plane_t){.dst = copy->dst,
+                     .src = copy->src,
+                     .width = copy->count,
+                     .height = copy->height,
+                     .dpitch = copy->dpitch,
+                     .spitch = copy->spitch};
 }
 
+/* Pageable memory has no block. */
 static bool pin_both(const copy_t *copy, void **to, void **from) {
+    *to = NULL;
     *from = NULL;
-    return pin(copy->dst, copy->to, copy->count, to) && pin(copy->src, copy->from, copy->count, from);
+    return (copy->from == MEMORY_PAGEABLE ||
+            memory_pin_rows(copy->src, copy->count, copy->spitch, copy->height, MEMORY_READS, from)) &&
+           (copy->to == MEMORY_PAGEABLE ||
+            memory_pin_rows(copy->dst, copy->count, copy->dpitch, copy->height, MEMORY_WRITES, to));
 }
 
-/* With sim.lock held, which is given up for the copy itself. */
-static aclError copy_now(copy_t *copy) {
+/* Where the real runtime would crash, or be told by the kernel. */
+static bool is_mapped(memory_t memory, const void *pointer, size_t span, bool write) {
+    bool there = memory != MEMORY_PAGEABLE || move_is_there(pointer, span, write);
+    if (!there) {
+        referee_note("%s %zu bytes at %p, which are not there", write ? "writes" : "reads", span, pointer);
+    }
+    return there;
+}
+
+static bool source_is_mapped(const copy_t *copy) {
+    return is_mapped(copy->from, copy->src, move_span(copy->count, copy->spitch, copy->height), false);
+}
+
+static bool move_outside(const copy_t *copy) {
+    size_t span = move_span(copy->count, copy->dpitch, copy->height);
+    if (!source_is_mapped(copy) || !is_mapped(copy->to, copy->dst, span, true)) {
+        return false;
+    }
+    plane_t plane = plane_of(copy);
+    move_rows(&plane);
+    return true;
+}
+
+aclError copy_now(copy_t *copy) {
     void *to = NULL;
     void *from = NULL;
     bool there = pin_both(copy, &to, &from);
     if (there) {
         fault_pause(sim.settings.copy_latency_ns);
         sim_unlock();
-        memmove(copy->dst, copy->src, copy->count);
+        there = move_outside(copy);
         sim_lock();
     }
     memory_unpin(to);
@@ -57,8 +78,13 @@ static aclError copy_now(copy_t *copy) {
     return there ? ACL_SUCCESS : error_set(RT_DRIVER_ERROR, "address");
 }
 
+void copy_classify(copy_t *copy) {
+    copy->to = memory_kind(copy->dst);
+    copy->from = memory_kind(copy->src);
+}
+
 aclError do_aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind) {
-    copy_t copy = {.dst = dst, .src = src, .count = count, .kind = kind};
+    copy_t copy = {.dst = dst, .src = src, .count = count, .height = 1, .kind = kind};
     aclError rc = check_copy(&copy, destMax);
     if (rc != ACL_SUCCESS || count == 0) {
         return rc;
@@ -67,8 +93,7 @@ aclError do_aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count
     if (context_need() == NULL) {
         rc = RT_CONTEXT_NULL;
     } else {
-        copy.to = memory_kind(dst);
-        copy.from = memory_kind(src);
+        copy_classify(&copy);
         rc = copy_now(&copy);
     }
     sim_unlock();
@@ -99,6 +124,37 @@ static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *co
     return rc;
 }
 
+/* With sim.lock held, which is given up for the copy into the buffer. */
+static aclError buffer_source(const copy_t *copy, void **buffer) {
+    void *from = NULL;
+    if (copy->from != MEMORY_PAGEABLE && !memory_pin_for(copy->src, copy->count, MEMORY_READS, &from)) {
+        return error_set(RT_DRIVER_ERROR, "src");
+    }
+    sim_unlock();
+    bool there = source_is_mapped(copy);
+    *buffer = there ? malloc(copy->count) : NULL;
+    if (*buffer != NULL) {
+        memcpy(*buffer, copy->src, copy->count);
+    }
+    sim_lock();
+    memory_unpin(from);
+    if (!there) {
+        return error_set(RT_DRIVER_ERROR, "src");
+    }
+    return *buffer != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "count");
+}
+
+static aclError describe_plane(const copy_t *copy, task_t *task) {
+    plane_t *plane = malloc(sizeof *plane);
+    if (plane == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "height");
+    }
+    *plane = plane_of(copy);
+    task->kind = TASK_PLANE;
+    task->plane = plane;
+    return ACL_SUCCESS;
+}
+
 static aclError copy_queued(context_t *context, aclrtStream handle, const copy_t *copy) {
     stream_t *stream = NULL;
     aclError rc = stream_find_own(context, handle, &stream);
@@ -106,14 +162,10 @@ static aclError copy_queued(context_t *context, aclrtStream handle, const copy_t
         return rc;
     }
     task_t task = {.kind = TASK_COPY, .copy = {.dst = copy->dst, .src = copy->src, .count = copy->count}};
-    if (copy->kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
-        task.copy.owned = malloc(copy->count);
-        if (task.copy.owned == NULL) {
-            return error_set(RT_MEMORY_ALLOCATION, "count");
-        }
-        memcpy(task.copy.owned, copy->src, copy->count);
+    if (copy->height > 1) {
+        rc = describe_plane(copy, &task);
     }
-    return stream_enqueue(stream, &task);
+    return rc == ACL_SUCCESS ? stream_enqueue(stream, &task) : rc;
 }
 
 /* Pageable memory may stand for either side. */
@@ -135,20 +187,33 @@ static aclError check_pageable(const copy_t *copy) {
     return wrong ? error_set(RT_PARAM_INVALID, "kind") : ACL_SUCCESS;
 }
 
-static aclError copy_buffered(context_t *context, aclrtStream stream, const copy_t *copy) {
+/* The stream is looked up before the source is read, and again when it has been. */
+static aclError copy_buffered(context_t *context, aclrtStream handle, const copy_t *copy) {
+    stream_t *stream = NULL;
+    void *buffer = NULL;
     if (is_host(copy->to) || !is_host(copy->from)) {
         return error_set(RT_PARAM_INVALID, "kind");
     }
-    return copy_queued(context, stream, copy);
+    aclError rc = stream_find_own(context, handle, &stream);
+    rc = rc == ACL_SUCCESS ? buffer_source(copy, &buffer) : rc;
+    if (rc == ACL_SUCCESS) {
+        context = context_need();
+        rc = context != NULL ? stream_find_own(context, handle, &stream) : RT_CONTEXT_NULL;
+    }
+    if (rc != ACL_SUCCESS) {
+        free(buffer);
+        return rc;
+    }
+    task_t task = {.kind = TASK_COPY, .copy = {.dst = copy->dst, .count = copy->count, .owned = buffer}};
+    return stream_enqueue(stream, &task);
 }
 
-static aclError copy_async(aclrtStream stream, copy_t *copy) {
+aclError copy_async(aclrtStream stream, copy_t *copy) {
     context_t *context = context_need();
     if (context == NULL) {
         return RT_CONTEXT_NULL;
     }
-    copy->to = memory_kind(copy->dst);
-    copy->from = memory_kind(copy->src);
+    copy_classify(copy);
     if (copy->to == MEMORY_STALE || copy->from == MEMORY_STALE) {
         referee_note("passes %p, which is freed memory", copy->to == MEMORY_STALE ? copy->dst : copy->src);
         return error_set(RT_DRIVER_ERROR, "address");
@@ -157,6 +222,9 @@ static aclError copy_async(aclrtStream stream, copy_t *copy) {
         return copy_buffered(context, stream, copy);
     }
     if (copy->to == MEMORY_PAGEABLE || copy->from == MEMORY_PAGEABLE) {
+        if (copy->pinned_only) {
+            return error_set(RT_PARAM_INVALID, "address: not pinned");
+        }
         aclError rc = check_pageable(copy);
         return rc == ACL_SUCCESS ? copy_pageable(context, stream, copy) : rc;
     }
@@ -166,71 +234,26 @@ static aclError copy_async(aclrtStream stream, copy_t *copy) {
     return copy_queued(context, stream, copy);
 }
 
-aclError do_aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
-                             aclrtStream stream) {
-    copy_t copy = {.dst = dst, .src = src, .count = count, .kind = kind};
-    aclError rc = check_copy(&copy, destMax);
-    if (rc != ACL_SUCCESS || count == 0) {
+static aclError memcpy_async(copy_t *copy, size_t destMax, aclrtStream stream) {
+    aclError rc = check_copy(copy, destMax);
+    if (rc != ACL_SUCCESS || copy->count == 0) {
         return rc;
     }
     sim_lock();
-    rc = copy_async(stream, &copy);
+    rc = copy_async(stream, copy);
     sim_unlock();
     return rc;
 }
 
-/* The caller's context, with the length checked after it. */
-static aclError check_set(size_t maxCount, size_t count, context_t **context) {
-    if (count == 0 && sim.settings.cann < CANN_9_1) {
-        return error_set(RT_PARAM_INVALID, "count");
-    }
-    *context = context_need();
-    if (*context == NULL) {
-        return RT_CONTEXT_NULL;
-    }
-    return count > maxCount ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
+aclError do_aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
+                             aclrtStream stream) {
+    copy_t copy = {.dst = dst, .src = src, .count = count, .height = 1, .kind = kind};
+    return memcpy_async(&copy, destMax, stream);
 }
 
-static aclError set_now(void *devPtr, int32_t value, size_t count) {
-    void *block = NULL;
-    if (count == 0) {
-        return ACL_SUCCESS;
-    }
-    if (!memory_pin(devPtr, count, &block)) {
-        return error_set(RT_DRIVER_ERROR, "devPtr");
-    }
-    sim_unlock();
-    memset(devPtr, value, count);
-    sim_lock();
-    memory_unpin(block);
-    return ACL_SUCCESS;
-}
-
-aclError do_aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count) {
-    if (devPtr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "devPtr");
-    }
-    context_t *context = NULL;
-    sim_lock();
-    aclError rc = check_set(maxCount, count, &context);
-    rc = rc == ACL_SUCCESS ? set_now(devPtr, value, count) : rc;
-    sim_unlock();
-    return rc;
-}
-
-aclError do_aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
-    if (devPtr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "devPtr");
-    }
-    context_t *context = NULL;
-    stream_t *target = NULL;
-    sim_lock();
-    aclError rc = check_set(maxCount, count, &context);
-    rc = rc == ACL_SUCCESS ? stream_find_own(context, stream, &target) : rc;
-    if (rc == ACL_SUCCESS && count != 0) {
-        task_t task = {.kind = TASK_SET, .set = {.dst = devPtr, .count = count, .value = value}};
-        rc = stream_enqueue(target, &task);
-    }
-    sim_unlock();
-    return rc;
+/* The condition is that no memory is pageable. */
+aclError do_aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count,
+                                          aclrtMemcpyKind kind, aclrtStream stream) {
+    copy_t copy = {.dst = dst, .src = src, .count = count, .height = 1, .kind = kind, .pinned_only = true};
+    return memcpy_async(&copy, destMax, stream);
 }

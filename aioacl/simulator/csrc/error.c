@@ -30,6 +30,8 @@ static const error_text_t texts[] = {
     {RT_STREAM_SYNC_TIMEOUT, "EE1002", "The work did not end in the time allowed."},
     {RT_EVENT_SYNC_TIMEOUT, "EE1002", "The event was not reached in the time allowed."},
     {RT_DRIVER_ERROR, "EE9999", "The driver refuses the address."},
+    {RT_HOST_MEMORY_ALREADY_REGISTERED, "EE1018", "The memory has been registered before, or part of it."},
+    {RT_HOST_MEMORY_NOT_REGISTERED, "EE1018", "The memory has not been registered."},
 };
 
 static const error_text_t *find_text(aclError code) {

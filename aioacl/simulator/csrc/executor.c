@@ -1,6 +1,5 @@
 /* One thread per device runs the tasks of all its streams. */
 #include <stdio.h>
-#include <string.h>
 
 #include "sim.h"
 #include "work.h"
@@ -145,12 +144,8 @@ static stream_t *ready_pop(device_t *device) {
     return stream;
 }
 
-static bool is_data(const task_t *task) {
-    return task->kind == TASK_COPY || task->kind == TASK_SET;
-}
-
 static int64_t latency_of(const task_t *task) {
-    return task->late_ns + (is_data(task) ? sim.settings.copy_latency_ns : 0);
+    return task->late_ns + (task_moves(task) ? sim.settings.copy_latency_ns : 0);
 }
 
 /* A task is over no earlier than its due time, which begins when the stream reaches it. */
@@ -172,19 +167,13 @@ static bool ends_late(const task_t *task) {
 }
 
 static bool prepare(task_t *task, step_t *step) {
-    bool copy = task->kind == TASK_COPY;
     step->task = task;
     step->to = NULL;
     step->from = NULL;
     if (task->code != 0 || task->moved) {
         return task->moved;
     }
-    const void *to = copy ? task->copy.dst : task->set.dst;
-    size_t count = copy ? task->copy.count : task->set.count;
-    bool there = memory_pin(to, count, &step->to);
-    if (there && copy && task->copy.owned == NULL) {
-        there = memory_pin(task->copy.src, count, &step->from);
-    }
+    bool there = move_prepare(task, &step->to, &step->from);
     task->code = there ? 0 : RT_TASK_ERROR;
     return there;
 }
@@ -193,11 +182,7 @@ static void perform(const task_t *task) {
     if (task->code != 0 || task->moved) {
         return;
     }
-    if (task->kind == TASK_COPY) {
-        memmove(task->copy.dst, task->copy.owned != NULL ? task->copy.owned : task->copy.src, task->copy.count);
-    } else {
-        memset(task->set.dst, task->set.value, task->set.count);
-    }
+    move_perform(task);
 }
 
 /* The head tasks that can run together; the last of them may be one that fails. */
@@ -205,12 +190,14 @@ static uint32_t gather(stream_t *stream, step_t *steps) {
     uint32_t count = 0;
     while (count < BATCH && stream->ended + count < stream->enqueued) {
         task_t *task = &stream->ring[(stream->ended + count) % SIM_RING];
-        bool alone = latency_of(task) != 0;
-        if (!is_data(task) || (count > 0 && alone) || !(is_due(task) || ends_late(task))) {
+        bool late = latency_of(task) != 0;
+        bool alone =
+            late || task->kind == TASK_INDIRECT; /* which must not look before earlier tasks are over */
+        if (!task_moves(task) || (count > 0 && alone) || !(is_due(task) || ends_late(task))) {
             break;
         }
         count++;
-        if (!prepare(task, &steps[count - 1]) || alone) {
+        if (!prepare(task, &steps[count - 1]) || late) {
             break;
         }
     }
@@ -282,6 +269,13 @@ static bool run_control(stream_t *stream, task_t *task) {
         return true;
     }
     switch (task->kind) {
+    case TASK_POOL_TAKE:
+    case TASK_POOL_GIVE:
+        pool_run_task(task);
+        return true;
+    case TASK_PREFETCH:
+        prefetch_run_task(task);
+        return true;
     case TASK_RECORD_NOTIFY:
     case TASK_WAIT_NOTIFY:
         return notify_run_task(stream, task);
@@ -299,13 +293,13 @@ static bool run_control(stream_t *stream, task_t *task) {
 
 static void run_one(stream_t *stream) {
     task_t *task = stream_head(stream);
-    if (stream->trap_next != 0 && (is_data(task) || task->kind == TASK_WORK)) {
+    if (stream->trap_next != 0 && (task_moves(task) || task->kind == TASK_WORK)) {
         task->code = stream->trap_next;
         stream->trap_next = 0;
     }
     if (stream->stopped) {
         stream_end_tasks(stream, 1);
-    } else if (is_data(task)) {
+    } else if (task_moves(task)) {
         run_data(stream);
     } else if (run_control(stream, task)) {
         aclError code = task->code;

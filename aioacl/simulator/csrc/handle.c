@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "kernel.h"
+#include "physical.h"
+#include "pool.h"
 
 enum { SLAB_SLOTS = 64, SLAB_MAX = 4096 };
 
@@ -25,6 +27,8 @@ static pool_t pools[KIND_COUNT] = {
     [KIND_BINARY] = {.name = "binary", .size = sizeof(binary_t)},
     [KIND_FUNCTION] = {.name = "function", .size = sizeof(function_handle_t)},
     [KIND_ARGS] = {.name = "arguments", .size = sizeof(args_t)},
+    [KIND_POOL] = {.name = "memory pool", .size = sizeof(mempool_t)},
+    [KIND_PHYSICAL] = {.name = "physical memory", .size = sizeof(physical_t)},
 };
 
 static bool pool_grow(pool_t *pool, object_kind_t kind) {

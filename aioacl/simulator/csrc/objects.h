@@ -9,6 +9,11 @@
 typedef enum {
     TASK_COPY,
     TASK_SET,
+    TASK_PLANE,
+    TASK_INDIRECT, /* up to here: tasks that move data */
+    TASK_POOL_TAKE,
+    TASK_POOL_GIVE,
+    TASK_PREFETCH,
     TASK_RECORD,
     TASK_RESET_EVENT,
     TASK_WAIT_RECORD,
@@ -20,6 +25,35 @@ typedef enum {
     TASK_WORK, /* runs outside sim.lock: kernels, reductions, values */
     TASK_STEP  /* runs with sim.lock, and may park its stream */
 } task_kind_t;
+
+/* Rows of bytes. */
+typedef struct {
+    void *dst;
+    const void *src;
+    size_t width;
+    size_t height;
+    size_t dpitch;
+    size_t spitch;
+} plane_t;
+
+/* A description of a copy, as it lies in device memory. */
+typedef struct {
+    const void *from;
+    void *to;
+    size_t count;
+} copy_words_t;
+
+/* A copy whose addresses lie in device memory when its turn comes: in a description, or one by one. */
+typedef struct {
+    const void *desc;
+    const void *to;
+    const void *from;
+    size_t to_offset;
+    size_t from_offset;
+    size_t count;
+} indirect_t;
+
+typedef struct prefetch prefetch_t;
 
 typedef struct task {
     uint8_t kind;
@@ -43,8 +77,13 @@ typedef struct task {
         struct {
             void *dst;
             size_t count;
-            int value;
+            uint32_t value;
+            bool words; /* of 32 bits, instead of bytes */
         } set;
+        plane_t *plane;       /* freed with the task */
+        indirect_t *indirect; /* freed with the task */
+        prefetch_t *prefetch; /* freed with the task */
+        void *block;          /* of a pool; kept by a pin */
         struct {
             event_t *event;
             record_t *record;

@@ -13,6 +13,19 @@ void task_release(task_t *task, aclError rc) {
     case TASK_COPY:
         free(task->copy.owned);
         break;
+    case TASK_PLANE:
+        free(task->plane);
+        break;
+    case TASK_INDIRECT:
+        free(task->indirect);
+        break;
+    case TASK_PREFETCH:
+        free(task->prefetch);
+        break;
+    case TASK_POOL_TAKE:
+    case TASK_POOL_GIVE:
+        pool_drop_task(task);
+        break;
     case TASK_RECORD:
         record_end(task->event.record, false, rc);
         record_release(task->event.record);
@@ -70,7 +83,7 @@ aclError stream_enqueue(stream_t *stream, task_t *task) {
             return rc;
         }
     }
-    if (task->kind == TASK_COPY || task->kind == TASK_SET || task->kind == TASK_WORK) {
+    if (task_moves(task) || task->kind == TASK_WORK) {
         task->code = stream->fail_next;
         stream->fail_next = 0;
     }

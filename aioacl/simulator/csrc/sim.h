@@ -74,6 +74,7 @@ struct device {
     uint64_t stream_ids[SIM_STREAMS_PER_DEVICE / 64 + 1]; /* taken ids */
     uint32_t sync_waiters;                                /* synchronising calls that have work to wait for */
     uint64_t bytes;
+    uint64_t peak_bytes;
     bool executor_started;
     bool executor_idle;
     pthread_cond_t work;
@@ -220,18 +221,53 @@ void calls_forget(stream_t *stream);
 /* What a callback may call: it reads the description of the failure. */
 bool exception_may_call(function_t function);
 
-/* --- memory.c
+/* --- block.c, memory.c
  * ------------------------------------------------------------------------------------------------- */
 /* Stale memory was a block once and is none now. */
 typedef enum { MEMORY_PAGEABLE, MEMORY_DEVICE, MEMORY_PINNED, MEMORY_STALE } memory_t;
 
+enum { MEMORY_READS = 1, MEMORY_WRITES = 2 };
+
 memory_t memory_kind(const void *pointer);
-/* Pins the block so that freeing it waits. False: the range does not lie in memory that is there; noted as a
- * violation. */
+/* Pins the block so that freeing it waits. False: the range does not lie in memory that is there, or must not
+ * be used so; noted as a violation. */
+bool memory_pin_for(const void *pointer, size_t count, uint32_t access, void **block);
+bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t height, uint32_t access,
+                     void **block);
+/* The same for memory that is going to be written. */
 bool memory_pin(const void *pointer, size_t count, void **block);
 void memory_unpin(void *block);
 void memory_free_device(device_t *device);
 void memory_counts(aclsim_stats_t *stats);
+
+/* --- move.c, fill.c
+ * ------------------------------------------------------------------------------------------- */
+static inline bool task_moves(const task_t *task) {
+    return task->kind <= TASK_INDIRECT;
+}
+
+/* Whether the rows lie in an address space at all. */
+bool move_rows_fit(size_t width, size_t pitch, size_t height);
+size_t move_span(size_t width, size_t pitch, size_t height);
+void move_rows(const plane_t *plane);
+/* Whether the client's own memory can be read or written; not with sim.lock held. */
+bool move_is_there(const void *pointer, size_t count, bool write);
+/* The same for an array that a client passes. */
+bool array_is_there(const void *array, size_t count, size_t size);
+/* Pins what the task moves. False: it cannot. */
+bool move_prepare(task_t *task, void **to, void **from);
+void move_perform(const task_t *task);
+void fill_memory(void *to, uint32_t value, size_t count, bool words);
+
+/* --- pool.c, managed.c, physical.c
+ * ---------------------------------------------------------------------------- */
+void pool_run_task(task_t *task);
+void pool_drop_task(task_t *task);
+void pool_end_of_device(device_t *device);
+/* What synchronising does to pools: free memory beyond their thresholds goes back to the device. */
+void pool_trim_all(void);
+void prefetch_run_task(const task_t *task);
+void physical_end_of_device(device_t *device);
 
 /* --- arena.c
  * -------------------------------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@ aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, acl
     device_t *device = stream->device;
     waiter_t waiter;
     if (stream->ended >= target) {
+        pool_trim_all();
         return take_error(stream);
     }
     device->sync_waiters++;
@@ -20,6 +21,9 @@ aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, acl
     device_resume_faulted(device);
     bool ended = wait_for(&waiter, deadline_ns);
     device->sync_waiters--;
+    if (ended) {
+        pool_trim_all();
+    }
     return ended ? waiter.rc : timeout_rc;
 }
 

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "acl_types.h"
 #include "aclsim.h"
+#include "sim_types.h"
 
 #define ACL_FN(kind, ret, name, params, args, since) ret name params;
-#include "acl_api.inc"
+#include "sim_api.inc"
 #undef ACL_FN
 
 #define CHECK(condition)                                                                                       \

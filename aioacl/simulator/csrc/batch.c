@@ -1,0 +1,190 @@
+/* Copies by the batch. Each has the places of its attributes, and goes from a host to a device or back. */
+#include <string.h>
+
+#include "copy.h"
+
+typedef struct {
+    void **dsts;
+    const size_t *rooms;
+    void **srcs;
+    const size_t *sizes;
+    size_t count;
+    const aclrtMemcpyBatchAttr *attrs;
+    const size_t *indexes;
+    size_t attr_count;
+} batch_t;
+
+static bool all_empty(const size_t *sizes, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (sizes[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool arrays_are_there(const batch_t *batch) {
+    return array_is_there(batch->dsts, batch->count, sizeof *batch->dsts) &&
+           array_is_there(batch->rooms, batch->count, sizeof *batch->rooms) &&
+           array_is_there(batch->srcs, batch->count, sizeof *batch->srcs) &&
+           array_is_there(batch->attrs, batch->attr_count, sizeof *batch->attrs) &&
+           array_is_there(batch->indexes, batch->attr_count, sizeof *batch->indexes);
+}
+
+/* What the ACL layer refuses. */
+static aclError check_arrays(const batch_t *batch) {
+    static const aclrtMemcpyBatchAttr none;
+    if (batch->dsts == NULL || batch->rooms == NULL || batch->srcs == NULL || batch->attrs == NULL ||
+        batch->indexes == NULL || !arrays_are_there(batch)) {
+        return error_quiet(ACL_INVALID_PARAM, "an array");
+    }
+    for (size_t i = 0; i < batch->count; i++) {
+        if (batch->rooms[i] < batch->sizes[i]) {
+            return error_quiet(ACL_INVALID_PARAM, "destMaxs");
+        }
+    }
+    for (size_t i = 0; i < batch->attr_count; i++) {
+        if (memcmp(batch->attrs[i].rsv, none.rsv, sizeof none.rsv) != 0) {
+            return error_quiet(ACL_INVALID_PARAM, "attrs: rsv");
+        }
+    }
+    return ACL_SUCCESS;
+}
+
+/* The first index is 0, and each is greater than the one before. */
+static aclError check_indexes(const batch_t *batch) {
+    bool valid = batch->attr_count != 0 && batch->attr_count <= batch->count && batch->indexes[0] == 0;
+    for (size_t i = 1; valid && i < batch->attr_count; i++) {
+        valid = batch->indexes[i] > batch->indexes[i - 1] && batch->indexes[i] < batch->count;
+    }
+    return valid ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "attrsIndexes");
+}
+
+static bool place_is(aclrtMemLocation place, aclrtMemLocationType type, memory_t memory) {
+    bool device = type == ACL_MEM_LOCATION_TYPE_DEVICE;
+    return place.type == type && (device ? memory == MEMORY_DEVICE && device_find((int32_t)place.id) != NULL
+                                         : memory == MEMORY_PINNED || memory == MEMORY_PAGEABLE);
+}
+
+/* The direction that the attribute names, which has to be the one of the pointers. */
+static bool direct(copy_t *copy, const aclrtMemcpyBatchAttr *attr) {
+    copy_classify(copy);
+    if (place_is(attr->srcLoc, ACL_MEM_LOCATION_TYPE_HOST, copy->from) &&
+        place_is(attr->dstLoc, ACL_MEM_LOCATION_TYPE_DEVICE, copy->to)) {
+        copy->kind = ACL_MEMCPY_HOST_TO_DEVICE;
+        return true;
+    }
+    copy->kind = ACL_MEMCPY_DEVICE_TO_HOST;
+    return place_is(attr->srcLoc, ACL_MEM_LOCATION_TYPE_DEVICE, copy->from) &&
+           place_is(attr->dstLoc, ACL_MEM_LOCATION_TYPE_HOST, copy->to);
+}
+
+static copy_t item(const batch_t *batch, size_t i) {
+    return (copy_t){.dst = batch->dsts[i], .src = batch->srcs[i], .count = batch->sizes[i], .height = 1};
+}
+
+static const aclrtMemcpyBatchAttr *attr_of(const batch_t *batch, size_t i, size_t *which) {
+    *which += *which + 1 < batch->attr_count && batch->indexes[*which + 1] == i ? 1 : 0;
+    return &batch->attrs[*which];
+}
+
+/* All are looked at before the first is made, and all go the same way. */
+static aclError check_directions(const batch_t *batch, size_t *failed) {
+    size_t which = 0;
+    aclrtMemcpyKind way = ACL_MEMCPY_DEFAULT;
+    for (size_t i = 0; i < batch->count; i++) {
+        copy_t copy = item(batch, i);
+        const aclrtMemcpyBatchAttr *attr = attr_of(batch, i, &which);
+        if (batch->sizes[i] == 0) {
+            continue;
+        }
+        if (!direct(&copy, attr) || (way != ACL_MEMCPY_DEFAULT && way != copy.kind)) {
+            *failed = i;
+            return error_set(RT_PARAM_INVALID, "attrs");
+        }
+        way = copy.kind;
+    }
+    return ACL_SUCCESS;
+}
+
+static aclError copy_item(copy_t *copy, aclrtStream stream, bool async) {
+    if (async) {
+        return copy_async(stream, copy);
+    }
+    copy_classify(copy);
+    return copy_now(copy);
+}
+
+static aclError copy_each(const batch_t *batch, aclrtStream stream, bool async) {
+    size_t which = 0;
+    aclError rc = ACL_SUCCESS;
+    for (size_t i = 0; rc == ACL_SUCCESS && i < batch->count; i++) {
+        copy_t copy = item(batch, i);
+        const aclrtMemcpyBatchAttr *attr = attr_of(batch, i, &which);
+        if (batch->sizes[i] != 0) {
+            rc = direct(&copy, attr) ? copy_item(&copy, stream, async) : error_set(RT_PARAM_INVALID, "attrs");
+        }
+    }
+    return rc;
+}
+
+static aclError run(const batch_t *batch, aclrtStream stream, bool async, size_t *failed) {
+    stream_t *target = NULL;
+    context_t *context = context_need();
+    aclError rc = context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+    rc = rc == ACL_SUCCESS && async ? stream_find_own(context, stream, &target) : rc;
+    rc = rc == ACL_SUCCESS ? check_indexes(batch) : rc;
+    rc = rc == ACL_SUCCESS ? check_directions(batch, failed) : rc;
+    return rc == ACL_SUCCESS ? copy_each(batch, stream, async) : rc;
+}
+
+static aclError copy_batch(const batch_t *batch, aclrtStream stream, bool async, size_t *failIndex) {
+    size_t failed = SIZE_MAX;
+    if (batch->sizes == NULL || batch->count == 0 ||
+        !array_is_there(batch->sizes, batch->count, sizeof *batch->sizes)) {
+        return error_quiet(ACL_INVALID_PARAM, batch->sizes == NULL ? "sizes" : "numBatches");
+    }
+    aclError rc = ACL_SUCCESS;
+    if (!all_empty(batch->sizes, batch->count)) {
+        rc = check_arrays(batch);
+        if (rc != ACL_SUCCESS) {
+            return rc;
+        }
+        sim_lock();
+        rc = run(batch, stream, async, &failed);
+        sim_unlock();
+    }
+    if (failIndex != NULL) {
+        *failIndex = failed;
+    }
+    return rc;
+}
+
+aclError do_aclrtMemcpyBatch(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
+                             aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs,
+                             size_t *failIndex) {
+    batch_t batch = {dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs};
+    return failIndex != NULL ? copy_batch(&batch, NULL, false, failIndex)
+                             : error_quiet(ACL_INVALID_PARAM, "failIndex");
+}
+
+aclError do_aclrtMemcpyBatchV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
+                               aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs) {
+    batch_t batch = {dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs};
+    return copy_batch(&batch, NULL, false, NULL);
+}
+
+aclError do_aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
+                                  aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs,
+                                  size_t *failIndex, aclrtStream stream) {
+    batch_t batch = {dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs};
+    return failIndex != NULL ? copy_batch(&batch, stream, true, failIndex)
+                             : error_quiet(ACL_INVALID_PARAM, "failIndex");
+}
+
+aclError do_aclrtMemcpyBatchAsyncV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes,
+                                    size_t numBatches, aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes,
+                                    size_t numAttrs, aclrtStream stream) {
+    batch_t batch = {dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs};
+    return copy_batch(&batch, stream, true, NULL);
+}

@@ -1,0 +1,26 @@
+/* What all copies have in common; a copy of a plane has more rows than one. */
+#ifndef ACLSIM_COPY_H
+#define ACLSIM_COPY_H
+
+#include "sim.h"
+
+typedef struct {
+    void *dst;
+    const void *src;
+    size_t count; /* bytes of a row */
+    size_t height;
+    size_t dpitch;
+    size_t spitch;
+    aclrtMemcpyKind kind;
+    bool pinned_only; /* pageable memory is refused */
+    memory_t to;
+    memory_t from;
+} copy_t;
+
+/* Both with sim.lock held, which is given up for the copy itself. */
+aclError copy_now(copy_t *copy);
+/* Looks at the pointers, and copies through the stream or, with pageable memory, inside the call. */
+aclError copy_async(aclrtStream stream, copy_t *copy);
+void copy_classify(copy_t *copy);
+
+#endif

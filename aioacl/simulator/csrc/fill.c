@@ -1,0 +1,115 @@
+/* Fills of bytes and of 32-bit words, at once and through a stream. */
+#include <string.h>
+
+#include "sim.h"
+
+typedef struct {
+    void *to;
+    size_t room;
+    size_t count; /* bytes */
+    uint32_t value;
+    bool words;
+} fill_t;
+
+void fill_memory(void *to, uint32_t value, size_t count, bool words) {
+    if (!words) {
+        memset(to, (int)value, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i += sizeof value) {
+        memcpy((char *)to + i, &value, sizeof value);
+    }
+}
+
+/* The caller's context, with the length checked after it. */
+static aclError check_fill(const fill_t *fill, context_t **context) {
+    if (fill->count == 0 && sim.settings.cann < CANN_9_1) {
+        return error_set(RT_PARAM_INVALID, "count");
+    }
+    *context = context_need();
+    if (*context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    return fill->count > fill->room ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
+}
+
+/* With sim.lock held, which is given up for the fill itself. */
+static aclError fill_now(const fill_t *fill) {
+    void *block = NULL;
+    if (!memory_pin(fill->to, fill->count, &block)) {
+        return error_set(RT_DRIVER_ERROR, "devPtr");
+    }
+    sim_unlock();
+    fill_memory(fill->to, fill->value, fill->count, fill->words);
+    sim_lock();
+    memory_unpin(block);
+    return ACL_SUCCESS;
+}
+
+static aclError fill_at_once(const fill_t *fill) {
+    context_t *context = NULL;
+    sim_lock();
+    aclError rc = check_fill(fill, &context);
+    rc = rc == ACL_SUCCESS && fill->count != 0 ? fill_now(fill) : rc;
+    sim_unlock();
+    return rc;
+}
+
+static aclError fill_queued(const fill_t *fill, aclrtStream stream) {
+    context_t *context = NULL;
+    stream_t *target = NULL;
+    sim_lock();
+    aclError rc = check_fill(fill, &context);
+    rc = rc == ACL_SUCCESS ? stream_find_own(context, stream, &target) : rc;
+    if (rc == ACL_SUCCESS && fill->count != 0) {
+        task_t task = {
+            .kind = TASK_SET,
+            .set = {.dst = fill->to, .count = fill->count, .value = fill->value, .words = fill->words}};
+        rc = stream_enqueue(target, &task);
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count) {
+    if (devPtr == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "devPtr");
+    }
+    fill_t fill = {.to = devPtr, .room = maxCount, .count = count, .value = (uint32_t)value};
+    return fill_at_once(&fill);
+}
+
+aclError do_aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
+    if (devPtr == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "devPtr");
+    }
+    fill_t fill = {.to = devPtr, .room = maxCount, .count = count, .value = (uint32_t)value};
+    return fill_queued(&fill, stream);
+}
+
+/* Only memory that the runtime has given out can be filled with words; that is seen without a context. */
+static aclError check_words(const void *pointer, size_t size, size_t words) {
+    if (pointer == NULL || (uintptr_t)pointer % sizeof(uint32_t) != 0) {
+        return error_quiet(ACL_INVALID_PARAM, "ptr");
+    }
+    if (words > SIZE_MAX / sizeof(uint32_t) || words * sizeof(uint32_t) > size) {
+        return error_quiet(ACL_INVALID_PARAM, "N");
+    }
+    sim_lock();
+    memory_t memory = memory_kind(pointer);
+    sim_unlock();
+    bool known = memory == MEMORY_DEVICE || memory == MEMORY_PINNED;
+    return known ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "ptr");
+}
+
+aclError do_aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N) {
+    aclError rc = N != 0 ? check_words(ptr, memSize, N) : ACL_SUCCESS;
+    fill_t fill = {.to = ptr, .room = memSize, .count = N * sizeof value, .value = value, .words = true};
+    return rc == ACL_SUCCESS && N != 0 ? fill_at_once(&fill) : rc;
+}
+
+aclError do_aclrtMemsetD32Async(void *ptr, size_t memSize, uint32_t value, size_t N, aclrtStream stream) {
+    aclError rc = N != 0 ? check_words(ptr, memSize, N) : ACL_SUCCESS;
+    fill_t fill = {.to = ptr, .room = memSize, .count = N * sizeof value, .value = value, .words = true};
+    return rc == ACL_SUCCESS && N != 0 ? fill_queued(&fill, stream) : rc;
+}

@@ -1,0 +1,119 @@
+/* Red zones around blocks, and which bytes of device memory have ever been written. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "block.h"
+
+#define API __attribute__((visibility("default")))
+
+enum { ZONE_BYTE = 0xFB, PAGE_BYTES = 4096, PAGED_FROM = 1 << 20 };
+
+size_t zone_front(size_t capacity) {
+    return capacity >= PAGED_FROM ? PAGE_BYTES : ZONE_BYTES;
+}
+
+/* Pinned memory ends where the client asked it to; device memory is padded by the runtime. */
+static size_t usable(const block_t *block) {
+    return block->kind == BLOCK_HOST ? block->size : block->capacity;
+}
+
+static bool has_zones(const block_t *block) {
+    return block->kind != BLOCK_MAPPED && block->kind != BLOCK_REGISTERED;
+}
+
+void zone_draw(const block_t *block) {
+    memset(block->base - ZONE_BYTES, ZONE_BYTE, ZONE_BYTES);
+    memset(block->base + usable(block), ZONE_BYTE, block->capacity - usable(block) + ZONE_BYTES);
+}
+
+/* The first byte that is not what it should be, as an offset from the block's start. */
+static bool find_damage(const block_t *block, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t *offset) {
+    for (ptrdiff_t i = begin; i < end; i++) {
+        if ((uint8_t)block->base[i] != ZONE_BYTE) {
+            *offset = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool zone_check(block_t *block) {
+    ptrdiff_t offset = 0;
+    if (!has_zones(block) || block->damaged) {
+        return !block->damaged;
+    }
+    ptrdiff_t end = (ptrdiff_t)block->capacity + ZONE_BYTES;
+    if (!find_damage(block, -ZONE_BYTES, 0, &offset) &&
+        !find_damage(block, (ptrdiff_t)usable(block), end, &offset)) {
+        return true;
+    }
+    block->damaged = true;
+    referee_note("finds block %p (%zu bytes) written outside, at offset %td", (void *)block->base, block->size,
+                 offset);
+    return false;
+}
+
+static void count_damage(block_t *block, void *arg) {
+    int64_t *damaged = arg;
+    *damaged += zone_check(block) ? 0 : 1;
+}
+
+API int64_t aclsim_check_memory(void) {
+    int64_t damaged = 0;
+    sim_start();
+    sim_lock();
+    block_each(count_damage, &damaged);
+    sim_unlock();
+    return damaged;
+}
+
+/* Blocks that were there before the watch began count as written. */
+API void aclsim_watch_uninitialised(int on) {
+    sim_start();
+    sim_lock();
+    sim.settings.watch_uninitialised = on != 0;
+    sim_unlock();
+}
+
+void written_begin(block_t *block) {
+    bool watched = block->kind == BLOCK_DEVICE || block->kind == BLOCK_POOL;
+    if (watched && sim.settings.watch_uninitialised) {
+        block->written = calloc(1, block->capacity / 8 + 1);
+    }
+}
+
+void written_end(block_t *block) {
+    free(block->written);
+    block->written = NULL;
+}
+
+static bool is_written(const block_t *block, size_t i) {
+    return (block->written[i / 8] >> i % 8 & 1) != 0;
+}
+
+void written_mark(const block_t *block, size_t offset, size_t count) {
+    size_t end = offset + count;
+    for (; offset < end && offset % 8 != 0; offset++) {
+        block->written[offset / 8] |= (uint8_t)(1U << offset % 8);
+    }
+    if (offset < end) {
+        memset(block->written + offset / 8, 0xFF, (end - offset) / 8);
+        offset += (end - offset) / 8 * 8;
+    }
+    for (; offset < end; offset++) {
+        block->written[offset / 8] |= (uint8_t)(1U << offset % 8);
+    }
+}
+
+void written_check(const block_t *block, size_t offset, size_t count) {
+    for (size_t i = offset; i < offset + count; i++) {
+        if (i % 8 == 0 && i + 8 <= offset + count && block->written[i / 8] == 0xFF) {
+            i += 7;
+        } else if (!is_written(block, i)) {
+            referee_note(
+                "reads %zu bytes at offset %zu of block %p (%zu bytes), where byte %zu was never written",
+                count, offset, (void *)block->base, block->size, i);
+            return;
+        }
+    }
+}

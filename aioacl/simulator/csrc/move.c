@@ -1,0 +1,129 @@
+/* What data tasks do, and moving rows of bytes. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+bool move_rows_fit(size_t width, size_t pitch, size_t height) {
+    size_t before = 0;
+    size_t whole = 0;
+    return !__builtin_mul_overflow(pitch, height - 1, &before) &&
+           !__builtin_add_overflow(before, width, &whole);
+}
+
+size_t move_span(size_t width, size_t pitch, size_t height) {
+    return pitch * (height - 1) + width;
+}
+
+void move_rows(const plane_t *plane) {
+    char *to = plane->dst;
+    const char *from = plane->src;
+    for (size_t row = 0; row < plane->height; row++) {
+        memmove(to + row * plane->dpitch, from + row * plane->spitch, plane->width);
+    }
+}
+
+/* Asks the kernel, page by page, on kernels that know no better. */
+static bool resident(char *page, size_t length, size_t page_size) {
+    unsigned char state[1024];
+    size_t chunk = sizeof state * page_size;
+    for (size_t done = 0; done < length; done += chunk) {
+        size_t piece = length - done < chunk ? length - done : chunk;
+        if (mincore(page + done, piece, state) != 0 && errno == ENOMEM) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool move_is_there(const void *pointer, size_t count, bool write) {
+    size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = (uintptr_t)pointer / page_size * page_size;
+    uintptr_t end = (uintptr_t)pointer + count;
+    uintptr_t last = (end + page_size - 1) / page_size * page_size;
+    if (end < (uintptr_t)pointer || last < end) {
+        return false;
+    }
+    char *page = (char *)pointer - ((uintptr_t)pointer - first);
+    if (madvise(page, last - first, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) {
+        return true;
+    }
+    return errno == EINVAL ? resident(page, last - first, page_size) : errno != ENOMEM && errno != EFAULT;
+}
+
+bool array_is_there(const void *array, size_t count, size_t size) {
+    size_t bytes = 0;
+    return !__builtin_mul_overflow(count, size, &bytes) && (bytes == 0 || move_is_there(array, bytes, false));
+}
+
+/* The words lie in device memory, so that what earlier tasks have written there counts. */
+static bool read_words(const void *pointer, void *words, size_t size) {
+    void *block = NULL;
+    if (!memory_pin_for(pointer, size, MEMORY_READS, &block)) {
+        return false;
+    }
+    memcpy(words, pointer, size);
+    memory_unpin(block);
+    return true;
+}
+
+/* The task becomes the copy that it stands for. */
+static bool resolve(task_t *task) {
+    indirect_t *indirect = task->indirect;
+    copy_words_t words = {.count = indirect->count};
+    bool known = indirect->desc != NULL ? read_words(indirect->desc, &words, sizeof words)
+                                        : read_words(indirect->to, &words.to, sizeof words.to) &&
+                                              read_words(indirect->from, &words.from, sizeof words.from);
+    char *to = (char *)words.to + indirect->to_offset;
+    const char *from = (const char *)words.from + indirect->from_offset;
+    free(indirect);
+    task->kind = TASK_COPY;
+    task->copy.dst = to;
+    task->copy.src = from;
+    task->copy.count = words.count;
+    task->copy.owned = NULL;
+    return known;
+}
+
+static bool prepare_copy(const task_t *task, void **to, void **from) {
+    size_t count = task->copy.count;
+    return (task->copy.owned != NULL || memory_pin_for(task->copy.src, count, MEMORY_READS, from)) &&
+           memory_pin(task->copy.dst, count, to);
+}
+
+bool move_prepare(task_t *task, void **to, void **from) {
+    const plane_t *plane = task->plane;
+    switch (task->kind) {
+    case TASK_SET:
+        return memory_pin(task->set.dst, task->set.count, to);
+    case TASK_PLANE:
+        return memory_pin_rows(plane->src, plane->width, plane->spitch, plane->height, MEMORY_READS, from) &&
+               memory_pin_rows(plane->dst, plane->width, plane->dpitch, plane->height, MEMORY_WRITES, to);
+    case TASK_INDIRECT:
+        return resolve(task) && prepare_copy(task, to, from);
+    default:
+        return prepare_copy(task, to, from);
+    }
+}
+
+void move_perform(const task_t *task) {
+    switch (task->kind) {
+    case TASK_SET:
+        fill_memory(task->set.dst, task->set.value, task->set.count, task->set.words);
+        break;
+    case TASK_PLANE:
+        move_rows(task->plane);
+        break;
+    default:
+        memmove(task->copy.dst, task->copy.owned != NULL ? task->copy.owned : task->copy.src, task->copy.count);
+        break;
+    }
+}

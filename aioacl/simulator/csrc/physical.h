@@ -1,0 +1,38 @@
+/* Physical memory apart from addresses. */
+#ifndef ACLSIM_PHYSICAL_H
+#define ACLSIM_PHYSICAL_H
+
+#include "block.h"
+
+/* Bytes that several handles may stand for. */
+typedef struct {
+    int file;
+    size_t size;
+    uint32_t refs;
+    uint64_t share;   /* how other handles are made of it; 0: it has not been exported */
+    bool open;        /* for every process */
+    bool listed;      /* this process may import it */
+    device_t *device; /* NULL: host memory */
+    aclrtPhysicalMemProp prop;
+} storage_t;
+
+typedef struct {
+    object_t object;
+    storage_t *storage;
+    size_t size; /* asked for */
+    uint32_t handles;
+    uint32_t maps;
+} physical_t;
+
+/* The memory behind a handle, or NULL with the error kept. */
+physical_t *physical_find(const void *handle);
+/* Another handle of the same bytes; NULL when memory is out. */
+physical_t *physical_new(storage_t *storage, size_t size);
+/* Gives the memory up if there is neither a handle nor a mapping of it. */
+void physical_settle(physical_t *physical);
+storage_t *storage_of_share(uint64_t share);
+/* Whether memory with these attributes exists; 100000 with the text kept. */
+aclError physical_check_prop(const aclrtPhysicalMemProp *prop);
+size_t physical_granularity(const aclrtPhysicalMemProp *prop);
+
+#endif

@@ -1,0 +1,68 @@
+/* Copies of planes: rows of bytes that lie a pitch apart. */
+#include "copy.h"
+
+enum { WIDTH_MOST = 5000000, HEIGHT_MOST = 5 * 1024 * 1024 };
+
+static bool is_kind(aclrtMemcpyKind kind, bool async) {
+    return kind == ACL_MEMCPY_HOST_TO_DEVICE || kind == ACL_MEMCPY_DEVICE_TO_HOST ||
+           kind == ACL_MEMCPY_DEFAULT || (async && kind == ACL_MEMCPY_DEVICE_TO_DEVICE);
+}
+
+/* An argument that the ACL layer refuses. */
+static aclError check_plane(const copy_t *copy, bool async) {
+    if (copy->dst == NULL || copy->src == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, copy->dst == NULL ? "dst" : "src");
+    }
+    if (copy->count > copy->spitch || copy->count > copy->dpitch) {
+        return error_quiet(ACL_INVALID_PARAM, "width");
+    }
+    return is_kind(copy->kind, async) ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "kind");
+}
+
+static aclError check_range(const copy_t *copy) {
+    bool fits = move_rows_fit(copy->count, copy->dpitch, copy->height) &&
+                move_rows_fit(copy->count, copy->spitch, copy->height);
+    return fits ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "height");
+}
+
+aclError do_aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
+                          aclrtMemcpyKind kind) {
+    copy_t copy = {.dst = dst, .src = src, .count = width, .height = height, .kind = kind};
+    copy.dpitch = dpitch;
+    copy.spitch = spitch;
+    if (width == 0 || height == 0) {
+        return ACL_SUCCESS;
+    }
+    aclError rc = check_plane(&copy, false);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    sim_lock();
+    rc = context_need() != NULL ? check_range(&copy) : RT_CONTEXT_NULL;
+    if (rc == ACL_SUCCESS) {
+        copy_classify(&copy);
+        rc = copy_now(&copy);
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                               size_t height, aclrtMemcpyKind kind, aclrtStream stream) {
+    copy_t copy = {.dst = dst, .src = src, .count = width, .height = height, .kind = kind};
+    copy.dpitch = dpitch;
+    copy.spitch = spitch;
+    if (width == 0 || height == 0) {
+        return ACL_SUCCESS;
+    }
+    aclError rc = check_plane(&copy, true);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    sim_lock();
+    rc = width > WIDTH_MOST || height > HEIGHT_MOST ? error_set(RT_PARAM_INVALID, "width or height")
+                                                    : check_range(&copy);
+    rc = rc == ACL_SUCCESS ? copy_async(stream, &copy) : rc;
+    sim_unlock();
+    return rc;
+}

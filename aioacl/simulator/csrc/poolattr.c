@@ -1,0 +1,85 @@
+/* The attributes of pools. */
+#include <string.h>
+
+#include "pool.h"
+
+static bool is_reuse(aclrtMemPoolAttr attr) {
+    return attr >= ACL_RT_MEM_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+           attr <= ACL_RT_MEM_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+static uint64_t *counter_of(mempool_t *pool, aclrtMemPoolAttr attr) {
+    switch (attr) {
+    case ACL_RT_MEM_POOL_ATTR_RELEASE_THRESHOLD:
+        return &pool->threshold;
+    case ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_CURRENT:
+        return &pool->reserved;
+    case ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_HIGH:
+        return &pool->reserved_high;
+    case ACL_RT_MEM_POOL_ATTR_USED_MEM_CURRENT:
+        return &pool->used;
+    case ACL_RT_MEM_POOL_ATTR_USED_MEM_HIGH:
+        return &pool->used_high;
+    default:
+        return NULL;
+    }
+}
+
+/* The high marks can only be set back, and the current values not at all. */
+static bool set_counter(mempool_t *pool, aclrtMemPoolAttr attr, uint64_t value) {
+    uint64_t *counter = counter_of(pool, attr);
+    bool mark = attr == ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_HIGH || attr == ACL_RT_MEM_POOL_ATTR_USED_MEM_HIGH;
+    if (counter == NULL || !(attr == ACL_RT_MEM_POOL_ATTR_RELEASE_THRESHOLD || (mark && value == 0))) {
+        return false;
+    }
+    *counter = value;
+    return true;
+}
+
+/* How blocks are reused between streams makes no difference here: an address is free when its stream says so.
+ */
+aclError do_aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value) {
+    if (memPool == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "memPool");
+    }
+    if (value == NULL) {
+        return error_set(RT_PARAM_INVALID, "value");
+    }
+    aclError rc = RT_PARAM_INVALID;
+    sim_lock();
+    mempool_t *pool = pool_find(memPool);
+    if (pool != NULL && is_reuse(attr)) {
+        memcpy(&pool->reuse[attr], value, sizeof pool->reuse[attr]);
+        rc = ACL_SUCCESS;
+    } else if (pool != NULL) {
+        uint64_t number = 0;
+        memcpy(&number, value, sizeof number);
+        rc = set_counter(pool, attr, number) ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "attr");
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value) {
+    if (memPool == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "memPool");
+    }
+    if (value == NULL) {
+        return error_set(RT_PARAM_INVALID, "value");
+    }
+    aclError rc = RT_PARAM_INVALID;
+    sim_lock();
+    mempool_t *pool = pool_find(memPool);
+    const uint64_t *counter = pool != NULL ? counter_of(pool, attr) : NULL;
+    if (counter != NULL) {
+        memcpy(value, counter, sizeof *counter);
+        rc = ACL_SUCCESS;
+    } else if (pool != NULL && is_reuse(attr)) {
+        memcpy(value, &pool->reuse[attr], sizeof pool->reuse[attr]);
+        rc = ACL_SUCCESS;
+    } else if (pool != NULL) {
+        rc = error_set(RT_PARAM_INVALID, "attr");
+    }
+    sim_unlock();
+    return rc;
+}

@@ -1,0 +1,162 @@
+/* What can be asked about memory, and what keeps caches coherent. */
+#include <string.h>
+
+#include "block.h"
+
+enum {
+    SMALL_PAGE_BYTES = 4096,
+    HUGE_PAGE_BYTES = 2 << 20,
+    CHECK_DEVICE = 0x2,
+    CHECK_VIDEO = 0x8,
+    CHECK_RESERVED = 0x10,
+    FAULTS_MOST = 128
+};
+
+static const char usage_name[] = "APP";
+
+/* The caches of a simulated device are always coherent; only the arguments matter. */
+static aclError maintain_cache(const void *pointer, size_t size) {
+    if (pointer == NULL || size == 0) {
+        return error_quiet(ACL_INVALID_PARAM, pointer == NULL ? "devPtr" : "size");
+    }
+    void *block = NULL;
+    sim_lock();
+    aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+    if (rc == ACL_SUCCESS) {
+        rc = memory_pin_for(pointer, size, 0, &block) ? ACL_SUCCESS : error_set(RT_DRIVER_ERROR, "devPtr");
+        memory_unpin(block);
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtMemFlush(void *devPtr, size_t size) {
+    return maintain_cache(devPtr, size);
+}
+
+aclError do_aclrtMemInvalidate(void *devPtr, size_t size) {
+    return maintain_cache(devPtr, size);
+}
+
+static aclrtMemLocation location_of(const block_t *block) {
+    aclrtMemLocation location = {.type = ACL_MEM_LOCATION_TYPE_UNREGISTERED};
+    if (block == NULL) {
+        return location;
+    }
+    location.id = block->device != NULL ? (uint32_t)block->device->id : 0;
+    location.type = block->device == NULL || block->kind == BLOCK_REGISTERED ? ACL_MEM_LOCATION_TYPE_HOST
+                    : block->kind == BLOCK_MANAGED                           ? ACL_MEM_LOCATION_TYPE_MANAGED
+                                                                             : ACL_MEM_LOCATION_TYPE_DEVICE;
+    return location;
+}
+
+/* Works without a context. Big blocks of a device are made of huge pages. */
+aclError do_aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes) {
+    if (ptr == NULL || attributes == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, ptr == NULL ? "ptr" : "attributes");
+    }
+    aclrtPtrAttributes found = {.pageSize = SMALL_PAGE_BYTES};
+    sim_lock();
+    const block_t *block = block_find(ptr);
+    found.location = location_of(block);
+    if (block != NULL && found.location.type == ACL_MEM_LOCATION_TYPE_DEVICE &&
+        block->size >= HUGE_PAGE_BYTES) {
+        found.pageSize = HUGE_PAGE_BYTES;
+    }
+    sim_unlock();
+    *attributes = found;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize) {
+    if (ptr == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "ptr");
+    }
+    if (pbase == NULL && psize == NULL) {
+        return error_set(RT_PARAM_INVALID, "pbase and psize");
+    }
+    sim_lock();
+    const block_t *block = block_find(ptr);
+    if (block != NULL && pbase != NULL) {
+        *pbase = block->base;
+    }
+    if (block != NULL && psize != NULL) {
+        *psize = block->size;
+    }
+    sim_unlock();
+    return block != NULL ? ACL_SUCCESS : error_set(RT_DRIVER_ERROR, "ptr");
+}
+
+/* Nothing of the simulated memory is set apart for video or reserved. */
+aclError do_aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, uint32_t *checkResult,
+                              uint32_t reserve) {
+    if (addrList == NULL || checkResult == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, addrList == NULL ? "addrList" : "checkResult");
+    }
+    if (!array_is_there(addrList, size, sizeof *addrList)) {
+        return error_set(RT_PARAM_INVALID, "size");
+    }
+    uint32_t known = CHECK_DEVICE | CHECK_VIDEO | CHECK_RESERVED;
+    if (size == 0 || memType == 0 || (memType & ~known) != 0 || reserve != 0) {
+        return error_set(RT_PARAM_INVALID, size == 0 ? "size" : "memType or reserve");
+    }
+    sim_lock();
+    aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+    uint32_t result = (memType & CHECK_DEVICE) != 0 ? 1 : 0;
+    for (uint32_t i = 0; rc == ACL_SUCCESS && i < size; i++) {
+        const block_t *block = block_find(addrList[i]);
+        result &= block != NULL && location_of(block).type == ACL_MEM_LOCATION_TYPE_DEVICE ? 1 : 0;
+    }
+    sim_unlock();
+    if (rc == ACL_SUCCESS) {
+        *checkResult = result;
+    }
+    return rc;
+}
+
+/* All memory belongs to one component. */
+aclError do_aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum,
+                                 size_t *outputNum) {
+    if (memUsageInfo == NULL || outputNum == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, memUsageInfo == NULL ? "memUsageInfo" : "outputNum");
+    }
+    const device_t *device = device_find(deviceId);
+    if (device == NULL || inputNum == 0) {
+        return error_set(device == NULL ? RT_INVALID_DEVICE : RT_PARAM_INVALID,
+                         device == NULL ? "deviceId" : "inputNum");
+    }
+    memset(memUsageInfo, 0, sizeof *memUsageInfo);
+    memcpy(memUsageInfo->name, usage_name, sizeof usage_name);
+    sim_lock();
+    memUsageInfo->curMemSize = device->bytes;
+    memUsageInfo->memPeakSize = device->peak_bytes;
+    sim_unlock();
+    *outputNum = 1;
+    return ACL_SUCCESS;
+}
+
+/* The memory of a simulated device has no uncorrectable errors, so there are none to tell of or to repair. */
+aclError do_aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize,
+                               size_t *retSize) {
+    if (memUceInfoArray == NULL || retSize == NULL || arraySize == 0) {
+        return error_quiet(ACL_INVALID_PARAM, "memUceInfoArray, arraySize or retSize");
+    }
+    if (device_find(deviceId) == NULL) {
+        return error_set(RT_INVALID_DEVICE, "deviceId");
+    }
+    *retSize = 0;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtMemUceRepair(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize) {
+    static const aclrtMemUceInfo none;
+    if (memUceInfoArray == NULL || arraySize == 0 || arraySize > FAULTS_MOST) {
+        return error_quiet(ACL_INVALID_PARAM, memUceInfoArray == NULL ? "memUceInfoArray" : "arraySize");
+    }
+    for (size_t i = 0; i < arraySize; i++) {
+        if (memcmp(memUceInfoArray[i].reserved, none.reserved, sizeof none.reserved) != 0) {
+            return error_quiet(ACL_INVALID_PARAM, "memUceInfoArray: reserved");
+        }
+    }
+    return device_find(deviceId) != NULL ? ACL_SUCCESS : error_set(RT_INVALID_DEVICE, "deviceId");
+}

@@ -1,0 +1,41 @@
+"""What the simulator's referee sees of memory: bytes outside of blocks, bytes that nobody wrote."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioacl import simulator
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+
+@pytest.mark.anyio
+async def test_a_byte_behind_a_pinned_buffer_is_seen_and_told_once(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.pinned(100) as buffer:
+        assert simulator.check_memory() == 0
+        behind = ctypes.c_ubyte.from_address(ctypes.addressof(ctypes.c_ubyte.from_buffer(buffer)) + 100)
+        behind.value = 1
+        assert [simulator.check_memory(), simulator.check_memory()] == [1, 1]
+        (violation,) = simulator.violations()
+        assert "written outside, at offset 100" in violation
+        simulator.forget()
+    assert simulator.violations() == []
+
+
+@pytest.mark.anyio
+async def test_reading_what_nobody_wrote_is_seen_while_it_is_watched(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        simulator.watch_uninitialised()
+        try:
+            async with device.allocate(16) as block:
+                await stream.copy(block, b"eight by")
+                await stream.copy(bytearray(16), block)
+        finally:
+            simulator.watch_uninitialised(False)
+        (violation,) = simulator.violations()
+        assert "byte 8 was never written" in violation
+        simulator.forget()
