@@ -1,0 +1,147 @@
+/* The fault engine among threads: rules that come and go, hangs, sick devices and the clock. No sleeping. */
+#include <string.h>
+
+#include "sim_test.h"
+
+enum { THREADS = 4, ROUNDS = 2000 };
+
+static const char count_calls[] = "aclrtGetDeviceCount:rc=507000:p=0.5";
+
+static uint32_t add(const char *rule) {
+    uint32_t id = 0;
+    CHECK(aclsim_fault_add(rule, &id) == 0);
+    CHECK(id != 0);
+    return id;
+}
+
+static void test_refusals_and_counts(void) {
+    char why[256];
+    uint64_t hits = 0;
+    uint64_t matches = 0;
+    uint32_t count = 0;
+    CHECK(aclsim_fault_add("nobody:rc=1", NULL) == -1);
+    CHECK(aclsim_fault_error(why, sizeof why) > 0 && strstr(why, "column 1") != NULL);
+    CHECK(aclsim_fault_add(NULL, NULL) == -1);
+    CHECK(aclsim_fault_remove(12345) == -1 && aclsim_fault_hits(12345, &hits, &matches) == -1);
+    uint32_t id = add("aclrtGetDeviceCount:nth=2:rc=507000");
+    CHECK_RC(aclrtGetDeviceCount(&count), 0);
+    CHECK_RC(aclrtGetDeviceCount(&count), 507000);
+    CHECK(aclsim_fault_hits(id, &hits, &matches) == 0 && hits == 1 && matches == 2);
+    CHECK(aclsim_fault_remove(id) == 0 && aclsim_fault_remove(id) == -1);
+    CHECK_RC(aclrtGetDeviceCount(&count), 0);
+}
+
+static void *ask_main(void *failed) {
+    uint32_t count = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        atomic_fetch_add((atomic_int *)failed, aclrtGetDeviceCount(&count) != 0 ? 1 : 0);
+    }
+    return NULL;
+}
+
+/* However the threads take turns, the same matches are struck. */
+static void test_chance_among_threads(void) {
+    atomic_int failed = 0;
+    uint64_t hits = 0;
+    uint64_t matches = 0;
+    pthread_t threads[THREADS];
+    uint32_t id = add(count_calls);
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&threads[i], NULL, ask_main, &failed) == 0);
+    }
+    for (int i = 0; i < 200; i++) {
+        CHECK(aclsim_fault_remove(add("copy:rc=507000")) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    CHECK(aclsim_fault_hits(id, &hits, &matches) == 0);
+    CHECK(matches == THREADS * ROUNDS && hits == (uint64_t)atomic_load(&failed));
+    CHECK(hits > matches / 3 && hits < matches * 2 / 3);
+    aclsim_fault_clear();
+}
+
+static aclError body_hang(void *unused) {
+    uint32_t count = 0;
+    (void)unused;
+    return aclrtGetDeviceCount(&count);
+}
+
+static void test_hangs(void) {
+    call_t calls[THREADS];
+    add("aclrtGetDeviceCount:hang=gate:rc=507000");
+    for (int i = 0; i < THREADS; i++) {
+        call_start(&calls[i], body_hang, NULL);
+    }
+    while (aclsim_hung("aclrtGetDeviceCount") < THREADS) {
+        sched_yield();
+    }
+    aclsim_fault_clear(); /* who hangs already hangs on */
+    CHECK(aclsim_hung("aclrtGetDeviceCount") == THREADS);
+    CHECK(aclsim_release_key("gate") == 0);
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(call_join(&calls[i]) == 507000);
+    }
+}
+
+static void test_sickness_among_waiters(void) {
+    aclrtStream stream = NULL;
+    void *block = NULL;
+    call_t call;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK(aclsim_hold(stream) == 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
+    call_start(&call, body_sync, stream);
+    until_waiting("aclrtSynchronizeStream");
+    add("copy:sticky=507018:once");
+    CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
+    CHECK(call_join(&call) == 507018);
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 507899);
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    aclsim_fault_clear();
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK(stats().streams == 0 && stats().device_blocks == 0);
+}
+
+static aclError body_delayed(void *unused) {
+    size_t free = 0;
+    size_t total = 0;
+    (void)unused;
+    return aclrtGetMemInfo(ACL_HBM_MEM, &free, &total);
+}
+
+static void test_clock(void) {
+    call_t calls[THREADS];
+    aclsim_clock_virtual(1);
+    int64_t start = aclsim_clock_now();
+    add("aclrtGetMemInfo:latency=3600000");
+    for (int i = 0; i < THREADS; i++) {
+        call_start(&calls[i], body_delayed, NULL);
+    }
+    while (aclsim_waiting("aclrtGetMemInfo") < THREADS) {
+        sched_yield();
+    }
+    CHECK(aclsim_clock_now() == start);
+    CHECK(aclsim_clock_advance(3600000000000) == 0);
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(call_join(&calls[i]) == 0);
+    }
+    aclsim_clock_virtual(0);
+    CHECK(aclsim_clock_advance(1) == -1);
+    CHECK(aclsim_clock_now() >= start + 3600000000000);
+    aclsim_fault_clear();
+}
+
+int main(void) {
+    CHECK_RC(aclInit(NULL), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    test_refusals_and_counts();
+    test_chance_among_threads();
+    test_hangs();
+    test_sickness_among_waiters();
+    test_clock();
+    CHECK(stats().violations == 0);
+    CHECK_RC(aclrtResetDevice(0), 0);
+    return 0;
+}
