@@ -31,18 +31,32 @@ from aioacl.simulator._control import (
     violations,
     watch_uninitialised,
 )
+from aioacl.simulator._faults import (
+    Fault,
+    advance_clock,
+    clock,
+    fault,
+    release_key,
+    set_limits,
+    set_seed,
+    set_virtual_clock,
+)
 from aioacl.simulator._kernels import Kernel, Launch, register_kernel
 from aioacl.simulator._releases import library_path
 
 __all__ = [
+    "Fault",
     "Kernel",
     "Launch",
     "Stats",
+    "advance_clock",
     "calls",
     "check_memory",
     "clear",
+    "clock",
     "fail_call",
     "fail_next",
+    "fault",
     "forget",
     "hang_call",
     "held",
@@ -54,10 +68,14 @@ __all__ = [
     "register_kernel",
     "release",
     "release_all",
+    "release_key",
     "resets",
     "retain_count",
     "set_abort_supported",
     "set_count_notify_supported",
+    "set_limits",
+    "set_seed",
+    "set_virtual_clock",
     "stats",
     "trap_next",
     "unhang",

@@ -49,7 +49,7 @@ class Stats:
     exports: int
 
 
-def _function(name: str, signature: str) -> CData:
+def control_function(name: str, signature: str) -> CData:
     if library_info().backend != "simulator":
         raise ParameterError(
             "the process has loaded a real ACL library, not the simulator",
@@ -68,7 +68,7 @@ def _checked(name: str, answer: int, what: object) -> int:
 
 def _of_stream(name: str, stream: Stream) -> int:
     native = stream._core.native
-    return _checked(name, _function(name, "int (*)(void *)")(native), stream)
+    return _checked(name, control_function(name, "int (*)(void *)")(native), stream)
 
 
 def hold(stream: Stream) -> None:
@@ -89,25 +89,29 @@ def held(stream: Stream) -> Generator[None]:
         yield
     finally:
         native = stream._core.native
-        _function("aclsim_release", "int (*)(void *)")(native)
+        control_function("aclsim_release", "int (*)(void *)")(native)
 
 
 def release_all() -> None:
     """Releases every held stream and every hung call."""
-    _function("aclsim_release_all", "void (*)(void)")()
+    control_function("aclsim_release_all", "void (*)(void)")()
 
 
 def pending(stream: Stream) -> int:
     """Tasks that are enqueued on the stream and not done."""
     native = stream._core.native
-    return _checked("aclsim_pending", _function("aclsim_pending", "int64_t (*)(void *)")(native), stream)
+    return _checked(
+        "aclsim_pending", control_function("aclsim_pending", "int64_t (*)(void *)")(native), stream
+    )
 
 
 def fail_next(stream: Stream, code: int) -> None:
     """The next task enqueued on the stream (a copy or fill) fails with that code."""
     native = stream._core.native
     _checked(
-        "aclsim_fail_next", _function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, code), stream
+        "aclsim_fail_next",
+        control_function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, code),
+        stream,
     )
 
 
@@ -115,14 +119,14 @@ def trap_next(stream: Stream, code: int) -> None:
     """The next task that computes or moves data, queued already or not, traps with that code."""
     _checked(
         "aclsim_trap_next",
-        _function("aclsim_trap_next", "int (*)(void *, int32_t)")(stream._core.native, code),
+        control_function("aclsim_trap_next", "int (*)(void *, int32_t)")(stream._core.native, code),
         stream,
     )
 
 
 def fail_call(function: str, code: int, times: int = 1) -> None:
     """The next calls of the ACL function do nothing and answer the code; -1 times: all of them."""
-    call = _function("aclsim_fail_call", "int (*)(const char *, int32_t, int32_t)")
+    call = control_function("aclsim_fail_call", "int (*)(const char *, int32_t, int32_t)")
     _checked("aclsim_fail_call", call(_text(function), code, times), function)
 
 
@@ -143,7 +147,7 @@ def hung(function: str) -> int:
 
 def calls(function: str) -> int:
     """Calls of the ACL function since the start or `forget()`."""
-    return int(_function("aclsim_calls", "uint64_t (*)(const char *)")(_text(function)))
+    return int(control_function("aclsim_calls", "uint64_t (*)(const char *)")(_text(function)))
 
 
 def _text(text: str) -> CData:
@@ -151,58 +155,58 @@ def _text(text: str) -> CData:
 
 
 def _named(name: str, function: str) -> int:
-    answer: int = _function(name, "int (*)(const char *)")(_text(function))
+    answer: int = control_function(name, "int (*)(const char *)")(_text(function))
     return answer
 
 
 def clear() -> None:
     """Forgets armed failures and hangs that have not struck."""
-    _function("aclsim_clear", "void (*)(void)")()
+    control_function("aclsim_clear", "void (*)(void)")()
 
 
 def set_abort_supported(supported: bool) -> None:
     """With False, aclrtStreamAbort answers 207000, as old firmware does."""
-    _function("aclsim_set_abort_supported", "void (*)(int)")(int(supported))
+    control_function("aclsim_set_abort_supported", "void (*)(int)")(int(supported))
 
 
 def set_count_notify_supported(supported: bool) -> None:
     """With True there are count notifies, as newer chips have them; without, they answer 207000."""
-    _function("aclsim_set_count_notify_supported", "void (*)(int)")(int(supported))
+    control_function("aclsim_set_count_notify_supported", "void (*)(int)")(int(supported))
 
 
 def check_memory() -> int:
     """How many live blocks have been written outside their bounds; each becomes a violation once."""
-    return int(_function("aclsim_check_memory", "int64_t (*)(void)")())
+    return int(control_function("aclsim_check_memory", "int64_t (*)(void)")())
 
 
 def watch_uninitialised(on: bool = True) -> None:
     """From now on, reading bytes of new device memory that nothing has written is a violation."""
-    _function("aclsim_watch_uninitialised", "void (*)(int)")(int(on))
+    control_function("aclsim_watch_uninitialised", "void (*)(int)")(int(on))
 
 
 def stats() -> Stats:
     """What lives, and what was counted."""
     names = [field.name for field in fields(Stats)]
     found = ffi.new("uint64_t[]", len(names))
-    _function("aclsim_stats", "void (*)(uint64_t *)")(found)
+    control_function("aclsim_stats", "void (*)(uint64_t *)")(found)
     return Stats(**dict(zip(names, ffi.unpack(found, len(names)), strict=True)))
 
 
 def retain_count(device: int = 0) -> int:
     """How often the device is set."""
     return _checked(
-        "aclsim_retain_count", _function("aclsim_retain_count", "int (*)(int32_t)")(device), device
+        "aclsim_retain_count", control_function("aclsim_retain_count", "int (*)(int32_t)")(device), device
     )
 
 
 def resets(device: int = 0) -> int:
     """Releasing resets of the device since the start."""
-    return int(_function("aclsim_resets", "uint64_t (*)(int32_t)")(device))
+    return int(control_function("aclsim_resets", "uint64_t (*)(int32_t)")(device))
 
 
 def violations() -> list[str]:
     """What the referee objected to, oldest first; the newest 256 are kept."""
-    read = _function("aclsim_violation", "int (*)(uint64_t, char *, size_t)")
+    read = control_function("aclsim_violation", "int (*)(uint64_t, char *, size_t)")
     text = ffi.new("char[]", TEXT_BYTES)
     found: list[str] = []
     while read(len(found), text, TEXT_BYTES) >= 0:
@@ -212,7 +216,7 @@ def violations() -> list[str]:
 
 def journal() -> list[dict[str, Any]]:
     """The newest finished ACL calls, oldest first, each with seq, tid, call, args, rc, us and dev."""
-    read = _function("aclsim_journal", "size_t (*)(uint64_t *, char *, size_t)")
+    read = control_function("aclsim_journal", "size_t (*)(uint64_t *, char *, size_t)")
     text, following = ffi.new("char[]", TEXT_BYTES), ffi.new("uint64_t *")
     lines: list[str] = []
     while (size := read(following, text, TEXT_BYTES)) > 0:
@@ -222,4 +226,4 @@ def journal() -> list[dict[str, Any]]:
 
 def forget() -> None:
     """Forgets counted calls, violations and the journal; touches nothing that lives."""
-    _function("aclsim_forget", "void (*)(void)")()
+    control_function("aclsim_forget", "void (*)(void)")()

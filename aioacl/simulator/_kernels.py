@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi
-from aioacl.simulator._control import _function
+from aioacl.simulator._control import control_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class Kernel:
             mine = _registered.pop(self._key, None)
             newest = not any(kernel.name == self.name for kernel in _registered.values())
             if mine is not None and newest:
-                _function("aclsim_register_kernel", _REGISTER)(_text(self.name), ffi.NULL, ffi.NULL)
+                control_function("aclsim_register_kernel", _REGISTER)(_text(self.name), ffi.NULL, ffi.NULL)
 
     def __enter__(self) -> Self:
         return self
@@ -100,7 +100,7 @@ def register_kernel(
     with _lock:
         _registered[kernel._key] = kernel
         user = ffi.cast("void *", kernel._key)
-        _function("aclsim_register_kernel", _REGISTER)(_text(name), _trampoline(), user)
+        control_function("aclsim_register_kernel", _REGISTER)(_text(name), _trampoline(), user)
         for key in [key for key, other in _registered.items() if other.name == name and other is not kernel]:
             del _registered[key]
     if parameters is not None:
@@ -109,7 +109,7 @@ def register_kernel(
 
 
 def _describe(name: str, parameters: Sequence[int]) -> None:
-    describe = _function("aclsim_kernel_parameters", "int (*)(const char *, const size_t *, size_t)")
+    describe = control_function("aclsim_kernel_parameters", "int (*)(const char *, const size_t *, size_t)")
     if describe(_text(name), ffi.new("size_t[]", list(parameters)), len(parameters)) != 0:
         raise ParameterError(f"{list(parameters)} are no sizes of parameters", hint="Pass sizes of 1 to 512.")
 

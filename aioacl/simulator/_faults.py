@@ -1,0 +1,310 @@
+"""Faults on purpose: rules that make calls of the simulator fail, hang, lie or take their time.
+
+A rule is text, as in csrc/aclsim.h, and text is what replays it: `AIOACL_SIM_FAULTS` takes what `Fault.rule` says.
+`fault()` writes that text from named values and refuses what could not be meant.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack
+
+from aioacl._errors import ParameterError
+from aioacl._ffi import ffi
+from aioacl.simulator._control import control_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from aioacl._stream import Stream
+
+TEXT_BYTES: Final = 1024
+WORD_MOST: Final = (1 << 63) - 1
+CODE_LEAST: Final = -(1 << 31)
+CODE_MOST: Final = (1 << 31) - 1
+
+Moment = Literal["before", "during", "after"]
+ErrorText = Literal["null", "long", "non-utf8", "stale"]
+
+
+class Fault:
+    """A rule. It holds within a `with` block; `hits` and `matches` can be read there and afterwards."""
+
+    def __init__(self, rule: str) -> None:
+        self.rule = rule
+        self._id: int | None = None
+        self._counted = (0, 0)
+
+    def __repr__(self) -> str:
+        return f"<Fault {self.rule!r}: {self.hits} hits of {self.matches} matches>"
+
+    def __enter__(self) -> Self:
+        if self._id is not None:
+            raise ParameterError(f"{self.rule!r} holds already", hint="Use one block at a time for a fault.")
+        self._counted = (0, 0)
+        self._id = _add(self.rule)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._count()
+        if self._id is not None:
+            control_function("aclsim_fault_remove", "int (*)(uint32_t)")(self._id)
+            self._id = None
+
+    def _count(self) -> tuple[int, int]:
+        counts = ffi.new("uint64_t[2]")
+        ask = control_function("aclsim_fault_hits", "int (*)(uint32_t, uint64_t *, uint64_t *)")
+        if self._id is not None and ask(self._id, counts, counts + 1) == 0:
+            self._counted = (counts[0], counts[1])
+        return self._counted
+
+    @property
+    def hits(self) -> int:
+        """How often the rule has fired."""
+        return self._count()[0]
+
+    @property
+    def matches(self) -> int:
+        """How many calls were of those that the rule looks at."""
+        return self._count()[1]
+
+
+def _refusal() -> str:
+    text = ffi.new("char[]", TEXT_BYTES)
+    control_function("aclsim_fault_error", "int (*)(char *, size_t)")(text, TEXT_BYTES)
+    return ffi.string(text).decode("utf-8", "replace")
+
+
+def _add(rule: str) -> int:
+    made = ffi.new("uint32_t[1]")
+    add = control_function("aclsim_fault_add", "int (*)(const char *, uint32_t *)")
+    if "\0" in rule or add(ffi.new("char[]", rule.encode()), made) != 0:
+        raise ParameterError(f"the simulator refuses the rule {rule!r}: {_refusal()}")
+    return int(made[0])
+
+
+# --- from named values to text ------------------------------------------------------------------------------------
+
+
+class FaultOptions(TypedDict, total=False):
+    """What `fault` takes: which calls, when, and what then."""
+
+    device: int
+    stream: Stream | int
+    thread: int
+    tid: int
+    size_min: int
+    size_max: int
+    nth: int
+    after: int
+    every: int
+    times: int
+    p: float
+    per_thread: bool
+    rc: int
+    rc_after: int
+    oom: bool
+    latency: float
+    jitter: float
+    at: Moment
+    hang: str | bool
+    block_record: str | bool
+    async_error: int
+    late_complete: float
+    late_copy: float
+    sticky: int
+    lost: int
+    reset_fail: int
+    reset_lies: int | bool
+    false_drain: bool
+    slow_teardown: float
+    ext_reset: bool
+    errmsg: ErrorText
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _number(least: int) -> Callable[[str, Any], str]:
+    def write(name: str, value: Any) -> str:
+        if not _is_whole(value, least, WORD_MOST):
+            raise ParameterError(f"{name}{value!r} is no whole number from {least}")
+        return f"{name}{value}"
+
+    return write
+
+
+def _times(name: str, value: Any) -> str:
+    if value == 0 or not _is_whole(value, -1, WORD_MOST):
+        raise ParameterError(f"{name}{value!r} is no whole number from 1, and not -1 for ever")
+    return f"{name}{value}"
+
+
+def _any_code(name: str, value: Any) -> str:
+    if not _is_whole(value, CODE_LEAST, CODE_MOST):
+        raise ParameterError(f"{name}{value!r} is no code of ACL")
+    return f"{name}{value}"
+
+
+def _code(name: str, value: Any) -> str:
+    if value == 0:
+        raise ParameterError(f"{name}0 is no fault")
+    return _any_code(name, value)
+
+
+def _real(name: str, value: Any, most: float = math.inf) -> str:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not good or not 0 <= value <= most or math.isinf(value):
+        raise ParameterError(f"{name}{value!r} is not from 0 to {most}")
+    return f"{name}{value!r}"
+
+
+def _chance(name: str, value: Any) -> str:
+    return _real(name, value, 1)
+
+
+def _stream(name: str, value: Any) -> str:
+    if isinstance(value, int):
+        return _number(0)(name, value)
+    return f"{name}{int(ffi.cast('uintptr_t', value._core.native)):#x}"
+
+
+def _flag(name: str, value: Any) -> str:
+    return name.removesuffix("=") if value is True else _word(name, value)
+
+
+def _lie(name: str, value: Any) -> str:
+    return name.removesuffix("=") if value is True else _code(name, value)
+
+
+def _word(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[\w.+-]+", value):
+        raise ParameterError(f"{name}{value!r} is no word")
+    return f"{name}{value}"
+
+
+_WRITERS: Final[Mapping[str, tuple[str, Callable[[str, Any], str]]]] = MappingProxyType(
+    {
+        "device": ("dev=", _number(0)),
+        "stream": ("stream=", _stream),
+        "thread": ("thread=", _number(1)),
+        "tid": ("tid=", _number(1)),
+        "size_min": ("size>=", _number(0)),
+        "size_max": ("size<=", _number(0)),
+        "nth": ("nth=", _number(1)),
+        "after": ("after=", _number(0)),
+        "every": ("every=", _number(1)),
+        "times": ("times=", _times),
+        "p": ("p=", _chance),
+        "per_thread": ("per=thread", _flag),
+        "rc": ("rc=", _any_code),
+        "rc_after": ("rc-after=", _code),
+        "oom": ("oom", _flag),
+        "latency": ("latency=", _word),
+        "at": ("at=", _word),
+        "hang": ("hang=", _flag),
+        "block_record": ("block-record=", _flag),
+        "async_error": ("async-error=", _code),
+        "late_complete": ("late-complete=", _real),
+        "late_copy": ("late-copy=", _real),
+        "sticky": ("sticky=", _code),
+        "lost": ("lost=", _code),
+        "reset_fail": ("reset-fail=", _number(1)),
+        "reset_lies": ("reset-lies=", _lie),
+        "false_drain": ("false-drain", _flag),
+        "slow_teardown": ("slow-teardown=", _real),
+        "ext_reset": ("ext-reset", _flag),
+        "errmsg": ("errmsg=", _word),
+    }
+)
+
+
+_FLAGS: Final = frozenset(
+    {"per_thread", "oom", "hang", "block_record", "reset_lies", "false_drain", "ext_reset"}
+)
+
+
+def _spread(options: dict[str, Any]) -> None:
+    """Joins latency and jitter."""
+    jitter = options.pop("jitter", 0)
+    if "latency" in options:
+        whole = _real("", options["latency"])
+        options["latency"] = f"{whole}+-{_real('', jitter)}" if jitter else whole
+    elif jitter:
+        raise ParameterError("jitter= goes with latency=")
+
+
+def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
+    """Make a rule for a `with` block, as in `with simulator.fault("aclrtMalloc", nth=3, rc=507015) as f: ...`.
+
+    `which` names functions (with `*` and `?`) or groups, between bars: `"alloc|aclrtCreateStream"`. Of the
+    options, those up to `size_max` narrow that down, those up to `per_thread` say when the rule fires, and the
+    others what it does then; csrc/aclsim.h tells each. Times are in milliseconds of the simulator's clock. A rule's
+    whole text will do for `which`, too.
+
+    Raises:
+        ParameterError: an option makes no sense; when the block is entered also, they do not go together, no
+            function is of that name or can do what the rule wants, or the process does not use the simulator.
+    """
+    given = {name: value for name, value in options.items() if value is not False or name not in _FLAGS}
+    unknown = given.keys() - FaultOptions.__annotations__.keys()
+    if unknown:
+        raise ParameterError(f"a fault has no {sorted(unknown)}")
+    _spread(given)
+    parts = [write(name, given[key]) for key, (name, write) in _WRITERS.items() if key in given]
+    return Fault(":".join([which, *parts]))
+
+
+# --- the rest of the engine -----------------------------------------------------------------------------------------
+
+
+def set_seed(seed: int) -> None:
+    """By which number rules with a chance decide; the same seed decides the same."""
+    if not 0 <= seed < 1 << 64:
+        raise ParameterError(f"the seed {seed!r} has more than 64 bits")
+    control_function("aclsim_set_seed", "void (*)(uint64_t)")(seed)
+
+
+def release_key(key: str) -> None:
+    """Calls that hang with that key go on; without one, their function's name is the key."""
+    control_function("aclsim_release_key", "int (*)(const char *)")(ffi.new("char[]", key.encode()))
+
+
+def set_limits(limits: str = "") -> None:
+    """At most so many of each on a device, as in "stream=8,event=16,notify=4,context=2,mem=64M"; "" lifts them."""
+    if (
+        control_function("aclsim_set_limits", "int (*)(const char *)")(ffi.new("char[]", limits.encode()))
+        != 0
+    ):
+        raise ParameterError(f"the simulator refuses the limits {limits!r}: {_refusal()}")
+
+
+def set_virtual_clock(virtual: bool) -> None:
+    """With True the simulator's clock stands still but for `advance_clock`; with False it goes on as usual."""
+    control_function("aclsim_clock_virtual", "void (*)(int)")(int(virtual))
+
+
+def advance_clock(seconds: float) -> None:
+    """Moves the virtual clock on: what is due by then comes."""
+    if (
+        not seconds >= 0
+        or control_function("aclsim_clock_advance", "int (*)(int64_t)")(int(seconds * 1e9)) != 0
+    ):
+        raise ParameterError(
+            f"the clock cannot be moved on by {seconds!r} s",
+            hint="Make it virtual first: set_virtual_clock(True).",
+        )
+
+
+def clock() -> float:
+    """What time it is for the simulator, in seconds."""
+    return int(control_function("aclsim_clock_now", "int64_t (*)(void)")()) / 1e9

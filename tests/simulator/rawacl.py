@@ -1,0 +1,90 @@
+"""ACL called by hand, code by code, on a device of the calling thread: what the tests of faults stand on."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from aioacl import lowlevel
+from aioacl._ffi import ffi, lib
+from aioacl.simulator._control import control_function
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+DEVICE = 1
+EVENT_SYNC = 1
+TO_DEVICE = 1
+
+
+def rc(function: str, *arguments: Any) -> int:
+    """The code that the function answers."""
+    code: int = getattr(lib, f"aio_u_{function}")(*arguments)
+    return code
+
+
+def good(function: str, *arguments: Any) -> None:
+    """The same, for calls that must work."""
+    assert rc(function, *arguments) == 0, function
+
+
+def made(function: str, kind: str, *arguments: Any) -> Any:
+    """The handle or pointer that a creating function puts in its first argument."""
+    place = ffi.new(f"{kind} *")
+    good(function, place, *arguments)
+    return place[0]
+
+
+def new_stream() -> Any:
+    return made("aclrtCreateStream", "aclrtStream")
+
+
+def new_event() -> Any:
+    return made("aclrtCreateEventWithFlag", "aclrtEvent", EVENT_SYNC)
+
+
+def new_memory(size: int = 64) -> Any:
+    return made("aclrtMalloc", "void *", size, 0)
+
+
+def new_pinned(size: int = 64) -> Any:
+    return made("aclrtMallocHost", "void *", size)
+
+
+def malloc(size: int = 64) -> int:
+    """The code of an allocation, which is given back at once."""
+    place = ffi.new("void **")
+    code = rc("aclrtMalloc", place, size, 0)
+    if place[0] != ffi.NULL:
+        assert rc("aclrtFree", place[0]) in (0, 507899)
+    return code
+
+
+def fill(memory: Any, stream: Any, value: int = 1) -> int:
+    return rc("aclrtMemsetAsync", memory, 64, value, 64, stream)
+
+
+def query() -> int:
+    """A call that needs nothing and changes nothing."""
+    return rc("aclrtGetDeviceCount", ffi.new("uint32_t *"))
+
+
+def is_waiting(function: str) -> bool:
+    """Whether a call of the function is blocked."""
+    call = control_function("aclsim_waiting", "int (*)(const char *)")
+    return bool(call(ffi.new("char[]", function.encode())) > 0)
+
+
+def pending(stream: Any) -> int:
+    """How many tasks of the stream are not over."""
+    return int(control_function("aclsim_pending", "int64_t (*)(void *)")(stream))
+
+
+@contextmanager
+def device(index: int = DEVICE) -> Generator[None]:
+    """The device is set for the block, on this thread."""
+    lowlevel.set_device(index)
+    try:
+        yield
+    finally:
+        lowlevel.reset_device_force(index)

@@ -1,0 +1,256 @@
+"""Rules: which calls they look at, when they fire, how they are written, and what they count."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import ffi
+from tests.kit import in_thread
+from tests.simulator.rawacl import DEVICE, device, fill, malloc, new_memory, new_stream, query, rc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COUNT = "aclrtGetDeviceCount"
+
+
+def struck(calls: int, **options: Any) -> list[int]:
+    """Which of so many calls the rule strikes, from 1."""
+    with simulator.fault(COUNT, rc=507000, **options) as fault:
+        hit = [call for call in range(1, calls + 1) if query()]
+    assert (fault.hits, fault.matches) == (len(hit), calls)
+    return hit
+
+
+# --- when ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [1, 2, 3, 4, 5, 6, 7, 8]),
+        ({"times": 2}, [1, 2]),
+        ({"times": -1}, [1, 2, 3, 4, 5, 6, 7, 8]),
+        ({"nth": 3}, [3]),
+        ({"nth": 3, "times": 2}, [3, 4]),
+        ({"after": 5}, [6, 7, 8]),
+        ({"after": 5, "times": 1}, [6]),
+        ({"every": 3}, [3, 6]),
+        ({"every": 3, "after": 1}, [4, 7]),
+        ({"every": 2, "nth": 3}, [3, 5, 7]),
+        ({"p": 0.0}, []),
+        ({"p": 1}, [1, 2, 3, 4, 5, 6, 7, 8]),
+    ],
+)
+def test_a_rule_fires_on_the_calls_it_names(options: dict[str, Any], expected: list[int]) -> None:
+    assert struck(8, **options) == expected
+
+
+def test_per_thread_counts_for_each_thread() -> None:
+    with simulator.fault(COUNT, nth=2, per_thread=True, rc=507000) as fault:
+        assert [query(), query(), query()] == [0, 507000, 0]
+        assert in_thread(lambda: [query(), query(), query()]) == [0, 507000, 0]
+    assert (fault.hits, fault.matches) == (2, 6)
+
+
+def test_chance_is_decided_by_the_count_whatever_thread_asks() -> None:
+    lock, codes = threading.Lock(), dict[int, int]()
+
+    def ask() -> None:
+        for _ in range(50):
+            with lock:
+                codes[len(codes)] = query()
+
+    with simulator.fault(COUNT, p=0.5, rc=507000) as fault:
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert fault.matches == 200
+    assert fault.hits == sum(1 for code in codes.values() if code)
+    assert 50 < fault.hits < 150
+
+
+# --- which --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "which", ["aclrtMalloc", "alloc", "memory", "lifetime", "*", "aclrtMall*", "event|alloc"]
+)
+def test_a_rule_names_functions_and_groups(which: str) -> None:
+    with device(), simulator.fault(which, rc=207001, nth=1) as fault:
+        assert malloc() == 207001
+        assert fault.hits == 1
+
+
+def test_a_rule_for_others_leaves_a_call_alone() -> None:
+    with device(), simulator.fault("copy|stream|event", rc=207001) as fault:
+        assert malloc() == 0
+        assert fault.matches == 0
+
+
+def test_a_rule_for_a_device_strikes_there_only() -> None:
+    def set_both() -> tuple[int, int]:
+        first, second = rc("aclrtSetDevice", 0), rc("aclrtSetDevice", 1)
+        for index in (0, 1):
+            rc("aclrtResetDevice", index)
+        return first, second
+
+    with simulator.fault("aclrtSetDevice", device=1, rc=507033) as fault:
+        assert in_thread(set_both) == (0, 507033)
+        assert fault.matches == 1
+
+
+def test_a_rule_for_a_stream_strikes_there_only() -> None:
+    with device():
+        memory, one, two = new_memory(), new_stream(), new_stream()
+        number = ffi.new("int32_t *")
+        assert rc("aclrtStreamGetId", two, number) == 0
+        with simulator.fault("copy", stream=number[0], rc=507000) as fault:
+            assert (fill(memory, one), fill(memory, two)) == (0, 507000)
+        with simulator.fault(f"copy:stream={int(ffi.cast('uintptr_t', one)):#x}:rc=507000"):
+            assert (fill(memory, one), fill(memory, two)) == (507000, 0)
+        assert fault.matches == 1
+
+
+@pytest.mark.anyio
+async def test_a_stream_of_the_face_may_be_named() -> None:
+    async with (
+        aioacl.open_device(DEVICE) as one,
+        one.create_stream() as stream,
+        one.create_stream() as other,
+        one.allocate(64) as memory,
+    ):
+        with simulator.fault("copy", stream=stream, rc=507000):
+            await other.fill(memory, 1)
+            with pytest.raises(aioacl.DeviceFault):
+                stream.fill(memory, 1)
+
+
+@pytest.mark.parametrize(("size", "code"), [(4095, 0), (4096, 207001), (8192, 207001), (8193, 0)])
+def test_a_rule_for_sizes(size: int, code: int) -> None:
+    with device(), simulator.fault("alloc", size_min=4096, size_max=8192, rc=207001):
+        assert malloc(size) == code
+
+
+def test_sizes_may_have_units_in_the_text() -> None:
+    with device(), simulator.fault("alloc:size>=4K:oom"):
+        assert (malloc(4095), malloc(4096)) == (0, 207001)
+
+
+def test_a_rule_for_a_thread() -> None:
+    with simulator.fault(COUNT, tid=threading.get_native_id(), rc=507000):
+        assert query() == 507000
+        assert in_thread(query) == 0
+
+
+# --- written and refused ------------------------------------------------------------------------------------------
+
+
+def test_a_fault_is_written_as_the_text_that_replays_it() -> None:
+    fault = simulator.fault(
+        "alloc|copy", device=0, size_min=16, nth=3, times=2, rc=507015, latency=20, jitter=5, at="after"
+    )
+    assert fault.rule == "alloc|copy:dev=0:size>=16:nth=3:times=2:rc=507015:latency=20+-5:at=after"
+    hang = simulator.fault("sync", hang="gate", per_thread=True)
+    assert hang.rule == "sync:per=thread:hang=gate"
+    assert simulator.fault("reset", reset_lies=True).rule == "reset:reset-lies"
+    assert repr(hang) == "<Fault 'sync:per=thread:hang=gate': 0 hits of 0 matches>"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"nth": 0, "rc": 1},
+        {"nth": True, "rc": 1},
+        {"times": 0, "rc": 1},
+        {"p": 1.5, "rc": 1},
+        {"p": float("nan"), "rc": 1},
+        {"rc": 1 << 31},
+        {"rc": False},
+        {"rc_after": 0},
+        {"device": -1, "rc": 1},
+        {"latency": -1},
+        {"latency": float("inf")},
+        {"jitter": 5, "rc": 1},
+        {"hang": "a:b"},
+        {"at": "some:day", "latency": 1},
+        {"colour": "red"},
+    ],
+)
+def test_a_fault_that_makes_no_sense_is_refused_at_once(options: dict[str, Any]) -> None:
+    with pytest.raises(aioacl.ParameterError):
+        simulator.fault(COUNT, **options)
+
+
+REFUSED = {
+    "aclrtNothing:rc=1": 'column 1, "aclrtNothing": "aclrtNothing" is no function',
+    "alloc|nonsense:rc=1": '"nonsense" is no function',
+    "alloc": "the rule has no effect",
+    "alloc:nth=3": "the rule has no effect",
+    "alloc:rc=": 'column 7, "rc=": rc wants a code',
+    "alloc:rc": "rc wants a code",
+    "alloc:nth=0:rc=1": 'column 7, "nth=0": nth wants a number from 1',
+    "alloc:colour=red:rc=1": 'column 7, "colour=red": no such field',
+    "alloc:oom=1": "oom wants no value",
+    "alloc:oom:rc=1": "two effects exclude each other",
+    "alloc:rc=1:at=after": "at= goes with latency=",
+    "alloc:size>=9:size<=3:rc=1": "no size lies in that range",
+    "aclrtMalloc:async-error=1": "none of these functions can do what the rule wants",
+    "sync:block-record": "none of these functions",
+    "alloc:hang=a b": "hang wants a key",
+    "alloc:p=2:rc=1": "p wants a chance",
+    "alloc::rc=1": "no such field",
+    "": "is no function",
+    "alloc:rc=1:" + "x" * 300: "a rule has at most 255 characters",
+}
+
+
+@pytest.mark.parametrize("rule", REFUSED)
+def test_a_refusal_says_what_is_wrong_and_where(rule: str) -> None:
+    with pytest.raises(aioacl.ParameterError) as caught, simulator.fault(rule):
+        pass
+    assert REFUSED[rule] in str(caught.value)
+
+
+def test_a_fault_holds_in_its_block_only_and_counts_anew_in_the_next() -> None:
+    fault = simulator.fault(COUNT, rc=507000)
+    with fault:
+        assert query() == 507000
+        with pytest.raises(aioacl.ParameterError, match="holds already"), fault:
+            pass
+    assert (query(), fault.hits) == (0, 1)
+    with fault:
+        assert fault.hits == 0
+
+
+def test_clear_drops_every_rule() -> None:
+    with simulator.fault(COUNT, rc=507000) as fault:
+        query()
+        assert fault.hits == 1
+        simulator.clear()
+        assert query() == 0
+    assert fault.hits == 1
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        lambda: simulator.set_seed(-1),
+        lambda: simulator.set_seed(1 << 64),
+        lambda: simulator.set_limits("stream"),
+        lambda: simulator.set_limits("colour=3"),
+        lambda: simulator.set_limits("stream=-1"),
+        lambda: simulator.advance_clock(1),
+        lambda: simulator.advance_clock(-1),
+    ],
+)
+def test_the_other_controls_refuse_nonsense(control: Callable[[], Any]) -> None:
+    with pytest.raises(aioacl.ParameterError):
+        control()

@@ -1,0 +1,240 @@
+"""Sick devices: what their calls answer, what heals them, and resets that fail or lie."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import ffi
+from tests.kit import Raised, until_now
+from tests.simulator.rawacl import (
+    DEVICE,
+    device,
+    fill,
+    good,
+    is_waiting,
+    malloc,
+    new_event,
+    new_memory,
+    new_pinned,
+    new_stream,
+    rc,
+)
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+ABANDONS = pytest.mark.leaves(
+    "events"
+)  # after a fault, and by a foreign reset, the pool of events is abandoned
+STICKY = 507018
+ECHO = 507899
+
+
+def sicken(memory: Any, stream: Any, effect: str = f"sticky={STICKY}") -> None:
+    """Enqueues what makes the device sick, and is told nothing."""
+    with simulator.fault(f"copy:nth=1:{effect}") as fault:
+        assert fill(memory, stream) == 0
+        assert fault.hits == 1
+
+
+def heal() -> None:
+    """What a program does about it."""
+    good("aclrtResetDeviceForce", DEVICE)
+    good("aclrtSetDevice", DEVICE)
+
+
+def test_the_first_wait_tells_the_code_and_later_ones_run_out_of_time() -> None:
+    with device():
+        memory, stream, event = new_memory(), new_stream(), new_event()
+        sicken(memory, stream)
+        assert rc("aclrtSynchronizeStream", stream) == STICKY
+        assert rc("aclrtSynchronizeStream", stream) == 507046
+        assert rc("aclrtSynchronizeDevice") == 507046
+        assert rc("aclrtSynchronizeEvent", event) == 507047
+        assert rc("aclrtStreamQuery", stream, ffi.new("aclrtStreamStatus *")) == STICKY
+        assert rc("aclrtDestroyEvent", event) == ECHO
+
+
+def test_a_call_that_waits_already_is_told() -> None:
+    with device():
+        memory, stream = new_memory(), new_stream()
+        event = new_event()
+        context = ffi.new("aclrtContext *")
+        good("aclrtGetCurrentContext", context)
+        good("aclrtStreamWaitEvent", stream, event)
+
+        def wait() -> int:
+            good("aclrtSetCurrentContext", context[0])
+            return rc("aclrtSynchronizeStream", stream)
+
+        waiter = Raised(wait)
+        assert until_now(lambda: is_waiting("aclrtSynchronizeStream"))
+        sicken(memory, new_stream())
+        assert waiter.join() == STICKY
+        rc("aclrtDestroyEvent", event)
+
+
+def test_nothing_is_made_or_enqueued_and_what_is_given_back_is_gone() -> None:
+    with device():
+        memory, stream, event, host = new_memory(), new_stream(), new_event(), new_pinned()
+        before = simulator.stats()
+        sicken(memory, stream)
+        assert malloc() == ECHO
+        assert rc("aclrtCreateStream", ffi.new("aclrtStream *")) == ECHO
+        assert fill(memory, stream) == ECHO
+        assert rc("aclrtRecordEvent", event, stream) == ECHO
+        for function, thing in {
+            "aclrtDestroyEvent": event,
+            "aclrtFreeHost": host,
+            "aclrtDestroyStream": stream,
+            "aclrtFree": memory,
+        }.items():
+            assert rc(function, thing) == ECHO
+        now = simulator.stats()
+        assert (now.events, now.host_blocks) == (before.events - 1, before.host_blocks - 1)
+        assert (now.streams, now.device_blocks) == (before.streams - 1, before.device_blocks - 1)
+
+
+def test_a_call_that_enqueues_nothing_tells_the_code_itself() -> None:
+    with device():
+        with simulator.fault("aclrtMalloc", nth=1, sticky=STICKY):
+            assert malloc() == STICKY
+        assert malloc() == ECHO
+
+
+def test_the_work_of_a_sick_device_stands_still() -> None:
+    with device():
+        memory, stream = new_memory(), new_stream()
+        good("aclrtSynchronizeStream", stream)
+        tasks = simulator.stats().tasks
+        sicken(memory, stream)
+        assert simulator.stats().tasks == tasks
+
+
+def test_another_device_is_well() -> None:
+    with device():
+        sicken(new_memory(), new_stream())
+        with device(0):
+            assert malloc() == 0
+
+
+def test_a_plain_reset_does_not_help_and_a_forced_one_does() -> None:
+    with device():
+        sicken(new_memory(), new_stream())
+        good("aclrtResetDevice", DEVICE)
+        good("aclrtSetDevice", DEVICE)
+        assert malloc() == ECHO
+        heal()
+        assert malloc() == 0
+
+
+def test_when_all_rules_are_dropped_every_device_is_well_and_goes_on() -> None:
+    with device():
+        memory, stream = new_memory(), new_stream()
+        sicken(memory, stream)
+        assert malloc() == ECHO
+        simulator.clear()
+        assert malloc() == 0
+        good("aclrtSynchronizeStream", stream)
+
+
+def test_a_lost_device_cannot_be_set_and_resets_fail_at_first() -> None:
+    with device():
+        sicken(new_memory(), new_stream(), "lost=507010:reset-fail=2")
+        assert rc("aclrtSetDevice", DEVICE) == 507010
+        assert [rc("aclrtResetDeviceForce", DEVICE) for _ in range(3)] == [507010, 507010, 0]
+        good("aclrtSetDevice", DEVICE)
+        assert malloc() == 0
+
+
+def test_a_reset_that_fails_is_taken_back() -> None:
+    with device():
+        memory, stream = new_memory(), new_stream()
+        with simulator.fault("reset", reset_fail=2, rc=507901) as fault:
+            assert [rc("aclrtResetDeviceForce", DEVICE), rc("aclrtResetDevice", DEVICE)] == [507901, 507901]
+            assert simulator.retain_count(DEVICE) == 1
+            assert fill(memory, stream) == 0
+            good("aclrtSynchronizeStream", stream)
+            assert fault.hits == 2
+
+
+def test_a_reset_that_lies_leaves_the_device_sick() -> None:
+    with device():
+        with simulator.fault("reset", reset_lies=True, nth=1):
+            heal()
+        assert malloc() == ECHO
+        heal()
+        assert malloc() == 0
+
+
+def test_a_false_drain_sees_no_fault() -> None:
+    with device():
+        sicken(new_memory(), new_stream())
+        with simulator.fault("aclrtSynchronizeDevice", false_drain=True):
+            good("aclrtSynchronizeDevice")
+        assert rc("aclrtSynchronizeDevice") == STICKY
+
+
+def test_a_slow_teardown_holds_the_stream_lock() -> None:
+    simulator.set_virtual_clock(True)
+    try:
+        with device():
+            stream = new_stream()
+            context = ffi.new("aclrtContext *")
+            good("aclrtGetCurrentContext", context)
+
+            def in_context(function: str, *arguments: object) -> int:
+                good("aclrtSetCurrentContext", context[0])
+                return rc(function, *arguments)
+
+            with simulator.fault("aclrtDestroyStream", slow_teardown=306_000):
+                destroy = Raised(lambda: in_context("aclrtDestroyStream", stream))
+                assert until_now(lambda: is_waiting("aclrtDestroyStream"))
+                create = Raised(lambda: in_context("aclrtCreateStream", ffi.new("aclrtStream *")))
+                assert until_now(lambda: is_waiting("aclrtCreateStream"))
+                simulator.advance_clock(306)
+                assert (destroy.join(), create.join()) == (0, 0)
+    finally:
+        simulator.set_virtual_clock(False)
+
+
+# --- as the face sees it ------------------------------------------------------------------------------------------
+
+
+@ABANDONS
+@pytest.mark.anyio
+async def test_a_force_reset_of_the_face_heals(open_device: OpenDevice) -> None:
+    async with open_device() as one, one.create_stream() as stream, one.allocate(64) as memory:
+        with simulator.fault("copy", nth=1, sticky=STICKY):
+            ticket = stream.fill(memory, 1)
+        with pytest.raises(aioacl.DeviceFault):
+            await ticket
+        with pytest.raises(aioacl.DeviceFault):
+            await one.allocate(64)
+        assert (await one.force_reset(grace=0)).ok
+        async with one.allocate(64):
+            pass
+
+
+@pytest.mark.anyio
+async def test_a_reset_that_lies_is_found_out_by_the_probe(open_device: OpenDevice) -> None:
+    async with open_device() as one:
+        with simulator.fault("aclrtResetDeviceForce", reset_lies=True, nth=1) as fault:
+            report = await one.force_reset(grace=0)
+            assert fault.hits == 1
+        assert report.ok
+        assert simulator.calls("aclrtResetDeviceForce") == 2
+
+
+@ABANDONS
+@pytest.mark.anyio
+async def test_a_reset_by_others_in_the_midst_of_a_call_ends_as_a_reset(open_device: OpenDevice) -> None:
+    async with open_device() as one:
+        with simulator.fault("aclrtMalloc", ext_reset=True, nth=1), pytest.raises(aioacl.AclError):
+            await one.allocate(64)
+        async with open_device() as again, again.allocate(64):
+            pass

@@ -1,0 +1,322 @@
+"""What rules do to calls and to tasks. Times are those of a clock that the tests move on themselves."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioacl import simulator
+from aioacl._ffi import ffi, lib, text_of
+from tests.kit import Raised, until_now
+from tests.simulator.rawacl import (
+    TO_DEVICE,
+    device,
+    fill,
+    good,
+    is_waiting,
+    malloc,
+    new_event,
+    new_memory,
+    new_pinned,
+    new_stream,
+    pending,
+    query,
+    rc,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+COUNT = "aclrtGetDeviceCount"
+FAULT = 507015
+
+
+@pytest.fixture
+def virtual_clock() -> Generator[None]:
+    simulator.set_virtual_clock(True)
+    yield
+    simulator.set_virtual_clock(False)
+
+
+# --- codes --------------------------------------------------------------------------------------------------------
+
+
+def test_rc_does_nothing() -> None:
+    with device(), simulator.fault("aclrtMalloc", rc=FAULT):
+        place = ffi.new("void **")
+        blocks = simulator.stats().device_blocks
+        assert rc("aclrtMalloc", place, 64, 0) == FAULT
+        assert (place[0], simulator.stats().device_blocks) == (ffi.NULL, blocks)
+
+
+def test_rc_0_claims_success_and_does_nothing() -> None:
+    with device(), simulator.fault("aclrtMalloc", rc=0) as fault:
+        place = ffi.new("void **")
+        assert (rc("aclrtMalloc", place, 64, 0), place[0], fault.hits) == (0, ffi.NULL, 1)
+
+
+def test_rc_after_does_its_work_and_the_audit_shows_it() -> None:
+    with device():
+        place = ffi.new("void **")
+        blocks = simulator.stats().device_blocks
+        with simulator.fault("aclrtMalloc", rc_after=FAULT):
+            assert rc("aclrtMalloc", place, 64, 0) == FAULT
+        assert simulator.stats().device_blocks == blocks + 1
+        good("aclrtFree", place[0])
+
+
+def test_rc_after_leaves_the_code_of_a_call_that_fails_anyway() -> None:
+    with simulator.fault("aclrtFree", rc_after=FAULT):
+        assert rc("aclrtFree", ffi.NULL) == 100000
+
+
+@pytest.mark.parametrize(
+    ("function", "place", "more", "code"),
+    [
+        ("aclrtMalloc", "void **", (64, 0), 207001),
+        ("aclrtMallocHost", "void **", (64,), 207001),
+        ("aclrtCreateStream", "aclrtStream *", (), 207008),
+        ("aclrtCreateEvent", "aclrtEvent *", (), 207007),
+        ("aclrtCreateNotify", "aclrtNotify *", (0,), 207009),
+    ],
+)
+def test_oom_answers_what_the_function_answers_when_it_has_run_out(
+    function: str, place: str, more: tuple[int, ...], code: int
+) -> None:
+    with device(), simulator.fault(function, oom=True):
+        assert rc(function, ffi.new(place), *more) == code
+
+
+def test_a_struck_call_leaves_its_code_as_the_last_error() -> None:
+    with device(), simulator.fault("aclrtMalloc", rc=FAULT):
+        malloc()
+        assert rc("aclrtGetLastError", 0) == FAULT
+
+
+def test_the_first_rule_that_names_a_code_wins() -> None:
+    with simulator.fault(COUNT, rc=507000) as first, simulator.fault(COUNT, rc=507001) as second:
+        assert query() == 507000
+        assert (first.hits, second.hits) == (1, 1)
+
+
+def test_limits_run_out_and_are_lifted() -> None:
+    with device():
+        simulator.set_limits("stream=2,notify=0")
+        streams = [new_stream(), new_stream()]
+        assert rc("aclrtCreateStream", ffi.new("aclrtStream *")) == 207008
+        assert rc("aclrtCreateNotify", ffi.new("aclrtNotify *"), 0) == 207009
+        good("aclrtDestroyStream", streams.pop())
+        streams.append(new_stream())
+        simulator.set_limits()
+        streams.append(new_stream())
+
+
+# --- time ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("virtual_clock")
+@pytest.mark.parametrize("at", ["before", "during", "after"])
+def test_latency_makes_a_call_wait_for_the_clock(at: str) -> None:
+    with simulator.fault(f"{COUNT}:latency=60000:at={at}:nth=1:rc=507000"):
+        slow = Raised(query)
+        assert until_now(lambda: is_waiting(COUNT))
+        simulator.advance_clock(59)
+        assert slow.running
+        simulator.advance_clock(1)
+        assert slow.join() == 507000
+
+
+@pytest.mark.usefixtures("virtual_clock")
+def test_latencies_of_several_rules_add_up_and_release_all_ends_them() -> None:
+    with simulator.fault(COUNT, latency=1000), simulator.fault(COUNT, latency=1000):
+        slow = Raised(query)
+        assert until_now(lambda: is_waiting(COUNT))
+        simulator.advance_clock(1.5)
+        assert slow.running
+        simulator.release_all()
+        assert slow.join() == 0
+
+
+@pytest.mark.usefixtures("virtual_clock")
+def test_a_task_that_takes_its_time_on_the_device_does_not_hold_its_caller_up() -> None:
+    with device():
+        memory, stream = new_memory(), new_stream()
+        with simulator.fault("copy", latency=5000, at="during"):
+            assert fill(memory, stream) == 0
+        other = new_stream()
+        assert fill(memory, other) == 0
+        good("aclrtSynchronizeStream", other)
+        assert simulator.stats().tasks >= 1
+        waiter = Raised(lambda: rc("aclrtSynchronizeStream", stream))
+        status = ffi.new("aclrtStreamStatus *")
+        good("aclrtStreamQuery", stream, status)
+        simulator.advance_clock(5)
+        assert waiter.join() in (0, 107002)
+        good("aclrtSynchronizeStream", stream)
+
+
+@pytest.mark.usefixtures("virtual_clock")
+def test_time_outs_follow_the_clock() -> None:
+    with device():
+        memory, stream = new_memory(), new_stream()
+        context = ffi.new("aclrtContext *")
+        good("aclrtGetCurrentContext", context)
+        with simulator.fault("copy", late_complete=3_600_000):
+            assert fill(memory, stream) == 0
+
+        def wait() -> int:
+            good("aclrtSetCurrentContext", context[0])
+            return rc("aclrtSynchronizeStreamWithTimeout", stream, 1_000_000)
+
+        waiter = Raised(wait)
+        assert until_now(lambda: is_waiting("aclrtSynchronizeStreamWithTimeout"))
+        simulator.advance_clock(999)
+        assert waiter.running
+        simulator.advance_clock(1)
+        assert waiter.join() == 507046
+        simulator.advance_clock(3600)
+        good("aclrtSynchronizeStream", stream)
+
+
+# --- hanging ------------------------------------------------------------------------------------------------------
+
+
+def test_a_hung_call_goes_on_when_its_key_is_released() -> None:
+    with simulator.fault(COUNT, hang="gate", nth=1), simulator.fault(COUNT, hang="door", nth=2):
+        first = Raised(query)
+        assert until_now(lambda: simulator.hung(COUNT) == 1)
+        second = Raised(query)
+        assert until_now(lambda: simulator.hung(COUNT) == 2)
+        simulator.release_key("door")
+        assert second.join() == 0
+        assert (first.running, simulator.hung(COUNT)) == (True, 1)
+        simulator.release_key("gate")
+        assert first.join() == 0
+
+
+def test_without_a_key_the_function_is_the_key() -> None:
+    with simulator.fault(COUNT, hang=True):
+        hung = Raised(query)
+        assert until_now(lambda: simulator.hung(COUNT) == 1)
+        simulator.release_key(COUNT)
+        assert hung.join() == 0
+
+
+def test_a_hung_wait_ends_with_its_own_time_out() -> None:
+    with device(), simulator.fault("sync", hang=True):
+        event = new_event()
+        assert rc("aclrtSynchronizeStreamWithTimeout", ffi.NULL, 1) == 507046
+        assert rc("aclrtSynchronizeDeviceWithTimeout", 1) == 507046
+        assert rc("aclrtSynchronizeEventWithTimeout", event, 1) == 507047
+        good("aclrtDestroyEvent", event)
+
+
+def test_a_reset_ends_hung_waits_but_not_other_calls() -> None:
+    def inside(function: str, *arguments: object) -> Raised:
+        def call() -> int:
+            good("aclrtSetDevice", 1)
+            return rc(function, *arguments)
+
+        return Raised(call)
+
+    with simulator.fault("aclrtSynchronizeStream|aclrtGetMemInfo", hang="gate"):
+        with device():
+            wait = inside("aclrtSynchronizeStream", ffi.NULL)
+            other = inside("aclrtGetMemInfo", 1, ffi.new("size_t *"), ffi.new("size_t *"))
+            assert until_now(
+                lambda: simulator.hung("aclrtSynchronizeStream") + simulator.hung("aclrtGetMemInfo") == 2
+            )
+        assert wait.join() == 107002
+        assert other.running
+        simulator.release_key("gate")
+        assert other.join() == 107002
+    simulator.forget()  # the referee saw a reset while a call was inside, as was the plan
+
+
+def test_block_record_holds_a_record_up() -> None:
+    with device():
+        stream, event = new_stream(), new_event()
+        context = ffi.new("aclrtContext *")
+        good("aclrtGetCurrentContext", context)
+
+        def record() -> int:
+            good("aclrtSetCurrentContext", context[0])
+            return rc("aclrtRecordEvent", event, stream)
+
+        with simulator.fault("*", block_record="events"):
+            blocked = Raised(record)
+            assert until_now(lambda: simulator.hung("aclrtRecordEvent") == 1)
+            simulator.release_key("events")
+            assert blocked.join() == 0
+        good("aclrtSynchronizeStream", stream)
+        good("aclrtDestroyEvent", event)
+
+
+# --- tasks --------------------------------------------------------------------------------------------------------
+
+
+def test_an_async_error_comes_with_the_next_wait_and_once() -> None:
+    with device():
+        memory, stream, event = new_memory(), new_stream(), new_event()
+        with simulator.fault("copy", async_error=507014, nth=1) as fault:
+            assert fill(memory, stream) == 0
+            assert fault.hits == 1
+        assert rc("aclrtSynchronizeStream", stream) == 507014
+        assert rc("aclrtSynchronizeStream", stream) == 0
+        with simulator.fault("aclrtRecordEvent", async_error=507014):
+            good("aclrtRecordEvent", event, stream)
+        assert rc("aclrtSynchronizeStream", stream) == 507014
+        good("aclrtDestroyEvent", event)
+
+
+@pytest.mark.usefixtures("virtual_clock")
+@pytest.mark.parametrize(("late", "moved"), [("late_complete", True), ("late_copy", False)])
+def test_a_late_copy_reads_its_source_when_it_is_over(late: str, moved: bool) -> None:
+    with device(), ExitStack() as stack:
+        host, memory, stream = new_pinned(), new_memory(), new_stream()
+        stack.callback(good, "aclrtFreeHost", host)
+        ffi.buffer(host, 64)[:] = b"a" * 64
+        with simulator.fault(f"copy:{late.replace('_', '-')}=1000"):
+            good("aclrtMemcpyAsync", memory, 64, host, 64, TO_DEVICE, stream)
+        end = ffi.buffer(memory, 64)
+        if moved:
+            assert until_now(lambda: bytes(end) == b"a" * 64)
+        ffi.buffer(host, 64)[:] = b"b" * 64
+        assert pending(stream) == 1
+        simulator.advance_clock(1)
+        good("aclrtSynchronizeStream", stream)
+        assert bytes(end) == (b"a" if moved else b"b") * 64
+
+
+# --- texts and others -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("null", lambda text: text == ""),
+        ("long", lambda text: text.startswith("EE9999") and 1000 < len(text) <= 8192),
+        ("non-utf8", lambda text: text.startswith("EE9999: ")),
+        ("stale", lambda text: "EH0008" in text and "armed by a control" not in text),
+    ],
+)
+def test_the_next_text_is_at_fault(kind: Any, expected: Callable[[str], bool]) -> None:
+    with device():
+        assert rc("aclrtGetDeviceCount", ffi.NULL) == 100000  # leaves a text, EH0008
+        with simulator.fault(COUNT, nth=1, rc=507000, errmsg=kind):
+            assert query() == 507000
+        assert expected(text_of(lib.aio_error_text()))
+
+
+def test_somebody_else_resets_the_device_while_a_call_is_inside() -> None:
+    with device():
+        resets = simulator.resets(1)
+        with simulator.fault("aclrtMalloc", ext_reset=True) as fault:
+            assert malloc() == 107002
+            assert fault.hits == 1
+        assert simulator.resets(1) == resets + 1
+        assert simulator.violations() == []
+        good("aclrtSetDevice", 1)
+        assert malloc() == 0

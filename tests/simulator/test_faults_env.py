@@ -1,0 +1,110 @@
+"""Faults from outside: the environment of a process, a mistake in it, replay by the seed, the trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CALLS = """
+from aioacl import use_library
+from aioacl._ffi import ffi, lib
+use_library("simulator")
+count = ffi.new("uint32_t *")
+"""
+WHICH_FAIL = CALLS + "print([n for n in range(100) if lib.aio_u_aclrtGetDeviceCount(count)])\n"
+
+
+def child(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own with these variables."""
+    environment = {**os.environ, **{f"AIOACL_SIM_{name}": value for name, value in variables.items()}}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_rules_of_the_environment_hold_from_the_start() -> None:
+    done = child(
+        WHICH_FAIL, FAULTS="aclrtGetDeviceCount:nth=3:rc=507000; aclrtGetDeviceCount:after=97:rc=507001;"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == [2, 97, 98, 99]
+
+
+def test_the_same_seed_decides_the_same_and_another_one_otherwise() -> None:
+    rule = "aclrtGetDeviceCount:p=0.3:rc=507000"
+    first = child(WHICH_FAIL, FAULTS=f"seed=42; {rule}").stdout
+    assert child(WHICH_FAIL, FAULTS=rule, SEED="42").stdout == first
+    assert child(WHICH_FAIL, FAULTS=f"seed=43; {rule}").stdout != first
+    assert 10 < len(json.loads(first)) < 60
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        (
+            "FAULTS",
+            "alloc:nth=x:rc=1",
+            'aclsim: AIOACL_SIM_FAULTS: "alloc:nth=x:rc=1": column 7, "nth=x": nth wants',
+        ),
+        ("FAULTS", "alloc:rc=1; nobody:rc=1", '"nobody" is no function and no group of functions'),
+        ("FAULTS", "seed=-1", '"-1": want a whole number'),
+        ("SEED", "many", 'AIOACL_SIM_SEED: "many": want a whole number'),
+        ("LIMITS", "stream=8,colour=3", '"colour": want context=, stream=, event=, notify= or mem='),
+        ("LIMITS", "stream=some", "want a whole number, such as 8 or 64M"),
+        ("CLOCK", "sundial", "want real or virtual"),
+        ("TRACE", "/nowhere/at/all", "No such file or directory"),
+    ],
+)
+def test_a_mistake_says_what_is_wrong_and_ends_the_process(name: str, value: str, complaint: str) -> None:
+    done = child(WHICH_FAIL, **{name: value})
+    assert done.returncode == -signal.SIGABRT
+    assert complaint in done.stderr
+    assert done.stdout == ""
+
+
+MAKE_STREAMS = (
+    CALLS
+    + """
+lib.aio_u_aclrtSetDevice(0)
+place = ffi.new("aclrtStream *")
+events = ffi.new("aclrtEvent *")
+memory = ffi.new("void **")
+print([lib.aio_u_aclrtCreateStream(place) for _ in range(3)])
+print([lib.aio_u_aclrtCreateEvent(events) for _ in range(3)])
+print([lib.aio_u_aclrtMalloc(memory, 1 << 19, 0) for _ in range(3)])
+lib.aio_u_aclrtDestroyStream(place[0])
+print(lib.aio_u_aclrtCreateStream(place))
+"""
+)
+
+
+def test_limits_of_the_environment_run_out_early() -> None:
+    done = child(MAKE_STREAMS, LIMITS="stream=2,event=1,mem=1M")
+    assert done.stdout.splitlines() == ["[0, 0, 207008]", "[0, 207007, 207007]", "[0, 207001, 207001]", "0"]
+
+
+def test_the_trace_has_every_call_and_every_fault(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    done = child(WHICH_FAIL, FAULTS="aclrtGetDeviceCount:nth=3:rc=507000", TRACE=str(trace))
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    faults = [line for line in lines if "fault" in line]
+    calls = [line for line in lines if line.get("call") == "aclrtGetDeviceCount" and "rc" in line]
+    assert [(line["hit"], line["match"]) for line in faults] == [(1, 3)]
+    assert faults[0]["rule"] == "aclrtGetDeviceCount:nth=3:rc=507000"
+    assert [line["rc"] for line in calls].count(507000) == 1
+    assert len(calls) == 100
+
+
+def test_a_virtual_clock_of_the_environment_stands_still() -> None:
+    code = WHICH_FAIL + "from aioacl import simulator\nprint(simulator.clock() == simulator.clock())\n"
+    assert child(code, CLOCK="virtual").stdout.splitlines()[-1] == "True"
