@@ -231,7 +231,7 @@ class BuildNative(build_ext):
         extension.depends = [*_relative(read), "build_ffi.py"]
         extension.include_dirs = _relative([NATIVE, SIMULATOR])
         extension.extra_compile_args = list(C_FLAGS)
-        extension.libraries = ["pthread", "dl"]
+        extension.libraries = ["pthread", "dl", "m"] if simulator else ["pthread", "dl"]
         extension.py_limited_api = LIMITED_API and not simulator
 
     def build_extension(self, ext: Extension) -> None:

@@ -110,7 +110,7 @@ class Build:
     def link(self, name: str, objects: list[Path], *more: str) -> Path:
         """A program, or a library."""
         target = self.folder / name
-        parts = [*self.sanitizer.flags, *map(str, objects), *more, "-pthread", "-ldl"]
+        parts = [*self.sanitizer.flags, *map(str, objects), *more, "-pthread", "-ldl", "-lm"]
         run([COMPILER, *parts, "-o", str(target)])
         return target
 

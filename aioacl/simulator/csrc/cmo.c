@@ -1,0 +1,160 @@
+/* Cache operations and other marks for the device: checked and queued, without an effect, for there is no
+ * cache. */
+#include <string.h>
+
+#include "work.h"
+
+enum {
+    DESCRIPTOR_BYTES = 64,
+    BARRIERS_MOST = 6,
+    TRACE_BYTES_MOST = 18,
+    FLAG_PERSISTENT = 0x4,
+    SYNC_BYTES = 64
+};
+
+static bool nothing(stream_t *stream, task_t *task) {
+    (void)stream;
+    (void)task;
+    return true;
+}
+
+static const work_ops_t nothing_ops = {.step = nothing};
+
+static aclError enqueue_nothing(aclrtStream stream) {
+    return work_enqueue(stream, TASK_STEP, work_new(&nothing_ops, sizeof(work_t)));
+}
+
+static aclError check(const void *address, size_t size, aclrtCmoType type) {
+    if (address == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "src");
+    }
+    if ((unsigned int)type > ACL_RT_CMO_TYPE_FLUSH || size == 0) {
+        return error_set(RT_PARAM_INVALID, size == 0 ? "size" : "cmoType");
+    }
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream) {
+    aclError rc = check(src, size, cmoType);
+    return rc == ACL_SUCCESS ? enqueue_nothing(stream) : rc;
+}
+
+aclError do_aclrtCmoAsyncWithBarrier(void *src, size_t size, aclrtCmoType cmoType, uint32_t barrierId,
+                                     aclrtStream stream) {
+    (void)barrierId;
+    return do_aclrtCmoAsync(src, size, cmoType, stream);
+}
+
+/* What the barriers are for is over when the stream comes here, so there is nothing to wait for. */
+aclError do_aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream stream, uint32_t flag) {
+    if (taskInfo == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "taskInfo");
+    }
+    if (taskInfo->barrierNum == 0 || taskInfo->barrierNum > BARRIERS_MOST || flag != 0) {
+        return error_set(RT_PARAM_INVALID, flag != 0 ? "flag" : "taskInfo: barrierNum");
+    }
+    return enqueue_nothing(stream);
+}
+
+aclError do_aclrtCmoGetDescSize(size_t *size) {
+    if (size == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "size");
+    }
+    *size = DESCRIPTOR_BYTES;
+    return ACL_SUCCESS;
+}
+
+typedef struct {
+    const void *address;
+    size_t size;
+} descriptor_t;
+
+static aclError set_descriptor(void *to, const descriptor_t *descriptor) {
+    void *block = NULL;
+    if (context_need() == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    if (!memory_pin(to, DESCRIPTOR_BYTES, &block)) {
+        return error_set(RT_PARAM_INVALID, "cmoDesc: not in memory of the device");
+    }
+    memset(to, 0, DESCRIPTOR_BYTES);
+    memcpy(to, descriptor, sizeof *descriptor);
+    memory_unpin(block);
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtCmoSetDesc(void *cmoDesc, void *src, size_t size) {
+    if (cmoDesc == NULL || src == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, cmoDesc == NULL ? "cmoDesc" : "src");
+    }
+    if (size == 0) {
+        return error_set(RT_PARAM_INVALID, "size");
+    }
+    descriptor_t descriptor = {src, size};
+    sim_lock();
+    aclError rc = set_descriptor(cmoDesc, &descriptor);
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtCmoAsyncWithDesc(void *cmoDesc, aclrtCmoType cmoType, aclrtStream stream,
+                                  const void *reserve) {
+    aclError rc = check(cmoDesc, DESCRIPTOR_BYTES, cmoType);
+    if (rc == ACL_SUCCESS && reserve != NULL) {
+        rc = error_set(RT_PARAM_INVALID, "reserve");
+    }
+    return rc == ACL_SUCCESS ? enqueue_nothing(stream) : rc;
+}
+
+/* Nobody profiles; the mark takes its place in the queue all the same. */
+aclError do_aclrtProfTrace(void *userdata, int32_t length, aclrtStream stream) {
+    if (userdata == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "userdata");
+    }
+    bool fits = length > 0 && length <= TRACE_BYTES_MOST;
+    return fits ? enqueue_nothing(stream) : error_set(RT_PARAM_INVALID, "length");
+}
+
+static aclError check_info(const void *info, size_t size) {
+    if (info == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "infoPtr");
+    }
+    return size != 0 ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "infoSize");
+}
+
+/* What a profiler would be told of the thread's last task is not kept. */
+aclError do_aclrtCacheLastTaskOpInfo(const void *const infoPtr, const size_t infoSize) {
+    return check_info(infoPtr, infoSize);
+}
+
+aclError do_aclrtCacheLastTaskExtendInfo(const char *const extendInfoPtr, const size_t infoSize) {
+    return check_info(extendInfoPtr, infoSize);
+}
+
+/* Tasks of a persistent stream run once here, like any others; so none is left to be cleaned away. */
+aclError do_aclrtPersistentTaskClean(aclrtStream stream) {
+    stream_t *found = NULL;
+    sim_lock();
+    context_t *context = context_need();
+    aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
+    if (rc == ACL_SUCCESS && (found->flags & FLAG_PERSISTENT) == 0) {
+        rc = error_set(RT_PARAM_INVALID, "stream: made without the persistent flag");
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* An address that means something to kernels only; nothing of the simulator looks at it. */
+aclError do_aclrtGetHardwareSyncAddr(void **addr) {
+    static char areas[SIM_MAX_DEVICES][SYNC_BYTES];
+    if (addr == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "addr");
+    }
+    sim_lock();
+    const context_t *context = context_need();
+    if (context != NULL) {
+        *addr = areas[context->device->id];
+    }
+    sim_unlock();
+    return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+}

@@ -1,0 +1,31 @@
+/* Numbers of the types that device memory holds. */
+#ifndef ACLSIM_NUMBER_H
+#define ACLSIM_NUMBER_H
+
+#include "sim.h"
+
+typedef enum {
+    NUMBER_NONE,
+    NUMBER_SIGNED,
+    NUMBER_UNSIGNED,
+    NUMBER_FLOAT,
+    NUMBER_HALF,
+    NUMBER_BFLOAT
+} number_kind_t;
+
+typedef struct {
+    number_kind_t kind;
+    uint32_t bytes;
+} number_type_t;
+
+/* Integers of 8 to 64 bits and the floating-point types that a C compiler or a few shifts can do; else NONE. */
+number_type_t number_type(aclDataType type);
+bool number_is_real(number_type_t type);
+
+double number_read_real(number_type_t type, const void *from);
+void number_write_real(number_type_t type, void *to, double value);
+/* Of an integer type; signed ones are extended. */
+uint64_t number_read_integer(number_type_t type, const void *from);
+void number_write_integer(number_type_t type, void *to, uint64_t value);
+
+#endif
