@@ -1,0 +1,30 @@
+/* What all programs share: a call that must succeed, a condition that must hold, and the exit status that
+ * skips. */
+#ifndef CONTRACT_CHECK_H
+#define CONTRACT_CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { NOT_HERE = 77, FEATURE_NOT_SUPPORT = 207000 };
+
+#define EXPECT(condition)                                                                                      \
+    do {                                                                                                       \
+        if (!(condition)) {                                                                                    \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                            \
+            exit(1);                                                                                           \
+        }                                                                                                      \
+    } while (0)
+
+#define ANSWERS(call, wanted)                                                                                  \
+    do {                                                                                                       \
+        aclError answer_ = (call);                                                                             \
+        if (answer_ != (wanted)) {                                                                             \
+            fprintf(stderr, "%s:%d: %s answered %d, not %d\n", __FILE__, __LINE__, #call, answer_, (wanted));  \
+            exit(1);                                                                                           \
+        }                                                                                                      \
+    } while (0)
+
+#define WELL(call) ANSWERS(call, 0)
+
+#endif
