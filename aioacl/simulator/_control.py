@@ -47,6 +47,7 @@ class Stats:
     registrations: int
     reservations: int
     exports: int
+    descriptions: int
 
 
 def control_function(name: str, signature: str) -> CData:

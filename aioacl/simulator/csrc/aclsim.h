@@ -33,6 +33,7 @@ typedef struct {
     uint64_t registrations; /* of the client's memory */
     uint64_t reservations;  /* of addresses */
     uint64_t exports;       /* keys of shared device memory */
+    uint64_t descriptions;  /* data buffers, tensor descriptions and the like: objects of the host only */
 } aclsim_stats_t;
 
 int aclsim_control_version(void);

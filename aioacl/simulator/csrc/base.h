@@ -69,6 +69,12 @@ typedef enum {
     KIND_ARGS,
     KIND_POOL,
     KIND_PHYSICAL,
+    KIND_DATA_BUFFER,
+    KIND_TENSOR_DESC,
+    KIND_CHAINED_BUFFER,
+    KIND_STREAM_CONFIG,
+    KIND_ALLOCATOR,
+    KIND_PROFILE,
     KIND_COUNT
 } object_kind_t;
 typedef enum { OBJECT_FREE, OBJECT_LIVE, OBJECT_DEAD } object_state_t;
@@ -166,6 +172,7 @@ struct thread {
     char text[SIM_TEXT_BYTES];
     char shown[SIM_TEXT_BYTES];
     pthread_cond_t cond;
+    void *cores_of;          /* the stream whose core limits it uses */
     uint32_t last_task;      /* number of the task it enqueued last */
     _Atomic(void *) syncing; /* the stream that it synchronises now */
     strike_t *strike;        /* what rules want of the call it is inside */

@@ -1,7 +1,7 @@
 /* The controls for tests. They take sim.lock for a moment and wait for nothing. */
 #include <string.h>
 
-#include "sim.h"
+#include "described.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -56,6 +56,7 @@ API void aclsim_stats(aclsim_stats_t *stats) {
     object_each(KIND_STREAM, count_stream, &stats->streams);
     stats->events = object_count(KIND_EVENT);
     stats->notifies = object_count(KIND_NOTIFY);
+    stats->descriptions = described_count();
     memory_counts(stats);
     stats->tasks = sim.tasks;
     thread_each(count_inside, &stats->inside);

@@ -23,6 +23,7 @@ static const error_text_t texts[] = {
     {RT_STREAM_SUBSCRIBE, "EE1013", "The stream's callback subscription does not allow this."},
     {RT_INVALID_HANDLE, "EE1017", "The handle is dead, foreign or of another kind."},
     {RT_STREAM_ABORT, "EE9999", "The stream was aborted."},
+    {RT_DEVICE_TASK_ABORT, "EE9999", "The tasks of the device are being aborted."},
     {RT_FEATURE_NOT_SUPPORT, "EE1005", "This is not supported here."},
     {RT_INTERNAL_ERROR, "EE9999", "The runtime cannot do this in the present state."},
     {RT_TASK_ERROR, "EE9999", "A task of the stream failed on the device."},

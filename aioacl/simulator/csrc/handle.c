@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "described.h"
 #include "kernel.h"
 #include "physical.h"
 #include "pool.h"
@@ -29,6 +30,12 @@ static pool_t pools[KIND_COUNT] = {
     [KIND_ARGS] = {.name = "arguments", .size = sizeof(args_t)},
     [KIND_POOL] = {.name = "memory pool", .size = sizeof(mempool_t)},
     [KIND_PHYSICAL] = {.name = "physical memory", .size = sizeof(physical_t)},
+    [KIND_DATA_BUFFER] = {.name = "data buffer", .size = sizeof(data_buffer_t)},
+    [KIND_TENSOR_DESC] = {.name = "tensor description", .size = sizeof(tensor_desc_t)},
+    [KIND_CHAINED_BUFFER] = {.name = "chained buffer", .size = sizeof(chained_t)},
+    [KIND_STREAM_CONFIG] = {.name = "stream configuration", .size = sizeof(stream_config_t)},
+    [KIND_ALLOCATOR] = {.name = "allocator description", .size = sizeof(allocator_t)},
+    [KIND_PROFILE] = {.name = "profiling object", .size = sizeof(profile_t)},
 };
 
 static bool pool_grow(pool_t *pool, object_kind_t kind) {

@@ -108,12 +108,19 @@ typedef enum {
     PARK_WORK
 } park_t;
 
+/* How many cores of a kind kernels may use. */
+typedef struct {
+    bool set;
+    uint32_t value;
+} core_limit_t;
+
 /* What aclrtSetStreamAttribute keeps; zeroed, it is what a new stream has. */
 typedef struct {
     bool overflow_check;
     bool cache_op_info;
     uint32_t tag_inverted; /* the tag of a new stream is 0xffffffff */
     uint32_t priority;     /* as it was set, not as the stream was made */
+    core_limit_t cores[2];
 } stream_options_t;
 
 /* Streams of one list, linked through stream->parked_next. */

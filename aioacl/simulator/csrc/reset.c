@@ -1,4 +1,6 @@
 /* The end of a device's primary context and of the streams of any context. */
+#include <string.h>
+
 #include "sim.h"
 
 static void end_stream(stream_t *stream) {
@@ -58,6 +60,7 @@ void device_release(device_t *device) {
         memory_free_device(device);
     }
     device->peers = 0;
+    memset(device->cores, 0, sizeof device->cores);
     thread_self()->slot = -1;
     device_retire_primary(device);
     state_device(device->id, ACL_RT_DEVICE_STATE_RESET_POST);

@@ -66,6 +66,8 @@ struct device {
     context_t *primary;
     context_t *retired; /* the primary context before this one, kept so that the next one has another handle */
     uint64_t resets;
+    bool aborting; /* aclrtDeviceTaskAbort is inside */
+    core_limit_t cores[2];
     uint64_t peers;  /* mask of the devices whose memory it may reach */
     int64_t busy_ns; /* spent on tasks since the start */
     uint32_t notifies;
@@ -188,6 +190,11 @@ aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, acl
 /* All who wait for the stream, its room or its records leave with that code. */
 void stream_wake_all(stream_t *stream, aclError rc);
 
+/* An abort in two steps: all who wait leave with the code, then the queue is emptied; the second gives up
+ * sim.lock while it waits for the context's stream lock and for a copy that runs. */
+void stream_announce_abort(stream_t *stream, aclError code);
+void stream_finish_abort(stream_t *stream, aclError code);
+
 /* --- event.c, record.c
  * ---------------------------------------------------------------------------------------- */
 /* Finds the event of a handle or answers an error. */
@@ -215,6 +222,10 @@ void report_submit(stream_t *stream, job_t *job);
 void report_unsubscribe(stream_t *stream);
 void report_forget(stream_t *stream);
 void calls_forget(stream_t *stream);
+
+/* --- allocator.c
+ * ---------------------------------------------------------------------------------------------- */
+void allocator_forget(const stream_t *stream);
 
 /* --- exception.c
  * ---------------------------------------------------------------------------------------------- */

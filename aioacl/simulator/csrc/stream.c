@@ -93,6 +93,7 @@ void stream_free(stream_t *stream) {
     referee_gone(stream);
     unlink_stream(stream);
     report_unsubscribe(stream);
+    allocator_forget(stream);
     stream->device->streams--;
     id_give(stream->device, stream->id);
     ring_give(stream->ring);
@@ -115,6 +116,9 @@ aclError stream_check_launch(context_t *context, stream_t *stream) {
     }
     if (context->failure != 0) {
         return error_set(context->failure, "stream");
+    }
+    if (stream->device->aborting) {
+        return error_set(RT_DEVICE_TASK_ABORT, "stream");
     }
     return stream->aborting ? error_set(RT_STREAM_ABORT, "stream") : ACL_SUCCESS;
 }

@@ -37,6 +37,9 @@ static aclError sync_stream(aclrtStream handle, int64_t deadline_ns) {
     if (rc != ACL_SUCCESS) {
         return rc;
     }
+    if (stream->device->aborting) {
+        return error_set(RT_DEVICE_TASK_ABORT, "stream");
+    }
     if (stream->aborting) {
         return error_set(RT_STREAM_ABORT, "stream");
     }
@@ -141,23 +144,21 @@ void stream_wake_all(stream_t *stream, aclError rc) {
 }
 
 /* Waiters leave as soon as the abort is announced, also a SynchronizeDevice that holds the stream lock. */
-static void announce_abort(stream_t *stream) {
+void stream_announce_abort(stream_t *stream, aclError code) {
     stream->aborting = true;
-    stream_wake_all(stream, RT_STREAM_ABORT);
+    stream_wake_all(stream, code);
 }
 
-static aclError abort_stream(stream_t *stream) {
+void stream_finish_abort(stream_t *stream, aclError code) {
     context_t *context = stream->context;
     object_retain(&stream->object);
-    announce_abort(stream);
     gate_enter(&context->gate);
     if (stream->object.state == OBJECT_LIVE) {
-        stream_drop(stream, RT_STREAM_ABORT, RT_STREAM_ABORT);
+        stream_drop(stream, code, code);
         stream->aborting = false;
     }
     gate_leave(&context->gate);
     object_release(&stream->object);
-    return ACL_SUCCESS;
 }
 
 aclError do_aclrtStreamAbort(aclrtStream stream) {
@@ -173,7 +174,8 @@ aclError do_aclrtStreamAbort(aclrtStream stream) {
     } else if (rc == ACL_SUCCESS && !sim.abort_supported) {
         rc = error_set(RT_FEATURE_NOT_SUPPORT, "stream");
     } else if (rc == ACL_SUCCESS) {
-        rc = abort_stream(found);
+        stream_announce_abort(found, RT_STREAM_ABORT);
+        stream_finish_abort(found, RT_STREAM_ABORT);
     }
     sim_unlock();
     return rc;

@@ -73,6 +73,7 @@ static thread_t *thread_enter(void) {
     thread->slot = -1;
     thread->last_error = 0;
     thread->text_length = 0;
+    thread->cores_of = NULL;
     thread->last_task = 0;
     thread->syncing = NULL;
     thread->strike = NULL;

@@ -1,0 +1,88 @@
+/* Data buffers, which say where data is and how long; and the sizes of data types. */
+#include "described.h"
+
+aclDataBuffer *do_aclCreateDataBuffer(void *data, size_t size) {
+    sim_lock();
+    data_buffer_t *buffer = object_new(KIND_DATA_BUFFER);
+    if (buffer != NULL) {
+        buffer->data = data;
+        buffer->size = size;
+    }
+    sim_unlock();
+    return (aclDataBuffer *)buffer;
+}
+
+/* Never the memory that it describes. */
+aclError do_aclDestroyDataBuffer(const aclDataBuffer *dataBuffer) {
+    sim_lock();
+    data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");
+    if (buffer != NULL) {
+        object_kill(&buffer->object);
+    }
+    sim_unlock();
+    return buffer != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
+}
+
+aclError do_aclUpdateDataBuffer(aclDataBuffer *dataBuffer, void *data, size_t size) {
+    sim_lock();
+    data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");
+    if (buffer != NULL) {
+        buffer->data = data;
+        buffer->size = size;
+    }
+    sim_unlock();
+    return buffer != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
+}
+
+void *do_aclGetDataBufferAddr(const aclDataBuffer *dataBuffer) {
+    sim_lock();
+    const data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");
+    void *data = buffer != NULL ? buffer->data : NULL;
+    sim_unlock();
+    return data;
+}
+
+size_t do_aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer) {
+    sim_lock();
+    const data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");
+    size_t size = buffer != NULL ? buffer->size : 0;
+    sim_unlock();
+    return size;
+}
+
+uint32_t do_aclGetDataBufferSize(const aclDataBuffer *dataBuffer) {
+    return (uint32_t)do_aclGetDataBufferSizeV2(dataBuffer);
+}
+
+/* Types that are not listed count as 8 bytes, the packed ones of 4 and 6 bits among them. */
+size_t do_aclDataTypeSize(aclDataType dataType) {
+    switch (dataType) {
+    case ACL_DT_UNDEFINED:
+    case ACL_STRING:
+        return 0;
+    case ACL_BOOL:
+    case ACL_INT8:
+    case ACL_UINT8:
+    case ACL_INT4:
+    case ACL_UINT1:
+    case ACL_HIFLOAT8:
+    case ACL_FLOAT8_E5M2:
+    case ACL_FLOAT8_E4M3FN:
+    case ACL_FLOAT8_E8M0:
+        return 1;
+    case ACL_FLOAT16:
+    case ACL_BF16:
+    case ACL_INT16:
+    case ACL_UINT16:
+        return 2;
+    case ACL_FLOAT:
+    case ACL_INT32:
+    case ACL_UINT32:
+    case ACL_COMPLEX32:
+        return 4;
+    case ACL_COMPLEX128:
+        return 16;
+    default:
+        return 8;
+    }
+}

@@ -1,0 +1,28 @@
+/* Finding and making the things of described.h. */
+#include "described.h"
+
+void *described_find(object_kind_t kind, const void *handle, const char *what) {
+    void *found = handle != NULL ? object_find(kind, handle) : NULL;
+    if (found == NULL) {
+        error_quiet(ACL_INVALID_PARAM, what);
+        if (handle != NULL) {
+            referee_note("passes %p, which is no live %s", handle, object_kind_name(kind));
+        }
+    }
+    return found;
+}
+
+void *described_new(object_kind_t kind) {
+    sim_lock();
+    void *made = object_new(kind);
+    sim_unlock();
+    return made;
+}
+
+uint64_t described_count(void) {
+    uint64_t count = 0;
+    for (int kind = KIND_DATA_BUFFER; kind <= KIND_PROFILE; kind++) {
+        count += object_count((object_kind_t)kind);
+    }
+    return count;
+}

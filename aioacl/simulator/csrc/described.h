@@ -1,0 +1,103 @@
+/*
+ * Things that live on the host and only describe others. They belong to no device, and no reset touches them.
+ * Their handles are looked up in slabs like all others; a dead or foreign one is an argument that the ACL layer
+ * refuses, and noted by the referee.
+ */
+#ifndef ACLSIM_DESCRIBED_H
+#define ACLSIM_DESCRIBED_H
+
+#include "sim.h"
+
+enum { DESCRIBED_DIMS_MAX = 128 };
+
+typedef struct {
+    object_t object;
+    void *data;
+    size_t size;
+} data_buffer_t;
+
+typedef struct {
+    size_t count;
+    int64_t (*pairs)[2]; /* least and most; owned */
+} ranges_t;
+
+typedef struct {
+    aclFormat format;
+    int64_t *dims; /* owned */
+    size_t dim_count;
+} tensor_shape_t;
+
+typedef struct {
+    object_t object;
+    aclDataType type;
+    tensor_shape_t origin;
+    tensor_shape_t storage;
+    ranges_t shape_ranges;
+    ranges_t value_ranges;
+    char *name;          /* owned; NULL: none */
+    char *dynamic_input; /* owned; NULL: none */
+    void *constant;      /* a copy of its own; NULL: none */
+    size_t constant_size;
+    aclMemType placement;
+} tensor_desc_t;
+
+/* What the references to one buffer share. */
+typedef struct {
+    uint32_t refs;
+    size_t size;
+    size_t length; /* of the valid data */
+    char user[96];
+    char *data;
+} shared_buffer_t;
+
+typedef struct chained {
+    object_t object;
+    shared_buffer_t *shared;
+    struct chained *head; /* itself: it heads a chain, of one at least */
+    struct chained *next;
+} chained_t;
+
+typedef struct {
+    object_t object;
+    aclrtStreamConfigHandle config; /* what the client's handle points to */
+} stream_config_t;
+
+typedef struct {
+    aclrtAllocatorDesc described; /* by which it was registered */
+    aclrtAllocator allocator;
+    aclrtAllocatorAllocFunc allocate;
+    aclrtAllocatorFreeFunc release;
+    aclrtAllocatorAllocAdviseFunc advise;
+    aclrtAllocatorGetAddrFromBlockFunc address;
+} allocator_functions_t;
+
+typedef struct {
+    object_t object;
+    allocator_functions_t functions;
+} allocator_t;
+
+typedef enum { PROFILE_CONFIG, PROFILE_SUBSCRIPTION, PROFILE_STEP, PROFILE_STAMP } profile_kind_t;
+
+typedef struct {
+    object_t object;
+    profile_kind_t kind;
+    bool running; /* configurations: started and not stopped */
+    uint32_t devices;
+    uint32_t device_ids[SIM_MAX_DEVICES];
+    uint64_t data_types;
+} profile_t;
+
+/* With sim.lock held: the thing behind a handle, or NULL with the error kept; `what` names the argument. */
+void *described_find(object_kind_t kind, const void *handle, const char *what);
+/* With sim.lock held: how many of them live, of all kinds. */
+uint64_t described_count(void);
+/* A new one; NULL when memory is out. Takes sim.lock. */
+void *described_new(object_kind_t kind);
+
+/* --- tensordesc.c
+ * --------------------------------------------------------------------------------------------- */
+tensor_desc_t *tensor_find(const aclTensorDesc *desc);
+/* Copies the dimensions. False: there is something wrong with them, or memory is out. */
+bool shape_set_dims(tensor_shape_t *shape, const int64_t *dims, int count);
+
+#endif

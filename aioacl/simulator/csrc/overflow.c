@@ -1,0 +1,82 @@
+/*
+ * Overflow of floating-point work. Nothing that a simulated device runs can overflow, so its status is 64 bytes
+ * of zero; reading it is a task, which writes them, and resetting it does nothing.
+ */
+#include "sim.h"
+
+enum { STATUS_BYTES = 64, CHECK_MODE_MOST = 1 };
+
+static aclError read_status(void *output, uint64_t size, aclrtStream handle) {
+    if (output == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "outputAddr");
+    }
+    if (size < STATUS_BYTES) {
+        return error_set(RT_PARAM_INVALID, "outputSize");
+    }
+    stream_t *stream = NULL;
+    aclError rc = RT_CONTEXT_NULL;
+    sim_lock();
+    context_t *context = context_need();
+    if (context != NULL) {
+        rc = stream_find_own(context, handle, &stream);
+    }
+    if (rc == ACL_SUCCESS) {
+        task_t task = {.kind = TASK_SET, .set = {.dst = output, .count = STATUS_BYTES, .value = 0}};
+        rc = stream_enqueue(stream, &task);
+    }
+    sim_unlock();
+    return rc;
+}
+
+static aclError reset_status(aclrtStream handle) {
+    stream_t *stream = NULL;
+    aclError rc = RT_CONTEXT_NULL;
+    sim_lock();
+    context_t *context = context_need();
+    if (context != NULL) {
+        rc = stream_find_own(context, handle, &stream);
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtGetOverflowStatus(void *outputAddr, size_t outputSize, aclrtStream stream) {
+    return read_status(outputAddr, outputSize, stream);
+}
+
+aclError do_aclrtResetOverflowStatus(aclrtStream stream) {
+    return reset_status(stream);
+}
+
+aclError do_aclrtGetFloatOverflowStatus(void *outputAddr, uint64_t outputSize, aclrtStream stream) {
+    return read_status(outputAddr, outputSize, stream);
+}
+
+aclError do_aclrtResetFloatOverflowStatus(aclrtStream stream) {
+    return reset_status(stream);
+}
+
+aclError do_aclrtNpuGetFloatOverFlowStatus(void *outputAddr, uint64_t outputSize, uint32_t checkMode,
+                                           aclrtStream stream) {
+    return checkMode > CHECK_MODE_MOST ? error_set(RT_PARAM_INVALID, "checkMode")
+                                       : read_status(outputAddr, outputSize, stream);
+}
+
+aclError do_aclrtNpuClearFloatOverFlowStatus(uint32_t checkMode, aclrtStream stream) {
+    return checkMode > CHECK_MODE_MOST ? error_set(RT_PARAM_INVALID, "checkMode") : reset_status(stream);
+}
+
+/* Bytes of the context's device, which blocking copies can read. */
+aclError do_aclrtCtxGetFloatOverflowAddr(void **overflowAddr) {
+    static _Alignas(STATUS_BYTES) char statuses[SIM_MAX_DEVICES][STATUS_BYTES];
+    if (overflowAddr == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "overflowAddr");
+    }
+    sim_lock();
+    const context_t *context = context_need();
+    if (context != NULL) {
+        *overflowAddr = statuses[context->device->id];
+    }
+    sim_unlock();
+    return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+}

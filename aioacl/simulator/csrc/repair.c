@@ -1,0 +1,30 @@
+/* Faults that hardware reports, and their repair. The simulated hardware has none to report. */
+#include <string.h>
+
+#include "sim.h"
+
+static aclError check_device(int32_t id) {
+    return device_find(id) != NULL ? ACL_SUCCESS : error_set(RT_INVALID_DEVICE, "deviceId");
+}
+
+aclError do_aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo) {
+    if (errorInfo == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "errorInfo");
+    }
+    aclError rc = check_device(deviceId);
+    if (rc == ACL_SUCCESS) {
+        memset(errorInfo, 0, sizeof *errorInfo);
+        errorInfo->errorType = ACL_RT_NO_ERROR;
+    }
+    return rc;
+}
+
+/* No error is repaired at once; one that was never reported cannot be. */
+aclError do_aclrtRepairError(int32_t deviceId, const aclrtErrorInfo *errorInfo) {
+    if (errorInfo == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "errorInfo");
+    }
+    aclError rc = check_device(deviceId);
+    bool reported = rc == ACL_SUCCESS && errorInfo->errorType == ACL_RT_NO_ERROR;
+    return rc != ACL_SUCCESS || reported ? rc : error_set(RT_PARAM_INVALID, "errorInfo");
+}

@@ -1,0 +1,153 @@
+/* Tensor descriptions: what they are made of. tensorshape.c has the shapes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "described.h"
+
+tensor_desc_t *tensor_find(const aclTensorDesc *desc) {
+    return described_find(KIND_TENSOR_DESC, desc, "desc");
+}
+
+bool shape_set_dims(tensor_shape_t *shape, const int64_t *dims, int count) {
+    bool valid = count >= 0 && count <= DESCRIBED_DIMS_MAX && (count == 0 || dims != NULL);
+    int64_t *copy = valid ? malloc(((size_t)count + 1) * sizeof *copy) : NULL;
+    if (copy == NULL) {
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        copy[i] = dims[i];
+    }
+    free(shape->dims);
+    shape->dims = copy;
+    shape->dim_count = (size_t)count;
+    return true;
+}
+
+aclTensorDesc *do_aclCreateTensorDesc(aclDataType dataType, int numDims, const int64_t *dims,
+                                      aclFormat format) {
+    sim_lock();
+    tensor_desc_t *desc = object_new(KIND_TENSOR_DESC);
+    if (desc != NULL && !shape_set_dims(&desc->origin, dims, numDims)) {
+        error_quiet(ACL_INVALID_PARAM, "dims");
+        object_kill(&desc->object);
+        desc = NULL;
+    }
+    if (desc != NULL) {
+        desc->type = dataType;
+        desc->origin.format = format;
+        desc->storage.format = ACL_FORMAT_UNDEFINED;
+    }
+    sim_unlock();
+    return (aclTensorDesc *)desc;
+}
+
+void do_aclDestroyTensorDesc(const aclTensorDesc *desc) {
+    sim_lock();
+    tensor_desc_t *found = desc != NULL ? tensor_find(desc) : NULL;
+    if (found != NULL) {
+        free(found->origin.dims);
+        free(found->storage.dims);
+        free(found->shape_ranges.pairs);
+        free(found->value_ranges.pairs);
+        free(found->name);
+        free(found->dynamic_input);
+        free(found->constant);
+        object_kill(&found->object);
+    }
+    sim_unlock();
+}
+
+aclDataType do_aclGetTensorDescType(const aclTensorDesc *desc) {
+    sim_lock();
+    const tensor_desc_t *found = tensor_find(desc);
+    aclDataType type = found != NULL ? found->type : ACL_DT_UNDEFINED;
+    sim_unlock();
+    return type;
+}
+
+static bool set_text(char **text, const char *value) {
+    char *copy = strdup(value);
+    if (copy != NULL) {
+        free(*text);
+        *text = copy;
+    }
+    return copy != NULL;
+}
+
+void do_aclSetTensorDescName(aclTensorDesc *desc, const char *name) {
+    sim_lock();
+    tensor_desc_t *found = tensor_find(desc);
+    if (found != NULL) {
+        set_text(&found->name, name != NULL ? name : "");
+    }
+    sim_unlock();
+}
+
+/* Good until the name is set again or the description ends. */
+const char *do_aclGetTensorDescName(aclTensorDesc *desc) {
+    sim_lock();
+    const tensor_desc_t *found = tensor_find(desc);
+    const char *name = found != NULL && found->name != NULL ? found->name : "";
+    sim_unlock();
+    return name;
+}
+
+aclError do_aclSetTensorDynamicInput(aclTensorDesc *desc, const char *dynamicInputName) {
+    if (dynamicInputName == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "dynamicInputName");
+    }
+    sim_lock();
+    tensor_desc_t *found = tensor_find(desc);
+    bool kept = found != NULL && set_text(&found->dynamic_input, dynamicInputName);
+    sim_unlock();
+    return kept ? ACL_SUCCESS : ACL_INVALID_PARAM;
+}
+
+aclError do_aclSetTensorConst(aclTensorDesc *desc, void *dataBuffer, size_t length) {
+    if (dataBuffer == NULL || length == 0) {
+        return error_quiet(ACL_INVALID_PARAM, dataBuffer == NULL ? "dataBuffer" : "length");
+    }
+    aclError rc = ACL_INVALID_PARAM;
+    sim_lock();
+    tensor_desc_t *found = tensor_find(desc);
+    if (found != NULL) {
+        void *copy = malloc(length);
+        rc = copy != NULL ? ACL_SUCCESS : error_quiet(ACL_BAD_ALLOC, "length");
+        if (copy != NULL) {
+            memcpy(copy, dataBuffer, length);
+            free(found->constant);
+            found->constant = copy;
+            found->constant_size = length;
+        }
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclSetTensorPlaceMent(aclTensorDesc *desc, aclMemType memType) {
+    if ((unsigned int)memType > ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT) {
+        return error_quiet(ACL_INVALID_PARAM, "memType");
+    }
+    sim_lock();
+    tensor_desc_t *found = tensor_find(desc);
+    if (found != NULL) {
+        found->placement = memType;
+    }
+    sim_unlock();
+    return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
+}
+
+/* Only descriptions that a model hands out come in rows, and only those have an address. */
+aclTensorDesc *do_aclGetTensorDescByIndex(aclTensorDesc *desc, size_t index) {
+    sim_lock();
+    tensor_desc_t *found = tensor_find(desc);
+    sim_unlock();
+    return found != NULL && index == 0 ? desc : NULL;
+}
+
+void *do_aclGetTensorDescAddress(const aclTensorDesc *desc) {
+    sim_lock();
+    tensor_find(desc);
+    sim_unlock();
+    return NULL;
+}
