@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1] / "examples" / "testing"
 BROKEN = HERE / "broken_tests.py"
+LASTING = HERE / "lasting_tests.py"
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,14 @@ def test_the_example_passes(project: Path, mode: str) -> None:
     assert (ran.status, len(ran.passed)) == (0, count), ran.output
     assert ran.skipped == {"test_a_card_has_room_for_a_film": ran.skipped["test_a_card_has_room_for_a_film"]}
     assert "--aioacl-library=/path/to/libascendcl.so" in ran.output + str(ran.skipped)
+
+
+@pytest.mark.slow
+def test_what_outlives_a_test_is_no_leak(project: Path) -> None:
+    shutil.copy(LASTING, copy := project / "tests" / "test_lasting.py")
+    ran = run(project, "-W", "error", str(copy))
+    copy.unlink()
+    assert (ran.status, len(ran.passed), len(ran.skipped)) == (0, 15, 1), ran.output
 
 
 def test_the_library_is_named(project: Path) -> None:
