@@ -48,7 +48,9 @@ def _report(path: Path) -> Iterator[tuple[str, str, str]]:
 def run(project: Path, *arguments: str) -> Ran:
     """Runs pytest in the project, as its user would."""
     report = project / "report.xml"
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL", "PYTEST"))}
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_LIBRARY", "PYTEST"))
+    }
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", *arguments]
     ran = subprocess.run(
         command, cwd=project, env=clean, capture_output=True, text=True, timeout=300, check=False
@@ -288,3 +290,36 @@ def test_the_simulator_by_its_path_is_no_card(project: Path) -> None:
     path = simulator.library_path()
     ran = run(project, f"--aioacl-library={path}", "tests/test_without_a_loop.py")
     assert (ran.status, len(ran.passed), len(ran.skipped)) == (0, 3, 1), ran.output
+
+
+# --- in bad weather --------------------------------------------------------------------------------------------------
+
+WEATHER = """
+import pytest
+
+@pytest.mark.parametrize("time", [1, 2])
+def test_the_rules_hold_for_each_test_anew(aioacl_device, time):
+    aioacl_device.allocate(64).result().close().result()
+    with pytest.raises(MemoryError):
+        aioacl_device.allocate(64).result()
+    aioacl_device.allocate(64).result().close().result()
+
+def test_what_a_test_sets_is_its_own(aioacl_device, aioacl_simulator):
+    aioacl_simulator.set_limits("stream=0")
+    aioacl_simulator.set_virtual_clock(True)
+    aioacl_simulator.fault("aclrtMalloc", rc=207001).__enter__()
+
+def test_and_is_gone(aioacl_device, aioacl_simulator):
+    before = aioacl_simulator.clock()
+    aioacl_device.create_stream().result().close().result()
+    assert aioacl_simulator.clock() > before
+"""
+
+
+def test_the_environments_rules_hold_for_each_test_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "test_weather.py").write_text(WEATHER)
+    monkeypatch.setenv("AIOACL_SIM_FAULTS", "seed=7; aclrtMalloc:nth=2:rc=207001")
+    ran = run(tmp_path, "test_weather.py")
+    assert (ran.status, len(ran.passed)) == (0, 4), ran.output
