@@ -173,6 +173,7 @@ struct thread {
     char shown[SIM_TEXT_BYTES];
     pthread_cond_t cond;
     void *cores_of;          /* the stream whose core limits it uses */
+    uint32_t open_ranges;    /* of a profiler */
     uint32_t last_task;      /* number of the task it enqueued last */
     _Atomic(void *) syncing; /* the stream that it synchronises now */
     strike_t *strike;        /* what rules want of the call it is inside */

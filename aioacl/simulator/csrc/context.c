@@ -11,6 +11,9 @@ bool context_usable(const context_t *context) {
 
 context_t *context_need(void) {
     context_t *context = thread_context();
+    if (context == NULL && sim.default_device >= 0 && device_set(sim.default_device) == ACL_SUCCESS) {
+        context = thread_context();
+    }
     if (context == NULL) {
         error_set(RT_CONTEXT_NULL, "current context");
     }

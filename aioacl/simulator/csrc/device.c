@@ -57,14 +57,11 @@ static aclError device_open(device_t *device) {
     return ACL_SUCCESS;
 }
 
-aclError do_aclrtSetDevice(int32_t deviceId) {
+aclError device_set(int32_t id) {
     aclError rc = ACL_SUCCESS;
-    sim_lock();
-    device_t *device = device_find(deviceId);
+    device_t *device = device_find(id);
     if (device == NULL) {
-        rc = error_set(RT_INVALID_DEVICE, "deviceId");
-        sim_unlock();
-        return rc;
+        return error_set(RT_INVALID_DEVICE, "deviceId");
     }
     device_wait_change(device);
     if (device->retains == 0) {
@@ -72,12 +69,18 @@ aclError do_aclrtSetDevice(int32_t deviceId) {
     }
     if (rc == ACL_SUCCESS) {
         device->retains++;
-        thread_bind_slot(deviceId);
+        thread_bind_slot(id);
         if (device->changer == thread_self()) {
             device_end_change(device);
         }
-        state_device(deviceId, ACL_RT_DEVICE_STATE_SET_POST);
+        state_device(id, ACL_RT_DEVICE_STATE_SET_POST);
     }
+    return rc;
+}
+
+aclError do_aclrtSetDevice(int32_t deviceId) {
+    sim_lock();
+    aclError rc = device_set(deviceId);
     sim_unlock();
     return rc;
 }
@@ -129,11 +132,12 @@ aclError do_aclrtGetDevice(int32_t *deviceId) {
     }
     sim_lock();
     const context_t *context = thread_context();
-    if (context != NULL) {
-        *deviceId = context->device->id;
+    int id = context != NULL ? context->device->id : sim.default_device;
+    if (id >= 0) {
+        *deviceId = id;
     }
     sim_unlock();
-    return context != NULL ? ACL_SUCCESS : error_quiet(RT_CONTEXT_NULL, "current context");
+    return id >= 0 ? ACL_SUCCESS : error_quiet(RT_CONTEXT_NULL, "current context");
 }
 
 aclError do_aclrtGetDeviceCount(uint32_t *count) {

@@ -8,7 +8,7 @@
 
 extern char **environ;
 
-sim_t sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .abort_supported = true};
+sim_t sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .abort_supported = true, .default_device = -1};
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 
 static const char *const known_variables[] = {"AIOACL_SIM_DEVICES",       "AIOACL_SIM_COPY_LATENCY_US",

@@ -99,6 +99,7 @@ typedef struct {
     bool abort_supported;
     bool count_notify_supported;
     int64_t started_ns;
+    int default_device; /* of aclInit's configuration; -1: none */
 } sim_t;
 
 extern sim_t sim;
@@ -118,12 +119,15 @@ void cond_init(pthread_cond_t *cond);
 /* --- device.c, reset.c, context.c
  * ----------------------------------------------------------------------------- */
 device_t *device_find(int32_t id);
+/* With sim.lock held, which it gives up for callbacks and while somebody else changes the device. */
+aclError device_set(int32_t id);
 void device_wait_change(device_t *device);
 void device_end_change(device_t *device);
 /* After a reset. Today's runtime keeps the primary context's handle for the next set, older ones do not. */
 void device_retire_primary(device_t *device);
 bool context_usable(const context_t *context);
-/* The caller's context, or NULL with the error kept. */
+/* The caller's context, or NULL with the error kept. A thread without one sets the default device, if the
+ * configuration names one. */
 context_t *context_need(void);
 bool context_activate(context_t *context);
 /* Ends all streams of a context; with sim.lock held, which it gives up while it waits. */
@@ -226,6 +230,12 @@ void calls_forget(stream_t *stream);
 /* --- allocator.c
  * ---------------------------------------------------------------------------------------------- */
 void allocator_forget(const stream_t *stream);
+
+/* --- hostsubscribe.c, snapshot.c
+ * ---------------------------------------------------------------------------------------------- */
+void hostsubscribe_forget(const stream_t *stream);
+/* A call that makes or launches something waits while the process is locked for a snapshot. */
+void snapshot_pass(void);
 
 /* --- exception.c
  * ---------------------------------------------------------------------------------------------- */

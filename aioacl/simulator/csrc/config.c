@@ -1,0 +1,138 @@
+/*
+ * What aclInit makes of its configuration: the default device is set, limits are kept, and the sections that
+ * concern models, dumps and profiles are looked at and left alone.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "json.h"
+
+enum { FILE_MOST_BYTES = 10 << 20, DEPTH_MOST = 10 };
+
+static bool regular(const char *path, size_t *size) {
+    struct stat status;
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > FILE_MOST_BYTES) {
+        return false;
+    }
+    *size = (size_t)status.st_size;
+    return true;
+}
+
+static char *read_file(const char *path) {
+    size_t size = 0;
+    FILE *file = regular(path, &size) ? fopen(path, "rb") : NULL;
+    if (file == NULL) {
+        return NULL;
+    }
+    char *text = calloc(1, size + 1);
+    if (text != NULL && fread(text, 1, size, file) != size) {
+        free(text);
+        text = NULL;
+    }
+    fclose(file);
+    return text;
+}
+
+aclError config_load(const char *path, char **text) {
+    *text = NULL;
+    if (path == NULL || *path == '\0') {
+        return ACL_SUCCESS;
+    }
+    char *read = read_file(path);
+    if (read == NULL) {
+        return error_quiet(ACL_INVALID_FILE, path);
+    }
+    if (*read != '\0' && (json_depth(read) > DEPTH_MOST || !json_valid(read))) {
+        free(read);
+        return error_quiet(ACL_PARSE_FILE, path);
+    }
+    if (*read == '\0') {
+        free(read);
+        read = NULL;
+    }
+    *text = read;
+    return ACL_SUCCESS;
+}
+
+/* "0" keeps the texts of each thread apart, "1" keeps them together; the simulator does the first for both. */
+aclError config_check_first(const char *text) {
+    char mode[4] = "0";
+    const char *value = text != NULL ? json_member(text, "err_msg_mode") : NULL;
+    bool valid = value == NULL ||
+                 (json_string(value, mode, sizeof mode) && (strcmp(mode, "0") == 0 || strcmp(mode, "1") == 0));
+    return valid ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "err_msg_mode");
+}
+
+static bool object_or_absent(const char *text, const char *key) {
+    const char *value = text != NULL ? json_member(text, key) : NULL;
+    return value == NULL || json_is_object(value);
+}
+
+aclError config_check_dump(const char *text) {
+    return object_or_absent(text, "dump") ? ACL_SUCCESS : error_quiet(ACL_INVALID_DUMP_CONFIG, "dump");
+}
+
+aclError config_check_profiler(const char *text) {
+    return object_or_absent(text, "profiler") ? ACL_SUCCESS
+                                              : error_quiet(ACL_INVALID_PROFILING_CONFIG, "profiler");
+}
+
+/* Stack sizes are whole numbers above zero; limits that the chip does not have are passed over. */
+static aclError apply_stack(const char *section) {
+    static const struct {
+        const char *key;
+        aclrtDeviceLimit limit;
+    } keys[] = {{"aicore_stack_size", ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE},
+                {"simt_stack_size", ACL_RT_DEV_LIMIT_SIMT_STACK_SIZE},
+                {"simt_divergence_stack_size", ACL_RT_DEV_LIMIT_SIMT_DVG_WARP_STACK_SIZE}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *value = section != NULL ? json_member(section, keys[i].key) : NULL;
+        if (value != NULL && json_whole(value) <= 0) {
+            return error_quiet(ACL_FAILURE, keys[i].key);
+        }
+        if (value != NULL) {
+            do_aclrtDeviceSetLimit(keys[i].limit, (size_t)json_whole(value));
+        }
+    }
+    return ACL_SUCCESS;
+}
+
+/* The id is a string of digits. */
+static aclError apply_default_device(const char *section) {
+    const char *value = section != NULL ? json_member(section, "default_device") : NULL;
+    if (value == NULL) {
+        return ACL_SUCCESS;
+    }
+    if (*value != '"' || json_whole(value) < 0 || json_whole(value) > INT32_MAX) {
+        return error_quiet(ACL_FAILURE, "default_device");
+    }
+    if (device_find((int32_t)json_whole(value)) == NULL) {
+        return error_set(RT_INVALID_DEVICE, "default_device");
+    }
+    sim_lock();
+    sim.default_device = (int)json_whole(value);
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+/* How events of graphs work: in software or in hardware, which is all the same here. */
+static aclError check_event_mode(const char *section) {
+    char mode[4] = "0";
+    const char *value = section != NULL ? json_member(section, "event_mode") : NULL;
+    bool valid = value == NULL ||
+                 (json_string(value, mode, sizeof mode) && (strcmp(mode, "0") == 0 || strcmp(mode, "1") == 0));
+    return valid ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "event_mode");
+}
+
+aclError config_apply_device(const char *text) {
+    if (text == NULL) {
+        return ACL_SUCCESS;
+    }
+    aclError rc = apply_stack(json_member(text, "StackSize"));
+    rc = rc == ACL_SUCCESS ? apply_default_device(json_member(text, "defaultDevice")) : rc;
+    return rc == ACL_SUCCESS ? check_event_mode(json_member(text, "acl_graph")) : rc;
+}

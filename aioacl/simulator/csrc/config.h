@@ -1,0 +1,16 @@
+/* The configuration file that aclInit is given. */
+#ifndef ACLSIM_CONFIG_H
+#define ACLSIM_CONFIG_H
+
+#include "sim.h"
+
+/* Reads and checks the file as JSON. *text is NULL without a file or with an empty one; else it is owned. */
+aclError config_load(const char *path, char **text);
+/* Checks what is told before anything is started: how error texts are kept. */
+aclError config_check_first(const char *text);
+/* The rest, in the order of the runtime; each answers the code with which aclInit fails. */
+aclError config_check_dump(const char *text);
+aclError config_apply_device(const char *text);
+aclError config_check_profiler(const char *text);
+
+#endif

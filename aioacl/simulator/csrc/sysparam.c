@@ -1,0 +1,74 @@
+/* Options of the process and of contexts, and on which side of the bus the process runs. */
+#include "sim.h"
+
+static int64_t options[SIM_OPTIONS]; /* under sim.lock */
+
+aclError do_aclrtGetRunMode(aclrtRunMode *runMode) {
+    if (runMode == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "runMode");
+    }
+    *runMode = ACL_HOST;
+    return ACL_SUCCESS;
+}
+
+/* Only determinism has a third level. */
+static bool option_value_valid(aclSysParamOpt opt, int64_t value) {
+    return value >= 0 && value <= ((int)opt == ACL_OPT_DETERMINISTIC ? 2 : 1);
+}
+
+aclError do_aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value) {
+    if ((unsigned int)opt >= SIM_OPTIONS || value == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, value == NULL ? "value" : "opt");
+    }
+    sim_lock();
+    *value = options[opt];
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
+    if ((unsigned int)opt >= SIM_OPTIONS) {
+        return error_quiet(ACL_INVALID_PARAM, "opt");
+    }
+    if (!option_value_valid(opt, value)) {
+        return error_set(RT_PARAM_INVALID, "value");
+    }
+    sim_lock();
+    options[opt] = value;
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value) {
+    if ((unsigned int)opt > ACL_OPT_STRONG_CONSISTENCY || value == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, value == NULL ? "value" : "opt");
+    }
+    aclError rc = RT_CONTEXT_NULL;
+    sim_lock();
+    const context_t *context = context_need();
+    if (context != NULL) {
+        rc = context->option_set[opt] ? ACL_SUCCESS : RT_OPTION_NOT_SET;
+        *value = context->option_set[opt] ? context->options[opt] : *value;
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
+    if ((unsigned int)opt > ACL_OPT_STRONG_CONSISTENCY) {
+        return error_quiet(ACL_INVALID_PARAM, "opt");
+    }
+    aclError rc = RT_CONTEXT_NULL;
+    sim_lock();
+    context_t *context = context_need();
+    if (context != NULL) {
+        rc = option_value_valid(opt, value) ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "value");
+    }
+    if (rc == ACL_SUCCESS) {
+        context->option_set[opt] = true;
+        context->options[opt] = value;
+        options[opt] = value;
+    }
+    sim_unlock();
+    return rc;
+}
