@@ -100,4 +100,12 @@ tensor_desc_t *tensor_find(const aclTensorDesc *desc);
 /* Copies the dimensions. False: there is something wrong with them, or memory is out. */
 bool shape_set_dims(tensor_shape_t *shape, const int64_t *dims, int count);
 
+/* --- profiling.c
+ * ---------------------------------------------------------------------------------------------- */
+/* With sim.lock held. */
+profile_t *profile_find(profile_kind_t kind, const void *handle, const char *what);
+/* These two take it. */
+void *profile_new(profile_kind_t kind);
+aclError profile_destroy(profile_kind_t kind, const void *handle, const char *what);
+
 #endif

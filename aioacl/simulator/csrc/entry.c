@@ -66,6 +66,10 @@ static bool call_enter(frame_t *frame, function_t function, const uint64_t *word
     if (thread->callback_depth > 0 && !exception_may_call(function)) {
         referee_note("calls ACL inside a callback");
     }
+    call_kind_t kind = function_info[function].kind;
+    if ((kind == CALL_ENQUEUE || kind == CALL_LIFETIME) && !atomic_load(&thread->in_state_cb)) {
+        snapshot_pass();
+    }
     return fault_before(&frame->strike, function, words, code);
 }
 

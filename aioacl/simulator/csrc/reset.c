@@ -46,13 +46,13 @@ void device_release(device_t *device) {
     device->changer = thread_self();
     device->retains = 0;
     device->resets++;
-    referee_reset(device);
     fault_release_device(device);
     primary->resetter = thread_self();
     atomic_store(&primary->active, false);
     atomic_store(&device->open, false);
     state_stream(primary->default_stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
     state_device(device->id, ACL_RT_DEVICE_STATE_RESET_PRE);
+    referee_reset(device); /* whom the callbacks could not send away */
     context_teardown(primary);
     object_each(KIND_CONTEXT, wait_host_functions, device);
     primary->resetter = NULL;

@@ -94,6 +94,7 @@ void stream_free(stream_t *stream) {
     unlink_stream(stream);
     report_unsubscribe(stream);
     allocator_forget(stream);
+    hostsubscribe_forget(stream);
     stream->device->streams--;
     id_give(stream->device, stream->id);
     ring_give(stream->ring);

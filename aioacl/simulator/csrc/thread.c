@@ -74,6 +74,7 @@ static thread_t *thread_enter(void) {
     thread->last_error = 0;
     thread->text_length = 0;
     thread->cores_of = NULL;
+    thread->open_ranges = 0;
     thread->last_task = 0;
     thread->syncing = NULL;
     thread->strike = NULL;

@@ -1,0 +1,124 @@
+/* Dumps of tensors and arguments. No operator runs here that could be dumped: what is asked for is checked,
+ * kept where it can be read back, and otherwise without effect. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+
+enum { PATH_BYTES = 4096, CHUNK_FLAG_MOST = 1 };
+
+/* All under sim.lock. */
+static bool dumping;
+static acldumpMessageCallback listener;
+static char argument_path[PATH_BYTES];
+static uint32_t argument_type; /* 0: arguments are not dumped */
+
+aclError do_aclmdlInitDump(void) {
+    sim_lock();
+    aclError rc = dumping ? error_quiet(ACL_DUMP_ALREADY_RUN, "aclmdlInitDump") : ACL_SUCCESS;
+    dumping = true;
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclmdlSetDump(const char *dumpCfgPath) {
+    if (dumpCfgPath == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "dumpCfgPath");
+    }
+    sim_lock();
+    bool running = dumping;
+    sim_unlock();
+    if (!running) {
+        return error_quiet(ACL_DUMP_NOT_RUN, "aclmdlSetDump");
+    }
+    char *text = NULL;
+    aclError rc =
+        *dumpCfgPath == '\0' ? error_quiet(ACL_INVALID_FILE, "dumpCfgPath") : config_load(dumpCfgPath, &text);
+    rc = rc == ACL_SUCCESS ? config_check_dump(text) : rc;
+    free(text);
+    return rc;
+}
+
+aclError do_aclmdlFinalizeDump(void) {
+    sim_lock();
+    aclError rc = dumping ? ACL_SUCCESS : error_quiet(ACL_DUMP_NOT_RUN, "aclmdlFinalizeDump");
+    dumping = false;
+    sim_unlock();
+    return rc;
+}
+
+/* Kept, and never called. */
+aclError do_acldumpRegCallback(acldumpMessageCallback messageCallback, int32_t flag) {
+    if (messageCallback == NULL || flag < 0 || flag > CHUNK_FLAG_MOST) {
+        return error_quiet(ACL_INVALID_PARAM, messageCallback == NULL ? "messageCallback" : "flag");
+    }
+    sim_lock();
+    listener = messageCallback;
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+void do_acldumpUnregCallback(void) {
+    sim_lock();
+    listener = NULL;
+    sim_unlock();
+}
+
+static bool type_valid(uint32_t type) {
+    return type >= AIC_ERR_BRIEF_DUMP && type <= AIC_ERR_DETAIL_DUMP;
+}
+
+aclError do_aclopStartDumpArgs(uint32_t dumpType, const char *path) {
+    if (path == NULL || *path == '\0' || strlen(path) >= PATH_BYTES || !type_valid(dumpType)) {
+        return error_quiet(ACL_INVALID_PARAM, type_valid(dumpType) ? "path" : "dumpType");
+    }
+    sim_lock();
+    strcpy(argument_path, path);
+    argument_type = dumpType;
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+aclError do_aclopStopDumpArgs(uint32_t dumpType) {
+    if (!type_valid(dumpType)) {
+        return error_quiet(ACL_INVALID_PARAM, "dumpType");
+    }
+    sim_lock();
+    argument_type = 0;
+    sim_unlock();
+    return ACL_SUCCESS;
+}
+
+/* NULL while dumps of that type are off. */
+const char *do_acldumpGetPath(acldumpType dumpType) {
+    sim_lock();
+    const char *path = argument_type != 0 && argument_type == (uint32_t)dumpType ? argument_path : NULL;
+    sim_unlock();
+    return path;
+}
+
+/* Nothing is written: an exception here has no tensors. */
+aclError do_acldumpSaveExceptionInfo(const char *fileName, const char *userTag,
+                                     const acldumpTensorInfo *tensors, size_t tensorCount) {
+    (void)userTag;
+    bool empty = fileName == NULL || *fileName == '\0';
+    bool missing = tensors == NULL && tensorCount > 0;
+    return empty || missing ? error_quiet(ACL_INVALID_PARAM, empty ? "fileName" : "tensors") : ACL_SUCCESS;
+}
+
+aclError do_acldumpGetExceptionInfoPath(char *path, size_t maxLen) {
+    if (path == NULL || maxLen == 0) {
+        return error_quiet(ACL_INVALID_PARAM, path == NULL ? "path" : "maxLen");
+    }
+    aclError rc = ACL_SUCCESS;
+    sim_lock();
+    size_t length = argument_type != 0 ? strlen(argument_path) : 0;
+    if (length >= maxLen) {
+        rc = error_quiet(ACL_INVALID_PARAM, "maxLen");
+    } else {
+        memcpy(path, argument_path, length);
+        path[length] = '\0';
+    }
+    sim_unlock();
+    return rc;
+}

@@ -1,0 +1,443 @@
+/* Devices as a whole: peers, ids, facts, limits; aborts of all tasks; failures told to callbacks; options. */
+#include <string.h>
+#include <unistd.h>
+
+#include "sim_test.h"
+
+static void test_peers(void) {
+    int32_t value = -1;
+    CHECK_RC(aclrtDeviceCanAccessPeer(&value, 0, 1), 0);
+    CHECK(value == 1);
+    CHECK_RC(aclrtDeviceCanAccessPeer(NULL, 0, 0), 100000);
+    CHECK_RC(aclrtDeviceCanAccessPeer(NULL, 0, 9), 107001);
+    CHECK_RC(aclrtDeviceCanAccessPeer(&value, 9, 0), 107000);
+    CHECK_RC(aclrtDevicePeerAccessStatus(0, 1, &value), 0);
+    CHECK(value == 0);
+    CHECK_RC(aclrtDeviceEnablePeerAccess(1, 1), 200006);
+    CHECK_RC(aclrtDeviceEnablePeerAccess(0, 0), 100000);
+    CHECK_RC(aclrtDeviceEnablePeerAccess(1, 0), 0);
+    CHECK_RC(aclrtDevicePeerAccessStatus(0, 1, &value), 0);
+    CHECK(value == 1);
+    CHECK_RC(aclrtDevicePeerAccessStatus(1, 0, &value), 0);
+    CHECK(value == 0);
+    CHECK_RC(aclrtDevicePeerAccessStatus(0, 9, &value), 107001);
+    CHECK_RC(aclrtDevicePeerAccessStatus(0, 1, NULL), 100000);
+    CHECK_RC(aclrtDeviceDisablePeerAccess(9), 107001);
+    CHECK_RC(aclrtDeviceDisablePeerAccess(1), 0);
+    CHECK_RC(aclrtDevicePeerAccessStatus(0, 1, &value), 0);
+    CHECK(value == 0);
+    uint64_t topology = 0;
+    CHECK_RC(aclrtGetDevicesTopo(0, 1, &topology), 0);
+    CHECK(topology == 1);
+    CHECK_RC(aclrtGetDevicesTopo(0, 9, &topology), 107001);
+    uint32_t capability = 9;
+    aclrtAtomicOperation operation = ACL_RT_ATOMIC_OPERATION_CAS;
+    CHECK_RC(aclrtDeviceGetHostAtomicCapabilities(&capability, &operation, 1, 0), 0);
+    CHECK(capability == 0);
+    CHECK_RC(aclrtDeviceGetP2PAtomicCapabilities(&capability, NULL, 1, 0, 1), 107000);
+}
+
+static void test_facts(void) {
+    int64_t value = 0;
+    int32_t flag = 0;
+    CHECK_RC(aclrtGetDeviceInfo(0, ACL_DEV_ATTR_VECTOR_CORE_NUM, &value), 0);
+    CHECK(value == 48);
+    CHECK_RC(aclrtGetDeviceInfo(1, ACL_DEV_ATTR_PHY_CHIP_ID, &value), 0);
+    CHECK(value == 1);
+    CHECK_RC(aclrtGetDeviceInfo(0, ACL_DEV_ATTR_WARP_SIZE, &value), 207000);
+    CHECK_RC(aclrtGetDeviceInfo(0, (aclrtDevAttr)5, &value), 107000);
+    CHECK_RC(aclrtGetDeviceInfo(9, ACL_DEV_ATTR_NPU_ARCH, &value), 107001);
+    CHECK_RC(aclGetDeviceCapability(0, ACL_DEVICE_INFO_AI_CORE_NUM, &value), 0);
+    CHECK(value == 24);
+    CHECK_RC(aclGetDeviceCapability(0, ACL_DEVICE_INFO_UNDEFINED, &value), 100000);
+    CHECK_RC(aclrtGetDeviceCapability(0, ACL_FEATURE_SYSTEM_MEMQ_EVENT_CROSS_DEV, &flag), 0);
+    CHECK_RC(aclrtGetDeviceCapability(0, (aclrtDevFeatureType)2, &flag), 107000);
+    aclrtUtilizationInfo load;
+    memset(&load, 0, sizeof load);
+    CHECK_RC(aclrtGetDeviceUtilizationRate(0, &load), 0);
+    CHECK(load.cubeUtilization >= 0 && load.cubeUtilization <= 100 && load.memoryUtilization == -1);
+    CHECK_RC(aclrtGetDeviceUtilizationRate(9, &load), 0);
+    CHECK(load.cubeUtilization == -1 && aclrtGetLastError(ACL_RT_THREAD_LEVEL) == 107001);
+    CHECK_RC(aclrtCheckArchCompatibility("Ascend910B4", &flag), 0);
+    CHECK(flag == 1);
+    CHECK_RC(aclrtCheckArchCompatibility("Ascend310P3", &flag), 0);
+    CHECK(flag == 0);
+    CHECK_RC(aclrtCheckArchCompatibility("Tesla", &flag), 107000);
+    CHECK_RC(aclrtDeviceGetBareTgid(&flag), 0);
+    CHECK(flag == getpid());
+}
+
+static void test_ids(void) {
+    aclrtUuid first;
+    aclrtUuid second;
+    char bus[16];
+    int32_t id = -1;
+    CHECK_RC(aclrtDeviceGetUuid(0, &first), 0);
+    CHECK_RC(aclrtDeviceGetUuid(1, &second), 0);
+    CHECK(memcmp(&first, &second, sizeof first) != 0);
+    CHECK_RC(aclrtDeviceGetUuid(9, &first), 107001);
+    CHECK_RC(aclrtDeviceGetPCIBusId(1, bus, 12), 107000);
+    CHECK_RC(aclrtDeviceGetPCIBusId(1, bus, 13), 0);
+    CHECK_RC(aclrtDeviceGetByPCIBusId(bus, &id), 0);
+    CHECK(id == 1);
+    CHECK_RC(aclrtDeviceGetByPCIBusId("0000:ff:00.0", &id), 107001);
+    CHECK_RC(aclrtGetLogicDevIdByUserDevId(1, &id), 0);
+    CHECK_RC(aclrtGetUserDevIdByLogicDevId(id, &id), 0);
+    CHECK_RC(aclrtGetPhyDevIdByUserDevId(id, &id), 0);
+    CHECK_RC(aclrtGetUserDevIdByPhyDevId(id, &id), 0);
+    CHECK_RC(aclrtGetPhyDevIdByLogicDevId(id, &id), 0);
+    CHECK_RC(aclrtGetLogicDevIdByPhyDevId(id, &id), 0);
+    CHECK(id == 1);
+    CHECK_RC(aclrtGetLogicDevIdByUserDevId(2, &id), 107001);
+    CHECK_RC(aclrtGetUserDevIdByPhyDevId(-1, &id), 107001);
+    CHECK_RC(aclrtGetUserDevIdByPhyDevId(0, NULL), 100000);
+}
+
+static void test_versions(void) {
+    char text[128];
+    int32_t numbers[3];
+    aclCANNPackageVersion version;
+    const aclCannAttr *attributes = NULL;
+    size_t count = 0;
+    CHECK_RC(aclsysGetVersionStr((char[]){"runtime"}, text), 0);
+    CHECK_RC(aclsysGetVersionNum((char[]){"runtime"}, numbers), 0);
+    CHECK(strcmp(text, "9.1.0") == 0 && numbers[0] == 90100000);
+    CHECK_RC(aclsysGetVersionStr((char[]){""}, text), 100000);
+    CHECK_RC(aclsysGetCANNVersion(ACL_PKG_NAME_DRIVER, &version), 0);
+    CHECK(strcmp(version.majorVersion, "9") == 0 && strcmp(version.patchVersion, "0") == 0);
+    CHECK_RC(aclsysGetCANNVersion((aclCANNPackageName)8, &version), 100000);
+    CHECK_RC(aclrtGetVersion(&numbers[0], &numbers[1], &numbers[2]), 0);
+    CHECK(numbers[0] == 1);
+    CHECK_RC(aclGetCannAttributeList(&attributes, &count), 0);
+    for (size_t i = 0; i < count; i++) {
+        CHECK_RC(aclGetCannAttribute(attributes[i], numbers), 0);
+        CHECK(numbers[0] == 1);
+    }
+    CHECK_RC(aclGetCannAttribute(ACL_CANN_ATTR_UNDEFINED, numbers), 100000);
+}
+
+static void test_time_limits(void) {
+    uint32_t limit_ms = 0;
+    uint64_t interval = 0;
+    uint64_t actual = 0;
+    CHECK_RC(aclrtSetOpExecuteTimeOut(10), 0);
+    CHECK_RC(aclrtGetOpExecuteTimeout(&limit_ms), 0);
+    CHECK(limit_ms == 10000);
+    CHECK_RC(aclrtSetOpExecuteTimeOutWithMs(7), 0);
+    CHECK_RC(aclrtGetOpExecuteTimeout(&limit_ms), 0);
+    CHECK(limit_ms == 7);
+    CHECK_RC(aclrtGetOpTimeOutInterval(&interval), 0);
+    CHECK_RC(aclrtSetOpExecuteTimeOutV2(interval + 1, &actual), 0);
+    CHECK(actual == 2 * interval);
+    CHECK_RC(aclrtSetOpExecuteTimeOutV2(0, &actual), 0);
+    CHECK(actual == 254 * interval);
+    CHECK_RC(aclrtSetOpExecuteTimeOutV2(0, NULL), 100000);
+}
+
+static void test_cores(void) {
+    uint32_t value = 0;
+    size_t limit = 0;
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtGetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, &value), 0);
+    CHECK(value == 24);
+    CHECK_RC(aclrtSetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, 25), 107000);
+    CHECK_RC(aclrtSetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, 8), 0);
+    CHECK_RC(aclrtGetStreamResLimit(stream, ACL_RT_DEV_RES_CUBE_CORE, &value), 0);
+    CHECK(value == 8);
+    CHECK_RC(aclrtSetStreamResLimit(stream, ACL_RT_DEV_RES_CUBE_CORE, 4), 0);
+    CHECK_RC(aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &value), 0);
+    CHECK(value == 8);
+    CHECK_RC(aclrtUseStreamResInCurrentThread(stream), 0);
+    CHECK_RC(aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &value), 0);
+    CHECK(value == 4);
+    CHECK_RC(aclrtUnuseStreamResInCurrentThread(NULL), 0); /* another one: nothing changes */
+    CHECK_RC(aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &value), 0);
+    CHECK(value == 4);
+    CHECK_RC(aclrtUnuseStreamResInCurrentThread(stream), 0);
+    CHECK_RC(aclrtResetStreamResLimit(stream), 0);
+    CHECK_RC(aclrtResetDeviceResLimit(0), 0);
+    CHECK_RC(aclrtGetStreamResLimit(stream, ACL_RT_DEV_RES_CUBE_CORE, &value), 0);
+    CHECK(value == 24);
+    CHECK_RC(aclrtGetDeviceResLimit(1, ACL_RT_DEV_RES_CUBE_CORE, &value), 107002);
+    CHECK_RC(aclrtGetDeviceResLimit(-1, ACL_RT_DEV_RES_CUBE_CORE, &value), 107001);
+    CHECK_RC(aclrtGetDeviceResLimit(0, (aclrtDevResLimitType)2, &value), 107000);
+    CHECK_RC(aclrtUseStreamResInCurrentThread(&value), 107017);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDeviceSetLimit(ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE, 65536), 0);
+    CHECK_RC(aclrtDeviceGetLimit(ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE, &limit), 0);
+    CHECK(limit == 65536);
+    CHECK_RC(aclrtDeviceSetLimit(ACL_RT_DEV_LIMIT_SIMT_STACK_SIZE, 1), 207000);
+    CHECK_RC(aclrtDeviceSetLimit((aclrtDeviceLimit)5, 1), 100000);
+}
+
+static void test_attributes(void) {
+    aclrtStream stream = NULL;
+    aclrtStreamAttrValue value;
+    CHECK_RC(aclrtCreateStreamWithConfig(&stream, 3, 0), 0);
+    memset(&value, 0, sizeof value);
+    CHECK_RC(aclrtGetStreamAttribute(stream, ACL_STREAM_ATTR_USER_CUSTOM_TAG, &value), 0);
+    CHECK(value.userCustomTag == UINT32_MAX);
+    value.userCustomTag = 5;
+    CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_USER_CUSTOM_TAG, &value), 0);
+    CHECK_RC(aclrtGetStreamAttribute(stream, ACL_STREAM_ATTR_USER_CUSTOM_TAG, &value), 0);
+    CHECK(value.userCustomTag == 5);
+    value.cacheOpInfoSwitch = 1;
+    CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_CACHE_OP_INFO, &value), 0);
+    value.streamPriority = 8;
+    CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_PRIORITY, &value), 107000);
+    value.failureMode = 1;
+    CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_FAILURE_MODE, &value), 0);
+    value.failureMode = 0;
+    CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_FAILURE_MODE, &value), 207000);
+    CHECK_RC(aclrtGetStreamAttribute(&value, ACL_STREAM_ATTR_PRIORITY, &value), 107017);
+    CHECK_RC(aclrtStreamStop(stream), 207000);
+    char *device = NULL;
+    char host[64];
+    CHECK_RC(aclrtMalloc((void **)&device, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtGetOverflowStatus(device, 64, stream), 0);
+    CHECK_RC(aclrtGetOverflowStatus(device, 8, stream), 107000);
+    CHECK_RC(aclrtNpuGetFloatOverFlowStatus(device, 64, 2, stream), 107000);
+    CHECK_RC(aclrtResetOverflowStatus(stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    memset(host, 1, sizeof host);
+    CHECK_RC(aclrtMemcpy(host, 64, device, 64, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+    CHECK(host[0] == 0 && host[63] == 0);
+    void *address = NULL;
+    CHECK_RC(aclrtCtxGetFloatOverflowAddr(&address), 0);
+    CHECK(address != NULL);
+    CHECK_RC(aclrtFree(device), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static atomic_int told;
+static atomic_uint told_code;
+static atomic_uint told_thread;
+
+static void on_exception(aclrtExceptionInfo *info) {
+    void *arguments = NULL;
+    uint32_t length = 0;
+    atomic_store(&told_code, aclrtGetErrorCodeFromExceptionInfo(info));
+    atomic_store(&told_thread, aclrtGetThreadIdFromExceptionInfo(info));
+    CHECK(aclrtGetDeviceIdFromExceptionInfo(info) == 0);
+    CHECK(aclrtGetStreamIdFromExceptionInfo(info) != UINT32_MAX);
+    CHECK(aclrtGetTaskIdFromExceptionInfo(info) == 0);
+    CHECK_RC(aclrtGetArgsFromExceptionInfo(info, &arguments, &length), -1);
+    atomic_fetch_add(&told, 1);
+}
+
+static void on_exception_again(aclrtExceptionInfo *info) {
+    CHECK(info != NULL && atomic_load(&told) % 2 == 1); /* after the other */
+    atomic_fetch_add(&told, 1);
+}
+
+static void fail_one(aclError code) {
+    char *block = NULL;
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtMalloc((void **)&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK(aclsim_fail_next(stream, code) == 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), code);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtFree(block), 0);
+}
+
+static void test_exceptions(void) {
+    uint64_t noted = stats().violations;
+    CHECK_RC(aclrtSetExceptionInfoCallback(on_exception), 0);
+    CHECK_RC(aclrtExceptionInfoCallbackRegister(on_exception_again), 0);
+    CHECK_RC(aclrtExceptionInfoCallbackRegister(on_exception_again), 0);
+    CHECK_RC(aclrtExceptionInfoCallbackRegister(NULL), 107000);
+    fail_one(507015);
+    while (atomic_load(&told) < 2) {
+        sched_yield();
+    }
+    CHECK(atomic_load(&told_code) == 507015 && atomic_load(&told_thread) == (uint32_t)getpid());
+    CHECK_RC(aclrtSetExceptionInfoCallback(NULL), 0);
+    CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception_again), 0);
+    CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception), 0);
+    fail_one(507001);
+    CHECK(atomic_load(&told) == 2 && stats().violations == noted);
+    CHECK(aclrtGetErrorCodeFromExceptionInfo(NULL) == UINT32_MAX);
+    CHECK(aclrtGetErrorCodeFromExceptionInfo((aclrtExceptionInfo *)(void *)&told) == UINT32_MAX);
+    aclrtFuncHandle function = NULL;
+    CHECK_RC(aclrtGetFuncHandleFromExceptionInfo(NULL, &function), -1);
+}
+
+static int stages;
+
+static int32_t on_abort(int32_t device, aclrtDeviceTaskAbortStage stage, uint32_t timeout, void *arg) {
+    CHECK(device == 0 && timeout == 1000 && (int)stage == stages % 2);
+    stages++;
+    return *(int *)arg;
+}
+
+static void test_task_abort(void) {
+    int answer = 0;
+    aclrtStream stuck = NULL;
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtCreateStream(&stuck), 0);
+    CHECK_RC(aclrtCreateEventWithFlag(&event, 1), 0);
+    CHECK_RC(aclrtStreamWaitEvent(stuck, event), 0);
+    CHECK_RC(aclrtSetDeviceTaskAbortCallback("test", on_abort, &answer), 0);
+    CHECK_RC(aclrtSetDeviceTaskAbortCallback("test", on_abort, &answer), 107000);
+    CHECK_RC(aclrtSetDeviceTaskAbortCallback(NULL, on_abort, &answer), 100000);
+    call_t call;
+    call_start(&call, body_sync, stuck);
+    until_waiting("aclrtSynchronizeStream");
+    CHECK_RC(aclrtDeviceTaskAbort(0, 1000), 0);
+    CHECK(call_join(&call) == 107022 && stages == 2);
+    CHECK_RC(aclrtSynchronizeStream(stuck), 0);
+    answer = 1;
+    CHECK_RC(aclrtDeviceTaskAbort(0, 1000), 107035);
+    CHECK(stages == 3);
+    CHECK_RC(aclrtSetDeviceTaskAbortCallback("test", NULL, NULL), 0);
+    CHECK_RC(aclrtDeviceTaskAbort(0, 36 * 60 * 1000 + 1), 107000);
+    CHECK_RC(aclrtDeviceTaskAbort(9, 0), 107001);
+    CHECK_RC(aclrtDeviceTaskAbort(1, 0), 107002);
+    aclsim_set_abort_supported(0);
+    CHECK_RC(aclrtDeviceTaskAbort(0, 0), 207000);
+    aclsim_set_abort_supported(1);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtDestroyStream(stuck), 0);
+}
+
+/* A failure in STOP mode is forgotten with the tasks. */
+static void test_abort_forgives(void) {
+    char *block = NULL;
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtMalloc((void **)&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtSetStreamFailureMode(stream, 1), 0);
+    CHECK(aclsim_fail_next(stream, 507015) == 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 507015);
+    CHECK_RC(aclrtSynchronizeStream(NULL), 507015);
+    CHECK_RC(aclrtDeviceTaskAbort(0, 0), 0);
+    CHECK_RC(aclrtSynchronizeStream(NULL), 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtFree(block), 0);
+}
+
+static aclError body_create(void *unused) {
+    aclrtStream stream = NULL;
+    (void)unused;
+    aclError rc = aclrtCreateStream(&stream);
+    return rc != 0 ? rc : aclrtDestroyStream(stream);
+}
+
+static uint32_t on_snapshot(int32_t device, void *arg) {
+    int *count = arg;
+    CHECK(device == 0);
+    return (uint32_t)(++*count > 5);
+}
+
+static void test_snapshots(void) {
+    int pid = (int)getpid();
+    int count = 0;
+    for (int stage = 0; stage <= ACL_RT_SNAPSHOT_UNLOCK_POST; stage++) {
+        CHECK_RC(aclrtSnapShotCallbackRegister((aclrtSnapShotStage)stage, on_snapshot, &count), 0);
+    }
+    CHECK_RC(aclrtSnapShotCallbackRegister(ACL_RT_SNAPSHOT_LOCK_PRE, on_snapshot, NULL), 507913);
+    CHECK_RC(aclrtSnapShotCallbackRegister((aclrtSnapShotStage)6, on_snapshot, NULL), 107000);
+    CHECK_RC(aclrtSnapShotProcessUnlock(pid, NULL), 507907);
+    CHECK_RC(aclrtSnapShotProcessLock(pid + 1, NULL), 100000);
+    CHECK_RC(aclrtSnapShotProcessLock(pid, &count), 100000);
+    CHECK_RC(aclrtSnapShotProcessLock(pid, NULL), 0);
+    CHECK_RC(aclrtSnapShotProcessLock(pid, NULL), 507906);
+    call_t call;
+    call_start(&call, body_create, NULL);
+    until_waiting("aclrtCreateStream");
+    CHECK_RC(aclrtSnapShotProcessRestore(pid, NULL), 507909);
+    CHECK_RC(aclrtSnapShotProcessBackup(pid, NULL), 0);
+    CHECK_RC(aclrtSnapShotProcessBackup(pid, NULL), 507908);
+    CHECK_RC(aclrtSnapShotProcessRestore(pid, NULL), 0);
+    CHECK(count == 5);
+    CHECK_RC(aclrtSnapShotProcessUnlock(pid, NULL), 507912); /* done, but a callback objects */
+    CHECK(call_join(&call) == 0);
+    for (int stage = 0; stage <= ACL_RT_SNAPSHOT_UNLOCK_POST; stage++) {
+        CHECK_RC(aclrtSnapShotCallbackUnregister((aclrtSnapShotStage)stage, on_snapshot), 0);
+    }
+    CHECK_RC(aclrtSnapShotCallbackUnregister(ACL_RT_SNAPSHOT_LOCK_PRE, on_snapshot), 107000);
+}
+
+static void test_odds(void) {
+    aclrtErrorInfo info;
+    uint32_t count = 0;
+    size_t size = 0;
+    CHECK_RC(aclrtGetErrorVerbose(0, &info), 0);
+    CHECK(info.errorType == ACL_RT_NO_ERROR && info.hasDetail == 0);
+    CHECK_RC(aclrtRepairError(0, &info), 0);
+    info.errorType = ACL_RT_ERROR_MEMORY;
+    CHECK_RC(aclrtRepairError(0, &info), 107000);
+    CHECK_RC(aclrtGetErrorVerbose(9, &info), 107001);
+    CHECK_RC(aclrtGetErrorVerbose(0, NULL), 100000);
+    CHECK_RC(aclrtSetGroup(0), 207000);
+    CHECK_RC(aclrtGetGroupCount(&count), 207000);
+    CHECK(aclrtCreateGroupInfo() == NULL);
+    CHECK_RC(aclrtGetAllGroupInfo((aclrtGroupInfo *)(void *)&info), 207000);
+    CHECK_RC(aclrtGetGroupInfoDetail((aclrtGroupInfo *)(void *)&info, 0, ACL_GROUP_AIC_INT, &count, 4, &size),
+             207000);
+    CHECK_RC(aclrtDestroyGroupInfo((aclrtGroupInfo *)(void *)&info), 100000);
+    CHECK_RC(aclrtDeviceL2CacheFlush(NULL), 0);
+    CHECK_RC(aclrtDeviceL2CacheFlush(&info), 100000);
+    CHECK_RC(aclrtSetTsDevice(ACL_TS_ID_AIVECTOR), 0);
+}
+
+static void test_host_subscriptions(void) {
+    aclrtStream stream = NULL;
+    uint64_t self = (uint64_t)pthread_self();
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtProcessHostFunc(0), 100000);
+    CHECK_RC(aclrtProcessHostFunc(1), 107012);
+    CHECK_RC(aclrtUnSubscribeHostFunc(self, stream), 107011);
+    CHECK_RC(aclrtSubscribeHostFunc(self, stream), 0);
+    CHECK_RC(aclrtSubscribeHostFunc(self, stream), 107011);
+    CHECK_RC(aclrtProcessHostFunc(1), 507012);
+    CHECK_RC(aclrtUnSubscribeHostFunc(self + 1, stream), 107012);
+    CHECK_RC(aclrtUnSubscribeHostFunc(self, stream), 0);
+    CHECK_RC(aclrtSubscribeHostFunc(self, stream), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtProcessHostFunc(1), 107012);
+}
+
+static void test_reset_forgets(void) {
+    int32_t status = -1;
+    uint32_t cores = 0;
+    CHECK_RC(aclrtDeviceEnablePeerAccess(1, 0), 0);
+    CHECK_RC(aclrtSetDeviceResLimit(0, ACL_RT_DEV_RES_VECTOR_CORE, 2), 0);
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtDevicePeerAccessStatus(0, 1, &status), 0);
+    CHECK_RC(aclrtGetDeviceResLimit(0, ACL_RT_DEV_RES_VECTOR_CORE, &cores), 0);
+    CHECK(status == 0 && cores == 48);
+}
+
+int main(void) {
+    CHECK_RC(aclInit(NULL), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    test_peers();
+    test_facts();
+    test_ids();
+    test_versions();
+    test_time_limits();
+    test_cores();
+    test_exceptions();
+    test_task_abort();
+    test_abort_forgives();
+    test_attributes();
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    test_snapshots();
+    test_odds();
+    test_host_subscriptions();
+    test_reset_forgets();
+    CHECK_RC(aclrtResetDevice(0), 0);
+    aclsim_stats_t left = stats();
+    CHECK(left.streams == 0 && left.events == 0 && left.descriptions == 0 && left.device_blocks == 0);
+    puts("platform: ok");
+    return 0;
+}
