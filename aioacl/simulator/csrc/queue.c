@@ -4,6 +4,8 @@
 #include "sim.h"
 #include "work.h"
 
+enum { LEAST_PATIENCE_NS = 100000 };
+
 task_t *stream_head(stream_t *stream) {
     return &stream->ring[stream->ended % SIM_RING];
 }
@@ -186,6 +188,11 @@ static bool moving(const stream_t *stream) {
     return stream->running || (!stream->held && (stream->ready || stream->park == PARK_DUE));
 }
 
+/* Never nothing: the executor needs the lock that waiting gives up. */
+static int64_t drop_patience_ns(void) {
+    return sim.settings.reset_drop_ns > LEAST_PATIENCE_NS ? sim.settings.reset_drop_ns : LEAST_PATIENCE_NS;
+}
+
 void stream_drain_or_drop(stream_t *stream) {
     device_t *device = stream->device;
     object_retain(&stream->object);
@@ -195,7 +202,7 @@ void stream_drain_or_drop(stream_t *stream) {
         device->sync_waiters++;
         device_resume_faulted(device);
         wait_add(&stream->waiters, &waiter, stream->enqueued);
-        bool ended = wait_for(&waiter, now_ns() + sim.settings.reset_drop_ns);
+        bool ended = wait_for(&waiter, now_ns() + drop_patience_ns());
         device->sync_waiters--;
         if (ended || (stream->ended == before && !moving(stream))) {
             break;
