@@ -53,7 +53,7 @@ aclError do_aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, voi
         rc = ACL_SUCCESS;
     } else if (pool != NULL) {
         uint64_t number = 0;
-        memcpy(&number, value, sizeof number);
+        memcpy(&number, value, counter_of(pool, attr) != NULL ? sizeof number : 0);
         rc = set_counter(pool, attr, number) ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "attr");
     }
     sim_unlock();
