@@ -10,7 +10,7 @@
 enum { NAME_SHOWN = 128, OPTIONS_LAST = ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE };
 
 aclrtBinary do_aclrtCreateBinary(const void *data, size_t dataLen) {
-    if (data == NULL || dataLen == 0) {
+    if (data == NULL || dataLen == 0 || !array_is_there(data, dataLen, 1)) {
         error_quiet(ACL_INVALID_PARAM, data == NULL ? "data" : "dataLen");
         return NULL;
     }
@@ -72,7 +72,8 @@ static aclError check_options(const aclrtBinaryLoadOptions *options) {
     if (options == NULL || options->numOpt == 0) {
         return ACL_SUCCESS;
     }
-    if (options->options == NULL) {
+    if (options->options == NULL ||
+        !array_is_there(options->options, options->numOpt, sizeof *options->options)) {
         return error_set(RT_PARAM_INVALID, "options");
     }
     for (size_t i = 0; i < options->numOpt; i++) {
@@ -90,6 +91,9 @@ aclError do_aclrtBinaryLoadFromData(const void *data, size_t length, const aclrt
         return error_quiet(ACL_INVALID_PARAM, data == NULL ? "data" : length == 0 ? "length" : "binHandle");
     }
     aclError rc = check_options(options);
+    if (rc == ACL_SUCCESS && !array_is_there(data, length, 1)) {
+        rc = error_set(RT_PARAM_INVALID, "data");
+    }
     if (rc == ACL_SUCCESS) {
         sim_lock();
         rc = load(data, length, binHandle);

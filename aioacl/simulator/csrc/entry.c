@@ -82,8 +82,19 @@ static long call_leave(frame_t *frame, long rc) {
     return rc;
 }
 
+/* The whole number nearest to zero; no number at all counts as zero. Takes any address: see WORD. */
+static uint64_t float_word(const void *address) {
+    const float most = 9e18F;
+    float value = 0;
+    memcpy(&value, address, sizeof value);
+    if (value != value) {
+        return 0;
+    }
+    return (uint64_t)(int64_t)(value > most ? most : value < -most ? -most : value);
+}
+
 /* Arguments become words, and a letter each tells the journal how to print them. */
-#define WORD(x) ((uint64_t)(uintptr_t)(x))
+#define WORD(x) _Generic((x), float: float_word(&(x)), default: (uint64_t)(uintptr_t)(x))
 #define LETTER(x)                                                                                              \
     _Generic((x), int: 'i', long: 'i', float: 'i', unsigned int: 'u', unsigned long: 'u', default: 'p')
 

@@ -171,8 +171,8 @@ aclError do_aclrtKernelArgsAppend(aclrtArgsHandle argsHandle, void *param, size_
     if (argsHandle == NULL || param == NULL || paramHandle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, argsHandle == NULL ? "argsHandle" : "param or paramHandle");
     }
-    if (paramSize == 0) {
-        return error_set(RT_PARAM_INVALID, "paramSize");
+    if (paramSize == 0 || !array_is_there(param, paramSize, 1)) {
+        return error_set(RT_PARAM_INVALID, "param or paramSize");
     }
     args_t *args = NULL;
     parameter_t *parameter = NULL;
@@ -254,8 +254,9 @@ aclError do_aclrtKernelArgsParaUpdate(aclrtArgsHandle argsHandle, aclrtParamHand
     sim_lock();
     aclError rc = args_find(argsHandle, &args);
     rc = rc == ACL_SUCCESS ? find_parameter(args, paramHandle, &parameter) : rc;
-    if (rc == ACL_SUCCESS && (parameter->data != NULL || paramSize != parameter->size)) {
-        rc = error_set(RT_PARAM_INVALID, "paramSize");
+    bool fits = rc == ACL_SUCCESS && parameter->data == NULL && paramSize == parameter->size;
+    if (rc == ACL_SUCCESS && !(fits && array_is_there(param, paramSize, 1))) {
+        rc = error_set(RT_PARAM_INVALID, "param or paramSize");
     }
     if (rc == ACL_SUCCESS) {
         memcpy(args->bytes + parameter->offset, param, paramSize);

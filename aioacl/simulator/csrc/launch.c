@@ -71,7 +71,7 @@ launch_t *launch_new(kernel_t *kernel, const shape_t *shape) {
 }
 
 bool launch_copy_args(launch_t *launch, const void *args, size_t size) {
-    launch->copy = malloc(size != 0 ? size : 1);
+    launch->copy = array_is_there(args, size, 1) ? malloc(size != 0 ? size : 1) : NULL;
     launch->size = size;
     if (launch->copy != NULL && size != 0) {
         memcpy(launch->copy, args, size);
@@ -88,7 +88,7 @@ static aclError check_config(const aclrtLaunchKernelCfg *cfg) {
     if (cfg == NULL || cfg->numAttrs == 0) {
         return ACL_SUCCESS;
     }
-    if (cfg->attrs == NULL) {
+    if (cfg->attrs == NULL || !array_is_there(cfg->attrs, cfg->numAttrs, sizeof *cfg->attrs)) {
         return error_set(RT_PARAM_INVALID, "cfg: attrs");
     }
     for (size_t i = 0; i < cfg->numAttrs; i++) {
@@ -257,7 +257,8 @@ static aclError gather(launch_t *launch, void *const *args) {
         return error_set(RT_MEMORY_ALLOCATION, "args");
     }
     for (size_t i = 0; i < kernel->parameters; i++) {
-        if (args == NULL || args[i] == NULL) {
+        if (args == NULL || !array_is_there(&args[i], 1, sizeof *args) ||
+            !array_is_there(args[i], kernel->sizes[i], 1)) {
             return error_set(RT_PARAM_INVALID, "args");
         }
         memcpy(launch->copy + kernel->offsets[i], args[i], kernel->sizes[i]);

@@ -52,7 +52,7 @@ bool move_is_there(const void *pointer, size_t count, bool write) {
     if (end < (uintptr_t)pointer || last < end) {
         return false;
     }
-    char *page = (char *)pointer - ((uintptr_t)pointer - first);
+    char *page = (char *)first;
     if (madvise(page, last - first, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) {
         return true;
     }
@@ -61,7 +61,10 @@ bool move_is_there(const void *pointer, size_t count, bool write) {
 
 bool array_is_there(const void *array, size_t count, size_t size) {
     size_t bytes = 0;
-    return !__builtin_mul_overflow(count, size, &bytes) && (bytes == 0 || move_is_there(array, bytes, false));
+    size_t alignment = size & -size; /* at least what its elements want, or more than any wants */
+    bool aligned = (uintptr_t)array % (alignment < sizeof(void *) ? alignment : sizeof(void *)) == 0;
+    bool fits = aligned && !__builtin_mul_overflow(count, size, &bytes);
+    return fits && (bytes == 0 || move_is_there(array, bytes, false));
 }
 
 /* The words lie in device memory, so that what earlier tasks have written there counts. */
@@ -82,12 +85,12 @@ static bool resolve(task_t *task) {
     bool known = indirect->desc != NULL ? read_words(indirect->desc, &words, sizeof words)
                                         : read_words(indirect->to, &words.to, sizeof words.to) &&
                                               read_words(indirect->from, &words.from, sizeof words.from);
-    char *to = (char *)words.to + indirect->to_offset;
-    const char *from = (const char *)words.from + indirect->from_offset;
+    uintptr_t to = (uintptr_t)words.to + indirect->to_offset;
+    uintptr_t from = (uintptr_t)words.from + indirect->from_offset;
     free(indirect);
     task->kind = TASK_COPY;
-    task->copy.dst = to;
-    task->copy.src = from;
+    task->copy.dst = (void *)to;
+    task->copy.src = (const void *)from;
     task->copy.count = words.count;
     task->copy.owned = NULL;
     return known;
