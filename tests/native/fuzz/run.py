@@ -1,0 +1,104 @@
+"""Fuzzes the simulator's whole ABI under ASan and UBSan, with clang's libFuzzer.
+
+    python tests/native/fuzz/run.py [--runs N] [--seconds N] [--corpus FOLDER] [INPUT ...]
+
+Builds the simulator and the harness, and runs until that many programs of calls have run, or for that long. With
+inputs, it runs only these: so a finding is reproduced. Ends with 1 after a finding, whose input is left in the
+current folder, and with 77 when there is no clang with libFuzzer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parents[2]
+sys.path.insert(0, str(ROOT))  # a script finds its own folder only
+
+from tests.native.fuzz.table import NATIVE, SIMULATOR, source  # noqa: E402  # after the path is known
+
+COMPILER: Final = os.environ.get("FUZZ_CC", "clang")
+SANITIZERS: Final = "address,undefined"
+FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-fno-omit-frame-pointer", "-pthread"]
+INCLUDES: Final = [f"-I{folder}" for folder in (NATIVE, SIMULATOR, HERE)]
+INPUT_BYTES: Final = 512
+MISSING: Final = 77
+
+
+def available() -> bool:
+    """Whether the compiler is there and brings libFuzzer."""
+    if shutil.which(COMPILER) is None:
+        return False
+    probe = "int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n > 99; }"
+    with tempfile.TemporaryDirectory() as folder:
+        command = [COMPILER, "-fsanitize=fuzzer,address", "-xc", "-", "-o", f"{folder}/probe"]
+        return subprocess.run(command, input=probe.encode(), capture_output=True, check=False).returncode == 0
+
+
+def build(folder: Path) -> Path:
+    """The fuzzer, of the simulator's sources, the harness and the generated calls."""
+    calls = folder / "calls.c"
+    calls.write_text(source())
+    sources = [*sorted(SIMULATOR.glob("*.c")), *sorted(HERE.glob("*.c")), calls]
+    sanitize = [f"-fsanitize=fuzzer-no-link,{SANITIZERS}", "-fno-sanitize-recover=all"]
+
+    def compile_one(path: Path) -> str:
+        target = folder / f"{path.stem}.o"
+        subprocess.run(
+            [COMPILER, *FLAGS, *sanitize, *INCLUDES, "-c", str(path), "-o", str(target)], check=True
+        )
+        return str(target)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compile_one, sources))
+    program = folder / "fuzz"
+    link = [f"-fsanitize=fuzzer,{SANITIZERS}", *objects, "-pthread", "-ldl", "-lm", "-o", str(program)]
+    subprocess.run([COMPILER, *link], check=True)
+    return program
+
+
+def fuzz(program: Path, options: argparse.Namespace) -> int:
+    """Runs it; the status of libFuzzer."""
+    corpus = Path(options.corpus) if options.corpus else program.parent / "corpus"
+    corpus.mkdir(exist_ok=True)
+    command = [
+        str(program),
+        f"-runs={options.runs}",
+        f"-max_total_time={options.seconds}",
+        f"-max_len={INPUT_BYTES}",
+    ]
+    command += ["-len_control=0", "-timeout=60", "-rss_limit_mb=4096", "-print_final_stats=1"]
+    targets = options.inputs or [str(corpus)]
+    environment = {
+        **os.environ,
+        "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1:detect_stack_use_after_return=1:handle_abort=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    }
+    return subprocess.run([*command, *targets], env=environment, check=False).returncode
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 when nothing was found."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=1_000_000, help="how many programs (1000000)")
+    parser.add_argument("--seconds", type=int, default=0, help="at most so long (0: no limit)")
+    parser.add_argument("--corpus", help="a folder for the inputs that reach something new")
+    parser.add_argument("inputs", nargs="*", help="run these only")
+    options = parser.parse_args(arguments)
+    if not available():
+        print(f"{COMPILER} with libFuzzer is not here", file=sys.stderr)
+        return MISSING
+    with tempfile.TemporaryDirectory(prefix="aioacl-fuzz-") as folder:
+        return 1 if fuzz(build(Path(folder)), options) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
