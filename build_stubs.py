@@ -185,15 +185,15 @@ CONSTANTS_HEAD: Final = '''"""Made by `python build_ffi.py --stub` from _native/
 from typing import Final
 '''
 
-TYPEDEF = re.compile(r"typedef enum\s*\w*\s*\{(?P<body>[^}]*)\}\s*(?P<name>\w+);")
+ENUMERATION = re.compile(r"\benum\s*\w*\s*\{(?P<body>[^}]*)\}\s*(?P<name>\w*);")
 ENUMERATOR = re.compile(r"(\w+)\s*=\s*(-?\w+)")
 
 
 def _constants_stub() -> str:
     parts = [CONSTANTS_HEAD]
-    for enum in TYPEDEF.finditer(plain("acl_types.h")):
+    for enum in ENUMERATION.finditer(plain("acl_types.h")):
         values = [f"{name}: Final = {value}" for name, value in ENUMERATOR.findall(enum["body"])]
-        parts.append("\n".join([f"# {enum['name']}", *values]) + "\n")
+        parts.append("\n".join([f"# {enum['name'] or 'flags'}", *values]) + "\n")
     return "\n".join(parts)
 
 

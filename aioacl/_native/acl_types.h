@@ -13,6 +13,7 @@
 #include "api/enums_memory.h"
 #include "api/enums_model.h"
 #include "api/enums_task.h"
+#include "api/flags.h"
 
 #include "api/structs_memory.h"
 

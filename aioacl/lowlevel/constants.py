@@ -1,4 +1,4 @@
-"""The enumerators of ACL's headers under their C names: `constants.ACL_MEMCPY_HOST_TO_DEVICE`.
+"""The enumerators and flags of ACL's headers under their C names: `constants.ACL_MEMCPY_HOST_TO_DEVICE`.
 
 The stub beside this file lists them with their values, for editors and type checkers; both come from the same headers.
 """
@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from aioacl._ffi import lib
 
-_PREFIX = "ACL_"
+
+def _is_theirs(name: str) -> bool:
+    """Whether an enumerator of the compiled module is of ACL's headers; the engine's own begin with AIO_."""
+    return name.isupper() and not name.startswith("AIO_")
 
 
 def __getattr__(name: str) -> int:
-    value = getattr(lib, name, None) if name.startswith(_PREFIX) else None
+    value = getattr(lib, name, None) if _is_theirs(name) else None
     if isinstance(value, int):
         return value
-    raise AttributeError(f"ACL's headers have no enumerator {name}")
+    raise AttributeError(f"ACL's headers have no enumerator or flag {name}")
 
 
 def __dir__() -> list[str]:
-    return [name for name in dir(lib) if name.startswith(_PREFIX)]
+    return [name for name in dir(lib) if _is_theirs(name)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +18,7 @@ from tests.kit import Raised, hanging, until, until_now
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
+CONSTANTS = Path(str(constants.__file__)).with_suffix(".pyi")
 TABLE = {row.name: row for row in build_ffi.table()}
 CONTROL = [row.name for row in TABLE.values() if row.kind == "CONTROL"]
 
@@ -40,7 +43,12 @@ def test_what_no_header_declares_is_no_attribute() -> None:
 def test_constants_are_those_of_the_headers() -> None:
     assert constants.ACL_MEMCPY_HOST_TO_DEVICE == 1
     assert constants.ACL_DT_UNDEFINED == -1
+    assert constants.ACL_EVENT_TIME_LINE == 8
     assert all(isinstance(getattr(constants, name), int) for name in dir(constants))
+    told = re.findall(r"^(\w+): Final = (\S+)$", CONSTANTS.read_text(), re.MULTILINE)
+    assert {name: int(value, 0) for name, value in told} == {
+        name: getattr(constants, name) for name in dir(constants)
+    }
     for name in ("AIO_STALE", "aio_threads", "ACL_NOTHING"):
         with pytest.raises(AttributeError, match=name):
             getattr(constants, name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cffi import FFI
 
+import build_ffi
 from tests.contract import vendor
 from tests.contract.declared import WITHDRAWN, declared, enumerations, types_text
 
@@ -99,6 +100,15 @@ def test_enumerators_have_their_values(compiler: str, tmp_path: Path) -> None:
     ]
     assert len(checks) > 450
     compile_with(compiler, tmp_path, "\n".join(checks))
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_flags_have_their_values(compiler: str, tmp_path: Path) -> None:
+    flags = re.findall(r"(ACL_\w+) = (0x\w+)", build_ffi.plain("api/flags.h"))
+    assert len(flags) > 50
+    compile_with(
+        compiler, tmp_path, "\n".join(f'_Static_assert({name} == {value}, "");' for name, value in flags)
+    )
 
 
 # --- structures ---------------------------------------------------------------------------------------------------
