@@ -316,7 +316,8 @@ _local = _Local()
 _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Port]] = (
     weakref.WeakKeyDictionary()
 )
-_of_loop_lock = threading.Lock()
+_ports_lock = threading.Lock()
+_of_threads: weakref.WeakSet[ThreadPort] = weakref.WeakSet()
 _of_run: Any = None
 
 
@@ -341,7 +342,7 @@ def current_port() -> Port:
 
 
 def _asyncio_port(loop: asyncio.AbstractEventLoop) -> Port:
-    with _of_loop_lock:
+    with _ports_lock:
         known = _of_loop.get(loop)
         port = known() if known is not None else None
         if port is None:
@@ -369,7 +370,15 @@ def _trio_port() -> Port:
 def _thread_port() -> ThreadPort:
     if _local.own is None:
         _local.own = ThreadPort()
+        with _ports_lock:
+            _of_threads.add(_local.own)
     return _local.own
+
+
+def thread_ports() -> list[ThreadPort]:
+    """The ports of threads: each lasts as long as its thread."""
+    with _ports_lock:
+        return list(_of_threads)
 
 
 def current_holder() -> object:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import __version__
-from aioacl._cli import UserError
+from aioacl._cli import UserError, conformance
 from aioacl._cli._screen import Screen
 from aioacl.simulator import library_path
 from aioacl.simulator._releases import NEWEST, RELEASES, functions, newer_than
@@ -66,6 +66,7 @@ def add(commands: Any) -> None:
     )
     folder.add_argument("--json", action="store_true", help="print one JSON object")
     folder.set_defaults(run=run, parser=folder)
+    conformance.add(actions)
 
 
 def run(arguments: Namespace) -> int:

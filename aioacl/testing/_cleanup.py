@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -56,6 +57,24 @@ def release_everything() -> None:
     simulator.release_all()
     simulator.set_abort_supported(supported=True)
     simulator.set_count_notify_supported(supported=False)
+    simulator.watch_uninitialised(on=False)
+    simulator.set_virtual_clock(virtual=False)
+    simulator.set_limits()
+
+
+def begin_anew() -> None:
+    """As when the simulator was loaded: the rules and limits of its environment hold again, and count from nothing."""
+    if not is_simulated():
+        return
+    release_everything()
+    simulator.forget()
+    simulator.set_limits(os.environ.get("AIOACL_SIM_LIMITS", ""))
+    for rule in os.environ.get("AIOACL_SIM_FAULTS", "").split(";"):
+        name, _, number = rule.strip().partition("=")
+        if name == "seed":
+            simulator.set_seed(int(number))
+        elif name:
+            simulator.Fault(rule.strip()).__enter__()
 
 
 def close_left(things: Collection[Any]) -> None:

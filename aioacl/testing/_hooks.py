@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
-from aioacl import _lifecycle, simulator
+from aioacl import _lifecycle
 from aioacl._device import open_device
 from aioacl._errors import AclError, LibraryConflict, LibraryNotFound
 from aioacl._library import library_info, use_library
 from aioacl.testing._audit import Audit, Finding, report
 from aioacl.testing._broader import Broader
-from aioacl.testing._cleanup import mend, plainly, release_everything
+from aioacl.testing._cleanup import begin_anew, mend, plainly, release_everything
 from aioacl.testing._snapshot import is_simulated
 
 if TYPE_CHECKING:
@@ -125,8 +125,7 @@ class Hooks:
         allowed = (*self._settings.leaves, *(marker.args if marker else ()))
         watchdog = item.stash[_watchdogs] = Watchdog(self._settings.watchdog)
         watchdog.start()
-        if is_simulated():
-            simulator.forget()
+        begin_anew()
         audit = item.stash[_audits] = self._broader.audit = Audit(*allowed, patience=self._settings.patience)
         audit.begin()
 

@@ -161,9 +161,10 @@ def _threads(*, ours: bool) -> frozenset[threading.Thread]:
 
 
 def _kept_for_life() -> set[int]:
-    """Descriptors of the lanes' ports and of this thread's: they are made once, and stay."""
-    ports = [lane._port for m in list(_lifecycle._managers.values()) for lane in (m.control, m.maintenance)]
-    return {port.fd for port in (*ports, _port._local.own) if port is not None}
+    """Descriptors of the ports of lanes, which are made once and stay, and of threads, which end with them."""
+    managers = list(_lifecycle._managers.values())
+    lanes = [lane._port for manager in managers for lane in (manager.control, manager.maintenance)]
+    return {port.fd for port in (*lanes, *_port.thread_ports()) if port is not None}
 
 
 def _descriptors() -> dict[int, str]:

@@ -14,12 +14,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from aioacl import simulator
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1] / "examples" / "testing"
 BROKEN = HERE / "broken_tests.py"
+LASTING = HERE / "lasting_tests.py"
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ def _report(path: Path) -> Iterator[tuple[str, str, str]]:
 def run(project: Path, *arguments: str) -> Ran:
     """Runs pytest in the project, as its user would."""
     report = project / "report.xml"
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL", "PYTEST"))}
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_LIBRARY", "PYTEST"))
+    }
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", *arguments]
     ran = subprocess.run(
         command, cwd=project, env=clean, capture_output=True, text=True, timeout=300, check=False
@@ -59,10 +64,18 @@ def run(project: Path, *arguments: str) -> Ran:
     return Ran(ran.returncode, ran.stdout + ran.stderr, failed, refused, skipped, frozenset(passed))
 
 
+def copy_of_project(folder: Path, *more: Path) -> Path:
+    """A copy of the example, with more files of tests."""
+    copy = Path(shutil.copytree(PROJECT, folder / "framestore", ignore=shutil.ignore_patterns("__pycache__")))
+    for path in more:
+        shutil.copy(path, copy / "tests" / f"test_{path.stem.removesuffix('_tests')}.py")
+    return copy
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the example."""
-    return Path(shutil.copytree(PROJECT, tmp_path_factory.mktemp("user") / "framestore"))
+    """The example."""
+    return copy_of_project(tmp_path_factory.mktemp("user"))
 
 
 # --- the example ---------------------------------------------------------------------------------------------------
@@ -90,6 +103,12 @@ def test_the_example_passes(project: Path, mode: str) -> None:
     assert "--aioacl-library=/path/to/libascendcl.so" in ran.output + str(ran.skipped)
 
 
+@pytest.mark.slow
+def test_what_outlives_a_test_is_no_leak(tmp_path: Path) -> None:
+    ran = run(copy_of_project(tmp_path, LASTING), "-W", "error", "tests/test_lasting.py")
+    assert (ran.status, len(ran.passed), len(ran.skipped)) == (0, 15, 1), ran.output
+
+
 def test_the_library_is_named(project: Path) -> None:
     assert "aioacl: library simulator, checks all" in run(project, "--collect-only").output
 
@@ -98,13 +117,13 @@ def test_the_library_is_named(project: Path) -> None:
 
 
 @pytest.fixture(scope="module", params=["one process", "xdist"])
-def broken(project: Path, request: pytest.FixtureRequest) -> Iterator[Ran]:
+def broken(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Ran:
     """The broken tests, run in the project."""
-    copy = project / "tests" / "test_broken.py"
-    shutil.copy(BROKEN, copy)
+    project = copy_of_project(tmp_path_factory.mktemp("user"), BROKEN)
     workers = () if request.param == "one process" else ("-n", "2", "--dist", "loadfile")
-    yield run(project, "-o", "aioacl_watchdog=1.5", "-o", "aioacl_patience=0.2", *workers, str(copy))
-    copy.unlink()
+    return run(
+        project, "-o", "aioacl_watchdog=1.5", "-o", "aioacl_patience=0.2", *workers, "tests/test_broken.py"
+    )
 
 
 def _line(test: str) -> int:
@@ -227,3 +246,80 @@ def test_a_project_that_does_not_use_it_does_not_import_it(tmp_path: Path) -> No
     )
     ran = run(tmp_path, "test_other.py")
     assert (ran.status, sorted(ran.passed)) == (0, ["test_it"]), ran.output
+
+
+# --- on a card -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A library that works like the simulator and cannot be told for one: its controls have another name."""
+    library = tmp_path_factory.mktemp("card") / "libascendcl.so"
+    library.write_bytes(
+        simulator.library_path().read_bytes().replace(b"aclsim_control_version", b"nobody_looks_for_this!")
+    )
+    return str(library)
+
+
+@pytest.mark.slow
+def test_a_card_is_used_when_it_is_chosen(project: Path, card: str) -> None:
+    ran = run(project, "-W", "error", f"--aioacl-library={card}")
+    assert ran.status == 0, ran.output
+    assert f"aioacl: library {card}, checks all" in ran.output
+    assert "test_a_card_has_room_for_a_film" in ran.passed
+    assert "test_a_frame_comes_back" in ran.passed
+    assert all("needs the simulator" in text for text in ran.skipped.values())
+    assert len(ran.skipped) == 5, ran.skipped
+
+
+@pytest.mark.slow
+def test_a_leak_is_told_on_a_card_too(tmp_path: Path, card: str) -> None:
+    ran = run(
+        copy_of_project(tmp_path, BROKEN),
+        f"--aioacl-library={card}",
+        "-o",
+        "aioacl_patience=0.2",
+        "tests/test_broken.py",
+        "-k",
+        "leaves_a_stream",
+    )
+    assert f"at tests/test_broken.py:{_line('test_leaves_a_stream')}" in ran.refused["test_leaves_a_stream"]
+
+
+def test_the_simulator_by_its_path_is_no_card(project: Path) -> None:
+    path = simulator.library_path()
+    ran = run(project, f"--aioacl-library={path}", "tests/test_without_a_loop.py")
+    assert (ran.status, len(ran.passed), len(ran.skipped)) == (0, 3, 1), ran.output
+
+
+# --- in bad weather --------------------------------------------------------------------------------------------------
+
+WEATHER = """
+import pytest
+
+@pytest.mark.parametrize("time", [1, 2])
+def test_the_rules_hold_for_each_test_anew(aioacl_device, time):
+    aioacl_device.allocate(64).result().close().result()
+    with pytest.raises(MemoryError):
+        aioacl_device.allocate(64).result()
+    aioacl_device.allocate(64).result().close().result()
+
+def test_what_a_test_sets_is_its_own(aioacl_device, aioacl_simulator):
+    aioacl_simulator.set_limits("stream=0")
+    aioacl_simulator.set_virtual_clock(True)
+    aioacl_simulator.fault("aclrtMalloc", rc=207001).__enter__()
+
+def test_and_is_gone(aioacl_device, aioacl_simulator):
+    before = aioacl_simulator.clock()
+    aioacl_device.create_stream().result().close().result()
+    assert aioacl_simulator.clock() > before
+"""
+
+
+def test_the_environments_rules_hold_for_each_test_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "test_weather.py").write_text(WEATHER)
+    monkeypatch.setenv("AIOACL_SIM_FAULTS", "seed=7; aclrtMalloc:nth=2:rc=207001")
+    ran = run(tmp_path, "test_weather.py")
+    assert (ran.status, len(ran.passed)) == (0, 4), ran.output

@@ -1,0 +1,107 @@
+"""Which parameters of a function are outputs.
+
+A vector lists inputs only. What a parameter is follows from its type in the table of functions: a pointer to a number,
+an enumeration or a handle is an output; everything else is one machine word that the vector gives. The exceptions are
+outputs that vectors call by another name, or that they do not compare, for hardware decides them.
+
+An output's kind is a letter: H a handle, P memory (both can be bound to a symbol), i and u 32 bits with and without a
+sign, l 64 bits, f a time of which only the sign counts, t a clock that must not be zero, - for what is not compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from aioacl._ffi import ffi
+from aioacl.lowlevel._table import Parameter, Row, rows
+
+_NUMBERS: Final = {
+    "int32_t": "i",
+    "uint32_t": "u",
+    "int64_t": "l",
+    "uint64_t": "l",
+    "size_t": "l",
+    "float": "f",
+    "void *": "P",
+}
+_EXCEPTIONS: Final = {
+    "aclrtGetDevice": "i:device",
+    "aclrtQueryDeviceStatus": ". -:status",
+    "aclrtGetDeviceUtilizationRate": ". -:info",
+    "aclrtDeviceCanAccessPeer": "-:can . .",
+    "aclrtDeviceGetStreamPriorityRange": "i:least i:greatest",
+    "aclrtGetDeviceInfo": ". . -:value",
+    "aclrtGetDeviceCapability": ". . -:value",
+    "aclrtGetMemInfo": ". -:free -:total",
+    "aclrtGetStreamAvailableNum": "-:count",
+    "aclrtGetStreamAttribute": ". . u:value",
+    "aclrtGetOpExecuteTimeout": "-:timeout",
+    "aclrtEventGetTimestamp": ". t:timestamp",
+    "aclrtGetEventId": ". -:eventId",
+    "aclrtGetEventAvailNum": "-:count",
+    "aclrtMalloc": "P:ptr . .",
+    "aclrtMallocAlign32": "P:ptr . .",
+    "aclrtMallocCached": "P:ptr . .",
+    "aclrtMallocWithCfg": "P:ptr . . .",
+    "aclrtMallocHost": "P:ptr .",
+    "aclrtGetNotifyId": ". -:notifyId",
+    "aclrtCntNotifyCreate": "H:notify .",
+    "aclrtGetThreadLastTaskId": "-:taskId",
+}
+_SAME: Final = {
+    "aclrtGetCurrentContext": "c",
+    "aclrtCtxGetCurrentDefaultStream": "s",
+    "aclrtStreamGetId": "i",
+}
+_ENDING: Final = ("aclrtDestroy", "aclrtFree")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A parameter that the function writes to."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """How a function is called, and what of its answer is compared."""
+
+    parameters: tuple[Output | None, ...]  # None: an input
+    returns_pointer: bool
+    ends: bool  # on success, its first input means nothing any more
+    same_as: str  # its output is compared with the symbols of this kind
+
+
+@cache
+def spec_of(name: str) -> Spec | None:
+    """The function's spec, if the table has it."""
+    row = rows().get(name)
+    if row is None:
+        return None
+    return Spec(_parameters(row), "*" in row.returns, name.startswith(_ENDING), _SAME.get(name, ""))
+
+
+def _parameters(row: Row) -> tuple[Output | None, ...]:
+    if row.name not in _EXCEPTIONS:
+        return tuple(map(_derived, row.parameters))
+    tokens = [token.partition(":") for token in _EXCEPTIONS[row.name].split()]
+    return tuple(Output(kind, name) if name else None for kind, _, name in tokens)
+
+
+def _derived(parameter: Parameter) -> Output | None:
+    target = parameter.bare.removesuffix("*").strip()
+    if not parameter.writable or target == parameter.bare:
+        return None
+    kind = _NUMBERS.get(target) or _kind_of_type(target)
+    return Output(kind, parameter.name) if kind else None
+
+
+def _kind_of_type(target: str) -> str:
+    """Of a pointer to a type of ACL's: handles and enumerations are written to, structures are read."""
+    if not target.startswith("acl") or target.endswith("*"):
+        return ""
+    return {"pointer": "H", "enum": "i"}.get(ffi.typeof(target).kind, "")

@@ -1,0 +1,151 @@
+"""The names that a vector gives to things, and the values of its arguments.
+
+A symbol is written $x1; its first letter says what it is: s stream, e event, c context, d, h and p memory, n notify,
+i a number. $x1+16 is an address behind it. A symbol lives until a call has ended what it names; then it keeps its
+value, but other outputs are no longer compared with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORD: Final = (1 << 64) - 1
+NUMBER_BLOCK_BYTES: Final = 256
+
+
+class Unbound(Exception):
+    """An argument names what no call has made."""
+
+
+@dataclass
+class _Symbol:
+    value: int
+    live: bool = True
+
+
+class Symbols:
+    """What the calls of a vector have made so far, in the order in which it was made."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, _Symbol] = {}
+
+    def bind(self, name: str, value: int) -> None:
+        """From now on the name stands for the value."""
+        self._made.pop(name, None)
+        self._made[name] = _Symbol(value)
+
+    def end(self, value: int) -> None:
+        """What has this value lives no longer."""
+        for symbol in self._made.values():
+            symbol.live = symbol.live and symbol.value != value
+
+    def value(self, text: str) -> int:
+        """What an argument like $s1 or $d2+64 stands for."""
+        name, _, offset = text.partition("+")
+        symbol = self._made.get(name)
+        if symbol is None or symbol.value == 0:
+            raise Unbound(name)
+        return symbol.value + int(offset or 0)
+
+    def alike(self, kind: str, value: int, but: str = "") -> list[str]:
+        """The live symbols of a kind that have this value, oldest first."""
+        return [
+            name
+            for name, symbol in self._made.items()
+            if name[1] == kind and symbol.live and symbol.value == value and name != but
+        ]
+
+
+def _nothing(_: int | None) -> None:
+    """What a callback does of which nobody wants to know."""
+
+
+class Callbacks:
+    """The three functions that a vector may hand to the runtime, and what became of them."""
+
+    def __init__(self) -> None:
+        self.threads: dict[int, int] = {}  # of the logical threads: what the system calls it, its number
+        self._log: list[str] = []
+        self._gates: dict[int, threading.Event] = {}
+        self._names: dict[str, int] = {}
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        self._functions = {"@cb": kind(self._note), "@gate": kind(self._stop), "@exc": kind(_nothing)}
+
+    def address(self, name: str) -> int:
+        """Where the C function is."""
+        return ctypes.cast(self._functions[name], ctypes.c_void_p).value or 0
+
+    def gate(self, name: str) -> int:
+        """The number that stands for a gate, handed to @gate as its argument."""
+        number = self._names.setdefault(name, len(self._names) + 1)
+        self._gates.setdefault(number, threading.Event())
+        return number
+
+    def open(self, number: int) -> None:
+        """Lets through who stops at the gate."""
+        self._gates[number].set()
+
+    def take_log(self) -> list[str]:
+        """What @cb has noted since the last time."""
+        taken, self._log = self._log, []
+        return taken
+
+    def _note(self, tag: int | None) -> None:
+        text = ctypes.string_at(tag).decode() if tag else "null"
+        number = self.threads.get(threading.get_ident())
+        self._log.append(f"{text}@other" if number is None else f"{text}@t{number}")
+
+    def _stop(self, gate: int | None) -> None:
+        self._gates[gate or 0].wait()
+
+
+class Arguments:
+    """Turns what a vector writes into machine words."""
+
+    def __init__(self, symbols: Symbols, callbacks: Callbacks, thread: Callable[[int], int]) -> None:
+        self._symbols = symbols
+        self._callbacks = callbacks
+        self._thread = thread
+        self._kept: list[Any] = []  # what the library may still point to
+
+    def word(self, value: Any) -> int:
+        """The word for an argument. Raises Unbound."""
+        if value is None:
+            return 0
+        return (self._of_text(value) if isinstance(value, str) else int(value)) & WORD
+
+    def _of_text(self, text: str) -> int:
+        if text.startswith("$"):
+            return self._symbols.value(text)
+        if text.startswith("@"):
+            return self._callbacks.address(text)
+        kind, colon, rest = text.partition(":")
+        if not colon:
+            return 0 if text == "null" else int(text, 0)
+        return self._of_kind(kind, rest)
+
+    def _of_kind(self, kind: str, rest: str) -> int:
+        if kind == "gate":
+            return self._callbacks.gate(rest)
+        if kind == "tid":
+            return self._thread(int(rest))
+        if kind in ("pu32", "pu64"):
+            number = int(rest, 0) & (WORD if kind == "pu64" else 0xFFFFFFFF)
+            return self.keep(number.to_bytes(8, "little").ljust(NUMBER_BLOCK_BYTES, b"\0"))
+        if kind in ("u", "str"):
+            return self.keep(rest.encode() + b"\0")
+        raise Unbound(f"{kind}:{rest}")
+
+    def keep(self, content: bytes) -> int:
+        """The address of memory that holds these bytes from now on; aligned to 64."""
+        memory = ctypes.create_string_buffer(len(content) + 64)
+        address = -(-ctypes.addressof(memory) // 64) * 64
+        ctypes.memmove(address, content, len(content))
+        self._kept.append(memory)
+        return address

@@ -1,0 +1,124 @@
+"""What a vector is, and whether a library answers as it says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RELEASES: Final = ("8.1", "8.5", "9.0", "9.1", "master")
+
+Answer = dict[str, Any]
+"""What came of a step: `rc` and `out`, and `done` of an asynchronous one; or `missing`, `unbound`, `blocks`."""
+
+
+class BadVector(Exception):
+    """The file does not hold vectors; the text says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call."""
+
+    thread: int
+    call: str
+    arguments: tuple[Any, ...]
+    binds: tuple[str, ...]
+    null: frozenset[str]
+    wait_ms: int | None  # of an asynchronous step
+    quiet: bool  # its outputs mean nothing
+    expected: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A sequence of calls, for a process of its own."""
+
+    id: str
+    family: str
+    devices: int
+    since: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a vector; the rest says where it failed, or why it was skipped."""
+
+    vector: Vector
+    status: Literal["passed", "failed", "skipped"]
+    step: int = -1
+    expected: str = ""
+    got: str = ""
+    reason: str = ""
+
+
+def load(path: Path) -> list[Vector]:
+    """The vectors of a file, which may be gzipped. Raises OSError and BadVector."""
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8") as file
+        ):
+            vectors = [
+                _vector(path, number, line) for number, line in enumerate(file, start=1) if line.strip()
+            ]
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        raise BadVector(f"{path}: {error}") from None
+    if not vectors:
+        raise BadVector(f"{path}: there is no vector in it")
+    return vectors
+
+
+def _vector(path: Path, number: int, line: str) -> Vector:
+    try:
+        told = json.loads(line)
+        steps = tuple(_step(step) for step in told["steps"])
+        since = "master" if told.get("versions") == "master" else told.get("since", RELEASES[0])
+        return Vector(told["id"], told.get("family", ""), told.get("devices", 1), since, steps)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadVector(f"{path}, line {number}: it is no vector: {error!r}") from None
+
+
+def _step(told: dict[str, Any]) -> Step:
+    binds = told.get("bind") or ()
+    return Step(
+        told.get("t", 0),
+        told["call"],
+        tuple(told.get("args", ())),
+        (binds,) if isinstance(binds, str) else tuple(binds),
+        frozenset(told.get("null", ())),
+        told.get("async"),
+        bool(told.get("noout")),
+        {key: told[key] for key in ("done", "rc", "out") if key in told},
+    )
+
+
+def judge(vector: Vector, answers: list[Answer], fate: str) -> Outcome:
+    """Compares what a library has answered; `fate` is how its process ended, if not well."""
+    for index, step in enumerate(vector.steps):
+        if index == len(answers):
+            return Outcome(vector, "failed", index, _text(step.expected), fate or "the process ended")
+        answer = answers[index]
+        for word in ("missing", "unbound", "blocks"):
+            if word in answer:
+                return Outcome(vector, "failed", index, _text(step.expected), answer[word])
+        if any(answer.get(key) != value for key, value in step.expected.items()):
+            return Outcome(vector, "failed", index, _text(step.expected), _text(answer))
+    return Outcome(vector, "passed")
+
+
+def _text(answer: Answer) -> str:
+    return json.dumps(answer)
+
+
+def too_new(vector: Vector, release: str) -> str:
+    """Why a library of that release cannot be asked; empty if it can."""
+    needed = next((each for each in RELEASES if vector.since.startswith(each)), RELEASES[-1])
+    newer = RELEASES.index(needed) > RELEASES.index(release)
+    return f"it needs CANN {vector.since}, and the library is said to be of {release}" if newer else ""

@@ -1,0 +1,262 @@
+"""`python -m aioacl simulator conformance`: vectors that hold pass, and whatever differs is told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aioacl._conformance._specs import Output, spec_of
+from aioacl.simulator import library_path
+
+VECTORS = Path(__file__).parents[1] / "conformance"
+SET = {"t": 0, "call": "aclrtSetDevice", "args": [0], "rc": 0}
+STREAM = {"t": 0, "call": "aclrtCreateStream", "args": [], "bind": "$s1", "rc": 0}
+HELD = [
+    SET,
+    STREAM,
+    {"t": 0, "call": "aclrtCreateEventWithFlag", "args": [1], "bind": "$e1", "rc": 0},
+    {"t": 0, "call": "aclrtStreamWaitEvent", "args": ["$s1", "$e1"], "rc": 0},
+]
+
+
+def vector(name: str, *steps: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "id": name,
+        "family": "made",
+        "devices": 1,
+        "class": "host",
+        "since": "8.1",
+        "steps": steps,
+        **more,
+    }
+
+
+def conformance(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "aioacl", "simulator", "conformance", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=clean,
+    )
+
+
+def found(*arguments: str | Path, status: int) -> dict[str, Any]:
+    done = conformance(*arguments, "--json")
+    assert done.returncode == status, done.stdout + done.stderr
+    assert done.stderr == ""
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def played(
+    folder: Path, *vectors: dict[str, Any], status: int, options: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    path = folder / "made.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in vectors))
+    return found(path, *options, status=status)
+
+
+class TestRecorded:
+    def test_the_sequences_of_the_vendors_documents_hold(self) -> None:
+        result = found(VECTORS / "lifecycle.jsonl.gz", "--id", "seed-", "--jobs", "2", status=0)
+        assert (result["failed"], result["skipped"], result["failures"]) == (0, 0, [])
+        assert result["passed"] == result["total"] > 30
+
+    @pytest.mark.parametrize("family", ["callbacks", "events", "memory", "notify-device", "streams"])
+    def test_some_of_each_family_hold(self, family: str, tmp_path: Path) -> None:
+        with gzip.open(VECTORS / f"{family}.jsonl.gz", "rt") as lines:
+            some = [line for line in lines if "WithCfg" not in line and "2d" not in line][::23]
+        path = tmp_path / "some.jsonl"
+        path.write_text("".join(some))
+        result = found(path, status=0)
+        assert result["passed"] == result["total"] == len(some) > 10
+
+    def test_all_are_there(self) -> None:
+        ids: list[str] = []
+        for path in sorted(VECTORS.glob("*.jsonl.gz")):
+            with gzip.open(path, "rt") as lines:
+                ids += [json.loads(line)["id"] for line in lines]
+        assert len(set(ids)) == len(ids) == 2805
+
+
+class TestDifferences:
+    def test_another_code_is_told_with_its_step(self, tmp_path: Path) -> None:
+        wrong = {"t": 0, "call": "aclrtResetDevice", "args": [0], "rc": 107002}
+        result = played(tmp_path, vector("good", SET), vector("bad", SET, SET, wrong), status=1)
+        assert (result["passed"], result["failed"], result["total"]) == (1, 1, 2)
+        assert result["failures"] == [
+            {
+                "id": "bad",
+                "family": "made",
+                "step": 2,
+                "call": "aclrtResetDevice",
+                "expected": '{"rc": 107002}',
+                "got": '{"rc": 0}',
+            }
+        ]
+
+    def test_another_output_is_told(self, tmp_path: Path) -> None:
+        asked = {"t": 0, "call": "aclrtGetDevice", "args": [], "rc": 0, "out": {"device": 1}}
+        (failure,) = played(tmp_path, vector("bad", SET, asked), status=1)["failures"]
+        assert failure["got"] == '{"rc": 0, "out": {"device": 0}}'
+
+    def test_outputs_that_mean_nothing_are_not_compared(self, tmp_path: Path) -> None:
+        asked = {"t": 0, "call": "aclrtGetDevice", "args": [], "rc": 0, "noout": True}
+        assert played(tmp_path, vector("good", SET, asked), status=0)["passed"] == 1
+
+    def test_a_call_that_blocks_is_a_failure(self, tmp_path: Path) -> None:
+        waits = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s1"], "rc": 0}
+        (failure,) = played(tmp_path, vector("bad", *HELD, waits), status=1)["failures"]
+        assert (failure["step"], failure["got"]) == (4, "it blocks")
+
+    def test_a_call_that_should_block_and_does_not_is_one_too(self, tmp_path: Path) -> None:
+        waits = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s1"], "async": 5000, "done": False}
+        (failure,) = played(tmp_path, vector("bad", SET, STREAM, waits), status=1)["failures"]
+        assert '"done": true' in failure["got"]
+
+    def test_what_was_begun_can_be_joined(self, tmp_path: Path) -> None:
+        waits = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s1"], "async": 1, "done": False}
+        others = [
+            {"t": 1, "call": "aclrtSetDevice", "args": [0], "rc": 0},
+            {"t": 1, "call": "aclrtCreateStream", "args": [], "bind": "$s2", "rc": 0},
+            {"t": 1, "call": "aclrtRecordEvent", "args": ["$e1", "$s2"], "rc": 0},
+            {"t": 0, "call": "join", "rc": 0},
+        ]
+        assert played(tmp_path, vector("good", *HELD, waits, *others), status=0)["passed"] == 1
+
+    @pytest.mark.parametrize("call", ["aclrtDance", "dance"])
+    def test_what_nobody_knows_is_a_failure(self, call: str, tmp_path: Path) -> None:
+        result = played(tmp_path, vector("bad", {"t": 0, "call": call, "args": [], "rc": 0}), status=1)
+        assert (result["failed"], result["skipped"]) == (1, 0)
+
+    def test_a_function_that_the_library_lacks_is_a_failure(self, tmp_path: Path) -> None:
+        log = {"t": 0, "call": "aclrtLaunchHostFunc", "args": ["$s1", "@cb", None], "rc": 0}
+        options = ("--library", str(library_path("8.1")))
+        (failure,) = played(tmp_path, vector("bad", SET, STREAM, log), status=1, options=options)["failures"]
+        assert (failure["step"], failure["got"]) == (2, "the library lacks it")
+
+    def test_what_was_never_bound_is_a_failure(self, tmp_path: Path) -> None:
+        lost = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s9"], "rc": 0}
+        (failure,) = played(tmp_path, vector("bad", SET, lost), status=1)["failures"]
+        assert failure["got"] == "$s9 is not bound"
+
+    def test_a_crash_is_told_with_its_signal(self, tmp_path: Path) -> None:
+        into_nowhere = {"t": 0, "call": "fill", "args": [4096, 0, 8, 1], "rc": 0}
+        result = played(tmp_path, vector("bad", SET, into_nowhere), vector("good", SET), status=1)
+        assert result["passed"] == 1
+        assert result["failures"][0]["step"] == 1
+        assert result["failures"][0]["got"] == "the process ended with SIGSEGV"
+
+    def test_each_has_as_many_devices_as_it_wants(self, tmp_path: Path) -> None:
+        counts = [
+            vector(
+                f"of-{n}",
+                {"t": 0, "call": "aclrtGetDeviceCount", "args": [], "rc": 0, "out": {"count": n}},
+                devices=n,
+            )
+            for n in (1, 3, 8)
+        ]
+        assert played(tmp_path, *counts, status=0)["passed"] == 3
+
+
+class TestReleases:
+    def test_later_vectors_are_skipped_and_counted(self, tmp_path: Path) -> None:
+        vectors = [
+            vector("old", SET),
+            vector("new", SET, since="9.1.0"),
+            vector("newest", SET, versions="master"),
+        ]
+        result = played(tmp_path, *vectors, status=0, options=("--release", "9.0"))
+        assert (result["passed"], result["skipped"], result["total"]) == (1, 2, 3)
+        assert {skip["id"] for skip in result["skips"]} == {"new", "newest"}
+        assert "CANN 9.1.0" in result["skips"][0]["reason"]
+
+
+class TestForPeople:
+    def test_failures_are_readable(self, tmp_path: Path) -> None:
+        path = tmp_path / "made.jsonl"
+        path.write_text(json.dumps(vector("bad-one", {**SET, "rc": 107001})))
+        done = conformance(path)
+        assert (done.returncode, done.stderr) == (1, "")
+        lines = done.stdout.splitlines()
+        assert lines[0] == "bad-one: step 0, aclrtSetDevice"
+        assert [line.split(None, 1)[1] for line in lines[1:3]] == ['{"rc": 107001}', '{"rc": 0}']
+        assert lines[-1] == "0 passed, 1 failed, 0 skipped, 1 in all"
+
+    @pytest.mark.parametrize(
+        ("content", "complaint"),
+        [
+            (b"", "there is no vector in it"),
+            (b"{}\n", "line 1: it is no vector"),
+            (b'{"id": "x", "steps": [{"call": "aclInit"}]}\n\nnonsense\n', "line 3: it is no vector"),
+            (b"\xff\xfe", "decode"),
+        ],
+    )
+    def test_a_file_that_holds_none_is_one_line(self, content: bytes, complaint: str, tmp_path: Path) -> None:
+        path = tmp_path / "made.jsonl"
+        path.write_bytes(content)
+        done = conformance(path)
+        assert (done.returncode, done.stdout) == (2, "")
+        (line,) = done.stderr.splitlines()
+        assert complaint in line
+
+    def test_a_broken_archive_is_one_line(self, tmp_path: Path) -> None:
+        path = tmp_path / "made.jsonl.gz"
+        path.write_bytes(b"no archive")
+        done = conformance(path)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+
+    @pytest.mark.parametrize(
+        ("arguments", "complaint"),
+        [
+            (("/nowhere.jsonl",), "No such file"),
+            ((str(VECTORS / "errors.jsonl.gz"), "--library", "/nowhere.so"), "cannot open shared object"),
+            ((str(VECTORS / "errors.jsonl.gz"), "--id", "dance-"), "no vector's id begins with"),
+        ],
+    )
+    def test_what_is_not_there_is_one_line(self, arguments: tuple[str, ...], complaint: str) -> None:
+        done = conformance(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        (line,) = done.stderr.splitlines()
+        assert complaint in line
+
+
+class TestSpecs:
+    @pytest.mark.parametrize(
+        ("name", "wanted"),
+        [
+            ("aclrtMemcpyAsync", ["", "", "", "", "", ""]),
+            ("aclrtCreateStreamWithConfig", ["H:stream", "", ""]),
+            ("aclrtMallocPhysical", ["H:handle", "", "", ""]),
+            ("aclrtStreamQuery", ["", "i:status"]),
+            ("aclrtGetDeviceResLimit", ["", "", "u:value"]),
+            ("aclrtSetStreamAttribute", ["", "", ""]),
+            ("aclrtReserveMemAddress", ["P:virPtr", "", "", "", ""]),
+        ],
+    )
+    def test_outputs_follow_from_the_prototype(self, name: str, wanted: list[str]) -> None:
+        spec = spec_of(name)
+        assert spec is not None
+        assert [_written(output) for output in spec.parameters] == wanted
+
+    def test_exceptions_have_as_many_parameters_as_the_prototype(self) -> None:
+        from aioacl._conformance._specs import _EXCEPTIONS
+        from aioacl.lowlevel._table import rows
+
+        for name, text in _EXCEPTIONS.items():
+            assert len(text.split()) == len(rows()[name].parameters), name
+
+
+def _written(output: Output | None) -> str:
+    return f"{output.kind}:{output.name}" if output else ""

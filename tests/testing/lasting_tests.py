@@ -1,0 +1,147 @@
+"""Tests that leave nothing, though much outlives them: loops, devices and workers of the session, and of C libraries.
+
+Not collected here: test_plugin.py copies it into the example project and runs it there. Nothing here may be taken for a
+leak.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import unittest
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+import uvloop
+
+import aioacl
+from aioacl.testing import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+# --- a loop, a device and a stream of the session -------------------------------------------------------------------
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def npu() -> AsyncIterator[aioacl.Device]:
+    async with aioacl.open_device() as device:
+        yield device
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def stream(npu: aioacl.Device) -> AsyncIterator[aioacl.Stream]:
+    async with npu.create_stream() as stream:
+        yield stream
+
+
+@pytest.mark.asyncio(loop_scope="session")
+class TestSession:
+    async def test_the_pools_grow(self, npu: aioacl.Device, stream: aioacl.Stream) -> None:
+        async with npu.allocate(64) as memory:
+            events = [stream.record() for _ in range(100)]
+            await stream.fill(memory, 1)
+            await events[-1]
+
+    async def test_the_default_executor_stays(self, stream: aioacl.Stream) -> None:
+        await asyncio.to_thread(stream.result)
+
+    async def test_the_executor_of_the_device_stays(self, npu: aioacl.Device) -> None:
+        assert await npu.run(threading.get_ident) != threading.get_ident()
+
+    async def test_a_cancelled_wait_stays_behind(
+        self, npu: aioacl.Device, stream: aioacl.Stream, aioacl_simulator: Any
+    ) -> None:
+        async with npu.allocate(64) as memory:
+            aioacl_simulator.hold(stream)  # and nobody releases it
+            waiting = asyncio.ensure_future(self._fill(stream, memory))
+            await until(lambda: aioacl_simulator.pending(stream) == 1)
+            waiting.cancel()
+
+    async def _fill(self, stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:
+        await stream.fill(memory, 1)
+
+    async def test_the_stream_works_on(self, npu: aioacl.Device, stream: aioacl.Stream) -> None:
+        async with npu.allocate(64) as memory:
+            await stream.fill(memory, 1)
+
+    async def test_a_reset_of_the_session_s_device(self, npu: aioacl.Device) -> None:
+        assert (await npu.force_reset(grace=0)).ok
+
+
+# --- loops that are gone, or others than asyncio's ------------------------------------------------------------------
+
+
+@pytest.fixture
+def made_on_a_loop_that_is_gone() -> Iterator[aioacl.Stream]:
+    async def make() -> tuple[aioacl.Device, aioacl.Stream]:
+        device = await aioacl.open_device(1)
+        return device, await device.create_stream()
+
+    device, stream = asyncio.run(make())
+    yield stream
+    stream.close().result()
+    device.close().result()
+
+
+def test_a_loop_that_is_gone_is_not_missed(made_on_a_loop_that_is_gone: aioacl.Stream) -> None:
+    assert made_on_a_loop_that_is_gone.query()
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "uvloop", "trio"])
+def test_every_loop_may_come_and_go(backend: str) -> None:
+    async def main() -> None:
+        async with aioacl.open_device() as device, device.create_stream() as stream:
+            await stream
+
+    if backend == "trio":
+        pytest.importorskip("trio").run(main)
+    else:
+        (uvloop.run if backend == "uvloop" else asyncio.run)(main())
+
+
+@pytest.mark.asyncio
+async def test_a_fixture_may_be_asked_for_in_a_running_loop(request: pytest.FixtureRequest) -> None:
+    device = request.getfixturevalue("aioacl_device")
+    async with device.create_stream() as stream:
+        await stream
+
+
+# --- what else pytest collects --------------------------------------------------------------------------------------
+
+
+class TestIsolated(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self) -> None:
+        self.device = await aioacl.open_device()
+
+    async def asyncTearDown(self) -> None:
+        await self.device.close()
+
+    async def test_it(self) -> None:
+        async with self.device.create_stream() as stream:
+            await stream
+
+
+class TestStrategies:
+    @pytest.fixture(params=["watch", "thread"])
+    def aioacl_waits(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    def test_both(self, aioacl_open: Any) -> None:
+        first, again = aioacl_open(1), aioacl_open(1)
+        for device in (first, again):
+            stream = device.create_stream().result()
+            stream.result()
+            stream.close().result()
+
+
+@pytest.mark.aioacl_simulator
+def test_the_simulator_is_there() -> None:
+    assert aioacl.library_info().backend == "simulator"
+
+
+@pytest.mark.xfail(raises=ZeroDivisionError, strict=True)
+def test_what_fails_as_expected_may_leave_something(aioacl_device: aioacl.Device) -> None:
+    stream = aioacl_device.create_stream().result()
+    raise ZeroDivisionError(stream)
