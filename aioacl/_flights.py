@@ -94,9 +94,15 @@ class Flight:
     def _set(self) -> int:
         lib.aio_own_reset(1)
         code = lib.aio_u_aclrtSetDevice(self.index)
-        if code == 0:
-            context = ffi.new("aclrtContext *")
-            code = lib.aio_u_aclrtGetCurrentContext(context)
+        return code or self._adopt_context()
+
+    def _adopt_context(self) -> int:
+        """A device whose context cannot be had is not left set."""
+        context = ffi.new("aclrtContext *")
+        code = lib.aio_u_aclrtGetCurrentContext(context)
+        if code:
+            lib.aio_u_aclrtResetDevice(self.index)
+        else:
             lib.aio_set_context(self.index, context[0])
         return code
 
@@ -196,18 +202,31 @@ class CloseFlight(Flight):
         lib.aio_device_flush(self.index)
         warnings.warn(f"device {self.index} stays set: {calls} is still inside", AclWarning, stacklevel=2)
 
+    def _reset_all(self) -> int:
+        """One reset for this open, and one for each close whose own has failed: those have left the device set."""
+        manager = self.manager
+        with manager.changed:
+            manager.owed = min(manager.owed + 1, manager.counts.retained)
+        code = 0
+        while manager.owed and code == 0:
+            code = self._reset_plain()
+            if code in (0, RELEASED_ALREADY):
+                with manager.changed:
+                    manager.counts = _law.reset_device(manager.counts).counts if code == 0 else Counts()
+                    manager.owed = manager.owed - 1 if code == 0 else 0
+        return code
+
     def _release(self) -> None:
         manager = self.manager
         busy = lib.aio_device_sweep(self.index)
         try:
             manager.control.call(self._destroy_events, RESET_SECONDS)
-            code = manager.control.call(self._reset_plain, RESET_SECONDS + DROP_SECONDS * busy)
+            code = manager.control.call(self._reset_all, RESET_SECONDS + DROP_SECONDS * busy)
         except LaneStuck:
             self._give_up((Stuck("aclrtResetDevice", 0, RESET_SECONDS),))
             return
         lib.aio_device_stop(self.index)
         with manager.changed:
-            manager.counts = _law.reset_device(manager.counts).counts
             manager.apply(Event.RELEASE)
         lib.aio_device_flush(self.index)
         lib.aio_stage_close(self.index)

@@ -60,6 +60,7 @@ class Manager:
         self.version = 0
         self.opens = 0
         self.counts = Counts()
+        self.owed = 0  # resets that closes have called for and that failed
         self.leases: list[Lease] = []
         self.flight: Flight | None = None
         self.report: ResetReport | None = None

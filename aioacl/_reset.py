@@ -187,9 +187,11 @@ class ResetFlight(Flight):
         limit = RESET_SECONDS + DROP_SECONDS * self._work["not_aborted"]
         with self._stage("reset"):
             reset = self._call("aclrtResetDeviceForce", self._reset_force, limit)
+        if reset not in (0, RELEASED_ALREADY):
+            return False  # the runtime has taken it back: the device is still set
         with self._stage("set"):
             set_again = self._call("aclrtSetDevice", self._set, self._end - _sync.monotonic())
-        if set_again or reset not in (0, RELEASED_ALREADY):
+        if set_again:
             return False
         with self._stage("probe"):
             return self._call("probe", self._probe, self._end - _sync.monotonic()) == 0

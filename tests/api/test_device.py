@@ -264,3 +264,47 @@ async def test_the_memory_of_somebody_elses_stream_is_waited_for_by_the_device(
         assert simulator.calls("aclrtSynchronizeDeviceWithTimeout") == before + 1
         assert simulator.calls("aclrtSynchronizeDevice") == 0
         assert lib.aio_device_waits(0) == 0
+
+
+async def test_an_open_that_finds_no_context_does_not_leave_the_device_set(open_device: OpenDevice) -> None:
+    simulator.fail_call("aclrtGetCurrentContext", 507000)
+    with pytest.raises(aioacl.DeviceFault):
+        await open_device()
+    assert simulator.retain_count() == 0
+    async with open_device():
+        assert simulator.retain_count() == 1
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_a_close_whose_reset_failed_is_made_up_for_by_a_later_close(
+    open_device: OpenDevice, failures: int
+) -> None:
+    simulator.fail_call("aclrtResetDevice", 507000, failures)
+    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice answered 507000"):
+        for _ in range(failures):
+            async with open_device():
+                pass
+    assert simulator.retain_count() == failures
+    async with open_device():
+        assert simulator.retain_count() == failures + 1
+    assert simulator.retain_count() == 0
+
+
+async def test_a_close_makes_up_for_nothing_that_a_force_reset_has_mended(open_device: OpenDevice) -> None:
+    simulator.fail_call("aclrtResetDevice", 507000)
+    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice answered 507000"):
+        async with open_device():
+            pass
+    async with open_device() as device:
+        assert (await device.force_reset()).ok
+        assert simulator.retain_count() == 1
+    assert (simulator.retain_count(), simulator.calls("aclrtResetDevice")) == (0, 2)
+
+
+async def test_resets_that_fail_leave_the_count_as_it_was(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        simulator.fail_call("aclrtResetDeviceForce", 507000, -1)
+        assert not (await device.force_reset()).ok
+        assert simulator.retain_count() == 1
+        simulator.clear()
+    assert simulator.retain_count() == 0
