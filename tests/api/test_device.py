@@ -280,8 +280,8 @@ async def test_a_close_whose_reset_failed_is_made_up_for_by_a_later_close(
     open_device: OpenDevice, failures: int
 ) -> None:
     simulator.fail_call("aclrtResetDevice", 507000, failures)
-    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice answered 507000"):
-        for _ in range(failures):
+    for _ in range(failures):
+        with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice answered 507000"):
             async with open_device():
                 pass
     assert simulator.retain_count() == failures

@@ -1,0 +1,48 @@
+"""What there is between two injections: things that live in the simulator, threads, descriptors, open devices."""
+
+from __future__ import annotations
+
+from aioacl import _lifecycle, simulator
+from aioacl._ffi import lib
+from aioacl._law import State
+from tests.kit import descriptors, until_now
+
+KINDS = ("contexts", "streams", "events", "notifies", "device_blocks", "host_blocks")
+
+
+def possessions() -> dict[str, int]:
+    """How many of each thing there are now."""
+    stats = simulator.stats()
+    found = {kind: int(getattr(stats, kind)) for kind in KINDS}
+    found["retains"] = sum(simulator.retain_count(index) for index in range(2))
+    return {**found, "native threads": int(lib.aio_threads()), "descriptors": descriptors()}
+
+
+def more_than(before: dict[str, int], *allowed: str) -> dict[str, tuple[int, int]]:
+    """What has grown and may not, each with its number before and now."""
+    now = possessions()
+    return {
+        kind: (before[kind], now[kind]) for kind in before if now[kind] > before[kind] and kind not in allowed
+    }
+
+
+def open_devices() -> list[_lifecycle.Manager]:
+    """The managers whose device is not closed."""
+    managers = list(_lifecycle._managers.values())
+    return [m for m in managers if m.state is not State.CLOSED or m.flight is not None or m.opens]
+
+
+def all_closed(seconds: float) -> bool:
+    """Whether every device is closed within that time."""
+    return until_now(lambda: not open_devices(), seconds)
+
+
+def force_closed() -> None:
+    """Closes what is open, whoever has it."""
+    for manager in open_devices():
+        until_now(lambda m=manager: m.flight is None, 5)  # type: ignore[misc]  # mypy wants a type for the default
+        with manager.changed:
+            manager.opens = 0
+            manager.leases.clear()
+            manager.close_if_unused(State.OPEN, State.QUARANTINED)
+    all_closed(5)

@@ -1,0 +1,264 @@
+"""One injection: a scenario under one fault, and whether the library behaved.
+
+After it: no error but those of the table of codes; nothing left in the simulator, no thread, no descriptor; nothing
+that the referee objects to; and the device can be opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import aioacl
+from aioacl import AclError, lowlevel, simulator
+from aioacl._codes import Family, lookup
+from aioacl._errors import error_for
+from aioacl._lifecycle import manager_of
+from tests.kit import until_now
+from tests.sweep import byhand, ground, scenarios
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
+
+PATIENCE_SECONDS: Final = 5.0
+CLOSING_SECONDS: Final = 0.3
+HANG_SECONDS: Final = 60
+
+# One code for each pair of family and action that the table of codes has.
+CODES: Final = (
+    507015,  # device fault: reset
+    207001,  # out of memory
+    107002,  # context
+    100000,  # parameter
+    207000,  # not supported
+    207005,  # exhausted
+    207014,  # queue full
+    207020,  # timeout: again
+    107023,  # aborted: again
+    107035,  # aborted: reset
+    500000,  # other: the environment
+    300000,  # other: again
+    507053,  # device fault: repair
+    345102,  # device fault: replace
+    545601,  # timeout: reset
+)
+
+SCENARIOS: Final[Mapping[str, Callable[[], Coroutine[Any, Any, None]]]] = {
+    function.__name__: function
+    for function in (
+        scenarios.copy_and_await,
+        scenarios.events_across_streams,
+        scenarios.pinned_memory,
+        scenarios.host_functions,
+        scenarios.two_devices,
+        scenarios.lease_and_force_reset,
+        scenarios.executor,
+        scenarios.timeouts,
+        scenarios.cancel_and_abort,
+        scenarios.counts_by_hand,
+        byhand.facts,
+        byhand.streams,
+        byhand.contexts,
+        byhand.memory,
+    )
+}
+
+# What a call that gives something back leaves when it fails.
+KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "aclrtDestroyEvent": ("events",),
+    "aclrtDestroyNotify": ("notifies",),
+    "aclrtDestroyContext": ("contexts", "streams", "device_blocks"),
+    "aclrtFreeHost": ("host_blocks",),
+    "aclrtFree": ("device_blocks",),
+    "aclrtDestroyStream": ("streams",),
+    "aclrtDestroyStreamForce": ("streams",),
+}
+
+
+@dataclass(frozen=True)
+class Injection:
+    """Which fault in which scenario."""
+
+    scenario: str
+    function: str
+    code: int
+    sticky: bool
+    nth: int
+
+    @property
+    def rule(self) -> str:
+        """The text of the rule."""
+        when = f"after={self.nth - 1}" if self.sticky else f"nth={self.nth}"
+        return f"{self.function}:{when}:rc={self.code}"
+
+    @property
+    def replay(self) -> str:
+        """The command that repeats it."""
+        return f"python -m tests.sweep --replay {self.scenario} {self.rule}"
+
+
+@dataclass
+class Outcome:
+    """What became of it."""
+
+    hits: int = 0
+    error: BaseException | None = None
+    complaints: list[str] = field(default_factory=list[str])
+
+
+# --- what the library must not do ---------------------------------------------------------------------------------
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in a group, or the error."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+            yield from leaves(one)  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        yield error
+
+
+def misjudged(error: BaseException, code: int) -> str | None:
+    """Why the error is not one that the fault may end in."""
+    own = (aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.DeviceQuarantined, aioacl.StaleHandleError)
+    if not isinstance(error, AclError):
+        return f"not an error of aioacl: {type(error).__name__}: {error}"
+    if isinstance(error, own) or error.code is None:
+        return None
+    expected = type(error_for(error.code, "call"))
+    if type(error) is not expected:
+        return f"{type(error).__name__} for code {error.code}, which is {expected.__name__}"
+    if error.code == code and error.action != lookup(code).action:
+        return f"action {error.action!r} for code {code}"
+    return None
+
+
+class Listener:
+    """Warnings and errors that nobody raised to us."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._hooks = (sys.unraisablehook, threading.excepthook)
+        sys.unraisablehook = lambda told: self.heard.append(
+            f"unraisable: {told.exc_value!r} in {told.object!r}"
+        )
+        threading.excepthook = lambda told: self.heard.append(f"in a thread: {told.exc_value!r}")
+        self._caught = warnings.catch_warnings(record=True)
+        self._warnings = self._caught.__enter__()
+        warnings.simplefilter("always")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._caught.__exit__(None, None, None)
+        sys.unraisablehook, threading.excepthook = self._hooks
+        lawful = (aioacl.AclWarning,)
+        self.heard += [
+            f"warns: {one.category.__name__}: {one.message}"
+            for one in self._warnings or []
+            if not issubclass(one.category, lawful)
+        ]
+
+
+def may_leave(injection: Injection) -> tuple[str, ...]:
+    """What it may leave: what the failing call should have given back; events of a device that has failed."""
+    abandoned = (
+        ("events",) if lookup(injection.code).family is Family.DEVICE_FAULT or _was_reset(injection) else ()
+    )
+    return (*KEEPS.get(injection.function, ()), *abandoned)
+
+
+def _was_reset(injection: Injection) -> bool:
+    return "Reset" in injection.function or injection.function == "aclrtSetDevice"
+
+
+def mend_counts(index: int) -> None:
+    """Takes back what a scenario has set by hand and could not reset."""
+    manager = manager_of(index)
+    if manager.counts.retained > manager.owed and not ground.open_devices():
+        lowlevel.reset_device_force(index)
+
+
+# --- one injection ------------------------------------------------------------------------------------------------
+
+
+class Bed:
+    """Where injections are made: one process, one loop, one baseline."""
+
+    def __init__(self) -> None:
+        aioacl.use_library("simulator")
+        self._runner = asyncio.Runner()
+        for scenario in SCENARIOS.values():
+            self._runner.run(scenario())
+        self._recover(Outcome())  # what is made once for the life of a process is made
+
+    def close(self) -> None:
+        """Ends the loop."""
+        self._runner.close()
+
+    def calls(self, scenario: str) -> dict[str, int]:
+        """How often the scenario calls each function of the table when nothing fails."""
+        simulator.forget()
+        self._runner.run(SCENARIOS[scenario]())
+        self._settle()
+        names = [entry["call"] for entry in simulator.journal()]
+        return {name: names.count(name) for name in sorted(set(names))}
+
+    def run(self, injection: Injection) -> Outcome:
+        """Makes the injection, and judges it."""
+        outcome = Outcome()
+        simulator.forget()
+        before = ground.possessions()
+        with Listener() as listener:
+            with simulator.fault(injection.rule) as fault:
+                outcome.error = self._scenario(injection.scenario)
+                ground.all_closed(CLOSING_SECONDS)
+                outcome.hits = fault.hits
+            self._recover(outcome)
+            self._check_left(injection, before, outcome)
+        outcome.complaints += listener.heard
+        for error in leaves(outcome.error) if outcome.error is not None else ():
+            outcome.complaints += filter(None, [misjudged(error, injection.code)])
+        outcome.complaints += [f"the referee: {text}" for text in simulator.violations()]
+        return outcome
+
+    def _scenario(self, name: str) -> BaseException | None:
+        try:
+            self._runner.run(SCENARIOS[name]())
+        except Exception as error:
+            error.__traceback__ = None
+            return error
+        return None
+
+    def _settle(self) -> bool:
+        return ground.all_closed(PATIENCE_SECONDS)
+
+    def _recover(self, outcome: Outcome) -> None:
+        """When the faults are over, the devices open and close."""
+        for index in range(2):
+            mend_counts(index)
+            try:
+                opened = aioacl.open_device(index, timeout=PATIENCE_SECONDS).result()
+            except AclError as refused:
+                outcome.complaints.append(f"device {index} does not open again: {refused}")
+                continue
+            opened.close().result()
+        if not self._settle():
+            left = [f"{manager.index} {manager.state.name}" for manager in ground.open_devices()]
+            outcome.complaints.append(f"devices stay open: {left}")
+            ground.force_closed()
+
+    def _check_left(self, injection: Injection, before: dict[str, int], outcome: Outcome) -> None:
+        allowed = may_leave(injection)
+        if ground.more_than(before, *allowed):
+            gc.collect()
+            until_now(lambda: not ground.more_than(before, *allowed), PATIENCE_SECONDS)
+        left = ground.more_than(before, *allowed)
+        if left:
+            outcome.complaints.append(f"left behind: {left}")

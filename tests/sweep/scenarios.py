@@ -1,0 +1,160 @@
+"""What programs do with aioacl, in short. Each scenario is swept with faults, so none takes long.
+
+A scenario may end in any error of aioacl. Whatever happens, it leaves nothing behind but what `injection.py` allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl import AclError, DeviceTimeout, lowlevel, open_device, simulator
+from aioacl._ffi import ffi
+from aioacl.lowlevel import on
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+SIZE: Final = 256
+MIB: Final = 1 << 20
+SOON_SECONDS: Final = 0.005
+
+
+async def copy_and_await() -> None:
+    """Up, fill, down, each awaited in another way."""
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        back = bytearray(SIZE)
+        ticket = stream.copy(memory, bytes(SIZE))
+        stream.fill(memory, 7, nbytes=16)
+        await ticket
+        await stream.copy(back, memory)
+        await stream.synchronize()
+        await device.synchronize()
+        assert back[:17] == b"\7" * 16 + b"\0"
+
+
+async def events_across_streams() -> None:
+    """A second stream waits for the first; both are timed."""
+    async with (
+        open_device() as device,
+        device.create_stream() as first,
+        device.create_stream(priority=3) as second,
+        device.create_event(timing=True) as begin,
+        device.create_event(timing=True) as end,
+        device.allocate(SIZE) as memory,
+    ):
+        begin.record(first)
+        first.fill(memory, 1)
+        marked = first.record()
+        second.wait_event(marked)
+        second.fill(memory, 2)
+        end.record(second)
+        await end
+        await marked
+        assert end.elapsed_since(begin) >= 0
+        await second
+
+
+async def pinned_memory() -> None:
+    """Pinned copies of any size, and pageable memory pumped through staging."""
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(2 * MIB) as memory,
+        device.pinned(2 * MIB) as pinned,
+    ):
+        pinned.view[:4] = b"abcd"
+        await stream.copy(memory, pinned)
+        await stream.upload(memory, bytes(MIB + 1))
+        back = bytearray(2 * MIB)
+        await stream.download(back, memory)
+        await device.memory_info()
+        assert back[: MIB + 1] == bytes(MIB + 1)
+
+
+async def host_functions() -> None:
+    """A host function, by hand, in the midst of the face's own work."""
+    calls: list[int] = []
+    function = ffi.callback("void (*)(void *)", lambda _: calls.append(1))
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        acl = on(device)
+        stream.fill(memory, 1)
+        acl.aclrtLaunchHostFunc(stream, function, ffi.NULL)
+        await stream.record()
+        assert calls == [1]
+
+
+async def two_devices() -> None:
+    """The same on two devices at once, in tasks."""
+
+    async def one(index: int) -> None:
+        async with (
+            open_device(index) as device,
+            device.create_stream() as stream,
+            device.allocate(SIZE) as memory,
+        ):
+            await stream.copy(memory, bytes([index]) * SIZE)
+
+    ended = await asyncio.gather(one(0), one(1), return_exceptions=True)
+    for error in ended:
+        if isinstance(error, BaseException):
+            raise error
+
+
+async def lease_and_force_reset() -> None:
+    """Work under a lease, then a force reset, then new handles."""
+    async with open_device() as device:
+        async with device.lease(), device.create_stream() as stream, device.allocate(SIZE) as memory:
+            await stream.fill(memory, 1)
+        await device.force_reset(grace=0, timeout=2)
+        async with device.create_stream() as stream, device.allocate(SIZE) as memory:
+            await stream.fill(memory, 2)
+
+
+async def executor() -> None:
+    """Functions on the device's own threads."""
+    async with open_device() as device:
+        assert await device.run(lambda: 1) == 1
+        future = device.executor.submit(lambda: 2)
+        assert await asyncio.wrap_future(future) == 2
+
+
+async def timeouts() -> None:
+    """Waits that are too short, and one that is not."""
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        with simulator.held(stream):
+            ticket = stream.fill(memory, 1)
+            for wait in (stream.synchronize, device.synchronize):
+                with suppress(DeviceTimeout):
+                    await wait(timeout=SOON_SECONDS)
+        await ticket
+
+
+async def cancel_and_abort() -> None:
+    """A wait is cancelled, the work is aborted, and the stream goes on."""
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        with simulator.held(stream):
+            ticket = stream.fill(memory, 1)
+            task = asyncio.ensure_future(_awaited(ticket))
+            await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await stream.abort()
+        await stream.fill(memory, 2)
+
+
+async def _awaited(thing: Awaitable[Any]) -> None:
+    await thing
+
+
+async def counts_by_hand() -> None:
+    """Sets and resets as C programs do."""
+    lowlevel.set_device(0)
+    try:
+        lowlevel.set_device(0)
+        lowlevel.reset_device(0)
+    finally:
+        with suppress(AclError):
+            lowlevel.reset_device_force(0)

@@ -1,0 +1,56 @@
+"""Each call of the runtime fails in turn, and aioacl stays whole: a sample here, all of it with `-m sweep`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def sweep(*words: str, seconds: float) -> str:
+    """Its table, once it has found nothing."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sweep", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def numbers(table: str) -> tuple[int, int]:
+    """How many injections there were, into how many functions."""
+    injections = re.search(r"^(\d+) injections", table)
+    functions = re.search(r"^(\d+) functions", table, flags=re.MULTILINE)
+    assert injections is not None
+    assert functions is not None
+    return int(injections[1]), int(functions[1])
+
+
+def test_a_sample_of_the_sweep_finds_nothing() -> None:
+    injections, functions = numbers(sweep("--codes", "1", "--of", "14", seconds=100))
+    assert injections > 100
+    assert functions > 10
+
+
+def test_an_injection_can_be_repeated() -> None:
+    told = sweep("--replay", "copy_and_await", "aclrtMalloc:nth=1:rc=207001", seconds=60).splitlines()
+    assert told[0] == "hits: 1"
+    assert told[1].startswith("error: OutOfMemoryError")
+    assert told[2:] == []
+
+
+@pytest.mark.slow
+@pytest.mark.sweep
+def test_the_whole_sweep_finds_nothing() -> None:
+    injections, functions = numbers(sweep(seconds=3600))
+    assert injections >= 20_000
+    assert functions >= 80
