@@ -77,7 +77,7 @@ static void want_device(const rule_t *rule, strike_t *strike) {
         strike->lie = rule->lie;
     }
     if (wants(rule, EFFECT_TEXT)) {
-        thread_self()->text_fault = rule->text_fault;
+        thread_self()->text_fault = (int)rule->text_fault;
     }
 }
 
