@@ -15,11 +15,13 @@ from aioacl._ffi import ffi, lib, text_of
 from aioacl._library import ensure_loaded
 
 REPEAT_INITIALIZE: Final = 100002
+REPEAT_FINALIZE: Final = 100037
 EXIT_GRACE_SECONDS: Final = 2.0
 
 _lock = _sync.lock()
 _users = 0
 _owner = False
+_debt = 0  # finalizes that have failed: ACL counts our initialisations still
 _watching = False
 
 
@@ -42,7 +44,7 @@ def load() -> None:
 
 def acquire() -> None:
     """Initialises ACL for one more user (aclInit)."""
-    global _users, _owner  # noqa: PLW0603 - there is one library in a process
+    global _users, _owner, _debt  # noqa: PLW0603 - there is one library in a process
     if lib.aio_forked():
         raise ForkedProcessError("ACL was loaded before this process was forked")
     with _lock:
@@ -51,8 +53,20 @@ def acquire() -> None:
             code = lib.aio_u_aclInit(ffi.NULL)
             if code not in (0, REPEAT_INITIALIZE):
                 raise error_for(code, "aclInit", message=text_of(lib.aio_error_text()))
-            _owner = code == 0
+            _debt = _debt if code else 0
+            _owner = code == 0 or _debt > 0
         _users += 1
+
+
+def _finalize() -> int:
+    """Gives this initialisation back, and those whose finalize has failed before."""
+    global _debt  # noqa: PLW0603 - there is one library in a process
+    _debt += 1
+    code = 0
+    while _debt and code == 0:
+        code = lib.aio_u_aclFinalizeReference(ffi.NULL)
+        _debt = 0 if code in (REPEAT_FINALIZE, lib.AIO_ABSENT) else _debt - (code == 0)
+    return code
 
 
 def release() -> None:
@@ -63,6 +77,6 @@ def release() -> None:
         if _users or not _owner:
             return
         _owner = False
-        code = lib.aio_u_aclFinalizeReference(ffi.NULL)
+        code = _finalize()
     if code not in (0, lib.AIO_ABSENT):
         warnings.warn(f"aclFinalizeReference answered {code}", AclWarning, stacklevel=2)

@@ -110,6 +110,20 @@ async def test_only_an_owner_of_acl_finalizes(open_device: OpenDevice, code: int
     assert simulator.calls("aclFinalize") == 0
 
 
+async def test_a_finalize_that_failed_is_made_up_for_by_the_next(open_device: OpenDevice) -> None:
+    async def codes_of_init() -> list[int]:
+        simulator.forget()
+        async with open_device():
+            pass
+        return [entry["rc"] for entry in simulator.journal() if entry["call"] == "aclInit"]
+
+    simulator.fail_call("aclFinalizeReference", 507000)
+    with pytest.warns(aioacl.AclWarning, match="aclFinalizeReference answered 507000"):
+        assert await codes_of_init() == [0]
+    assert await codes_of_init() == [100002]
+    assert await codes_of_init() == [0]
+
+
 @pytest.mark.parametrize("index", [-1, 64, 1.0, "0", None, True])
 def test_what_is_no_index_is_refused_before_c(index: Any) -> None:
     with no_call(), pytest.raises(aioacl.ParameterError, match=r"list_devices\(\) tells"):
