@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -119,3 +120,11 @@ def test_the_wheel_alone_drives_a_device(wheel: Path, tmp_path: Path) -> None:
     python = tmp_path / "there" / "bin" / "python"
     _run(python, "-m", "pip", "install", "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
     assert _run(python, "-W", "error", "-c", USE, cwd=tmp_path) == "2 1\n"
+    tried = json.loads(
+        _run(python, "-m", "aioacl", "selftest", "--library", "simulator", "--json", cwd=tmp_path)
+    )
+    assert (tried["broken"], tried["held"] > 100) == (0, True)
+    vectors = ROOT / "tests" / "conformance" / "lifecycle.jsonl.gz"
+    command = ("-m", "aioacl", "simulator", "conformance", vectors, "--id", "seed-", "--json")
+    played = json.loads(_run(python, *command, cwd=tmp_path))
+    assert (played["failed"], played["passed"] > 0) == (0, True)

@@ -70,6 +70,8 @@ def cannot(assumption: Assumption, *, simulated: bool) -> str:
 def attempt(assumption: Assumption, order: Order, *, simulated: bool) -> None:
     """Runs the check, on the thread that this is called on."""
     bench = Bench(order.device, simulated=simulated)
+    if assumption.begins:
+        bench.initialise()
     if not assumption.alone:
         bench.set_device()
     try:

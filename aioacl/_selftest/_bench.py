@@ -28,6 +28,7 @@ HANDLE_SECONDS: Final = 10.0  # what a call that must return gets
 MOMENT_SECONDS: Final = 0.05  # how long a call is watched that must not return
 ENTER_SECONDS: Final = 0.2  # what a thread gets to be inside a call, where nobody can tell
 WAIT_MS: Final = 8000  # the limit of waits that must succeed
+REPEAT_INITIALIZE: Final = 100002
 NO_CONTEXT: Final = 107002
 WRONG_CONTEXT: Final = 107003
 REFUSED: Final = 107000
@@ -134,6 +135,10 @@ class Bench:
         self.simulated = simulated
         self.context = ffi.NULL
         self._cleanup = ExitStack()
+
+    def initialise(self) -> None:
+        """What every program begins with; 100002 when this process has begun already."""
+        one_of((0, REPEAT_INITIALIZE), call("aclInit", ffi.NULL), "aclInit")
 
     def set_device(self) -> None:
         """Binds this thread to the device, and learns its primary context."""

@@ -56,6 +56,7 @@ class Assumption:
     check: Callable[[Bench], None]
     needs: frozenset[Needs] = frozenset()
     alone: bool = False  # in a process of its own, in which nothing has set the device yet
+    begins: bool = True  # ACL is initialised before the check
     leaves: bool = False  # that process ends like any other, and must do so with 0
 
     @property
@@ -80,6 +81,7 @@ class Family:
     name: str
     title: str
     alone: bool = False
+    begins: bool = True  # ACL is initialised before each check
     needs: Needs | None = None
     members: list[Assumption] = field(default_factory=list[Assumption])
 
@@ -108,6 +110,7 @@ class Family:
                     check,
                     frozenset(each for each in (needs, self.needs) if each),
                     self.alone,
+                    self.begins,
                     leaves,
                 )
             )

@@ -16,7 +16,7 @@ from aioacl._selftest._bench import (
     require_code,
     status_of,
 )
-from aioacl._selftest._records import NOBODY, Family
+from aioacl._selftest._records import NOBODY, Family, Needs
 
 if TYPE_CHECKING:
     from aioacl._acl import CData
@@ -25,6 +25,7 @@ EVENTS: Final = Family("events", "events")
 NOT_YET, DONE = 0, 1  # of aclrtQueryEventStatus; aclrtQueryEvent has them the other way round
 NEVER_RECORDED: Final = 507000
 NO_TIME: Final = 107006
+DEAD: Final = 107017
 
 
 def must_be(bench: Bench, event: CData, wanted: int, when: str) -> None:
@@ -199,6 +200,22 @@ def _(bench: Bench) -> None:
         destroyed = bench.guest(lambda: call("aclrtDestroyEvent", event[0])).answer("aclrtDestroyEvent")
         require_code(0, destroyed, "aclrtDestroyEvent")
     bench.finish(waiting)
+
+
+@EVENTS.assumes(
+    "destroyed",
+    "An event that was destroyed is refused with 107017.",
+    calls="aclrtDestroyEvent aclrtQueryEventStatus aclrtRecordEvent",
+    used_by=NOBODY,
+    mark="H",
+    needs=Needs.REFEREE,
+)
+def _(bench: Bench) -> None:
+    event, status = ffi.new("aclrtEvent *"), ffi.new("aclrtEventRecordedStatus *")
+    expect(0, "aclrtCreateEventExWithFlag", event, SYNC)
+    expect(0, "aclrtDestroyEvent", event[0])
+    expect(DEAD, "aclrtQueryEventStatus", event[0], status)
+    expect(DEAD, "aclrtRecordEvent", event[0], bench.stream())
 
 
 @EVENTS.assumes(

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl._costs import called, is_needed
 from aioacl._ffi import ffi, lib, text_of
-from aioacl._selftest._bench import NO_DEVICE, call, expect, fill, named, one_of, require
+from aioacl._selftest._bench import NO_DEVICE, REPEAT_INITIALIZE, call, expect, fill, named, one_of, require
 from aioacl._selftest._records import NOBODY, Family, NotTestable
 
 if TYPE_CHECKING:
     from aioacl._selftest._bench import Bench
 
-PROCESS: Final = Family("process", "the library and the process", alone=True)
-REPEAT_INITIALIZE: Final = 100002
+PROCESS: Final = Family("process", "the library and the process", alone=True, begins=False)
 VERSION_BYTES: Final = 256
 RELEASES: Final = {
     "8.1": (8, 1),
