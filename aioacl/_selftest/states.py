@@ -17,7 +17,7 @@ from aioacl._selftest._bench import (
     UNSUPPORTED,
     WAIT_MS,
     Bench,
-    Guest,
+    Puppet,
     call,
     expect,
     require,
@@ -190,25 +190,20 @@ def _(bench: Bench) -> None:
     needs=Needs.RESET,
 )
 def _(bench: Bench) -> None:
-    may_look, codes = threading.Event(), list[int]()
+    codes, other = list[int](), Puppet()
     status = ffi.new("aclrtStreamStatus *")
-
-    def other() -> int:
-        bench.borrow()
-        may_look.wait(5)
-        return int(call("aclrtStreamQuery", stream, status))
 
     def in_callback(state: int) -> None:
         if state == RESET_PRE:
-            may_look.set()
-            codes.append(guest.answer("aclrtStreamQuery"))
+            codes.append(other.do(lambda: call("aclrtStreamQuery", stream, status)))
 
     bench.set_device()
     stream = bench.stream()
-    guest = Guest(other)
+    other.do(bench.borrow)
     told = Told(bench.device, in_callback)
     expect(0, "aclrtResetDeviceForce", bench.device)
     bench.forget()
+    require(codes, "a call on another thread inside RESET_PRE has not returned")
     told.must_be(RESET_PRE, RESET_POST)
     require_code(NO_CONTEXT, codes[0], "aclrtStreamQuery", "on another thread inside RESET_PRE")
 

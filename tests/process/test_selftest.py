@@ -40,9 +40,9 @@ def selftest(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str
 def tried(*arguments: str, status: int, **environ: str) -> dict[str, Any]:
     """What it says in JSON."""
     done = selftest(*arguments, *LIMIT, "--json", **environ)
-    assert done.returncode == status, done.stdout + done.stderr
     (line,) = done.stdout.splitlines()
     result: dict[str, Any] = json.loads(line)
+    assert done.returncode == status, (broken(result), done.stderr)
     return result
 
 
