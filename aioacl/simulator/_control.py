@@ -48,6 +48,10 @@ class Stats:
     reservations: int
     exports: int
     descriptions: int
+    count_notifies: int
+    binaries: int
+    models: int
+    labels: int
 
 
 def control_function(name: str, signature: str) -> CData:

@@ -34,6 +34,10 @@ typedef struct {
     uint64_t reservations;  /* of addresses */
     uint64_t exports;       /* keys of shared device memory */
     uint64_t descriptions;  /* data buffers, tensor descriptions and the like: objects of the host only */
+    uint64_t count_notifies;
+    uint64_t binaries; /* loaded */
+    uint64_t models;   /* captured and built ones */
+    uint64_t labels;
 } aclsim_stats_t;
 
 int aclsim_control_version(void);

@@ -1,5 +1,5 @@
 /* What can be asked of a stream without waiting for it. */
-#include "sim.h"
+#include "work.h"
 
 /* Streams with one of these flags have no completion that the host could see. */
 enum { FLAGS_WITHOUT_COMPLETION = 0x4 | 0x10 };
@@ -25,6 +25,10 @@ static aclError query(context_t *context, stream_t *stream, uint64_t *value) {
     (void)context;
     if (stream->context->failure != 0) {
         return error_set(stream->context->failure, "stream");
+    }
+    aclError rc = capture_check_asked(stream);
+    if (rc != ACL_SUCCESS) {
+        return rc;
     }
     bool complete = stream->ended == stream->enqueued || (stream->flags & FLAGS_WITHOUT_COMPLETION) != 0;
     *value = complete ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;

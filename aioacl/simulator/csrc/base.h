@@ -67,6 +67,12 @@ typedef enum {
     KIND_BINARY,
     KIND_FUNCTION,
     KIND_ARGS,
+    KIND_GRAPH,
+    KIND_NODE,
+    KIND_GROUP,
+    KIND_CONDITION,
+    KIND_LABEL,
+    KIND_LABEL_LIST,
     KIND_POOL,
     KIND_PHYSICAL,
     KIND_DATA_BUFFER,
@@ -98,6 +104,9 @@ typedef struct device device_t;
 typedef struct report_group report_group_t;
 typedef struct job job_t;
 typedef struct work work_t;
+typedef struct lane lane_t;
+typedef struct node node_t;
+typedef struct task_group task_group_t;
 typedef struct strike strike_t;
 
 /* A new live object with one reference, zeroed but for its header; NULL when memory is out. */
@@ -174,6 +183,7 @@ struct thread {
     pthread_cond_t cond;
     void *cores_of;          /* the stream whose core limits it uses */
     uint32_t open_ranges;    /* of a profiler */
+    int capture_mode;        /* which captures of others this thread heeds */
     uint32_t last_task;      /* number of the task it enqueued last */
     _Atomic(void *) syncing; /* the stream that it synchronises now */
     strike_t *strike;        /* what rules want of the call it is inside */

@@ -40,7 +40,7 @@ API int aclsim_waiting(const char *function) {
 static void count_stream(void *object, void *arg) {
     const stream_t *stream = object;
     uint64_t *streams = arg;
-    *streams += stream->is_default ? 0 : 1;
+    *streams += stream->is_default || stream->hidden ? 0 : 1;
 }
 
 API void aclsim_stats(aclsim_stats_t *stats) {
@@ -57,6 +57,10 @@ API void aclsim_stats(aclsim_stats_t *stats) {
     stats->events = object_count(KIND_EVENT);
     stats->notifies = object_count(KIND_NOTIFY);
     stats->descriptions = described_count();
+    stats->count_notifies = object_count(KIND_COUNT_NOTIFY);
+    stats->binaries = object_count(KIND_BINARY);
+    stats->models = object_count(KIND_GRAPH);
+    stats->labels = object_count(KIND_LABEL);
     memory_counts(stats);
     stats->tasks = sim.tasks;
     thread_each(count_inside, &stats->inside);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "copy.h"
+#include "work.h"
 
 static bool is_host(memory_t kind) {
     return kind == MEMORY_PINNED || kind == MEMORY_PAGEABLE;
@@ -94,7 +95,8 @@ aclError do_aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count
         rc = RT_CONTEXT_NULL;
     } else {
         copy_classify(&copy);
-        rc = copy_now(&copy);
+        rc = capture_forbids("aclrtMemcpy");
+        rc = rc == ACL_SUCCESS ? copy_now(&copy) : rc;
     }
     sim_unlock();
     return rc;
@@ -113,6 +115,9 @@ static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *co
     aclError rc = stream_find(context, handle, &stream);
     if (rc == ACL_SUCCESS && stream->aborting) {
         rc = error_set(RT_STREAM_ABORT, "stream");
+    }
+    if (rc == ACL_SUCCESS && graph_takes(stream)) {
+        rc = error_set(RT_CAPTURE_BLOCKS_ASYNC, "stream: a copy of pageable memory would wait");
     }
     if (rc == ACL_SUCCESS) {
         object_retain(&stream->object);

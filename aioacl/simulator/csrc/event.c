@@ -1,5 +1,5 @@
 /* Events: creating, recording, resetting and letting streams wait for them. */
-#include "sim.h"
+#include "graph.h"
 
 enum {
     FLAG_SYNC = 0x1,
@@ -115,6 +115,7 @@ static aclError record_in_turn(event_t *event, stream_t *stream) {
     if (record == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "event");
     }
+    event->recorded = true;
     task_t task = {.kind = TASK_RECORD, .event = {.event = event, .record = record}};
     record_retain(record);
     object_retain(&event->object);
@@ -128,15 +129,18 @@ static aclError record_in_turn(event_t *event, stream_t *stream) {
     return rc;
 }
 
-static aclError record_on(event_t *event, stream_t *stream) {
+/* An event keeps to the way in which it was recorded first. */
+static aclError record_on(event_t *event, stream_t *stream, bool external) {
     aclError rc = ACL_SUCCESS;
     object_retain(&event->object);
     object_retain(&stream->object);
     gate_enter(&event->gate);
     if (event->object.state != OBJECT_LIVE || stream->object.state != OBJECT_LIVE) {
         rc = error_set(RT_INVALID_HANDLE, "event");
+    } else if (stream->lane != NULL) {
+        rc = capture_record(event, stream, external);
     } else {
-        rc = record_in_turn(event, stream);
+        rc = external ? error_set(RT_STREAM_NOT_CAPTURED, "stream") : record_in_turn(event, stream);
     }
     gate_leave(&event->gate);
     object_release(&stream->object);
@@ -154,27 +158,31 @@ static aclError find_both(aclrtEvent event_handle, aclrtStream stream_handle, ev
     return context != NULL ? stream_find_own(context, stream_handle, stream) : RT_CONTEXT_NULL;
 }
 
-aclError do_aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
-    if (event == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "event");
-    }
+static aclError record(aclrtEvent event, aclrtStream stream, bool external) {
     event_t *found = NULL;
     stream_t *target = NULL;
     sim_lock();
     aclError rc = find_both(event, stream, &found, &target);
+    if (rc == ACL_SUCCESS && found->recorded && found->external != external) {
+        rc = error_set(RT_PARAM_INVALID, "flag: not as it was first");
+    }
     if (rc == ACL_SUCCESS) {
-        rc = record_on(found, target);
+        rc = record_on(found, target, external);
     }
     sim_unlock();
     return rc;
 }
 
-/* The external flag belongs to graph capture, which the simulator has not. */
+aclError do_aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
+    return event != NULL ? record(event, stream, false) : error_quiet(ACL_INVALID_PARAM, "event");
+}
+
+/* The external flag is for captures: the record is then seen outside of the graph, each time that it runs. */
 aclError do_aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag) {
     if (event == NULL || flag > 1) {
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "flag");
     }
-    return flag == 1 ? error_set(RT_PARAM_INVALID, "flag") : do_aclrtRecordEvent(event, stream);
+    return record(event, stream, flag == 1);
 }
 
 static bool streams_may_wait(const event_t *event) {
@@ -207,7 +215,7 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
 
 /* An event with a hardware flag is waited for by its flag, any other by its newest record, if there is one to
  * come. */
-static aclError enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s) {
+aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s) {
     task_t task = {
         .kind = TASK_WAIT_FLAG, .event = {.event = event}, .limit_ns = (int64_t)limit_s * 1000000000};
     if (event->mode != EVENT_FLAGGED) {
@@ -226,7 +234,7 @@ static aclError enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s)
     return stream_enqueue(stream, &task);
 }
 
-static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_s) {
+static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_s, bool external) {
     event_t *found = NULL;
     stream_t *target = NULL;
     aclError rc = event_find(event, &found);
@@ -236,7 +244,16 @@ static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_
     if (rc == ACL_SUCCESS) {
         rc = find_both(event, stream, &found, &target);
     }
-    return rc == ACL_SUCCESS ? enqueue_wait(found, target, limit_s) : rc;
+    if (rc == ACL_SUCCESS && found->recorded && found->external != external) {
+        return error_set(RT_PARAM_INVALID, "flag: not as it was first");
+    }
+    if (rc == ACL_SUCCESS && (target->lane != NULL || found->captured != NULL)) {
+        return capture_wait(found, target, external);
+    }
+    if (rc == ACL_SUCCESS && external) {
+        return error_set(RT_STREAM_NOT_CAPTURED, "stream");
+    }
+    return rc == ACL_SUCCESS ? event_enqueue_wait(found, target, limit_s) : rc;
 }
 
 aclError do_aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
@@ -244,7 +261,7 @@ aclError do_aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
         return error_quiet(ACL_INVALID_PARAM, "event");
     }
     sim_lock();
-    aclError rc = wait_event(stream, event, sim.wait_limit_s);
+    aclError rc = wait_event(stream, event, sim.wait_limit_s, false);
     sim_unlock();
     return rc;
 }
@@ -257,7 +274,7 @@ aclError do_aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event
         return error_set(RT_PARAM_INVALID, "event");
     }
     sim_lock();
-    aclError rc = wait_event(stream, event, (uint32_t)timeout);
+    aclError rc = wait_event(stream, event, (uint32_t)timeout, false);
     sim_unlock();
     return rc;
 }
@@ -267,11 +284,11 @@ aclError do_aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, u
     if (event == NULL || flag > 1) {
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "flag");
     }
-    if (flag == 1) {
-        return error_set(RT_PARAM_INVALID, "flag");
+    if (flag == 1 && timeout != 0) {
+        return error_set(RT_PARAM_INVALID, "timeout");
     }
     sim_lock();
-    aclError rc = wait_event(stream, event, timeout);
+    aclError rc = wait_event(stream, event, timeout, flag == 1);
     sim_unlock();
     return rc;
 }

@@ -6,6 +6,9 @@ enum { FLAG_EXTERNAL = 0x20, FLAG_TIME_LINE = 0x8, FLAG_SYNC = 0x1 };
 static aclError find_timed(aclrtEvent handle, event_t **event) {
     aclError rc = event_find(handle, event);
     bool external = rc == ACL_SUCCESS && ((*event)->flags & FLAG_EXTERNAL) != 0;
+    if (rc == ACL_SUCCESS && (*event)->captured != NULL) {
+        return error_set(RT_EVENT_CAPTURED, "event");
+    }
     return external ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : rc;
 }
 

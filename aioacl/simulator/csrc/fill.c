@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "work.h"
 
 typedef struct {
     void *to;
@@ -50,6 +51,7 @@ static aclError fill_at_once(const fill_t *fill) {
     context_t *context = NULL;
     sim_lock();
     aclError rc = check_fill(fill, &context);
+    rc = rc == ACL_SUCCESS ? capture_forbids("aclrtMemset") : rc;
     rc = rc == ACL_SUCCESS && fill->count != 0 ? fill_now(fill) : rc;
     sim_unlock();
     return rc;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "described.h"
+#include "graph.h"
 #include "kernel.h"
 #include "physical.h"
 #include "pool.h"
@@ -27,6 +28,12 @@ static pool_t pools[KIND_COUNT] = {
     [KIND_BINARY_DATA] = {.name = "binary's data", .size = sizeof(binary_data_t)},
     [KIND_BINARY] = {.name = "binary", .size = sizeof(binary_t)},
     [KIND_FUNCTION] = {.name = "function", .size = sizeof(function_handle_t)},
+    [KIND_GRAPH] = {.name = "model", .size = sizeof(graph_t)},
+    [KIND_NODE] = {.name = "model's task", .size = sizeof(node_t)},
+    [KIND_GROUP] = {.name = "task group", .size = sizeof(task_group_t)},
+    [KIND_CONDITION] = {.name = "condition", .size = sizeof(condition_handle_t)},
+    [KIND_LABEL] = {.name = "label", .size = sizeof(label_t)},
+    [KIND_LABEL_LIST] = {.name = "label list", .size = sizeof(label_list_t)},
     [KIND_ARGS] = {.name = "arguments", .size = sizeof(args_t)},
     [KIND_POOL] = {.name = "memory pool", .size = sizeof(mempool_t)},
     [KIND_PHYSICAL] = {.name = "physical memory", .size = sizeof(physical_t)},

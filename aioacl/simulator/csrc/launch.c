@@ -119,6 +119,9 @@ static aclError make(aclrtFuncHandle handle, const shape_t *shape, launch_t **la
         return referee_bad_handle(KIND_FUNCTION, handle);
     }
     *launch = launch_new(kernel, shape);
+    if (*launch != NULL && function != NULL) {
+        (*launch)->handle = handle;
+    }
     return *launch != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "launch");
 }
 

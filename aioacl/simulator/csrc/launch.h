@@ -8,6 +8,7 @@ typedef struct {
     work_t work;
     kernel_t *kernel;
     shape_t shape;
+    aclrtFuncHandle handle; /* of the function that was launched; NULL: a symbol */
     size_t size;
     char *copy;          /* the arguments, if the launch has taken them along */
     const void *address; /* else where on the device they are */

@@ -62,6 +62,7 @@ typedef struct task {
     bool started;  /* the executor has reached it */
     bool moved;    /* its bytes have been moved, but it is not over */
     bool late_copy;
+    bool borrowed; /* a node of a graph owns what it refers to */
     int32_t code; /* with which it fails; 0: it succeeds */
     pid_t tid;    /* of the thread that enqueued it */
     int64_t due_ns;
@@ -140,6 +141,7 @@ struct stream {
     bool running; /* the executor works on it outside sim.lock */
     bool held;    /* by aclsim_hold */
     bool is_default;
+    bool hidden; /* a runner of a graph: no client enqueues to it */
     bool aborting;
     bool dying;          /* a destroy is inside */
     bool stop;           /* STOP failure mode */
@@ -168,6 +170,9 @@ struct stream {
     wait_list_t room;
     job_t *job; /* the call that the head task waits for */
     report_group_t *group;
+    lane_t *lane;      /* which takes what is enqueued: the stream is captured or bound */
+    lane_t *runs;      /* runners: whose tasks it runs */
+    task_group_t *updating; /* whose tasks what is enqueued replaces */
     stream_options_t options;
 };
 
@@ -197,6 +202,9 @@ struct event {
     bool hardware;    /* holds a hardware id from its creation on */
     bool flag;        /* hardware flag of EVENT_FLAGGED: latched until reset */
     uint32_t waits;   /* stream waits that have not ended */
+    node_t *captured; /* the node that recorded it, while that is captured */
+    bool recorded;    /* once at least */
+    bool external;    /* recorded or waited for with the external flag, from the first time on */
     gate_t gate;
     park_list_t streams;
 };

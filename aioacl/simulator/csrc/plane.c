@@ -1,5 +1,6 @@
 /* Copies of planes: rows of bytes that lie a pitch apart. */
 #include "copy.h"
+#include "work.h"
 
 enum { WIDTH_MOST = 5000000, HEIGHT_MOST = 5 * 1024 * 1024 };
 
@@ -39,6 +40,7 @@ aclError do_aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spit
     }
     sim_lock();
     rc = context_need() != NULL ? check_range(&copy) : RT_CONTEXT_NULL;
+    rc = rc == ACL_SUCCESS ? capture_forbids("aclrtMemcpy2d") : rc;
     if (rc == ACL_SUCCESS) {
         copy_classify(&copy);
         rc = copy_now(&copy);

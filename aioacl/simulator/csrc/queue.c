@@ -11,6 +11,10 @@ task_t *stream_head(stream_t *stream) {
 }
 
 void task_release(task_t *task, aclError rc) {
+    if (task->borrowed) {
+        task_drop_borrowed(task, rc);
+        return;
+    }
     switch (task->kind) {
     case TASK_COPY:
         free(task->copy.owned);
@@ -77,6 +81,9 @@ static aclError wait_for_room(stream_t *stream, uint32_t need) {
 
 aclError stream_enqueue(stream_t *stream, task_t *task) {
     task->tid = thread_self()->tid;
+    if (graph_takes(stream)) {
+        return graph_take(stream, task);
+    }
     task->entries = task->kind == TASK_HOST_FUNCTION ? SIM_HOST_FUNCTION_ENTRIES : 1;
     if (stream->entries + task->entries > SIM_QUEUE_ENTRIES) {
         aclError rc = wait_for_room(stream, task->entries);
@@ -137,6 +144,10 @@ static void recycle_failure(stream_t *stream) {
 
 void stream_fault(stream_t *stream, aclError code) {
     device_t *device = stream->device;
+    if (stream->runs != NULL) {
+        graph_fault(stream, code);
+        return;
+    }
     bool work_behind = stream->ended + 1 < stream->enqueued;
     exception_raise(stream, stream_head(stream), code);
     stream->error = code;
@@ -169,6 +180,7 @@ static void settle(stream_t *stream) {
 
 void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
     settle(stream);
+    graph_leave(stream);
     calls_forget(stream);
     stream_unpark(stream);
     stream_unready(stream);
@@ -185,7 +197,8 @@ void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
 
 /* Work that will go on by itself counts as moving, however long it takes. */
 static bool moving(const stream_t *stream) {
-    return stream->running || (!stream->held && (stream->ready || stream->park == PARK_DUE));
+    bool own = stream->running || (!stream->held && (stream->ready || stream->park == PARK_DUE));
+    return own || (stream->park == PARK_WORK && graph_moving(stream));
 }
 
 /* Never nothing: the executor needs the lock that waiting gives up. */

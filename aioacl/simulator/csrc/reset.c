@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "work.h"
 
 static void end_stream(stream_t *stream) {
     stream_drain_or_drop(stream);
@@ -28,6 +29,7 @@ void context_teardown(context_t *context) {
     end_own_streams(context);
     end_stream(context->default_stream);
     context->default_stream = NULL;
+    graphs_end(context);
     host_stop(context);
     context->torn = true;
     gate_leave(&context->gate);

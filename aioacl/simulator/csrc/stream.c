@@ -1,7 +1,7 @@
 /* Streams: making, finding and ending them, and their attributes. */
 #include <stdlib.h>
 
-#include "sim.h"
+#include "graph.h"
 
 enum { FLAG_DEVICE_USE_ONLY = 0x20, PRIORITY_LEAST = 7 };
 
@@ -81,7 +81,7 @@ static void link_stream(stream_t *stream) {
 static void unlink_stream(stream_t *stream) {
     if (stream->prev != NULL) {
         stream->prev->next = stream->next;
-    } else if (!stream->is_default) {
+    } else if (!stream->is_default && !stream->hidden) {
         stream->context->streams = stream->next;
     }
     if (stream->next != NULL) {
@@ -91,6 +91,12 @@ static void unlink_stream(stream_t *stream) {
 
 void stream_free(stream_t *stream) {
     referee_gone(stream);
+    if (stream->lane != NULL) {
+        graph_lose_stream(stream);
+    }
+    if (stream->updating != NULL) {
+        stream->updating->updater = NULL;
+    }
     unlink_stream(stream);
     report_unsubscribe(stream);
     allocator_forget(stream);
@@ -114,6 +120,9 @@ aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream) 
 aclError stream_check_launch(context_t *context, stream_t *stream) {
     if (stream->context != context) {
         return error_set(RT_STREAM_CONTEXT, "stream");
+    }
+    if (stream->hidden) {
+        return error_set(RT_STREAM_MODEL, "stream: a model's own");
     }
     if (context->failure != 0) {
         return error_set(context->failure, "stream");
@@ -220,6 +229,10 @@ static aclError destroy(aclrtStream handle, bool force) {
     thread_uses(stream->device);
     if (stream->context != context) {
         return error_set(RT_STREAM_CONTEXT, "stream");
+    }
+    if (stream->hidden || stream->lane != NULL) {
+        aclError captured = stream->hidden ? ACL_SUCCESS : capture_check_asked(stream);
+        return captured != ACL_SUCCESS ? captured : error_set(RT_STREAM_MODEL, "stream");
     }
     if (stream->is_default) {
         referee_note("destroys the default stream %p, which lives on", handle);

@@ -1,5 +1,5 @@
 /* Waiting for streams and devices, and aborting. */
-#include "sim.h"
+#include "work.h"
 
 enum { FLAGS_WITHOUT_COMPLETION = 0x4 | 0x10 };
 
@@ -43,8 +43,9 @@ static aclError sync_stream(aclrtStream handle, int64_t deadline_ns) {
     if (stream->aborting) {
         return error_set(RT_STREAM_ABORT, "stream");
     }
-    if ((stream->flags & FLAGS_WITHOUT_COMPLETION) != 0) {
-        return ACL_SUCCESS;
+    rc = capture_check_asked(stream);
+    if (rc != ACL_SUCCESS || (stream->flags & FLAGS_WITHOUT_COMPLETION) != 0) {
+        return rc;
     }
     thread_t *thread = thread_self();
     atomic_store(&thread->syncing, stream);

@@ -71,6 +71,7 @@ static thread_t *thread_enter(void) {
     thread->callback_depth = 0;
     thread->current = NULL;
     thread->slot = -1;
+    thread->capture_mode = 0;
     thread->last_error = 0;
     thread->text_length = 0;
     thread->cores_of = NULL;

@@ -79,34 +79,52 @@ static bool wait_step(stream_t *stream, task_t *task) {
 static const work_ops_t write_ops = {.begin = write_begin, .run = write_run, .end = write_end};
 static const work_ops_t wait_ops = {.step = wait_step};
 
-static aclError check(const void *address, uint32_t flag, uint32_t flags) {
-    if (address == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "devAddr");
+bool value_of(const task_t *task, value_task_t *found) {
+    bool is = (task->kind == TASK_WORK || task->kind == TASK_STEP) &&
+              (task->work->ops == &write_ops || task->work->ops == &wait_ops);
+    if (is) {
+        const value_t *value = (const value_t *)task->work;
+        *found = (value_task_t){value->address, value->value, value->flag, task->work->ops == &wait_ops};
     }
-    if ((uintptr_t)address % sizeof(uint64_t) != 0) {
-        return error_set(RT_PARAM_INVALID, "devAddr: it must be a multiple of 8");
-    }
-    return flag >= flags ? error_set(RT_PARAM_INVALID, "flag") : ACL_SUCCESS;
+    return is;
 }
 
-static aclError enqueue(task_kind_t kind, const work_ops_t *ops, const value_t *what, aclrtStream stream) {
-    value_t *value = work_new(ops, sizeof *value);
+static aclError check(const value_task_t *what) {
+    uint32_t flags = what->waits ? WAIT_FLAGS : 1;
+    if (what->address == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "devAddr");
+    }
+    if ((uintptr_t)what->address % sizeof(uint64_t) != 0) {
+        return error_set(RT_PARAM_INVALID, "devAddr: it must be a multiple of 8");
+    }
+    return what->flag >= flags ? error_set(RT_PARAM_INVALID, "flag") : ACL_SUCCESS;
+}
+
+static work_t *make(const value_task_t *what) {
+    value_t *value = work_new(what->waits ? &wait_ops : &write_ops, sizeof *value);
     if (value != NULL) {
         value->address = what->address;
         value->value = what->value;
         value->flag = what->flag;
     }
-    return work_enqueue(stream, kind, (work_t *)value);
+    return (work_t *)value;
+}
+
+work_t *value_work_new(const value_task_t *value) {
+    return check(value) == ACL_SUCCESS ? make(value) : NULL;
+}
+
+static aclError enqueue(const value_task_t *what, aclrtStream stream) {
+    aclError rc = check(what);
+    return rc == ACL_SUCCESS ? work_enqueue(stream, what->waits ? TASK_STEP : TASK_WORK, make(what)) : rc;
 }
 
 aclError do_aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream) {
-    value_t what = {.address = devAddr, .value = value, .flag = flag};
-    aclError rc = check(devAddr, flag, 1);
-    return rc == ACL_SUCCESS ? enqueue(TASK_WORK, &write_ops, &what, stream) : rc;
+    value_task_t what = {.address = devAddr, .value = value, .flag = flag};
+    return enqueue(&what, stream);
 }
 
 aclError do_aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream) {
-    value_t what = {.address = devAddr, .value = value, .flag = flag};
-    aclError rc = check(devAddr, flag, WAIT_FLAGS);
-    return rc == ACL_SUCCESS ? enqueue(TASK_STEP, &wait_ops, &what, stream) : rc;
+    value_task_t what = {.address = devAddr, .value = value, .flag = flag, .waits = true};
+    return enqueue(&what, stream);
 }

@@ -40,8 +40,42 @@ aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work);
 /* Parks the stream on `list` for as long as the task may wait; true when that is over: the task has failed. */
 bool task_wait_on(stream_t *stream, task_t *task, park_t park, park_list_t *list);
 
+/* What a task does with a value in memory. */
+typedef struct {
+    uint64_t *address;
+    uint64_t value;
+    uint32_t flag;
+    bool waits;
+} value_task_t;
+
+/* False: the task does nothing of the kind. */
+bool value_of(const task_t *task, value_task_t *value);
+/* NULL when it is not acceptable, or memory is out. */
+work_t *value_work_new(const value_task_t *value);
+
 /* With sim.lock: memory may have changed, so streams that wait for a value look again. */
 void value_may_have_changed(void);
+
+/* --- graphs: what the rest has to know of them, all with sim.lock */
+/* Whether enqueuing adds to a graph instead of the queue; graph_take() then takes the task over. */
+static inline bool graph_takes(const stream_t *stream) {
+    return stream->lane != NULL || stream->updating != NULL;
+}
+aclError graph_take(stream_t *stream, task_t *task);
+/* A task of a runner has failed: its graph ends. */
+void graph_fault(stream_t *runner, aclError code);
+/* The stream is about to be dropped, and leaves the graph that it executes. */
+void graph_leave(stream_t *stream);
+/* The stream is about to go, and its capture or its place in a graph with it. */
+void graph_lose_stream(stream_t *stream);
+/* Whether the graph that the stream executes goes on by itself. */
+bool graph_moving(const stream_t *stream);
+void graphs_end(context_t *context);
+void task_drop_borrowed(task_t *task, aclError rc);
+/* 107030 when a capture forbids this call to this thread. */
+aclError capture_forbids(const char *what);
+/* 107027 when the stream is captured. */
+aclError capture_check_asked(const stream_t *stream);
 
 /* With sim.lock: a device task has failed. Who informs the client of exceptions defines it; it never waits. */
 void exception_raise(stream_t *stream, const task_t *task, aclError code);

@@ -1,0 +1,270 @@
+/* Capturing streams: begin, end, and what must not be called meanwhile. */
+#include "graph.h"
+
+static uint32_t captures; /* that are going on */
+
+static bool capturing(const graph_t *graph) {
+    return graph->state == GRAPH_CAPTURING || graph->state == GRAPH_INVALID;
+}
+
+aclError graph_take(stream_t *stream, task_t *task) {
+    if (stream->updating != NULL) {
+        return group_take(stream, task);
+    }
+    aclError rc = ACL_SUCCESS;
+    const graph_t *graph = stream->lane->graph;
+    if (graph->state == GRAPH_INVALID) {
+        rc = error_set(RT_STREAM_CAPTURE_INVALIDATED, "stream");
+    } else if (graph->state == GRAPH_READY) {
+        rc = error_set(RT_STREAM_MODEL, "stream: bound to a model that is built");
+    } else if (task->kind == TASK_CALLBACK || task->kind == TASK_POOL_TAKE || task->kind == TASK_POOL_GIVE) {
+        rc = error_set(RT_FEATURE_NOT_SUPPORT, "stream: callbacks and pools cannot be captured");
+    }
+    if (rc != ACL_SUCCESS) {
+        task_release(task, rc);
+        return rc;
+    }
+    if (task->kind == TASK_WAIT_FLAG || task->kind == TASK_WAIT_RECORD) {
+        task->event.event->waits--; /* the event is waited for when the graph runs */
+    }
+    return node_add(stream->lane, task) != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "stream");
+}
+
+/* --- what others may call meanwhile
+ * ---------------------------------------------------------------------------- */
+typedef struct {
+    const thread_t *thread;
+    bool forbidden;
+} ask_t;
+
+static void ask(void *object, void *arg) {
+    const graph_t *graph = object;
+    ask_t *question = arg;
+    if (!capturing(graph) || graph->mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+        return;
+    }
+    bool everybody = graph->mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL &&
+                     question->thread->capture_mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+    question->forbidden = question->forbidden || everybody || graph->thread == question->thread;
+}
+
+aclError capture_forbids(const char *what) {
+    ask_t question = {.thread = thread_self()};
+    if (captures > 0 && question.thread->capture_mode != ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+        object_each(KIND_GRAPH, ask, &question);
+    }
+    return question.forbidden ? error_set(RT_CAPTURE_MODE_NOT_SUPPORT, what) : ACL_SUCCESS;
+}
+
+aclError do_aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode) {
+    if (mode == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "mode");
+    }
+    if ((unsigned int)*mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+        return error_set(RT_PARAM_INVALID, "mode");
+    }
+    thread_t *thread = thread_self();
+    aclmdlRICaptureMode before = (aclmdlRICaptureMode)thread->capture_mode;
+    thread->capture_mode = (int)*mode;
+    *mode = before;
+    return ACL_SUCCESS;
+}
+
+/* --- begin
+ * ---------------------------------------------------------------------------------------------------- */
+static aclError find_stream(aclrtStream handle, stream_t **stream) {
+    context_t *context = context_need();
+    if (context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    if (handle == NULL || handle == context->default_stream) {
+        return error_set(RT_STREAM_CAPTURE_IMPLICIT, "stream");
+    }
+    return stream_find_own(context, handle, stream);
+}
+
+static aclError find_free(aclrtStream handle, stream_t **stream) {
+    aclError rc = find_stream(handle, stream);
+    if (rc == ACL_SUCCESS && (*stream)->lane != NULL) {
+        bool bound = !capturing((*stream)->lane->graph);
+        rc = error_set(bound ? RT_STREAM_MODEL : RT_STREAM_CAPTURED, "stream");
+    }
+    return rc;
+}
+
+static aclError begin(graph_t *graph, stream_t *stream, aclmdlRICaptureMode mode) {
+    if (lane_new(graph, stream) == NULL) {
+        return error_set(RT_NO_STREAM_RESOURCE, "stream");
+    }
+    graph->state = GRAPH_CAPTURING;
+    graph->thread = thread_self();
+    graph->mode = mode;
+    captures++;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
+    stream_t *found = NULL;
+    if ((unsigned int)mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+        return error_set(RT_PARAM_INVALID, "mode");
+    }
+    sim_lock();
+    aclError rc = find_free(stream, &found);
+    graph_t *graph = rc == ACL_SUCCESS ? graph_new(found->context) : NULL;
+    if (rc == ACL_SUCCESS) {
+        rc = graph != NULL ? begin(graph, found, mode) : error_set(RT_MEMORY_ALLOCATION, "stream");
+    }
+    if (rc != ACL_SUCCESS && graph != NULL) {
+        graph_free(graph);
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* Captures into a graph that was begun by hand and is still empty. */
+aclError do_aclmdlRICaptureToModelRIBegin(aclrtStream stream, aclmdlRI modelRI, aclmdlRICaptureMode mode) {
+    stream_t *found = NULL;
+    graph_t *graph = NULL;
+    if (modelRI == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "modelRI");
+    }
+    if ((unsigned int)mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+        return error_set(RT_PARAM_INVALID, "mode");
+    }
+    sim_lock();
+    aclError rc = find_free(stream, &found);
+    rc = rc == ACL_SUCCESS ? graph_find_own(modelRI, &graph) : rc;
+    if (rc == ACL_SUCCESS && (graph->state != GRAPH_BUILDING || graph->lanes != NULL)) {
+        rc = error_set(capturing(graph) ? RT_MODEL_CAPTURED : RT_PARAM_INVALID, "modelRI");
+    }
+    rc = rc == ACL_SUCCESS ? begin(graph, found, mode) : rc;
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status, aclmdlRI *modelRI) {
+    if (status == NULL || modelRI == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, status == NULL ? "status" : "modelRI");
+    }
+    stream_t *found = NULL;
+    sim_lock();
+    aclError rc = find_stream(stream, &found);
+    if (rc == ACL_SUCCESS) {
+        graph_t *graph = found->lane != NULL && capturing(found->lane->graph) ? found->lane->graph : NULL;
+        bool good = graph != NULL && graph->state == GRAPH_CAPTURING;
+        *status = graph == NULL ? ACL_MODEL_RI_CAPTURE_STATUS_NONE
+                  : good        ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE
+                                : ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED;
+        *modelRI = good ? graph : NULL;
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* --- end
+ * ------------------------------------------------------------------------------------------------------ */
+/* Goes back along what was waited for. */
+static void join(lane_t *lane, uint32_t count) {
+    while (lane->joined < count) {
+        const node_t *node = lane->nodes[lane->joined++];
+        if (node->joins != NULL) {
+            join(node->joins->lane, node->joins->index + 1);
+        }
+    }
+}
+
+/* Marks of events at the end of a lane are no work that anybody has to wait for. */
+static bool is_joined(const lane_t *lane) {
+    for (uint32_t i = lane->joined; i < lane->count; i++) {
+        uint8_t kind = lane->nodes[i]->task.kind;
+        if (kind != TASK_RECORD && kind != TASK_WAIT_RECORD) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool all_joined(const graph_t *graph) {
+    join(graph->lanes, graph->lanes->count);
+    for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
+        if (!is_joined(lane)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static aclError check_end(const stream_t *stream) {
+    if (stream->lane == NULL || !capturing(stream->lane->graph)) {
+        return error_set(RT_STREAM_NOT_CAPTURED, "stream");
+    }
+    const graph_t *graph = stream->lane->graph;
+    if (stream->lane != graph->lanes) {
+        return error_set(RT_STREAM_CAPTURE_UNMATCHED, "stream");
+    }
+    if (graph->mode != ACL_MODEL_RI_CAPTURE_MODE_RELAXED && graph->thread != thread_self()) {
+        return error_set(RT_STREAM_CAPTURE_WRONG_THREAD, "stream");
+    }
+    return graph->open_group != NULL ? error_set(RT_TASK_GROUP_STATUS, "stream") : ACL_SUCCESS;
+}
+
+void capture_over(graph_t *graph) {
+    if (capturing(graph)) {
+        graph->state = GRAPH_READY;
+        captures--;
+    }
+}
+
+/* However it ends, the streams are free again; a capture that went wrong leaves no graph. */
+static aclError end(graph_t *graph) {
+    aclError rc = ACL_SUCCESS;
+    if (graph->state == GRAPH_INVALID) {
+        rc = error_set(RT_STREAM_CAPTURE_INVALIDATED, "stream");
+    } else if (!all_joined(graph)) {
+        rc = error_set(RT_STREAM_UNJOINED, "stream");
+    }
+    capture_over(graph);
+    if (rc == ACL_SUCCESS) {
+        graph_detach(graph);
+    } else {
+        graph_free(graph);
+    }
+    return rc;
+}
+
+aclError do_aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
+    if (modelRI == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "modelRI");
+    }
+    stream_t *found = NULL;
+    sim_lock();
+    aclError rc = find_stream(stream, &found);
+    rc = rc == ACL_SUCCESS ? check_end(found) : rc;
+    if (rc == ACL_SUCCESS) {
+        graph_t *graph = found->lane->graph;
+        rc = end(graph);
+        if (rc == ACL_SUCCESS) {
+            *modelRI = graph;
+        }
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* The stream of a lane goes: what is captured cannot be ended well any more. */
+void graph_lose_stream(stream_t *stream) {
+    lane_t *lane = stream->lane;
+    lane->source = NULL;
+    stream->lane = NULL;
+    if (capturing(lane->graph)) {
+        lane->graph->state = GRAPH_INVALID;
+        if (lane == lane->graph->lanes) {
+            graph_free(lane->graph); /* nobody is left who could end it */
+        }
+    }
+}
+
+aclError capture_check_asked(const stream_t *stream) {
+    bool captured = stream->lane != NULL && capturing(stream->lane->graph);
+    return captured ? error_set(RT_STREAM_CAPTURED, "stream") : ACL_SUCCESS;
+}

@@ -1,0 +1,263 @@
+/* Graphs as clients see them: executing, aborting, destroying, names, ids, streams. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph.h"
+
+static aclError find_ready(aclmdlRI handle, graph_t **graph) {
+    aclError rc = graph_find_own(handle, graph);
+    if (rc != ACL_SUCCESS || (*graph)->state == GRAPH_READY) {
+        return rc;
+    }
+    return error_set((*graph)->state == GRAPH_BUILDING ? RT_PARAM_INVALID : RT_MODEL_CAPTURED, "modelRI");
+}
+
+static aclError enqueue(graph_t *graph, stream_t *stream) {
+    task_t task = {.kind = TASK_STEP, .work = graph_work_new(graph)};
+    return task.work != NULL ? stream_enqueue(stream, &task) : error_set(RT_MEMORY_ALLOCATION, "modelRI");
+}
+
+aclError do_aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream) {
+    if (modelRI == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "modelRI");
+    }
+    graph_t *graph = NULL;
+    stream_t *target = NULL;
+    sim_lock();
+    aclError rc = find_ready(modelRI, &graph);
+    rc = rc == ACL_SUCCESS ? stream_find_own(graph->context, stream, &target) : rc;
+    rc = rc == ACL_SUCCESS ? enqueue(graph, target) : rc;
+    sim_unlock();
+    return rc;
+}
+
+/* A graph that is executed without a stream has one of its own for it. */
+static aclError own_stream(graph_t *graph, stream_t **stream) {
+    if (graph->own == NULL) {
+        graph->own = stream_new(graph->context, 0, 0);
+        if (graph->own != NULL) {
+            graph->own->hidden = true;
+        }
+    }
+    *stream = graph->own;
+    return *stream != NULL ? ACL_SUCCESS : error_set(RT_NO_STREAM_RESOURCE, "modelRI");
+}
+
+static aclError execute(graph_t *graph, int64_t deadline_ns) {
+    stream_t *stream = NULL;
+    aclError rc = own_stream(graph, &stream);
+    rc = rc == ACL_SUCCESS ? enqueue(graph, stream) : rc;
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    object_retain(&stream->object);
+    rc = stream_wait(stream, stream->enqueued, deadline_ns, RT_STREAM_SYNC_TIMEOUT);
+    object_release(&stream->object);
+    return rc != ACL_SUCCESS ? error_set(rc, "modelRI") : rc;
+}
+
+aclError do_aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout) {
+    if (modelRI == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "modelRI");
+    }
+    if (timeout == 0 || timeout < -1) {
+        return error_set(RT_PARAM_INVALID, "timeout");
+    }
+    graph_t *graph = NULL;
+    int64_t deadline_ns = deadline_ms(timeout);
+    sim_lock();
+    aclError rc = find_ready(modelRI, &graph);
+    rc = rc == ACL_SUCCESS ? execute(graph, deadline_ns) : rc;
+    sim_unlock();
+    return rc;
+}
+
+/* What is left of the execution is dropped; its task ends with 107023 and the graph can be executed again. */
+aclError do_aclmdlRIAbort(aclmdlRI modelRI) {
+    if (modelRI == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "modelRI");
+    }
+    graph_t *graph = NULL;
+    sim_lock();
+    aclError rc = find_ready(modelRI, &graph);
+    if (rc == ACL_SUCCESS && graph->executor != NULL) {
+        graph_abort(graph);
+    }
+    sim_unlock();
+    return rc;
+}
+
+static void run_callbacks(destroy_callback_t *callbacks) {
+    while (callbacks != NULL) {
+        destroy_callback_t *callback = callbacks;
+        callbacks = callback->next;
+        callback->function(callback->user);
+        free(callback);
+    }
+}
+
+static void free_memory(uint64_t **addresses, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        do_aclrtFree(addresses[i]);
+    }
+    free(addresses);
+}
+
+static uint64_t **memory_of(const graph_t *graph, uint32_t *count) {
+    uint32_t found = 0;
+    for (const condition_t *condition = graph->conditions; condition != NULL; condition = condition->next) {
+        found++;
+    }
+    uint64_t **addresses = calloc(found + 1, sizeof *addresses);
+    for (const condition_t *condition = graph->conditions; addresses != NULL && condition != NULL;
+         condition = condition->next) {
+        addresses[(*count)++] = condition->address;
+    }
+    return addresses;
+}
+
+/* Callbacks run when the graph is gone, on the calling thread. */
+aclError do_aclmdlRIDestroy(aclmdlRI modelRI) {
+    if (modelRI == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "modelRI");
+    }
+    graph_t *graph = NULL;
+    destroy_callback_t *callbacks = NULL;
+    uint64_t **addresses = NULL;
+    uint32_t count = 0;
+    sim_lock();
+    aclError rc = graph_find_own(modelRI, &graph);
+    if (rc == ACL_SUCCESS && (graph->state == GRAPH_CAPTURING || graph->state == GRAPH_INVALID)) {
+        rc = error_set(RT_MODEL_CAPTURED, "modelRI");
+    } else if (rc == ACL_SUCCESS && graph->uses > 0) {
+        rc = error_set(RT_MODEL_RUNNING, "modelRI");
+    } else if (rc == ACL_SUCCESS) {
+        addresses = memory_of(graph, &count);
+        callbacks = graph->callbacks;
+        graph->callbacks = NULL;
+        graph_free(graph);
+    }
+    sim_unlock();
+    free_memory(addresses, count);
+    run_callbacks(callbacks);
+    return rc;
+}
+
+aclError do_aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func, void *userData) {
+    if (modelRI == NULL || func == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "func");
+    }
+    graph_t *graph = NULL;
+    destroy_callback_t *callback = calloc(1, sizeof *callback);
+    sim_lock();
+    aclError rc = callback != NULL ? graph_find(modelRI, &graph) : error_set(RT_MEMORY_ALLOCATION, "func");
+    if (rc == ACL_SUCCESS) {
+        destroy_callback_t **link = &graph->callbacks;
+        while (*link != NULL) {
+            link = &(*link)->next;
+        }
+        *callback = (destroy_callback_t){.function = func, .user = userData};
+        *link = callback;
+        callback = NULL;
+    }
+    sim_unlock();
+    free(callback);
+    return rc;
+}
+
+aclError do_aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback func) {
+    if (modelRI == NULL || func == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "func");
+    }
+    graph_t *graph = NULL;
+    sim_lock();
+    aclError rc = graph_find(modelRI, &graph);
+    if (rc == ACL_SUCCESS) {
+        destroy_callback_t **link = &graph->callbacks;
+        while (*link != NULL && (*link)->function != func) {
+            link = &(*link)->next;
+        }
+        destroy_callback_t *found = *link;
+        rc = found != NULL ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "func: not registered");
+        if (found != NULL) {
+            *link = found->next;
+            free(found);
+        }
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclmdlRISetName(aclmdlRI modelRI, const char *name) {
+    if (modelRI == NULL || name == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "name");
+    }
+    graph_t *graph = NULL;
+    sim_lock();
+    aclError rc = graph_find(modelRI, &graph);
+    char *copy = rc == ACL_SUCCESS ? strdup(name) : NULL;
+    if (copy != NULL) {
+        free(graph->name);
+        graph->name = copy;
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name) {
+    if (modelRI == NULL || name == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "name");
+    }
+    graph_t *graph = NULL;
+    sim_lock();
+    aclError rc = graph_find(modelRI, &graph);
+    const char *found = rc == ACL_SUCCESS && graph->name != NULL ? graph->name : "";
+    if (rc == ACL_SUCCESS && strlen(found) >= maxLen) {
+        rc = error_set(RT_PARAM_INVALID, "maxLen");
+    } else if (rc == ACL_SUCCESS) {
+        strcpy(name, found);
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId) {
+    if (modelRI == NULL || modelRIId == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "modelRIId");
+    }
+    graph_t *graph = NULL;
+    sim_lock();
+    aclError rc = graph_find(modelRI, &graph);
+    if (rc == ACL_SUCCESS) {
+        *modelRIId = graph->object.index;
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* Bound streams are the client's; those that were captured are stood for by the model's own. */
+static aclError list_streams(const graph_t *graph, aclrtStream *streams, uint32_t *count) {
+    uint32_t found = 0;
+    for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
+        if (streams != NULL && found < *count) {
+            streams[found] = lane->source != NULL ? lane->source : lane->runner;
+        }
+        found++;
+    }
+    bool fits = streams == NULL || found <= *count;
+    *count = found;
+    return fits ? ACL_SUCCESS : error_set(RT_ARRAY_TOO_SMALL, "numStreams");
+}
+
+aclError do_aclmdlRIGetStreams(aclmdlRI modelRI, aclrtStream *streams, uint32_t *numStreams) {
+    if (modelRI == NULL || numStreams == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "numStreams");
+    }
+    graph_t *graph = NULL;
+    sim_lock();
+    aclError rc = graph_find(modelRI, &graph);
+    rc = rc == ACL_SUCCESS ? list_streams(graph, streams, numStreams) : rc;
+    sim_unlock();
+    return rc;
+}

@@ -1,0 +1,322 @@
+/* Branches inside graphs: labels to jump to, and streams that are begun on a condition. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph.h"
+
+static aclError find_in_model(aclrtStream handle, stream_t **stream) {
+    context_t *context = context_need();
+    aclError rc = context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
+    bool inside = rc == ACL_SUCCESS && (*stream)->lane != NULL;
+    return rc == ACL_SUCCESS && !inside ? error_set(RT_STREAM_MODEL, "stream: bound to no model") : rc;
+}
+
+static aclError add(stream_t *stream, work_t *work) {
+    task_t task = {.kind = TASK_STEP, .work = work};
+    return work != NULL ? stream_enqueue(stream, &task) : error_set(RT_MEMORY_ALLOCATION, "stream");
+}
+
+/* --- labels
+ * --------------------------------------------------------------------------------------------------- */
+static bool pass(stream_t *stream, task_t *task) {
+    (void)stream;
+    (void)task;
+    return true;
+}
+
+static const work_ops_t label_ops = {.step = pass};
+
+aclError do_aclrtCreateLabel(aclrtLabel *label) {
+    if (label == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "label");
+    }
+    sim_lock();
+    aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+    label_t *made = rc == ACL_SUCCESS ? object_new(KIND_LABEL) : NULL;
+    if (made != NULL) {
+        *label = made;
+    } else if (rc == ACL_SUCCESS) {
+        rc = error_set(RT_MEMORY_ALLOCATION, "label");
+    }
+    sim_unlock();
+    return rc;
+}
+
+static aclError set_label(label_t *label, stream_t *stream) {
+    lane_t *lane = stream->lane;
+    if (label->node != NULL) {
+        return error_set(RT_PARAM_INVALID, "label: set already");
+    }
+    aclError rc = add(stream, work_new(&label_ops, sizeof(work_t)));
+    if (rc == ACL_SUCCESS) {
+        label->node = lane->nodes[lane->count - 1];
+    }
+    return rc;
+}
+
+aclError do_aclrtSetLabel(aclrtLabel label, aclrtStream stream) {
+    if (label == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "label");
+    }
+    stream_t *found = NULL;
+    sim_lock();
+    aclError rc = find_in_model(stream, &found);
+    label_t *made = object_find(KIND_LABEL, label);
+    if (rc == ACL_SUCCESS) {
+        rc = made != NULL ? set_label(made, found) : referee_bad_handle(KIND_LABEL, label);
+    }
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtDestroyLabel(aclrtLabel label) {
+    if (label == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "label");
+    }
+    sim_lock();
+    label_t *made = object_find(KIND_LABEL, label);
+    aclError rc = made != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_LABEL, label);
+    if (made != NULL) {
+        object_kill(&made->object);
+    }
+    sim_unlock();
+    return rc;
+}
+
+static aclError list_new(const aclrtLabel *labels, size_t num, aclrtLabelList *handle) {
+    label_t **kept = calloc(num, sizeof *kept);
+    label_list_t *list = kept != NULL ? object_new(KIND_LABEL_LIST) : NULL;
+    bool good = list != NULL;
+    for (size_t i = 0; good && i < num; i++) {
+        kept[i] = object_find(KIND_LABEL, labels[i]);
+        good = kept[i] != NULL;
+    }
+    if (!good) {
+        free(kept);
+        if (list != NULL) {
+            object_kill(&list->object);
+        }
+        return error_set(list != NULL ? RT_INVALID_HANDLE : RT_MEMORY_ALLOCATION, "labels");
+    }
+    for (size_t i = 0; i < num; i++) {
+        object_retain(&kept[i]->object);
+    }
+    list->labels = kept;
+    list->count = (uint32_t)num;
+    *handle = list;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclrtCreateLabelList(aclrtLabel *labels, size_t num, aclrtLabelList *labelList) {
+    if (labels == NULL || labelList == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, labels == NULL ? "labels" : "labelList");
+    }
+    if (num == 0 || num > UINT16_MAX) {
+        return error_set(RT_PARAM_INVALID, "num");
+    }
+    sim_lock();
+    aclError rc = context_need() != NULL ? list_new(labels, num, labelList) : RT_CONTEXT_NULL;
+    sim_unlock();
+    return rc;
+}
+
+static void list_release(label_list_t *list) {
+    if (list->object.refs == 1) {
+        for (uint32_t i = 0; i < list->count; i++) {
+            object_release(&list->labels[i]->object);
+        }
+        free(list->labels);
+    }
+    object_release(&list->object);
+}
+
+/* Jumps that were queued keep the list. */
+aclError do_aclrtDestroyLabelList(aclrtLabelList labelList) {
+    if (labelList == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "labelList");
+    }
+    sim_lock();
+    label_list_t *list = object_find(KIND_LABEL_LIST, labelList);
+    aclError rc = list != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_LABEL_LIST, labelList);
+    if (list != NULL) {
+        object_retain(&list->object);
+        object_kill(&list->object);
+        list_release(list);
+    }
+    sim_unlock();
+    return rc;
+}
+
+typedef struct {
+    work_t work;
+    const uint32_t *index;
+    uint32_t most;
+    label_list_t *list;
+} jump_t;
+
+static void jump_free(work_t *work) {
+    list_release(((jump_t *)work)->list);
+}
+
+/* An index that is too large means the last label. */
+static bool jump_step(stream_t *stream, task_t *task) {
+    const jump_t *jump = (const jump_t *)task->work;
+    if (memory_kind(jump->index) != MEMORY_DEVICE) {
+        task->code = RT_TASK_ERROR;
+        return true;
+    }
+    uint32_t most = jump->most < jump->list->count ? jump->most : jump->list->count;
+    uint32_t index = *jump->index < most ? *jump->index : most - 1;
+    const node_t *node = jump->list->labels[index]->node;
+    if (node == NULL || node->lane != stream->runs) {
+        task->code = RT_TASK_ERROR;
+        return true;
+    }
+    lane_jump(stream->runs, node->index);
+    return true;
+}
+
+static const work_ops_t jump_ops = {.step = jump_step, .free = jump_free};
+
+static aclError add_jump(stream_t *stream, const void *index, uint32_t most, aclrtLabelList handle) {
+    label_list_t *list = object_find(KIND_LABEL_LIST, handle);
+    jump_t *jump = list != NULL ? work_new(&jump_ops, sizeof *jump) : NULL;
+    if (list == NULL) {
+        return referee_bad_handle(KIND_LABEL_LIST, handle);
+    }
+    if (jump != NULL) {
+        jump->index = index;
+        jump->most = most;
+        jump->list = list;
+        object_retain(&list->object);
+    }
+    return add(stream, (work_t *)jump);
+}
+
+aclError do_aclrtSwitchLabelByIndex(void *ptr, uint32_t maxValue, aclrtLabelList labelList,
+                                    aclrtStream stream) {
+    if (ptr == NULL || labelList == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, ptr == NULL ? "ptr" : "labelList");
+    }
+    if (maxValue == 0) {
+        return error_set(RT_PARAM_INVALID, "maxValue");
+    }
+    stream_t *found = NULL;
+    sim_lock();
+    aclError rc = find_in_model(stream, &found);
+    rc = rc == ACL_SUCCESS ? add_jump(found, ptr, maxValue, labelList) : rc;
+    sim_unlock();
+    return rc;
+}
+
+/* --- streams
+ * -------------------------------------------------------------------------------------------------- */
+typedef struct {
+    work_t work;
+    lane_t *target;
+    const void *left; /* NULL: without a condition */
+    const void *right;
+    aclrtCondition condition;
+    uint32_t bytes;
+} activate_t;
+
+static int64_t read_value(const void *from, uint32_t bytes) {
+    int32_t narrow = 0;
+    int64_t wide = 0;
+    memcpy(&narrow, from, sizeof narrow);
+    if (bytes == sizeof wide) {
+        memcpy(&wide, from, sizeof wide);
+    }
+    return bytes == sizeof wide ? wide : narrow;
+}
+
+static bool holds(const activate_t *activate) {
+    int64_t left = read_value(activate->left, activate->bytes);
+    int64_t right = read_value(activate->right, activate->bytes);
+    switch ((int)activate->condition) {
+    case ACL_RT_EQUAL:
+        return left == right;
+    case ACL_RT_NOT_EQUAL:
+        return left != right;
+    case ACL_RT_GREATER:
+        return left > right;
+    case ACL_RT_GREATER_OR_EQUAL:
+        return left >= right;
+    case ACL_RT_LESS:
+        return left < right;
+    default:
+        return left <= right;
+    }
+}
+
+/* A switch that is taken leaves its own stream: what is behind it there is not done. */
+static bool activate_step(stream_t *stream, task_t *task) {
+    const activate_t *activate = (const activate_t *)task->work;
+    bool conditional = activate->left != NULL;
+    if (conditional &&
+        (memory_kind(activate->left) != MEMORY_DEVICE || memory_kind(activate->right) != MEMORY_DEVICE)) {
+        task->code = RT_TASK_ERROR;
+        return true;
+    }
+    if (!conditional || holds(activate)) {
+        lane_start(activate->target);
+        if (conditional) {
+            lane_cut(stream->runs);
+        }
+    }
+    return true;
+}
+
+static const work_ops_t activate_ops = {.step = activate_step};
+
+static aclError add_activate(aclrtStream target, aclrtStream stream, activate_t what) {
+    stream_t *from = NULL;
+    stream_t *to = NULL;
+    aclError rc = find_in_model(stream, &from);
+    rc = rc == ACL_SUCCESS ? find_in_model(target, &to) : rc;
+    if (rc == ACL_SUCCESS && (to->lane->graph != from->lane->graph || to == from)) {
+        rc = error_set(RT_STREAM_MODEL, "stream: not another one of the same model");
+    }
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    activate_t *activate = work_new(&activate_ops, sizeof *activate);
+    if (activate != NULL) {
+        what.work = activate->work;
+        what.target = to->lane;
+        *activate = what;
+    }
+    return add(from, (work_t *)activate);
+}
+
+aclError do_aclrtActiveStream(aclrtStream activeStream, aclrtStream stream) {
+    if (activeStream == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "activeStream");
+    }
+    sim_lock();
+    aclError rc = add_activate(activeStream, stream, (activate_t){.left = NULL});
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclrtSwitchStream(void *leftValue, aclrtCondition cond, void *rightValue,
+                              aclrtCompareDataType dataType, aclrtStream trueStream, aclrtStream falseStream,
+                              aclrtStream stream) {
+    if (leftValue == NULL || rightValue == NULL || trueStream == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, leftValue == NULL ? "leftValue" : "rightValue or trueStream");
+    }
+    if ((unsigned int)cond > ACL_RT_LESS_OR_EQUAL || (unsigned int)dataType > ACL_RT_SWITCH_INT64) {
+        return error_set(RT_PARAM_INVALID, (unsigned int)cond > ACL_RT_LESS_OR_EQUAL ? "cond" : "dataType");
+    }
+    if (falseStream != NULL) {
+        return error_set(RT_PARAM_INVALID, "falseStream");
+    }
+    activate_t what = {.left = leftValue,
+                       .right = rightValue,
+                       .condition = cond,
+                       .bytes = dataType == ACL_RT_SWITCH_INT64 ? 8 : 4};
+    sim_lock();
+    aclError rc = add_activate(trueStream, stream, what);
+    sim_unlock();
+    return rc;
+}

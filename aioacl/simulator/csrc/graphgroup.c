@@ -1,0 +1,122 @@
+/* Task groups: marked while a stream is captured, and given other work later. */
+#include <stdlib.h>
+
+#include "graph.h"
+
+static aclError find_captured(aclrtStream handle, stream_t **stream) {
+    context_t *context = context_need();
+    aclError rc = context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
+    bool captured = rc == ACL_SUCCESS && (*stream)->lane != NULL;
+    return rc == ACL_SUCCESS && !captured ? error_set(RT_STREAM_NOT_CAPTURED, "stream") : rc;
+}
+
+static aclError begin(graph_t *graph) {
+    if (graph->open_group != NULL) {
+        return error_set(RT_TASK_GROUP_STATUS, "stream: a group is open");
+    }
+    graph->open_group = object_new(KIND_GROUP);
+    if (graph->open_group == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "group");
+    }
+    graph->open_group->graph = graph;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclmdlRICaptureTaskGrpBegin(aclrtStream stream) {
+    stream_t *found = NULL;
+    sim_lock();
+    aclError rc = find_captured(stream, &found);
+    rc = rc == ACL_SUCCESS ? begin(found->lane->graph) : rc;
+    sim_unlock();
+    return rc;
+}
+
+aclError do_aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle) {
+    stream_t *found = NULL;
+    if (handle == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "handle");
+    }
+    sim_lock();
+    aclError rc = find_captured(stream, &found);
+    if (rc == ACL_SUCCESS && found->lane->graph->open_group == NULL) {
+        rc = error_set(RT_TASK_GROUP_STATUS, "stream: no group is open");
+    } else if (rc == ACL_SUCCESS) {
+        *handle = found->lane->graph->open_group;
+        found->lane->graph->open_group = NULL;
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* A node that does not fit in is in no group. */
+void group_note(node_t *node) {
+    task_group_t *group = node->lane->graph->open_group;
+    node_t **nodes = group != NULL ? realloc(group->nodes, (group->count + 1) * sizeof *nodes) : NULL;
+    if (nodes != NULL) {
+        group->nodes = nodes;
+        group->nodes[group->count++] = node;
+        node->group = group;
+    }
+}
+
+static aclError begin_update(stream_t *stream, task_group_t *group) {
+    if (graph_takes(stream) || group->updater != NULL) {
+        return error_set(RT_TASK_GROUP_STATUS, "stream or handle: an update or a capture is going on");
+    }
+    if (group->graph->open_group == group) {
+        return error_set(RT_TASK_GROUP_STATUS, "handle: the group is still open");
+    }
+    group->updated = 0;
+    group->updater = stream;
+    stream->updating = group;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp handle) {
+    stream_t *found = NULL;
+    if (handle == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "handle");
+    }
+    sim_lock();
+    context_t *context = context_need();
+    aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
+    task_group_t *group = object_find(KIND_GROUP, handle);
+    if (rc == ACL_SUCCESS) {
+        rc = group != NULL ? begin_update(found, group) : referee_bad_handle(KIND_GROUP, handle);
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* Only work takes the place of work; what runs now goes on as it was. */
+aclError group_take(stream_t *stream, task_t *task) {
+    task_group_t *group = stream->updating;
+    node_t *node = group->updated < group->count ? group->nodes[group->updated] : NULL;
+    if (node == NULL || task->kind != TASK_WORK || node->task.kind != TASK_WORK ||
+        node->task.work->ops != task->work->ops) {
+        task_release(task, RT_TASK_GROUP_STATUS);
+        return error_set(RT_TASK_GROUP_STATUS, "stream: not as the group was captured");
+    }
+    work_release(node->task.work);
+    node->task.work = task->work;
+    group->updated++;
+    return ACL_SUCCESS;
+}
+
+aclError do_aclmdlRICaptureTaskUpdateEnd(aclrtStream stream) {
+    stream_t *found = NULL;
+    sim_lock();
+    context_t *context = context_need();
+    aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
+    task_group_t *group = rc == ACL_SUCCESS ? found->updating : NULL;
+    if (rc == ACL_SUCCESS && group == NULL) {
+        rc = error_set(RT_TASK_GROUP_STATUS, "stream: no update is going on");
+    } else if (rc == ACL_SUCCESS) {
+        found->updating = NULL;
+        group->updater = NULL;
+        rc = group->updated == group->count ? rc
+                                            : error_set(RT_MODEL_UPDATE_FAILED, "stream: tasks are missing");
+    }
+    sim_unlock();
+    return rc;
+}

@@ -1,0 +1,262 @@
+/* Executing graphs: feeding the runners, taking turns, ending and failing. */
+#include "graph.h"
+
+enum { PART = 1024 };
+
+/* --- lanes
+ * ---------------------------------------------------------------------------------------------------- */
+static bool lane_step(stream_t *stream, task_t *task);
+
+static const work_ops_t lane_ops = {.step = lane_step};
+/* Never freed: whoever borrows it gives back what he took. */
+static work_t lane_work = {.ops = &lane_ops, .refs = 1};
+
+static void push(stream_t *runner, const task_t *task) {
+    task_t *copy = &runner->ring[runner->enqueued % SIM_RING];
+    *copy = *task;
+    copy->borrowed = true;
+    copy->entries = 1;
+    if (copy->kind == TASK_WORK || copy->kind == TASK_STEP) {
+        work_retain(copy->work); /* the node may be given another work meanwhile */
+    }
+    runner->enqueued++;
+    runner->entries++;
+}
+
+/* The next part, and behind it the task that looks for more. */
+static void feed(lane_t *lane) {
+    const task_t look = {.kind = TASK_STEP, .work = &lane_work};
+    for (int i = 0; i < PART && lane->fed < lane->count; i++) {
+        const node_t *node = lane->nodes[lane->fed++];
+        if (!node->disabled) {
+            push(lane->runner, &node->task);
+        }
+    }
+    push(lane->runner, &look);
+}
+
+static void finish(graph_t *graph) {
+    stream_t *stream = graph->executor;
+    graph->over = true;
+    if (stream != NULL && stream->park != PARK_NONE) {
+        stream_unpark(stream);
+        stream_kick(stream);
+    }
+}
+
+static void lane_end(lane_t *lane) {
+    lane->active = false;
+    if (--lane->graph->active == 0) {
+        finish(lane->graph);
+    }
+}
+
+static bool lane_step(stream_t *stream, task_t *task) {
+    lane_t *lane = stream->runs;
+    (void)task;
+    if (lane->fed < lane->count) {
+        feed(lane);
+    } else {
+        lane_end(lane);
+    }
+    return true;
+}
+
+void lane_start(lane_t *lane) {
+    if (!lane->active) {
+        lane->active = true;
+        lane->graph->active++;
+        lane->fed = 0;
+        feed(lane);
+        stream_kick(lane->runner);
+    }
+}
+
+/* Forgets what the runner has been given behind its head task. */
+static void forget_rest(stream_t *runner) {
+    while (runner->enqueued > runner->ended + 1) {
+        task_t *task = &runner->ring[--runner->enqueued % SIM_RING];
+        runner->entries -= task->entries;
+        task_release(task, 0);
+    }
+}
+
+void lane_jump(lane_t *lane, uint32_t index) {
+    forget_rest(lane->runner);
+    lane->fed = index;
+    feed(lane);
+}
+
+/* Nothing comes after the head task. */
+void lane_cut(lane_t *lane) {
+    lane_jump(lane, lane->count);
+}
+
+void task_drop_borrowed(task_t *task, aclError rc) {
+    if (task->kind == TASK_RECORD) {
+        record_end(task->event.record, false, rc);
+    } else if (task->kind == TASK_WORK || task->kind == TASK_STEP) {
+        work_release(task->work);
+    }
+}
+
+/* --- graphs
+ * --------------------------------------------------------------------------------------------------- */
+static void begin_records(const lane_t *lane) {
+    for (uint32_t i = 0; i < lane->count; i++) {
+        const task_t *task = &lane->nodes[i]->task;
+        if (task->kind == TASK_RECORD) {
+            task->event.record->ended = false;
+            task->event.record->signalled = false;
+        }
+    }
+}
+
+static void begin_conditions(const graph_t *graph) {
+    for (const condition_t *condition = graph->conditions; condition != NULL; condition = condition->next) {
+        if (condition->assign && memory_kind(condition->address) == MEMORY_DEVICE) {
+            *condition->address = condition->initial;
+        }
+    }
+}
+
+static void start(graph_t *graph, stream_t *stream) {
+    graph->executor = stream;
+    graph->over = false;
+    graph->code = 0;
+    begin_conditions(graph);
+    for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
+        begin_records(lane);
+    }
+    graph->active = 1; /* holds off the end until all lanes have begun */
+    for (lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
+        if (!lane->idle_start) {
+            lane_start(lane);
+        }
+    }
+    graph->over = --graph->active == 0;
+}
+
+static void end_turn(graph_t *graph) {
+    graph->executor = NULL;
+    park_kick_all(&graph->turn);
+}
+
+bool graph_execute(graph_t *graph, stream_t *stream, aclError *code) {
+    if (graph->executor != NULL && graph->executor != stream) {
+        stream_park(stream, PARK_WORK, &graph->turn, 0);
+        return false;
+    }
+    if (graph->executor == NULL) {
+        start(graph, stream);
+    }
+    if (!graph->over) {
+        stream_park(stream, PARK_WORK, NULL, 0);
+        return false;
+    }
+    *code = graph->code;
+    end_turn(graph);
+    return true;
+}
+
+static void drop_lanes(graph_t *graph) {
+    for (lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
+        stream_drop(lane->runner, 0, 0);
+        lane->active = false;
+    }
+    graph->active = 0;
+}
+
+void graph_fault(stream_t *runner, aclError code) {
+    graph_t *graph = runner->runs->graph;
+    exception_raise(runner, stream_head(runner), code);
+    graph->code = code;
+    drop_lanes(graph);
+    finish(graph);
+}
+
+/* Runners that are at work are waited for. */
+void graph_abort(graph_t *graph) {
+    graph->code = RT_STREAM_ABORT;
+    drop_lanes(graph);
+    finish(graph);
+}
+
+static void leave(void *object, void *arg) {
+    graph_t *graph = object;
+    if (graph->executor == arg) {
+        drop_lanes(graph);
+        if (graph->executor == arg) {
+            end_turn(graph);
+        }
+    }
+}
+
+/* While runners are left, sim.lock may be given up. */
+void graph_leave(stream_t *stream) {
+    if (stream->ended < stream->enqueued && stream_head(stream)->kind == TASK_STEP) {
+        object_each(KIND_GRAPH, leave, stream);
+    }
+}
+
+typedef struct {
+    const stream_t *stream;
+    bool moving;
+} moving_t;
+
+static void look(void *object, void *arg) {
+    const graph_t *graph = object;
+    moving_t *found = arg;
+    if (graph->executor != found->stream) {
+        return;
+    }
+    for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
+        const stream_t *runner = lane->runner;
+        found->moving = found->moving || runner->running || runner->ready || runner->park == PARK_DUE;
+    }
+}
+
+bool graph_moving(const stream_t *stream) {
+    moving_t found = {.stream = stream};
+    object_each(KIND_GRAPH, look, &found);
+    return found.moving;
+}
+
+/* --- the task
+ * ------------------------------------------------------------------------------------------------- */
+typedef struct {
+    work_t work;
+    graph_t *graph;
+} execute_t;
+
+static bool execute_step(stream_t *stream, task_t *task) {
+    graph_t *graph = ((execute_t *)task->work)->graph;
+    aclError code = 0;
+    if (graph->object.state != OBJECT_LIVE) {
+        task->code = RT_INVALID_HANDLE;
+        return true;
+    }
+    if (!graph_execute(graph, stream, &code)) {
+        return false;
+    }
+    task->code = code;
+    return true;
+}
+
+static void execute_free(work_t *work) {
+    graph_t *graph = ((execute_t *)work)->graph;
+    graph->uses--;
+    object_release(&graph->object);
+}
+
+static const work_ops_t execute_ops = {.step = execute_step, .free = execute_free};
+
+work_t *graph_work_new(graph_t *graph) {
+    execute_t *execute = work_new(&execute_ops, sizeof *execute);
+    if (execute != NULL) {
+        execute->graph = graph;
+        graph->uses++;
+        object_retain(&graph->object);
+    }
+    return (work_t *)execute;
+}

@@ -1,0 +1,667 @@
+/* Captured and built graphs: what they take, how they run, and what is refused meanwhile. */
+#include <string.h>
+#include <unistd.h>
+
+#include "sim_test.h"
+
+static const aclmdlRICaptureMode GLOBAL = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+static const aclmdlRICaptureMode RELAXED = ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
+
+aclError aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream stream, uint32_t flags);
+
+static aclrtStream stream_new(void) {
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    return stream;
+}
+
+static uint64_t *words_new(size_t count) {
+    void *block = NULL;
+    CHECK_RC(aclrtMalloc(&block, count * 8, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtMemset(block, count * 8, 0, count * 8), 0);
+    return block;
+}
+
+static aclrtEvent event_new(void) {
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtCreateEventExWithFlag(&event, 1), 0);
+    return event;
+}
+
+static aclmdlRI end_capture(aclrtStream stream) {
+    aclmdlRI model = NULL;
+    CHECK_RC(aclmdlRICaptureEnd(stream, &model), 0);
+    return model;
+}
+
+static aclrtFuncHandle function_of(const char *name) {
+    static aclrtBinHandle binary;
+    aclrtFuncHandle function = NULL;
+    if (binary == NULL) {
+        CHECK_RC(aclrtBinaryLoadFromData("code", 4, NULL, &binary), 0);
+    }
+    CHECK_RC(aclrtBinaryGetFunction(binary, name, &function), 0);
+    return function;
+}
+
+typedef struct {
+    uint64_t *word;
+    uint64_t add;
+} add_t;
+
+static int kernel_add(const aclsim_launch_t *launch) {
+    const add_t *args = launch->args;
+    *args->word += args->add;
+    return 0;
+}
+
+static int kernel_fail(const aclsim_launch_t *launch) {
+    (void)launch;
+    return 507014;
+}
+
+static void launch_add(aclrtStream stream, uint64_t *word, uint64_t add) {
+    add_t args = {word, add};
+    CHECK_RC(aclrtLaunchKernelWithHostArgs(function_of("add"), 1, stream, NULL, &args, sizeof args, NULL, 0),
+             0);
+}
+
+static void on_host(void *count) {
+    atomic_fetch_add((atomic_int *)count, 1);
+}
+
+/* --- capturing and executing
+ * ---------------------------------------------------------------------------------- */
+static void test_everything_runs_again_in_order(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *words = words_new(4);
+    uint64_t *pinned = NULL;
+    atomic_int called = 0;
+    aclrtNotify notify = NULL;
+    CHECK_RC(aclrtMallocHost((void **)&pinned, 8), 0);
+    CHECK_RC(aclrtCreateNotify(&notify, 0), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
+    CHECK_RC(aclrtMemsetAsync(words, 8, 0, 8, stream), 0);
+    CHECK_RC(aclrtMemcpyAsync(words + 1, 8, pinned, 8, ACL_MEMCPY_HOST_TO_DEVICE, stream), 0);
+    launch_add(stream, words, 5);
+    launch_add(stream, words + 1, 1);
+    CHECK_RC(aclrtValueWrite(words + 2, 9, 0, stream), 0);
+    CHECK_RC(aclrtValueWait(words + 2, 9, 1, stream), 0);
+    CHECK_RC(aclrtRecordNotify(notify, stream), 0);
+    CHECK_RC(aclrtWaitAndResetNotify(notify, stream, 0), 0);
+    CHECK_RC(aclrtLaunchHostFunc(stream, on_host, &called), 0);
+    aclmdlRI model = end_capture(stream);
+    CHECK(words[0] == 0 && words[2] == 0 && atomic_load(&called) == 0);
+    for (uint64_t i = 1; i <= 3; i++) {
+        *pinned = i * 10;
+        words[2] = 0;
+        CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+        CHECK_RC(aclrtSynchronizeStream(stream), 0);
+        CHECK(words[0] == 5 && words[1] == i * 10 + 1 && words[2] == 9);
+        CHECK(atomic_load(&called) == (int)i);
+    }
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK(atomic_load(&called) == 4);
+    CHECK_RC(aclmdlRIExecute(model, 0), 107000);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 107017);
+    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 107017);
+    CHECK_RC(aclrtDestroyNotify(notify), 0);
+    CHECK_RC(aclrtFreeHost(pinned), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+/* More nodes than a queue has room for. */
+static void test_long_graphs(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *words = words_new(1);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    for (int i = 0; i < 5000; i++) {
+        launch_add(stream, words, 1);
+    }
+    aclmdlRI model = end_capture(stream);
+    for (int i = 0; i < 2; i++) {
+        CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+    }
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK(words[0] == 10000);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+/* Two streams execute the same graph: it takes its turn, and no addition is lost. */
+static void test_two_streams_execute_one_graph(void) {
+    aclrtStream streams[2] = {stream_new(), stream_new()};
+    uint64_t *words = words_new(1);
+    CHECK_RC(aclmdlRICaptureBegin(streams[0], GLOBAL), 0);
+    launch_add(streams[0], words, 1);
+    aclmdlRI model = end_capture(streams[0]);
+    for (int i = 0; i < 50; i++) {
+        CHECK_RC(aclmdlRIExecuteAsync(model, streams[i % 2]), 0);
+    }
+    CHECK_RC(aclrtSynchronizeStream(streams[0]), 0);
+    CHECK_RC(aclrtSynchronizeStream(streams[1]), 0);
+    CHECK(words[0] == 50);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(streams[0]), 0);
+    CHECK_RC(aclrtDestroyStream(streams[1]), 0);
+}
+
+static void test_fork_and_join(void) {
+    aclrtStream main_stream = stream_new();
+    aclrtStream side = stream_new();
+    aclrtEvent forked = event_new();
+    aclrtEvent joined = event_new();
+    uint64_t *words = words_new(2);
+    uint32_t count = 8;
+    aclrtStream streams[8];
+    CHECK_RC(aclmdlRICaptureBegin(main_stream, GLOBAL), 0);
+    CHECK_RC(aclrtValueWrite(words, 3, 0, main_stream), 0);
+    CHECK_RC(aclrtRecordEvent(forked, main_stream), 0);
+    CHECK_RC(aclrtStreamWaitEvent(side, forked), 0);
+    launch_add(side, words, 4);
+    CHECK_RC(aclrtRecordEvent(joined, side), 0);
+    aclrtEventRecordedStatus status;
+    CHECK_RC(aclrtQueryEventStatus(joined, &status), 107028);
+    CHECK_RC(aclrtSynchronizeEvent(joined), 107028);
+    CHECK_RC(aclrtStreamWaitEvent(main_stream, joined), 0);
+    launch_add(main_stream, words, 10);
+    aclmdlRI model = end_capture(main_stream);
+    CHECK_RC(aclrtQueryEventStatus(joined, &status), 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_RC(aclmdlRIExecuteAsync(model, main_stream), 0);
+        CHECK_RC(aclrtSynchronizeStream(main_stream), 0);
+        CHECK(words[0] == 17);
+    }
+    CHECK_RC(aclmdlRIGetStreams(model, NULL, &count), 0);
+    CHECK(count == 2);
+    count = 1;
+    CHECK_RC(aclmdlRIGetStreams(model, streams, &count), 107039);
+    CHECK_RC(aclmdlRIGetStreams(model, streams, &count), 0);
+    CHECK_RC(aclrtDestroyStream(streams[0]), 107005);
+    CHECK_RC(aclrtMemsetAsync(words, 8, 0, 8, streams[1]), 107005);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyEvent(forked), 0);
+    CHECK_RC(aclrtDestroyEvent(joined), 0);
+    CHECK_RC(aclrtDestroyStream(main_stream), 0);
+    CHECK_RC(aclrtDestroyStream(side), 0);
+}
+
+static void test_unjoined_and_conflicts(void) {
+    aclrtStream first = stream_new();
+    aclrtStream second = stream_new();
+    aclrtEvent event = event_new();
+    aclrtEvent other = event_new();
+    uint64_t *words = words_new(1);
+    aclmdlRI model = NULL;
+    CHECK_RC(aclmdlRICaptureBegin(first, GLOBAL), 0);
+    CHECK_RC(aclrtRecordEvent(event, first), 0);
+    CHECK_RC(aclrtStreamWaitEvent(second, event), 0);
+    CHECK_RC(aclrtValueWrite(words, 1, 0, second), 0);
+    CHECK_RC(aclmdlRICaptureEnd(second, &model), 107036);
+    CHECK_RC(aclmdlRICaptureEnd(first, &model), 107025);
+    CHECK_RC(aclmdlRICaptureEnd(first, &model), 107029);
+    CHECK_RC(aclrtValueWrite(words, 1, 0, second), 0);
+    CHECK_RC(aclrtSynchronizeStream(second), 0);
+    /* two captures must not meet */
+    CHECK_RC(aclmdlRICaptureBegin(first, RELAXED), 0);
+    CHECK_RC(aclmdlRICaptureBegin(second, RELAXED), 0);
+    CHECK_RC(aclrtRecordEvent(event, first), 0);
+    CHECK_RC(aclrtStreamWaitEvent(second, event), 107032);
+    CHECK_RC(aclrtValueWrite(words, 1, 0, second), 507903);
+    aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+    CHECK_RC(aclmdlRICaptureGetInfo(first, &status, &model), 0);
+    CHECK(status == ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED && model == NULL);
+    CHECK_RC(aclmdlRICaptureEnd(first, &model), 507903);
+    CHECK_RC(aclmdlRICaptureEnd(second, &model), 507903);
+    /* what was recorded outside is not waited for inside */
+    CHECK_RC(aclrtRecordEvent(other, second), 0);
+    CHECK_RC(aclmdlRICaptureBegin(first, RELAXED), 0);
+    CHECK_RC(aclrtStreamWaitEvent(first, other), 107024);
+    CHECK_RC(aclmdlRICaptureEnd(first, &model), 507903);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtDestroyEvent(other), 0);
+    CHECK_RC(aclrtDestroyStream(first), 0);
+    CHECK_RC(aclrtDestroyStream(second), 0);
+}
+
+static void test_external_events(void) {
+    aclrtStream stream = stream_new();
+    aclrtStream other = stream_new();
+    aclrtEvent event = event_new();
+    CHECK_RC(aclrtRecordEventWithFlag(event, stream, 1), 107029);
+    CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
+    CHECK_RC(aclrtRecordEventWithFlag(event, stream, 1), 0);
+    CHECK_RC(aclrtRecordEventWithFlag(event, stream, 0), 107000);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 5, 1), 107000);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, 1), 0);
+    aclmdlRI model = end_capture(stream);
+    CHECK_RC(aclmdlRIExecuteAsync(model, other), 0);
+    CHECK_RC(aclrtSynchronizeStream(other), 0);
+    CHECK_RC(aclrtSynchronizeEvent(event), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(other), 0);
+}
+
+/* --- what is refused meanwhile
+ * -------------------------------------------------------------------------------- */
+static aclError body_copy(void *words) {
+    uint64_t word = 0;
+    return aclrtMemcpy(&word, 8, words, 8, ACL_MEMCPY_DEVICE_TO_HOST);
+}
+
+static aclError body_copy_relaxed(void *words) {
+    aclmdlRICaptureMode mode = ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
+    CHECK_RC(aclmdlRICaptureThreadExchangeMode(&mode), 0);
+    CHECK(mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL);
+    return body_copy(words);
+}
+
+static aclError body_end(void *stream) {
+    aclmdlRI model = NULL;
+    return aclmdlRICaptureEnd(stream, &model);
+}
+
+static aclError elsewhere(aclError (*body)(void *), void *arg) {
+    call_t call;
+    call_start(&call, body, arg);
+    return call_join(&call);
+}
+
+static void test_modes(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *words = words_new(1);
+    const aclError own[] = {107030, 107030, 0};
+    const aclError others[] = {107030, 0, 0};
+    for (int mode = 0; mode < 3; mode++) {
+        aclmdlRI model = NULL;
+        CHECK_RC(aclmdlRICaptureBegin(stream, (aclmdlRICaptureMode)mode), 0);
+        CHECK_RC(body_copy(words), own[mode]);
+        CHECK_RC(aclrtMemset(words, 8, 0, 8), own[mode]);
+        CHECK_RC(elsewhere(body_copy, words), others[mode]);
+        CHECK_RC(elsewhere(body_copy_relaxed, words), 0);
+        CHECK_RC(elsewhere(body_end, stream), mode == (int)RELAXED ? 0 : 107038);
+        CHECK_RC(aclmdlRICaptureEnd(stream, &model), mode == (int)RELAXED ? 107029 : 0);
+        CHECK_RC(body_copy(words), 0);
+    }
+    CHECK_RC(aclmdlRICaptureBegin(stream, (aclmdlRICaptureMode)3), 107000);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static void test_a_captured_stream(void) {
+    aclrtStream stream = stream_new();
+    aclrtStream standard = NULL;
+    uint64_t *words = words_new(1);
+    uint64_t pageable = 0;
+    aclmdlRI model = NULL;
+    aclmdlRI found = NULL;
+    aclmdlRICaptureStatus info = ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE;
+    aclrtStreamStatus status;
+    CHECK_RC(aclrtCtxGetCurrentDefaultStream(&standard), 0);
+    CHECK_RC(aclmdlRICaptureBegin(standard, GLOBAL), 107031);
+    CHECK_RC(aclmdlRICaptureBegin(NULL, GLOBAL), 107031);
+    CHECK_RC(aclmdlRICaptureEnd(stream, &model), 107029);
+    CHECK_RC(aclmdlRICaptureGetInfo(stream, &info, &found), 0);
+    CHECK(info == ACL_MODEL_RI_CAPTURE_STATUS_NONE && found == NULL);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 107027);
+    CHECK_RC(aclmdlRICaptureGetInfo(stream, &info, &found), 0);
+    CHECK(info == ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE && found != NULL);
+    CHECK_RC(aclmdlRIExecuteAsync(found, NULL), 107026);
+    CHECK_RC(aclmdlRIDestroy(found), 107026);
+    CHECK_RC(aclrtSynchronizeStream(stream), 107027);
+    CHECK_RC(aclrtStreamQuery(stream, &status), 107027);
+    CHECK_RC(aclrtDestroyStream(stream), 107027);
+    CHECK_RC(aclrtMemcpyAsync(words, 8, &pageable, 8, ACL_MEMCPY_HOST_TO_DEVICE, stream), 107041);
+    model = end_capture(stream);
+    CHECK(model == found);
+    CHECK_RC(aclmdlRIExecute(model, 1000), 0); /* nothing to do */
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+/* --- failing, aborting, ending
+ * -------------------------------------------------------------------------------- */
+static void test_a_failing_task_ends_the_execution(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *words = words_new(1);
+    CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
+    launch_add(stream, words, 1);
+    CHECK_RC(aclrtLaunchKernel(function_of("fail"), 1, NULL, 0, stream), 0);
+    launch_add(stream, words, 100);
+    aclmdlRI model = end_capture(stream);
+    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 507014);
+    CHECK(words[0] == 1);
+    CHECK_RC(aclmdlRIExecute(model, 5000), 507014);
+    CHECK(words[0] == 2);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static aclmdlRI waiting_model(aclrtStream stream, uint64_t *word) {
+    CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
+    CHECK_RC(aclrtValueWait(word, 1, 1, stream), 0);
+    return end_capture(stream);
+}
+
+static void test_abort(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *words = words_new(1);
+    aclmdlRI model = waiting_model(stream, words);
+    CHECK_RC(aclmdlRIExecute(model, 5), 507046);
+    CHECK_RC(aclmdlRIDestroy(model), 107037);
+    CHECK_RC(aclmdlRIAbort(model), 0);
+    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 5), 507046);
+    CHECK_RC(aclrtStreamAbort(stream), 0);
+    CHECK_RC(aclrtValueWrite(words, 1, 0, stream), 0);
+    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    while (aclmdlRIDestroy(model) == 107037) {
+        sched_yield();
+    }
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static void test_reset_ends_graphs(void) {
+    aclrtStream stream = stream_new();
+    aclrtStream captured = stream_new();
+    uint64_t *words = words_new(1);
+    aclmdlRI model = waiting_model(stream, words);
+    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+    CHECK_RC(aclmdlRICaptureBegin(captured, GLOBAL), 0);
+    launch_add(captured, words, 1);
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 107017);
+    words = words_new(1); /* no capture forbids it any more */
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK(stats().streams == 0 && stats().models == 0);
+}
+
+static void test_destroy_callbacks(void) {
+    aclrtStream stream = stream_new();
+    atomic_int called = 0;
+    CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
+    aclmdlRI model = end_capture(stream);
+    CHECK_RC(aclmdlRIDestroyRegisterCallback(model, on_host, &called), 0);
+    CHECK_RC(aclmdlRIDestroyRegisterCallback(model, on_host, &called), 0);
+    CHECK_RC(aclmdlRIDestroyUnregisterCallback(model, on_host), 0);
+    CHECK_RC(aclmdlRIDestroyRegisterCallback(model, NULL, NULL), 100000);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK(atomic_load(&called) == 1);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+/* --- tasks and groups
+ * ----------------------------------------------------------------------------------------- */
+static void test_tasks(void) {
+    aclrtStream stream = stream_new();
+    aclrtStream own = NULL;
+    uint64_t *words = words_new(2);
+    uint32_t count = 1;
+    aclmdlRITask tasks[4];
+    aclmdlRITaskType type = ACL_MODEL_RI_TASK_DEFAULT;
+    aclmdlRITaskParams params;
+    CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
+    launch_add(stream, words, 1);
+    CHECK_RC(aclrtValueWrite(words + 1, 5, 0, stream), 0);
+    CHECK_RC(aclrtMemsetAsync(words, 8, 0, 0, stream), 0);
+    aclmdlRI model = end_capture(stream);
+    CHECK_RC(aclmdlRIGetStreams(model, &own, &count), 0);
+    count = 4;
+    CHECK_RC(aclmdlRIGetTasksByStream(own, tasks, &count), 0);
+    CHECK(count == 2);
+    CHECK_RC(aclmdlRIGetTasksByStream(stream, tasks, &count), 107005);
+    CHECK_RC(aclmdlRITaskGetType(tasks[0], &type), 0);
+    CHECK(type == ACL_MODEL_RI_TASK_KERNEL);
+    CHECK_RC(aclmdlRITaskGetSeqId(tasks[1], &count), 0);
+    CHECK(count == 1);
+    CHECK_RC(aclmdlRITaskGetParams(tasks[0], &params), 0);
+    CHECK(params.type == ACL_MODEL_RI_TASK_KERNEL && params.kernelTaskParams.numBlocks == 1);
+    CHECK(params.kernelTaskParams.funcHandle == function_of("add") && params.kernelTaskParams.isHostArgs == 1);
+    add_t args = {words, 20};
+    params.kernelTaskParams.args = &args;
+    CHECK_RC(aclmdlRITaskSetParams(tasks[0], &params), 0);
+    CHECK_RC(aclmdlRITaskSetParams(tasks[1], &params), 107000);
+    CHECK_RC(aclmdlRITaskDisable(tasks[1]), 0);
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK(words[0] == 1 && words[1] == 5);
+    words[1] = 0;
+    CHECK_RC(aclmdlRIUpdate(model), 0);
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK(words[0] == 21 && words[1] == 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclmdlRITaskGetType(tasks[0], &type), 107017);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static void test_groups(void) {
+    aclrtStream stream = stream_new();
+    aclrtStream updater = stream_new();
+    aclrtTaskGrp group = NULL;
+    uint64_t *words = words_new(1);
+    aclmdlRI model = NULL;
+    CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 107029);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), 107033);
+    CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 0);
+    CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 107033);
+    launch_add(stream, words, 1);
+    CHECK_RC(aclmdlRICaptureEnd(stream, &model), 107033);
+    CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), 0);
+    launch_add(stream, words, 10);
+    model = end_capture(stream);
+    CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 107033);
+    CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 0);
+    CHECK_RC(aclrtMemsetAsync(words, 8, 0, 8, updater), 107033);
+    launch_add(updater, words, 3);
+    CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 0);
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK(words[0] == 13);
+    CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 0);
+    CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 107040);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 107017);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(updater), 0);
+}
+
+static void test_names_and_prints(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *words = words_new(1);
+    char name[8];
+    uint32_t id = 0;
+    char path[] = "/tmp/aclsim-graph-XXXXXX";
+    char text[512];
+    CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
+    launch_add(stream, words, 1);
+    aclmdlRI model = end_capture(stream);
+    CHECK_RC(aclmdlRIGetName(model, sizeof name, name), 0);
+    CHECK(name[0] == 0);
+    CHECK_RC(aclmdlRISetName(model, "sum\""), 0);
+    CHECK_RC(aclmdlRIGetName(model, 4, name), 107000);
+    CHECK_RC(aclmdlRIGetName(model, 5, name), 0);
+    CHECK(strcmp(name, "sum\"") == 0);
+    CHECK_RC(aclmdlRIGetId(model, &id), 0);
+    int file = mkstemp(path);
+    CHECK(file >= 0);
+    CHECK_RC(aclmdlRIDebugJsonPrint(model, path, 0), 0);
+    ssize_t length = read(file, text, sizeof text - 1);
+    CHECK(length > 0);
+    text[length] = 0;
+    CHECK(strstr(text, "\"name\": \"sum\\\"\"") != NULL && strstr(text, "\"kernel\": \"add\"") != NULL);
+    close(file);
+    unlink(path);
+    CHECK_RC(aclmdlRIDebugJsonPrint(model, "/no/such/folder/file", 0), 107000);
+    CHECK_RC(aclmdlRIDebugPrint(NULL), 100000);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclmdlRIDebugPrint(model), 107017);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+/* --- built by hand
+ * -------------------------------------------------------------------------------------------- */
+static void test_build(void) {
+    aclrtStream head = stream_new();
+    aclrtStream later = stream_new();
+    uint64_t *words = words_new(3);
+    aclmdlRI model = NULL;
+    CHECK_RC(aclrtActiveStream(later, head), 107005);
+    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
+    CHECK_RC(aclmdlRIBindStream(model, head, 0), 0);
+    CHECK_RC(aclmdlRIBindStream(model, head, 0), 107005);
+    CHECK_RC(aclmdlRIBindStream(model, later, 0x7FFFFFFF), 0);
+    CHECK_RC(aclmdlRIBindStream(model, later, 5), 107000);
+    launch_add(head, words, 1);
+    CHECK_RC(aclrtSwitchStream(words, ACL_RT_GREATER, words + 2, ACL_RT_SWITCH_INT64, later, NULL, head), 0);
+    CHECK_RC(aclrtSwitchStream(words, ACL_RT_GREATER, words + 2, ACL_RT_SWITCH_INT64, later, later, head),
+             107000);
+    launch_add(head, words + 1, 1);
+    CHECK_RC(aclmdlRIEndTask(model, head), 0);
+    launch_add(later, words + 1, 100);
+    CHECK_RC(aclmdlRIEndTask(model, later), 0);
+    CHECK_RC(aclmdlRIExecuteAsync(model, NULL), 107000);
+    CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
+    CHECK_RC(aclmdlRIBuildEnd(model, NULL), 107000);
+    CHECK_RC(aclrtValueWrite(words, 1, 0, head), 107005);
+    words[2] = 1; /* the first execution does not switch, the second does */
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK(words[0] == 1 && words[1] == 1);
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK(words[0] == 2 && words[1] == 101);
+    CHECK_RC(aclrtDestroyStream(head), 107005);
+    CHECK_RC(aclmdlRIUnbindStream(model, head), 0);
+    CHECK_RC(aclmdlRIUnbindStream(model, head), 107005);
+    CHECK_RC(aclmdlRIUnbindStream(model, later), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(head), 0);
+    CHECK_RC(aclrtDestroyStream(later), 0);
+}
+
+/* Counts down in a loop: the label at the beginning is jumped to until the index is 1. */
+static void test_labels(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *words = words_new(2);
+    aclmdlRI model = NULL;
+    aclrtLabel labels[2];
+    aclrtLabelList list = NULL;
+    CHECK_RC(aclrtCreateLabel(&labels[0]), 0);
+    CHECK_RC(aclrtCreateLabel(&labels[1]), 0);
+    CHECK_RC(aclrtSetLabel(labels[0], stream), 107005);
+    CHECK_RC(aclrtCreateLabelList(labels, 0, &list), 107000);
+    CHECK_RC(aclrtCreateLabelList(labels, 2, &list), 0);
+    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
+    CHECK_RC(aclmdlRIBindStream(model, stream, 0), 0);
+    CHECK_RC(aclrtSetLabel(labels[0], stream), 0);
+    CHECK_RC(aclrtSetLabel(labels[0], stream), 107000);
+    launch_add(stream, words, 1);     /* the index: -1, 0, 1 */
+    launch_add(stream, words + 1, 1); /* how often */
+    CHECK_RC(aclrtSwitchLabelByIndex(words, 2, list, stream), 0);
+    launch_add(stream, words + 1, 1000);
+    CHECK_RC(aclrtSetLabel(labels[1], stream), 0);
+    launch_add(stream, words + 1, 50);
+    CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
+    words[0] = (uint64_t)0;
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK(words[1] == 51);
+    words[0] = UINT64_MAX; /* the first pass makes it 0, which leads back to the beginning */
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK(words[1] == 51 + 52);
+    CHECK_RC(aclrtDestroyLabelList(list), 0);
+    CHECK_RC(aclrtDestroyLabelList(list), 107017);
+    CHECK_RC(aclmdlRIUnbindStream(model, stream), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtDestroyLabel(labels[0]), 0);
+    CHECK_RC(aclrtDestroyLabel(labels[1]), 0);
+    CHECK_RC(aclrtDestroyLabel(labels[1]), 107017);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static aclmdlRI model_of_add(aclrtStream stream, uint64_t *word, uint64_t add) {
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    launch_add(stream, word, add);
+    return end_capture(stream);
+}
+
+static void test_conditions(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *words = words_new(2);
+    uint64_t *condition = NULL;
+    aclmdlRICondHandle handle = NULL;
+    aclmdlRI model = NULL;
+    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
+    CHECK_RC(aclmdlRICondHandleCreate(model, 3, ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT, &handle), 0);
+    CHECK_RC(aclmdlRICondHandleGetCondPtr(handle, &condition), 0);
+    aclmdlRI choices[2] = {model_of_add(stream, words, 1), model_of_add(stream, words, 100)};
+    aclmdlRI body = model_of_add(stream, condition, UINT64_MAX); /* one less each time */
+    CHECK_RC(aclmdlRICaptureToModelRIBegin(stream, model, RELAXED), 0);
+    aclmdlRICondTaskParams params = {handle, ACL_MODEL_RI_COND_TYPE_IF, 2, choices};
+    CHECK_RC(aclmdlRIAddCondTask(params, stream, 0), 0);
+    params = (aclmdlRICondTaskParams){handle, ACL_MODEL_RI_COND_TYPE_WHILE, 1, &body};
+    CHECK_RC(aclmdlRIAddCondTask(params, stream, 0), 0);
+    params = (aclmdlRICondTaskParams){handle, ACL_MODEL_RI_COND_TYPE_SWITCH, 2, choices};
+    CHECK_RC(aclmdlRIAddCondTask(params, stream, 0), 0);
+    params.size = 0;
+    CHECK_RC(aclmdlRIAddCondTask(params, stream, 0), 107000);
+    CHECK(end_capture(stream) == model);
+    CHECK_RC(aclmdlRIDestroy(body), 107037);
+    for (uint64_t i = 1; i <= 2; i++) {
+        CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+        CHECK(words[0] == 2 * i && *condition == 0);
+    }
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclmdlRICondHandleGetCondPtr(handle, &condition), 107017);
+    CHECK_RC(aclmdlRIDestroy(body), 0);
+    CHECK_RC(aclmdlRIDestroy(choices[0]), 0);
+    CHECK_RC(aclmdlRIDestroy(choices[1]), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+int main(void) {
+    CHECK(aclsim_register_kernel("add", kernel_add, NULL) == 0);
+    CHECK(aclsim_register_kernel("fail", kernel_fail, NULL) == 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    test_everything_runs_again_in_order();
+    test_long_graphs();
+    test_two_streams_execute_one_graph();
+    test_fork_and_join();
+    test_unjoined_and_conflicts();
+    test_external_events();
+    test_modes();
+    test_a_captured_stream();
+    test_a_failing_task_ends_the_execution();
+    test_abort();
+    test_destroy_callbacks();
+    test_tasks();
+    test_groups();
+    test_names_and_prints();
+    test_build();
+    test_labels();
+    test_conditions();
+    test_reset_ends_graphs();
+    aclsim_stats_t left = stats();
+    CHECK(left.streams == 0 && left.events == 0 && left.notifies == 0 && left.device_blocks == 0);
+    CHECK(left.labels == 0 && left.models == 0);
+    CHECK_RC(aclrtResetDevice(0), 0);
+    puts("ok");
+    return 0;
+}
