@@ -202,6 +202,7 @@ class Stream(Handle):
             await tickets.popleft()
 
     async def _chunk(self, to: Place, of: Place, size: int, kind: int) -> Ticket:
+        waited = False
         while True:
             try:
                 if to.pageable or of.pageable:
@@ -210,8 +211,11 @@ class Stream(Handle):
                 return self._ticket(
                     self._enqueue("aclrtMemcpyAsync", lib.aio_copy, *arguments), to.owner, of.owner
                 )
-            except QueueFull:
-                await self._ready()
+            except QueueFull as full:
+                if full.code is not None and waited:
+                    raise  # what the runtime calls full with nothing in it will not have room either
+                waited = full.code is not None
+                await (self._wait(None) if waited else self._ready())
 
     # --- room ------------------------------------------------------------------------------------------------
 

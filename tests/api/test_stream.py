@@ -182,6 +182,18 @@ async def test_staging_memory_has_a_bound_and_ready_then_waits_for_the_device(
         await stream
 
 
+@pytest.mark.parametrize("times", [1, -1])
+async def test_an_upload_waits_for_room_but_not_for_ever(open_device: OpenDevice, times: int) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(2 << 20) as memory:
+        with simulator.fault("aclrtMemcpyAsync", after=1, times=times, rc=207014) as full:
+            if times == 1:
+                await stream.upload(memory, bytes(2 << 20))
+            else:
+                with pytest.raises(aioacl.QueueFull):
+                    await stream.upload(memory, bytes(2 << 20))
+        assert full.hits > 0
+
+
 @pytest.mark.parametrize("keep", ["stream", "nothing"])
 async def test_staging_memory_of_work_that_a_reset_dropped_can_be_used_again(
     open_device: OpenDevice, keep: str
