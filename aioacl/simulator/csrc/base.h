@@ -235,6 +235,8 @@ typedef struct {
     int64_t copy_latency_ns;
     int64_t reset_drop_ns;
     bool spin;
+    /* As the emulated driver on which the conformance vectors were recorded: what it did not do is not done. */
+    bool recorded_driver;
     bool watch_uninitialised;
 } settings_t;
 

@@ -16,7 +16,7 @@ static const char *const known_variables[] = {"AIOACL_SIM_DEVICES",       "AIOAC
                                               "AIOACL_SIM_CLOCK",         "AIOACL_SIM_FAULTS",
                                               "AIOACL_SIM_LIMITS",        "AIOACL_SIM_SEED",
                                               "AIOACL_SIM_TRACE",         "AIOACL_SIM_CANN",
-                                              "AIOACL_SIM_UNINIT"};
+                                              "AIOACL_SIM_UNINIT",        "AIOACL_SIM_DRIVER"};
 
 static _Noreturn void refuse(const char *name, const char *value, const char *want) {
     fprintf(stderr, "aclsim: %s=%s: %s\n", name, value, want);
@@ -125,6 +125,7 @@ void settings_read(settings_t *settings) {
     settings->copy_latency_ns = read_number("AIOACL_SIM_COPY_LATENCY_US", 0, 0, 3600000000L) * 1000;
     settings->reset_drop_ns = read_number("AIOACL_SIM_RESET_DROP_MS", 50, 0, 3600000L) * 1000000;
     settings->spin = read_choice("AIOACL_SIM_WAIT", "sleep", "spin");
+    settings->recorded_driver = read_choice("AIOACL_SIM_DRIVER", "complete", "recorded");
     settings->watch_uninitialised = read_number("AIOACL_SIM_UNINIT", 0, 0, 1) != 0;
 }
 
