@@ -1,0 +1,396 @@
+/* Starting and finishing a process: configurations, callbacks, default device, releases, dumps and profiles.
+ * Each case has a process of its own. */
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sim_test.h"
+#include "sim_types.h"
+
+#define ACL_FN(kind, ret, name, params, args, since) ret name params;
+#include "sim_api.inc"
+#undef ACL_FN
+
+/* The path of a new file with that text. */
+static const char *file_of(const char *text) {
+    static char path[64];
+    strcpy(path, "/tmp/aclsim-startup-XXXXXX");
+    int file = mkstemp(path);
+    CHECK(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    close(file);
+    return path;
+}
+
+static aclError init_with(const char *text) {
+    const char *path = file_of(text);
+    aclError rc = aclInit(path);
+    unlink(path);
+    return rc;
+}
+
+static void test_bad_files(void) {
+    char deep[64] = "";
+    for (int i = 0; i < 11; i++) {
+        strcat(deep, "[");
+    }
+    for (int i = 0; i < 11; i++) {
+        strcat(deep, "]");
+    }
+    CHECK_RC(aclInit("/tmp/there/is/no/such.json"), 100003);
+    CHECK_RC(aclInit("/tmp"), 100003);
+    CHECK_RC(init_with("{"), 100006);
+    CHECK_RC(init_with("{\"a\": 01}"), 100006);
+    CHECK_RC(init_with("{\"a\": \"\\x\"}"), 100006);
+    CHECK_RC(init_with("{\"a\": 1} b"), 100006);
+    CHECK_RC(init_with("{\"a\": tru}"), 100006);
+    CHECK_RC(init_with(deep), 100006);
+    CHECK_RC(init_with("{\"err_msg_mode\": \"2\"}"), 100000);
+    CHECK_RC(init_with("{\"dump\": 3}"), 100009);
+    CHECK_RC(init_with("{\"profiler\": []}"), 100010);
+    CHECK_RC(init_with("{\"StackSize\": {\"aicore_stack_size\": 0}}"), 500001);
+    CHECK_RC(init_with("{\"defaultDevice\": {\"default_device\": \"01\"}}"), 500001);
+    CHECK_RC(init_with("{\"defaultDevice\": {\"default_device\": 1}}"), 500001);
+    CHECK_RC(init_with("{\"defaultDevice\": {\"default_device\": \"9\"}}"), 107001);
+    CHECK_RC(init_with("{\"acl_graph\": {\"event_mode\": \"x\"}}"), 100000);
+    CHECK_RC(aclFinalizeReference(NULL), 100037); /* none of them has started anything */
+    CHECK_RC(init_with(""), 0);
+}
+
+static void test_good_files(void) {
+    size_t stack = 0;
+    uint64_t count = 9;
+    const char *text =
+        "{\"x\": [1, -2.5e3, null, true, {\"y\": \"\\u00e9\\n\"}],\n \"err_msg_mode\": \"0\", \"dump\": {},"
+        "\"StackSize\": {\"aicore_stack_size\": 49152, \"simt_stack_size\": 1}}";
+    CHECK_RC(init_with(text), 0);
+    CHECK_RC(aclrtDeviceGetLimit(ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE, &stack), 0);
+    CHECK(stack == 49152);
+    CHECK_RC(aclInit(NULL), 100002);
+    CHECK_RC(aclFinalizeReference(&count), 0);
+    CHECK(count == 1);
+    CHECK_RC(aclFinalize(), 0);
+    CHECK_RC(aclFinalize(), 100037);
+    CHECK_RC(aclFinalizeReference(&count), 100037);
+    CHECK_RC(init_with("{}"), 100000); /* another than the first */
+    CHECK_RC(init_with(text), 0);
+    CHECK_RC(aclFinalize(), 0);
+    CHECK_RC(aclInit(NULL), 0);
+    /* finishing ends nothing that lives */
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclFinalize(), 0);
+    CHECK_RC(aclrtSynchronizeDevice(), 0);
+    CHECK_RC(aclrtResetDevice(0), 0);
+}
+
+static void test_default_device(void) {
+    int32_t device = -1;
+    aclrtStream stream = NULL;
+    CHECK_RC(init_with("{\"defaultDevice\": {\"default_device\": \"1\"}}"), 0);
+    CHECK_RC(aclrtGetDevice(&device), 0);
+    CHECK(device == 1 && aclsim_retain_count(1) == 0); /* it is told, not set */
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK(aclsim_retain_count(1) == 1);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK(aclsim_retain_count(1) == 1);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtResetDevice(1), 0);
+    CHECK_RC(aclFinalize(), 0);
+    CHECK_RC(aclrtGetDevice(&device), 107002);
+    CHECK_RC(aclrtCreateStream(&stream), 107002);
+}
+
+static char said[16];
+
+static aclError on_start(const char *config, size_t length, void *user) {
+    CHECK(strlen(config) == length);
+    strcat(said, user);
+    return *(char *)user == '!' ? 500005 : 0;
+}
+
+static aclError on_end(void *user) {
+    strcat(said, user);
+    return *(char *)user == '!' ? 500006 : 0;
+}
+
+static void test_callbacks(void) {
+    char words[] = "m\0o\0n\0!";
+    CHECK_RC(aclInitCallbackRegister(ACL_REG_TYPE_OTHER, on_start, words + 2), 0);
+    CHECK_RC(aclInitCallbackRegister(ACL_REG_TYPE_OTHER, on_start, words + 4), 0);
+    CHECK_RC(aclInitCallbackRegister(ACL_REG_TYPE_ACL_MODEL, on_start, words), 0);
+    CHECK_RC(aclInitCallbackRegister(ACL_REG_TYPE_ACL_MODEL, on_start, words), 500000);
+    CHECK_RC(aclInitCallbackRegister(ACL_REG_TYPE_ACL_DVPP, NULL, words), 100000);
+    CHECK_RC(aclInitCallbackRegister(ACL_REG_TYPE_ACL_DVPP, on_start, words + 6), 0);
+    CHECK_RC(aclInit(NULL), 500005);
+    CHECK(strcmp(said, "m!") == 0);
+    CHECK_RC(aclInitCallbackUnRegister(ACL_REG_TYPE_ACL_DVPP, on_start), 0);
+    CHECK_RC(aclInitCallbackUnRegister(ACL_REG_TYPE_ACL_DVPP, on_start), 500000);
+    said[0] = '\0';
+    CHECK_RC(aclInit(NULL), 0);
+    CHECK(strcmp(said, "mon") == 0);
+    CHECK_RC(aclInitCallbackRegister(ACL_REG_TYPE_ACL_DVPP, on_start, words + 6), 0); /* called at once */
+    CHECK(strcmp(said, "mon!") == 0);
+    said[0] = '\0';
+    CHECK_RC(aclFinalizeCallbackRegister(ACL_REG_TYPE_ACL_MODEL, on_end, words), 0);
+    CHECK_RC(aclFinalizeCallbackRegister(ACL_REG_TYPE_OTHER, on_end, words + 6), 0);
+    CHECK_RC(aclFinalizeCallbackRegister(ACL_REG_TYPE_OTHER, NULL, NULL), 100000);
+    CHECK_RC(aclFinalize(), 500006);
+    CHECK_RC(aclInit(NULL), 100002); /* it is still initialised */
+    CHECK_RC(aclFinalizeCallbackUnRegister(ACL_REG_TYPE_OTHER, on_end), 0);
+    CHECK_RC(aclFinalizeCallbackUnRegister(ACL_REG_TYPE_OTHER, on_end), 500000);
+    CHECK_RC(aclFinalize(), 0);
+    CHECK(strcmp(said, "m!m") == 0);
+}
+
+/* What older releases do otherwise. */
+static void test_release_8_5(void) {
+    char bytes[8];
+    void *device = NULL;
+    aclrtContext context = NULL;
+    aclrtContext before = NULL;
+    aclrtContext after = NULL;
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtMalloc(&device, 8, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtMemcpy(bytes, 8, device, 0, ACL_MEMCPY_DEVICE_TO_HOST), 107000);
+    CHECK_RC(aclrtMemsetAsync(device, 8, 0, 0, NULL), 107000);
+    CHECK_RC(aclrtFree(device), 0);
+    CHECK_RC(aclrtGetCurrentContext(&before), 0);
+    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    CHECK_RC(aclrtDestroyContext(context), 0);
+    CHECK_RC(aclrtSetCurrentContext(context), 0); /* taken, and useless */
+    CHECK_RC(aclrtSynchronizeDevice(), 107002);
+    CHECK_RC(aclrtResetDevice(0), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtGetCurrentContext(&after), 0);
+    CHECK(after != before); /* a new one after a reset */
+    CHECK_RC(aclrtDestroyContext(before), 107002);
+    CHECK_RC(aclrtResetDevice(0), 0);
+}
+
+static aclError body_reset(void *unused) {
+    (void)unused;
+    return aclrtResetDeviceForce(0);
+}
+
+static aclError body_set(void *unused) {
+    (void)unused;
+    return aclrtSetDevice(0);
+}
+
+/* A look without a context detaches on master only. */
+static aclError look_and_come_back(void) {
+    call_t call;
+    CHECK_RC(aclrtSetDevice(0), 0);
+    call_start(&call, body_reset, NULL);
+    CHECK(call_join(&call) == 0);
+    CHECK_RC(aclrtSynchronizeDevice(), 107002);
+    call_start(&call, body_set, NULL);
+    CHECK(call_join(&call) == 0);
+    return aclrtSynchronizeDevice();
+}
+
+static void test_release_9_1(void) {
+    CHECK_RC(look_and_come_back(), 0);
+    CHECK_RC(aclrtMemcpy(NULL, 0, NULL, 0, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+}
+
+static void test_release_9_0(void) {
+    aclrtContext context = NULL;
+    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    CHECK_RC(aclrtDestroyContext(context), 0);
+    CHECK_RC(aclrtSetCurrentContext(context), 107000);
+}
+
+static void test_release_master(void) {
+    CHECK_RC(look_and_come_back(), 107002);
+}
+
+static void test_visible(void) {
+    uint32_t count = 0;
+    int32_t id = -1;
+    CHECK_RC(aclrtGetDeviceCount(&count), 0);
+    CHECK_RC(aclrtGetLogicDevIdByUserDevId(1, &id), 0);
+    CHECK(count == 2 && id == 3);
+    CHECK_RC(aclrtSetDevice(1), 0);
+    CHECK_RC(aclrtSetDevice(2), 107001);
+    CHECK_RC(aclrtResetDevice(1), 0);
+}
+
+static void test_visible_none(void) {
+    uint32_t count = 7;
+    CHECK_RC(aclrtGetDeviceCount(&count), 207004);
+    CHECK_RC(aclrtSetDevice(0), 107001);
+    CHECK(count == 7);
+}
+
+static int32_t on_chunk(const acldumpChunk *chunk, int32_t size) {
+    return chunk != NULL ? size : 0;
+}
+
+static void test_dumps(void) {
+    char path[32] = "x";
+    CHECK_RC(aclmdlSetDump("/tmp/x"), 100045);
+    CHECK_RC(aclmdlInitDump(), 0);
+    CHECK_RC(aclmdlInitDump(), 100044);
+    CHECK_RC(aclmdlSetDump(NULL), 100000);
+    CHECK_RC(aclmdlSetDump("/tmp/there/is/no/such.json"), 100003);
+    const char *config = file_of("{\"dump\": {}}");
+    CHECK_RC(aclmdlSetDump(config), 0);
+    unlink(config);
+    CHECK_RC(aclmdlFinalizeDump(), 0);
+    CHECK_RC(aclmdlFinalizeDump(), 100045);
+    CHECK_RC(acldumpRegCallback(NULL, 0), 100000);
+    CHECK_RC(acldumpRegCallback(on_chunk, 0), 0);
+    acldumpUnregCallback();
+    CHECK_RC(aclopStartDumpArgs(9, "/tmp"), 100000);
+    CHECK_RC(acldumpGetExceptionInfoPath(path, sizeof path), 0);
+    CHECK(path[0] == '\0' && acldumpGetPath(AIC_ERR_NORM_DUMP) == NULL);
+    CHECK_RC(aclopStartDumpArgs(AIC_ERR_NORM_DUMP, "/tmp/args"), 0);
+    CHECK(strcmp(acldumpGetPath(AIC_ERR_NORM_DUMP), "/tmp/args") == 0);
+    CHECK_RC(acldumpGetExceptionInfoPath(path, 4), 100000);
+    CHECK_RC(acldumpSaveExceptionInfo("x", NULL, NULL, 1), 100000);
+    CHECK_RC(acldumpSaveExceptionInfo("x", NULL, NULL, 0), 0);
+    CHECK_RC(aclopStopDumpArgs(AIC_ERR_NORM_DUMP), 0);
+}
+
+static void test_profiles(void) {
+    uint32_t devices[] = {0, 9};
+    uint32_t range = 0;
+    size_t size = 0;
+    CHECK_RC(aclprofFinalize(), 100043);
+    CHECK(aclprofCreateConfig(devices, 2, ACL_AICORE_NONE, NULL, 0) == NULL);
+    aclprofConfig *config = aclprofCreateConfig(devices, 1, ACL_AICORE_NONE, NULL, 1);
+    CHECK_RC(aclprofStart(config), 100043);
+    CHECK_RC(aclprofInit("/tmp", 9), 100000);
+    CHECK_RC(aclprofInit("/tmp", 4), 0);
+    CHECK_RC(aclprofInit("/tmp", 4), 100042);
+    CHECK_RC(aclprofSetConfig(ACL_PROF_ARGS_MAX, "x", 1), 100000);
+    CHECK_RC(aclprofSetConfig(ACL_PROF_LLC_MODE, "x", 1), 0);
+    CHECK_RC(aclprofStart(config), 0);
+    CHECK_RC(aclprofStart(config), 100042);
+    CHECK_RC(aclprofDestroyConfig(config), 100042);
+    CHECK_RC(aclprofStop(config), 0);
+    CHECK_RC(aclprofStop(config), 100043);
+    void *stamp = aclprofCreateStamp();
+    CHECK_RC(aclprofStart(stamp), 100000); /* of another kind */
+    CHECK_RC(aclprofSetStampTraceMessage(stamp, "hello", 5), 0);
+    CHECK_RC(aclprofMark(stamp), 0);
+    CHECK_RC(aclprofPop(), 500001);
+    CHECK_RC(aclprofPush(stamp), 0);
+    CHECK_RC(aclprofRangePop(), 0);
+    CHECK_RC(aclprofRangePushEx(NULL), 100000);
+    CHECK_RC(aclprofRangeStart(stamp, &range), 0);
+    CHECK_RC(aclprofRangeStop(range + 1), 100000);
+    CHECK_RC(aclprofRangeStop(range), 0);
+    aclprofDestroyStamp(stamp);
+    CHECK_RC(aclprofMark(stamp), 100000);
+    CHECK_RC(aclprofMarkEx("x", 1, NULL), 107002);
+    CHECK(aclprofStr2Id("a") != aclprofStr2Id("b") && aclprofStr2Id("a") == aclprofStr2Id("a"));
+    aclprofStepInfo *step = aclprofCreateStepInfo();
+    CHECK_RC(aclprofGetStepTimestamp(step, (aclprofStepTag)2, NULL), 100000);
+    CHECK_RC(aclprofGetStepTimestamp(step, ACL_STEP_START, NULL), 107002);
+    aclprofDestroyStepInfo(step);
+    CHECK(aclprofCreateSubscribeConfig(1, ACL_AICORE_NONE, NULL) == NULL);
+    aclprofSubscribeConfig *subscription = aclprofCreateSubscribeConfig(1, ACL_AICORE_NONE, &range);
+    CHECK_RC(aclprofModelSubscribe(1, subscription), 100011);
+    CHECK_RC(aclprofModelUnSubscribe(1), 100011);
+    CHECK_RC(aclprofDestroySubscribeConfig(subscription), 0);
+    CHECK_RC(aclprofGetOpDescSize(&size), 0);
+    CHECK_RC(aclprofGetOpNum(devices, 0, &range), 0);
+    CHECK(range == 0 && aclprofGetOpFlag(devices, 8, 0) == ACL_SUBSCRIBE_NONE);
+    CHECK_RC(aclprofGetOpTypeLen(devices, 8, 0, &size), 100000);
+    CHECK(aclprofGetOpDuration(devices, 8, 0) == 0 && aclprofGetOpAttriValue(devices, 8, 0, 0) == NULL);
+    CHECK_RC(aclprofDestroyConfig(config), 0);
+    CHECK_RC(aclprofFinalize(), 0);
+    CHECK(stats().descriptions == 0);
+}
+
+/* ACL inside a reset's own callback is no intruder; who is inside when the callbacks are over is. */
+static void on_state(int32_t device, aclrtDeviceState state, void *stream) {
+    (void)device;
+    if (state == ACL_RT_DEVICE_STATE_RESET_PRE) {
+        CHECK_RC(aclrtStreamAbort(stream), 0);
+        CHECK_RC(aclrtStreamAbort(NULL), 107000);
+    }
+}
+
+static aclError body_fill(void *stream) {
+    aclError rc = 0;
+    void *block = NULL;
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    while (rc == 0) {
+        rc = aclrtMemsetAsync(block, 64, 1, 64, stream);
+    }
+    return rc;
+}
+
+static void test_referee_looks_late(void) {
+    call_t call;
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtRegDeviceStateCallback("abort", on_state, stream), 0);
+    void *block = NULL;
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK(aclsim_hold(stream) == 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
+    call_start(&call, body_sync, stream);
+    until_waiting("aclrtSynchronizeStream");
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK(call_join(&call) == 107023 && stats().violations == 0);
+    CHECK_RC(aclrtRegDeviceStateCallback("abort", NULL, NULL), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK(aclsim_hold(stream) == 0);
+    call_start(&call, body_fill, stream);
+    until_waiting("aclrtMemsetAsync");
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK(call_join(&call) == 107002 && stats().violations >= 1);
+}
+
+static void test_forked(void) {
+    CHECK_RC(aclrtSetDevice(0), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        uint64_t noted = stats().violations;
+        int wrong = aclrtSetDevice(0) != 507000 || aclCreateDataBuffer(NULL, 0) != NULL;
+        _exit(wrong || stats().violations != noted + 2);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK_RC(aclrtResetDevice(0), 0);
+}
+
+static void run(void (*test)(void), const char *name, const char *value) {
+    pid_t child = fork();
+    if (child == 0) {
+        if (name != NULL) {
+            setenv(name, value, 1);
+        }
+        test();
+        exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* This process never calls ACL itself, so its children do not count as forked. */
+int main(void) {
+    run(test_bad_files, NULL, NULL);
+    run(test_good_files, NULL, NULL);
+    run(test_default_device, NULL, NULL);
+    run(test_callbacks, NULL, NULL);
+    run(test_release_8_5, "AIOACL_SIM_CANN", "8.5");
+    run(test_release_9_0, "AIOACL_SIM_CANN", "9.0");
+    run(test_release_9_1, "AIOACL_SIM_CANN", "9.1");
+    run(test_release_master, "AIOACL_SIM_CANN", "master");
+    setenv("AIOACL_SIM_DEVICES", "4", 1);
+    run(test_visible, "ASCEND_RT_VISIBLE_DEVICES", "1,3,x");
+    run(test_visible_none, "ASCEND_RT_VISIBLE_DEVICES", "3,1");
+    unsetenv("AIOACL_SIM_DEVICES");
+    run(test_dumps, NULL, NULL);
+    run(test_profiles, NULL, NULL);
+    run(test_referee_looks_late, NULL, NULL);
+    run(test_forked, NULL, NULL);
+    puts("startup: ok");
+    return 0;
+}
