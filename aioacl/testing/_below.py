@@ -14,8 +14,18 @@ _MAKERS: Final = {
     "streams": re.compile(r"aclrtCreateStream"),
     "events": re.compile(r"aclrtCreateEvent"),
     "notifies": re.compile(r"aclrt(Cnt)?(Create)?Notify(Create)?$"),
-    "device_blocks": re.compile(r"aclrtMalloc(?!Host)"),
+    "device_blocks": re.compile(r"aclrtMalloc(?!Host|Physical)"),
     "host_blocks": re.compile(r"aclrtMallocHost"),
+    "pools": re.compile(r"aclrtMemPoolCreate"),
+    "pool_blocks": re.compile(r"aclrtMemPoolMallocAsync"),
+    "managed_blocks": re.compile(r"aclrtMemAllocManaged"),
+    "physical": re.compile(
+        r"aclrtMallocPhysical|aclrtMemImportFromShareableHandle|aclrtMemRetainAllocationHandle"
+    ),
+    "mappings": re.compile(r"aclrtMapMem|aclrtMemMapNoAccess"),
+    "registrations": re.compile(r"aclrtHostRegister"),
+    "reservations": re.compile(r"aclrtReserveMemAddress"),
+    "exports": re.compile(r"aclrtIpcMemGetExportKey"),
     "set_counts": re.compile(r"aclrtSetDevice$"),
 }
 

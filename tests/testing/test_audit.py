@@ -12,6 +12,7 @@ import uvloop
 
 import aioacl
 from aioacl import _origin, lowlevel, simulator
+from aioacl._ffi import ffi, lib
 from aioacl.testing import AuditFailed, audit, origin_of, snapshot
 
 if TYPE_CHECKING:
@@ -130,6 +131,13 @@ def test_a_count_below_the_face_is_told_by_its_call() -> None:
     text = found(lambda: lowlevel.set_device(0))["set_counts"]
     lowlevel.reset_device(0)
     assert re.search(r"aclrtSetDevice\(0\), call \d+, on thread MainThread", text)
+
+
+def test_reserved_addresses_below_the_face_are_told_by_their_call() -> None:
+    found_at = ffi.new("void **")
+    text = found(lambda: lib.aio_u_aclrtReserveMemAddress(found_at, 4096, 0, ffi.NULL, 0))["reservations"]
+    assert lib.aio_u_aclrtReleaseMemAddress(found_at[0]) == 0
+    assert re.search(r"aclrtReserveMemAddress\(.*\), call \d+, on thread MainThread", text)
 
 
 def test_an_error_gets_the_report_as_a_note(open_device: OpenDevice) -> None:

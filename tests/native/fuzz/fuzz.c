@@ -75,6 +75,7 @@ static void *watch(void *arg) {
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static void (*wanted)(void);
+static bool other_used; /* by this program */
 
 static void *other_thread(void *arg) {
     (void)arg;
@@ -91,6 +92,7 @@ static void *other_thread(void *arg) {
 }
 
 static void run_on_other(void (*body)(void)) {
+    other_used = true;
     pthread_mutex_lock(&turn);
     wanted = body;
     pthread_cond_broadcast(&changed);
@@ -148,7 +150,10 @@ static void end_program(void) {
     aclFinalize();
     aclrtSetOpWaitTimeout(0);
     aclrtGetLastError(ACL_RT_THREAD_LEVEL);
-    run_on_other(end_other_thread);
+    if (other_used) {
+        run_on_other(end_other_thread);
+    }
+    other_used = false;
     aclsim_fault_clear();
     aclsim_forget();
 }
