@@ -36,7 +36,8 @@ def main(compiler: str) -> int:
         made = Path(folder, "trampolines.c")
         made.write_text(build_ffi.trampolines())
         ours = sorted(path for path in (ROOT / "tests").rglob("*.c") if ELSEWHERE not in path.parents)
-        sources = [made, *sorted((ROOT / "aioacl").rglob("*.c")), *ours]
+        measured = sorted((ROOT / "benchmarks").glob("*.c"))
+        sources = [made, *sorted((ROOT / "aioacl").rglob("*.c")), *measured, *ours]
         good = list(pool.map(partial(compiles, compiler), sources))
     print(f"{sum(good)} of {len(good)} files compile without a warning")
     return 0 if all(good) else 1

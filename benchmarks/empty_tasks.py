@@ -1,0 +1,79 @@
+"""How many empty tasks a second go through one stream of the simulator, on one core.
+
+    python benchmarks/empty_tasks.py [--tasks N] [--rounds N] [--core N] [--least RATE]
+
+Builds empty_tasks.c, runs it on one core, and prints one JSON object: the median rates of empty kernels, of event
+records and of a plain queue between two threads, measured in turns in the same process, and the simulator's share of
+the queue's rate. Exits with 1 if the kernels come to less than `--least` per second of the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from aioacl.simulator import library_path
+
+HERE = Path(__file__).resolve().parent
+SOURCES = HERE.parent / "aioacl"
+INCLUDES = [f"-I{SOURCES / folder}" for folder in ("_native", "simulator/csrc")]
+KINDS = ("kernels", "records", "queue")
+
+
+def build(folder: Path) -> Path:
+    """The program."""
+    program = folder / "empty_tasks"
+    compiler = os.environ.get("CC", "gcc")
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", *INCLUDES]
+    source = str(HERE / "empty_tasks.c")
+    subprocess.run([compiler, *flags, source, "-o", str(program), "-pthread", "-ldl"], check=True)
+    return program
+
+
+def measure(tasks: int, rounds: int, core: int) -> list[dict[str, Any]]:
+    """What the program has measured, round by round; it and its threads stay on the core."""
+    os.sched_setaffinity(0, {core})
+    with tempfile.TemporaryDirectory() as folder:
+        command = [str(build(Path(folder))), str(library_path()), str(tasks), str(rounds)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    rates: list[dict[str, Any]] = json.loads(done.stdout)
+    return rates
+
+
+def summary(rates: list[dict[str, Any]]) -> dict[str, Any]:
+    """Medians, and what share of the queue's rate the simulator reaches, in each round and in the median."""
+    found: dict[str, Any] = {
+        kind: {
+            unit: statistics.median(each[kind][unit] for each in rates)
+            for unit in ("per_second", "per_cpu_second")
+        }
+        for kind in KINDS
+    }
+    shares = [each["kernels"]["per_cpu_second"] / each["queue"]["per_cpu_second"] for each in rates]
+    found["share_of_the_queue"] = round(statistics.median(shares), 3)
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 when the rate is reached."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--tasks", type=int, default=1_000_000, help="of each kind in each round (1000000)")
+    parser.add_argument("--rounds", type=int, default=5, help="of which the median counts (5)")
+    parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)), help="where to run")
+    parser.add_argument("--least", type=float, default=1_000_000, help="kernels per second (1000000)")
+    options = parser.parse_args(arguments)
+    found = summary(measure(options.tasks, options.rounds, options.core))
+    reached = found["kernels"]["per_cpu_second"] >= options.least
+    print(json.dumps({"tasks": options.tasks, "core": options.core, **found, "reached": reached}, indent=2))
+    return 0 if reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
