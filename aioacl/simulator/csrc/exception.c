@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "work.h"
+#include "launch.h"
 
 enum { CALLBACKS_MAX = 32, NOTHING_KNOWN = -1 };
 
@@ -16,6 +16,7 @@ struct rtExceptionInfo {
     uint32_t thread;
     uint32_t device;
     uint32_t code;
+    exception_source_t source; /* of a kernel */
 };
 
 /* All under sim.lock. The first place belongs to aclrtSetExceptionInfoCallback. */
@@ -35,6 +36,11 @@ static void deliver(struct rtExceptionInfo *info) {
             callback(info);
             sim_lock();
         }
+    }
+    if (info->source.callback != NULL) {
+        sim_unlock();
+        info->source.callback(info, info->source.user);
+        sim_lock();
     }
     delivered = NULL;
 }
@@ -75,10 +81,13 @@ static bool start(void) {
 }
 
 void exception_raise(stream_t *stream, const task_t *task, aclError code) {
-    struct rtExceptionInfo *info = somebody_listens() && start() ? calloc(1, sizeof *info) : NULL;
+    exception_source_t source = launch_source(task);
+    bool heard = (source.callback != NULL || somebody_listens()) && start();
+    struct rtExceptionInfo *info = heard ? calloc(1, sizeof *info) : NULL;
     if (info == NULL) {
         return;
     }
+    info->source = source;
     info->task = (uint32_t)stream->ended;
     info->stream = stream->id;
     info->thread = (uint32_t)task->tid;
@@ -219,5 +228,12 @@ aclError do_aclrtGetFuncHandleFromExceptionInfo(const aclrtExceptionInfo *info, 
     if (!read_info(info, &copy)) {
         return NOTHING_KNOWN;
     }
-    return func == NULL ? error_quiet(ACL_INVALID_PARAM, "func") : error_set(RT_PARAM_INVALID, "info");
+    if (func == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "func");
+    }
+    if (copy.source.function == NULL) {
+        return error_set(RT_PARAM_INVALID, "info");
+    }
+    *func = copy.source.function;
+    return ACL_SUCCESS;
 }

@@ -60,6 +60,18 @@ const launch_t *launch_of(const task_t *task) {
     return launch ? (const launch_t *)task->work : NULL;
 }
 
+exception_source_t launch_source(const task_t *task) {
+    const launch_t *launch = launch_of(task);
+    const function_handle_t *function = launch != NULL ? object_find(KIND_FUNCTION, launch->handle) : NULL;
+    if (function == NULL) {
+        return (exception_source_t){.function = NULL};
+    }
+    const binary_t *binary = function->binary;
+    return (exception_source_t){.function = launch->handle,
+                                .callback = binary != NULL ? binary->callback : NULL,
+                                .user = binary != NULL ? binary->user : NULL};
+}
+
 launch_t *launch_new(kernel_t *kernel, const shape_t *shape) {
     launch_t *launch = work_new(&launch_ops, sizeof *launch);
     if (launch != NULL) {
@@ -284,6 +296,9 @@ aclError launch_with_array(const void *func, const shape_t *shape, aclrtStream s
     rc = context_need() != NULL ? kernel_of(func, &kernel) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS) {
         launch = launch_new(kernel, shape);
+        if (launch != NULL && object_find(KIND_FUNCTION, func) != NULL) {
+            launch->handle = (aclrtFuncHandle)(uintptr_t)func;
+        }
         rc = launch != NULL ? gather(launch, args) : error_set(RT_MEMORY_ALLOCATION, "launch");
     }
     sim_unlock();

@@ -334,6 +334,38 @@ static void test_failures(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
+typedef struct {
+    aclrtFuncHandle function;
+    uint32_t code;
+    atomic_bool called;
+} told_t;
+
+static void on_exception(aclrtExceptionInfo *info, void *user) {
+    told_t *seen = user;
+    CHECK_RC(aclrtGetFuncHandleFromExceptionInfo(info, &seen->function), 0);
+    seen->code = aclrtGetErrorCodeFromExceptionInfo(info);
+    atomic_store(&seen->called, true);
+}
+
+static void test_a_binary_is_told_of_its_kernels(void) {
+    aclrtStream stream = stream_new();
+    aclrtBinHandle binary = load();
+    int answer = 507035;
+    static told_t seen;
+    CHECK(aclsim_register_kernel("answer", kernel_answer, &answer) == 0);
+    aclrtFuncHandle function = function_of(binary, "answer");
+    CHECK_RC(aclrtBinarySetExceptionCallback(binary, on_exception, &seen), 0);
+    expect(function, stream, 507035);
+    while (!atomic_load(&seen.called)) {
+        sched_yield();
+    }
+    CHECK(seen.function == function && seen.code == 507035);
+    CHECK_RC(aclrtBinarySetExceptionCallback(binary, NULL, NULL), 0);
+    CHECK_RC(aclrtBinaryUnLoad(binary), 0);
+    CHECK(aclsim_register_kernel("answer", NULL, NULL) == 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
 static void test_reset_while_queued(void) {
     aclrtStream stream = stream_new();
     aclrtBinHandle binary = load();
@@ -364,6 +396,7 @@ int main(void) {
     test_argument_lists();
     test_arrays_and_grids();
     test_failures();
+    test_a_binary_is_told_of_its_kernels();
     test_reset_while_queued();
     CHECK(atomic_load(&launches) == 5);
     CHECK_RC(aclrtResetDevice(0), 0);
