@@ -185,6 +185,9 @@ static aclError get_attribute(aclrtMemManagedRangeAttribute attribute, const man
         (!list && size != sizeof(int32_t))) {
         return error_set(RT_PARAM_INVALID, "attribute or dataSize");
     }
+    if (!place_is_there(data, size)) {
+        return error_set(RT_PARAM_INVALID, "data");
+    }
     int32_t ids[SIM_MAX_DEVICES];
     size_t room = size / sizeof *ids < SIM_MAX_DEVICES ? size / sizeof *ids : SIM_MAX_DEVICES;
     if (list) {

@@ -67,6 +67,10 @@ bool array_is_there(const void *array, size_t count, size_t size) {
     return fits && (bytes == 0 || move_is_there(array, bytes, false));
 }
 
+bool place_is_there(const void *place, size_t size) {
+    return move_is_there(place, size, true);
+}
+
 /* The words lie in device memory, so that what earlier tasks have written there counts. */
 static bool read_words(const void *pointer, void *words, size_t size) {
     void *block = NULL;

@@ -63,8 +63,8 @@ typedef struct task {
     bool moved;    /* its bytes have been moved, but it is not over */
     bool late_copy;
     bool borrowed; /* a node of a graph owns what it refers to */
-    int32_t code; /* with which it fails; 0: it succeeds */
-    pid_t tid;    /* of the thread that enqueued it */
+    int32_t code;  /* with which it fails; 0: it succeeds */
+    pid_t tid;     /* of the thread that enqueued it */
     int64_t due_ns;
     int64_t late_ns;  /* by which its end is put off */
     int64_t limit_ns; /* waits: how long at most; 0: for ever */
@@ -170,8 +170,8 @@ struct stream {
     wait_list_t room;
     job_t *job; /* the call that the head task waits for */
     report_group_t *group;
-    lane_t *lane;      /* which takes what is enqueued: the stream is captured or bound */
-    lane_t *runs;      /* runners: whose tasks it runs */
+    lane_t *lane;           /* which takes what is enqueued: the stream is captured or bound */
+    lane_t *runs;           /* runners: whose tasks it runs */
     task_group_t *updating; /* whose tasks what is enqueued replaces */
     stream_options_t options;
 };

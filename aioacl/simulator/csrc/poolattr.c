@@ -42,7 +42,7 @@ aclError do_aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, voi
     if (memPool == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "memPool");
     }
-    if (value == NULL) {
+    if (value == NULL || !array_is_there(value, sizeof(int32_t), 1)) {
         return error_set(RT_PARAM_INVALID, "value");
     }
     aclError rc = RT_PARAM_INVALID;
@@ -64,7 +64,7 @@ aclError do_aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, voi
     if (memPool == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "memPool");
     }
-    if (value == NULL) {
+    if (value == NULL || !place_is_there(value, sizeof(int32_t))) {
         return error_set(RT_PARAM_INVALID, "value");
     }
     aclError rc = RT_PARAM_INVALID;

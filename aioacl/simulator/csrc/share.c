@@ -23,8 +23,8 @@ static aclError export_locked(aclrtDrvMemHandle handle, uint64_t flags, uint64_t
 }
 
 static aclError export_handle(aclrtDrvMemHandle handle, uint64_t flags, void *share) {
-    if (flags > WITHOUT_LIST) {
-        return error_set(RT_PARAM_INVALID, "flags");
+    if (flags > WITHOUT_LIST || !place_is_there(share, sizeof(uint64_t))) {
+        return error_set(RT_PARAM_INVALID, "flags or shareableHandle");
     }
     sim_lock();
     aclError rc = export_locked(handle, flags, share);
@@ -55,6 +55,14 @@ aclError do_aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t
     }
     aclError rc = check_type(shareType);
     return rc == ACL_SUCCESS ? export_handle(handle, flags, shareableHandle) : rc;
+}
+
+static bool read_share(const void *from, uint64_t *share) {
+    bool there = array_is_there(from, sizeof *share, 1);
+    if (there) {
+        memcpy(share, from, sizeof *share);
+    }
+    return there;
 }
 
 /* The memory of a number, or NULL with the error kept. */
@@ -106,7 +114,9 @@ aclError do_aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemS
         return error_quiet(ACL_INVALID_PARAM, shareableHandle == NULL ? "shareableHandle" : "handle or flags");
     }
     uint64_t share = 0;
-    memcpy(&share, shareableHandle, sizeof share);
+    if (!read_share(shareableHandle, &share)) {
+        return error_set(RT_PARAM_INVALID, "shareableHandle");
+    }
     sim_lock();
     aclError rc = thread_context() != NULL ? ACL_SUCCESS : error_quiet(RT_CONTEXT_NULL, "current context");
     rc = rc == ACL_SUCCESS ? check_type(shareType) : rc;
@@ -141,7 +151,9 @@ aclError do_aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemSha
         return error_quiet(ACL_INVALID_PARAM, shareableHandle == NULL ? "shareableHandle" : "pid or pidNum");
     }
     uint64_t share = 0;
-    memcpy(&share, shareableHandle, sizeof share);
+    if (!read_share(shareableHandle, &share)) {
+        return error_set(RT_PARAM_INVALID, "shareableHandle");
+    }
     aclError rc = check_type(shareType);
     return rc == ACL_SUCCESS ? list_processes(share, pid, pidNum) : rc;
 }

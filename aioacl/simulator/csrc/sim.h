@@ -271,10 +271,12 @@ static inline bool task_moves(const task_t *task) {
 bool move_rows_fit(size_t width, size_t pitch, size_t height);
 size_t move_span(size_t width, size_t pitch, size_t height);
 void move_rows(const plane_t *plane);
-/* Whether the client's own memory can be read or written; not with sim.lock held. */
+/* Whether the client's own memory can be read or written; big ranges not with sim.lock held. */
 bool move_is_there(const void *pointer, size_t count, bool write);
 /* The same for an array that a client passes. */
 bool array_is_there(const void *array, size_t count, size_t size);
+/* The same for a place of no type that is to be written. */
+bool place_is_there(const void *place, size_t size);
 /* Pins what the task moves. False: it cannot. */
 bool move_prepare(task_t *task, void **to, void **from);
 void move_perform(const task_t *task);
