@@ -4,7 +4,7 @@
 
 Builds the simulator and the harness, and runs until that many programs of calls have run, or for that long. With
 inputs, it runs only these: so a finding is reproduced. Ends with 1 after a finding, whose input is left in the
-current folder, and with 77 when there is no clang with libFuzzer.
+current folder as fuzz-*, and with 77 when there is no clang with libFuzzer.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def build(folder: Path) -> Path:
 
 def fuzz(program: Path, options: argparse.Namespace) -> int:
     """Runs it; the status of libFuzzer."""
-    corpus = Path(options.corpus) if options.corpus else program.parent / "corpus"
+    corpus = Path(options.corpus).resolve() if options.corpus else program.parent / "corpus"
     corpus.mkdir(exist_ok=True)
     command = [
         str(program),
@@ -76,13 +76,15 @@ def fuzz(program: Path, options: argparse.Namespace) -> int:
         f"-max_len={INPUT_BYTES}",
     ]
     command += ["-len_control=0", "-timeout=60", "-rss_limit_mb=4096", "-print_final_stats=1"]
-    targets = options.inputs or [str(corpus)]
+    command += [f"-artifact_prefix={Path.cwd()}/fuzz-"]
+    targets = [str(Path(one).resolve()) for one in options.inputs] or [str(corpus)]
     environment = {
         **os.environ,
         "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1:detect_stack_use_after_return=1:handle_abort=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     }
-    return subprocess.run([*command, *targets], env=environment, check=False).returncode
+    # some calls write files
+    return subprocess.run([*command, *targets], cwd=program.parent, env=environment, check=False).returncode
 
 
 def main(arguments: list[str] | None = None) -> int:
