@@ -44,6 +44,14 @@ static bool resident(char *page, size_t length, size_t page_size) {
     return true;
 }
 
+/* Pages without the permission and kernels without the advice answer the same; a page that is there tells
+ * which. */
+static bool can_populate(size_t page_size) {
+    char here = 0;
+    char *page = (char *)((uintptr_t)&here / page_size * page_size);
+    return madvise(page, page_size, MADV_POPULATE_READ) == 0;
+}
+
 bool move_is_there(const void *pointer, size_t count, bool write) {
     size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = (uintptr_t)pointer / page_size * page_size;
@@ -56,7 +64,8 @@ bool move_is_there(const void *pointer, size_t count, bool write) {
     if (madvise(page, last - first, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) {
         return true;
     }
-    return errno == EINVAL ? resident(page, last - first, page_size) : errno != ENOMEM && errno != EFAULT;
+    bool permitted = errno != ENOMEM && errno != EFAULT && (errno != EINVAL || !can_populate(page_size));
+    return permitted && resident(page, last - first, page_size);
 }
 
 bool array_is_there(const void *array, size_t count, size_t size) {

@@ -1,6 +1,7 @@
 /* Device memory and pinned memory: all ways to get it, red zones, bytes that nobody wrote, copies of every
  * shape. */
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "sim_test.h"
@@ -295,6 +296,12 @@ static void test_wild_pointers(void) {
     CHECK_RC(aclrtMemcpyAsync(device, 8, wild, 8, ACL_MEMCPY_HOST_TO_DEVICE, NULL), 507899);
     CHECK_RC(aclrtMemcpyAsync(device, 8, wild, 8, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE, NULL), 507899);
     CHECK_RC(aclrtMemcpy(text, SIZE_MAX, text, SIZE_MAX - 8, ACL_MEMCPY_HOST_TO_HOST), 507899);
+    char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED && mprotect(pages + 4096, 4096, PROT_NONE) == 0);
+    CHECK_RC(aclrtMemcpy(text, 8, pages + 4092, 8, ACL_MEMCPY_HOST_TO_HOST), 507899);
+    CHECK(mprotect(pages, 4096, PROT_READ) == 0);
+    CHECK_RC(aclrtMemcpy(pages, 8, device, 8, ACL_MEMCPY_DEVICE_TO_HOST), 507899);
+    CHECK(munmap(pages, 8192) == 0);
     CHECK_RC(aclrtMemcpyAsyncWithCondition(device, 8, text, 8, ACL_MEMCPY_HOST_TO_DEVICE, NULL), 107000);
     CHECK_RC(aclrtFree(wild), 507899);
     CHECK_RC(aclrtFreeHost(wild), 107000);
