@@ -55,8 +55,8 @@ find_compiler() {
 
 # Everything that the installation is made of, in one line.
 fingerprint() {
-    (cd "$root" && echo "$root $1" && cat pyproject.toml build_ffi.py constraints.txt scripts/environment.sh \
-        aioacl/_native/* aioacl/simulator/csrc/*) | cksum
+    (cd "$root" && echo "$root $1" && cat pyproject.toml build_ffi.py build_stubs.py constraints.txt \
+        scripts/environment.sh && find aioacl \( -name '*.[ch]' -o -name '*.inc' \) -type f -print -exec cat {} +) | cksum
 }
 
 up_to_date() {
@@ -91,7 +91,7 @@ environment() {
         echo "making .venv with $found" >&2
         "$found" -m venv --clear "$root/.venv" || die "$found cannot make $root/.venv."
     fi
-    echo "building and installing aioacl into .venv (a minute, the first time)" >&2
+    echo "building and installing aioacl into .venv (a minute or two, the first time)" >&2
     rm -f "$stamp"
     pip setuptools cffi
     pip --no-build-isolation --editable "$root${1:+[$1]}" || die "The build failed; the reason is above."
