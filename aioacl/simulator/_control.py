@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, lib
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aioacl._stream import Stream
 
 TEXT_BYTES = 1 << 16
+VIOLATIONS_KEPT: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +211,15 @@ def resets(device: int = 0) -> int:
 
 
 def violations() -> list[str]:
-    """What the referee objected to, oldest first; the newest 256 are kept."""
+    """What the referee objected to, oldest first; the newest 256 are kept, `Stats.violations` counts all."""
     read = control_function("aclsim_violation", "int (*)(uint64_t, char *, size_t)")
     text = ffi.new("char[]", TEXT_BYTES)
-    found: list[str] = []
-    while read(len(found), text, TEXT_BYTES) >= 0:
-        found.append(ffi.string(text).decode())
-    return found
+    count = stats().violations
+    return [
+        ffi.string(text).decode()
+        for index in range(max(0, count - VIOLATIONS_KEPT), count)
+        if read(index, text, TEXT_BYTES) >= 0
+    ]
 
 
 def journal() -> list[dict[str, Any]]:
@@ -229,6 +232,16 @@ def journal() -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+_forgotten = 0
+
+
 def forget() -> None:
     """Forgets counted calls, violations and the journal; touches nothing that lives."""
+    global _forgotten  # noqa: PLW0603 - the count belongs to the one simulator of the process
     control_function("aclsim_forget", "void (*)(void)")()
+    _forgotten += 1
+
+
+def times_forgotten() -> int:
+    """How often `forget()` was called: counts of before and after another call of it cannot be compared."""
+    return _forgotten

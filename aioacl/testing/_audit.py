@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from aioacl import simulator
+from aioacl.simulator._control import times_forgotten
 from aioacl.testing._below import makers_of
 from aioacl.testing._cleanup import close_left, force_close
 from aioacl.testing._origins import book, frames_of, is_open, verdict, where
@@ -98,7 +99,8 @@ class Audit:
         self._book.open()
         self._wire.open()
         self._known: set[object] = set(self._book.origins)
-        self._violations = len(simulator.violations()) if is_simulated() else 0
+        self._violations = simulator.stats().violations if is_simulated() else 0
+        self._forgotten = times_forgotten()
         self._resets = _force_resets()
         self.before = snapshot()
 
@@ -213,8 +215,15 @@ class Audit:
         if not is_simulated():
             return []
         simulator.check_memory()  # what was written outside its bounds is a violation too
-        texts = simulator.violations()[self._violations :]
-        return [Finding("violations", f"a rule of ACL was violated: {text}") for text in texts]
+        seen = (
+            self._violations if times_forgotten() == self._forgotten else 0
+        )  # forgotten: counted from nothing
+        new = max(0, simulator.stats().violations - seen)
+        kept = simulator.violations()
+        texts = [f"a rule of ACL was violated: {text}" for text in kept[max(0, len(kept) - new) :]]
+        if new > len(kept):
+            texts.insert(0, f"{new - len(kept)} older violations of rules of ACL were not kept")
+        return [Finding("violations", text) for text in texts]
 
 
 def _force_resets() -> int:

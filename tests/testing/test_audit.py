@@ -152,6 +152,41 @@ def test_an_error_gets_the_report_as_a_note(open_device: OpenDevice) -> None:
     assert caught.value.__notes__[0].startswith("aioacl: device 0 is still open; it was made\n")
 
 
+def destroy_a_dead_event() -> None:
+    with pytest.raises(aioacl.AclError):
+        lowlevel.functions.aclrtDestroyEvent(ffi.cast("void *", 0x1234))
+
+
+def findings_of(body: Callable[[], object]) -> list[str]:
+    with pytest.raises(AuditFailed) as caught, audit(patience=0.1):
+        body()
+    return [str(finding) for finding in caught.value.findings]
+
+
+def test_more_violations_than_are_kept_are_told() -> None:
+    def body() -> None:
+        for _ in range(300):
+            destroy_a_dead_event()
+
+    destroy_a_dead_event()
+    first, *rest = findings_of(body)
+    assert first == "44 older violations of rules of ACL were not kept"
+    assert len(rest) == len(simulator.violations()) == 256
+    assert len(findings_of(destroy_a_dead_event)) == 1
+    simulator.forget()
+
+
+def test_what_is_forgotten_hides_no_later_violation() -> None:
+    def body() -> None:
+        simulator.forget()
+        destroy_a_dead_event()
+
+    destroy_a_dead_event()
+    destroy_a_dead_event()
+    assert len(findings_of(body)) == 1
+    simulator.forget()
+
+
 def test_audits_may_be_nested(open_device: OpenDevice) -> None:
     kept: list[aioacl.Device] = []
 
