@@ -100,7 +100,9 @@ static bool resolve(task_t *task) {
                                               read_words(indirect->from, &words.from, sizeof words.from);
     uintptr_t to = (uintptr_t)words.to + indirect->to_offset;
     uintptr_t from = (uintptr_t)words.from + indirect->from_offset;
-    free(indirect);
+    if (!task->borrowed) { /* what a node lends is the node's, and is asked for again */
+        free(indirect);
+    }
     task->kind = TASK_COPY;
     task->copy.dst = (void *)to;
     task->copy.src = (const void *)from;
