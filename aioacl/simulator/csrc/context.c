@@ -66,7 +66,7 @@ aclError do_aclrtCreateContext(aclrtContext *context, int32_t deviceId) {
         rc = error_set(RT_INVALID_DEVICE, "deviceId");
     } else {
         device_wait_change(device);
-        context_t *made = context_new(device);
+        context_t *made = device_releasing(device) ? NULL : context_new(device);
         rc = made != NULL ? ACL_SUCCESS : error_set(RT_DEVICE_SETUP_ERROR, "deviceId");
         if (made != NULL) {
             thread_bind_context(made);

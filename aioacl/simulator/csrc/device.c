@@ -5,7 +5,8 @@ device_t *device_find(int32_t id) {
     return id >= 0 && id < sim.settings.devices ? &sim.devices[id] : NULL;
 }
 
-/* A set waits while a reset runs; callbacks of the changing thread itself pass. */
+/* A set waits while a reset runs; callbacks of the changing thread itself pass. What they change is part of the
+ * outer change, which ends only with the call that began it. */
 void device_wait_change(device_t *device) {
     while (device->changer != NULL && device->changer != thread_self()) {
         waiter_t waiter;
@@ -14,9 +15,23 @@ void device_wait_change(device_t *device) {
     }
 }
 
+bool device_begin_change(device_t *device) {
+    bool outer = device->changer == NULL;
+    device->changer = thread_self();
+    return outer;
+}
+
 void device_end_change(device_t *device) {
     device->changer = NULL;
     wait_finish_all(&device->changed, 0);
+}
+
+bool device_releasing(const device_t *device) {
+    return device->primary != NULL && device->primary->resetter != NULL;
+}
+
+static bool primary_active(const device_t *device) {
+    return device->primary != NULL && atomic_load(&device->primary->active);
 }
 
 static context_t *primary_of(device_t *device) {
@@ -44,13 +59,15 @@ void device_retire_primary(device_t *device) {
 }
 
 static aclError device_open(device_t *device) {
-    device->changer = thread_self();
     if (device->explicit_contexts == 0) {
         state_device(device->id, ACL_RT_DEVICE_STATE_SET_PRE);
     }
+    if (primary_active(device)) {
+        return ACL_SUCCESS; /* the callback has set it */
+    }
     context_t *primary = primary_of(device);
-    if (primary == NULL || !executor_start(device) || !context_activate(primary)) {
-        device_end_change(device);
+    bool made = primary != NULL && executor_start(device) && context_activate(primary);
+    if (!made || !atomic_load(&primary->active)) { /* or made, and reset by a callback */
         return error_set(RT_DEVICE_SETUP_ERROR, "deviceId");
     }
     atomic_store(&device->open, true);
@@ -64,15 +81,21 @@ aclError device_set(int32_t id) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
     device_wait_change(device);
-    if (device->retains == 0) {
+    if (device_releasing(device)) {
+        return error_set(RT_DEVICE_SETUP_ERROR, "deviceId");
+    }
+    bool outer = device_begin_change(device);
+    if (!primary_active(device)) {
         rc = device_open(device);
     }
     if (rc == ACL_SUCCESS) {
         device->retains++;
         thread_bind_slot(id);
-        if (device->changer == thread_self()) {
-            device_end_change(device);
-        }
+    }
+    if (outer) {
+        device_end_change(device);
+    }
+    if (rc == ACL_SUCCESS) {
         state_device(id, ACL_RT_DEVICE_STATE_SET_POST);
     }
     return rc;
@@ -89,6 +112,9 @@ static aclError device_reset(int32_t id, bool force) {
     device_t *device = device_find(id);
     if (device == NULL) {
         return force ? error_quiet(RT_INVALID_DEVICE, "deviceId") : error_set(RT_INVALID_DEVICE, "deviceId");
+    }
+    if (device->retains > 0) {
+        device_wait_change(device); /* a reset that is about to fail */
     }
     /* A reset looks for the context, and so detaches a stale binding; a forced one does not get that far while
        explicit contexts keep the device. */

@@ -240,9 +240,11 @@ void fault_teardown(void) {
 
 /* The client is told as of any reset; then everything is as before. */
 static aclError take_back(device_t *device, aclError code) {
-    device->changer = thread_self();
+    bool outer = device_begin_change(device);
     state_device(device->id, ACL_RT_DEVICE_STATE_RESET_PRE);
-    device_end_change(device);
+    if (outer) {
+        device_end_change(device);
+    }
     return code;
 }
 

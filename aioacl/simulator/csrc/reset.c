@@ -45,7 +45,7 @@ static void wait_host_functions(void *object, void *arg) {
 
 void device_release(device_t *device) {
     context_t *primary = device->primary;
-    device->changer = thread_self();
+    bool outer = device_begin_change(device);
     device->retains = 0;
     device->resets++;
     fault_release_device(device);
@@ -66,5 +66,7 @@ void device_release(device_t *device) {
     thread_self()->slot = -1;
     device_retire_primary(device);
     state_device(device->id, ACL_RT_DEVICE_STATE_RESET_POST);
-    device_end_change(device);
+    if (outer) {
+        device_end_change(device);
+    }
 }

@@ -122,7 +122,11 @@ device_t *device_find(int32_t id);
 /* With sim.lock held, which it gives up for callbacks and while somebody else changes the device. */
 aclError device_set(int32_t id);
 void device_wait_change(device_t *device);
+/* False: it is part of a change that this thread makes already, and must not be ended. */
+bool device_begin_change(device_t *device);
 void device_end_change(device_t *device);
+/* The primary context is being torn down: who passes device_wait_change() is in a callback of that. */
+bool device_releasing(const device_t *device);
 /* After a reset. Today's runtime keeps the primary context's handle for the next set, older ones do not. */
 void device_retire_primary(device_t *device);
 bool context_usable(const context_t *context);

@@ -1,0 +1,157 @@
+/* Sets and resets of a device from within the callbacks of a set or a reset of it, and resets that fail. */
+#include "sim_test.h"
+
+typedef enum { NOTHING, SET, CREATE_CONTEXT } deed_t;
+
+/* What is done once, on the thread that is told, and what it answered. */
+typedef struct {
+    deed_t deed;
+    int at_device; /* the state at which it is done; -1: not there */
+    int at_stream;
+    aclError rc;
+    bool done;
+} plan_t;
+
+static plan_t plan;
+
+static void act(void) {
+    aclrtContext context = NULL;
+    plan.done = true;
+    plan.rc = plan.deed == SET ? aclrtSetDevice(0) : aclrtCreateContext(&context, 0);
+}
+
+static void on_device(int32_t device, aclrtDeviceState state, void *arg) {
+    (void)device;
+    (void)arg;
+    if (plan.deed != NOTHING && !plan.done && (int)state == plan.at_device) {
+        act();
+    }
+}
+
+static void on_stream(aclrtStream stream, aclrtStreamState state, void *arg) {
+    (void)stream;
+    (void)arg;
+    if (plan.deed != NOTHING && !plan.done && (int)state == plan.at_stream) {
+        act();
+    }
+}
+
+static int end_all(void) {
+    int resets = 0;
+    while (aclsim_retain_count(0) > 0) {
+        CHECK_RC(aclrtResetDevice(0), 0);
+        resets++;
+    }
+    return resets;
+}
+
+/* The device works, and ends without a trace. */
+static void check_works(void) {
+    aclrtStream stream = NULL;
+    void *block = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, NULL), 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
+    CHECK_RC(aclrtSynchronizeDevice(), 0);
+    CHECK_RC(aclrtFree(block), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+/* While a reset tears the primary context down, its callbacks get neither the device nor a context. */
+static void test_within_a_reset(deed_t deed, int at_device, int at_stream) {
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    plan = (plan_t){.deed = deed, .at_device = at_device, .at_stream = at_stream};
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK(plan.done && plan.rc == 507033);
+    CHECK(aclsim_retain_count(0) == 0 && stats().contexts == 0 && stats().streams == 0);
+    plan.deed = NOTHING;
+    CHECK_RC(aclrtSetDevice(0), 0);
+    check_works();
+    CHECK(end_all() == 1);
+}
+
+/* After it, or in a set, they get it: it counts like any other set. */
+static void test_set_counts(int at_device, int at_stream, bool resets, int want) {
+    plan = (plan_t){.deed = resets ? NOTHING : SET, .at_device = at_device, .at_stream = at_stream};
+    CHECK_RC(aclrtSetDevice(0), 0);
+    if (resets) {
+        plan.deed = SET;
+        CHECK_RC(aclrtResetDevice(0), 0);
+    }
+    CHECK(plan.done && plan.rc == 0);
+    plan.deed = NOTHING;
+    check_works();
+    CHECK(end_all() == want);
+    CHECK(stats().streams == 0);
+}
+
+/* --- a reset that fails, and two that come meanwhile
+ * --------------------------------------------------------------- */
+static atomic_int reached;
+static atomic_bool open;
+
+static void on_gate(int32_t device, aclrtDeviceState state, void *arg) {
+    (void)device;
+    (void)arg;
+    if (state == ACL_RT_DEVICE_STATE_RESET_PRE && atomic_fetch_add(&reached, 1) == 0) {
+        while (!atomic_load(&open)) {
+            sched_yield();
+        }
+    }
+}
+
+static aclError body_reset(void *unused) {
+    (void)unused;
+    return aclrtResetDeviceForce(0);
+}
+
+static aclError body_set(void *unused) {
+    (void)unused;
+    return aclrtSetDevice(0);
+}
+
+static void test_a_failing_reset_is_waited_for(void) {
+    call_t failing;
+    call_t real;
+    call_t set;
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtRegDeviceStateCallback("gate", on_gate, NULL), 0);
+    CHECK(aclsim_fault_add("aclrtResetDeviceForce:reset-fail=1:nth=1", NULL) == 0);
+    call_start(&failing, body_reset, NULL);
+    while (atomic_load(&reached) == 0) {
+        sched_yield();
+    }
+    call_start(&real, body_reset, NULL);
+    until_waiting("aclrtResetDeviceForce");
+    CHECK(atomic_load(&reached) == 1);
+    call_start(&set, body_set, NULL);
+    until_waiting("aclrtSetDevice");
+    atomic_store(&open, true);
+    CHECK(call_join(&failing) != 0);
+    CHECK_RC(call_join(&real), 0);
+    CHECK_RC(call_join(&set), 0);
+    CHECK_RC(aclrtRegDeviceStateCallback("gate", NULL, NULL), 0);
+    aclsim_fault_clear();
+    CHECK_RC(aclrtSetDevice(0), 0);
+    check_works();
+    end_all();
+}
+
+int main(void) {
+    CHECK_RC(aclInit(NULL), 0);
+    CHECK_RC(aclrtRegDeviceStateCallback("device", on_device, NULL), 0);
+    CHECK_RC(aclrtRegStreamStateCallback("stream", on_stream, NULL), 0);
+    for (deed_t deed = SET; deed <= CREATE_CONTEXT; deed++) {
+        test_within_a_reset(deed, ACL_RT_DEVICE_STATE_RESET_PRE, -1);
+        test_within_a_reset(deed, -1, ACL_RT_STREAM_STATE_DESTROY_PRE);
+    }
+    test_set_counts(ACL_RT_DEVICE_STATE_RESET_POST, -1, true, 1);
+    test_set_counts(ACL_RT_DEVICE_STATE_SET_PRE, -1, false, 2);
+    test_set_counts(ACL_RT_DEVICE_STATE_SET_POST, -1, false, 2);
+    test_set_counts(-1, ACL_RT_STREAM_STATE_CREATE_POST, false, 2);
+    test_a_failing_reset_is_waited_for();
+    return 0;
+}
