@@ -6,6 +6,7 @@ the simulator's. So it must not wait for what another thread does with the inter
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import struct
 import threading
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
 
 FAILED: Final = 507015
+CODES: Final = 1 << 31
 LAYOUT: Final = struct.Struct("@PPN7IxxxxNixxxxPP")  # aclsim_launch_t
 
 
@@ -73,11 +75,22 @@ class Kernel:
 
     def _run(self, launch: Launch) -> int:
         try:
-            answer = self._function(launch)
+            return _code_of(self._function(launch))
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever looks at errors, not to the device's thread
             self.errors.append(error)
             return FAILED
-        return 0 if answer is None else int(answer)
+
+
+def _code_of(answer: int | None) -> int:
+    if answer is None:
+        return 0
+    if inspect.iscoroutine(answer):
+        answer.close()
+    if not isinstance(answer, int):
+        raise TypeError(f"a kernel answered {answer!r}; want None, 0, or the code of a failure")
+    if not -CODES <= answer < CODES:
+        raise OverflowError(f"a kernel answered {answer}, which is no code of ACL: it has more than 32 bits")
+    return int(answer)
 
 
 _REGISTER: Final = "int (*)(const char *, void *, void *)"
@@ -91,11 +104,17 @@ def register_kernel(
 ) -> Kernel:
     """Launches of the named kernel call the function; None or 0 is success, another answer the code of a failure.
 
-    An exception fails the task with 507015 and is kept in the kernel's `errors`. The name's earlier function is
-    replaced. `parameters` are the sizes of the kernel's parameters, for launches with an array of arguments.
+    An exception, or an answer that is no code, fails the task with 507015 and is kept in the kernel's `errors`. The
+    name's earlier function is replaced. `parameters` are the sizes of the kernel's parameters, for launches with an
+    array of arguments.
     """
     if not name:
         raise ParameterError("a kernel needs a name", hint="Pass the name that the client asks for.")
+    if inspect.iscoroutinefunction(function):
+        raise ParameterError(
+            f"the kernel {name!r} is a coroutine function, which no loop would run",
+            hint="Pass a plain function: it runs on the simulated device's thread.",
+        )
     kernel = Kernel(name, function)
     with _lock:
         _registered[kernel._key] = kernel
@@ -121,7 +140,7 @@ def _text(text: str) -> CData:
 @cache
 def _trampoline() -> CData:
     """The one C function that all kernels are; it lives as long as the process."""
-    return ffi.callback("int(void *)", _launched)
+    return ffi.callback("int(void *)", _launched, error=FAILED)
 
 
 def _launched(told: CData) -> int:

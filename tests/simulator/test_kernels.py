@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -96,6 +96,20 @@ async def test_an_answer_is_the_code_of_the_failure(open_device: OpenDevice) -> 
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(("answer", "kind"), [("x", TypeError), (1 << 40, OverflowError), (1.0, TypeError)])
+async def test_an_answer_that_is_no_code_is_a_failure(
+    open_device: OpenDevice, answer: Any, kind: type[Exception]
+) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        with simulator.register_kernel("odd", lambda _: answer) as kernel, loaded(device) as binary:
+            launch(device, binary, b"odd", bytes(8), stream)
+            with pytest.raises(aioacl.DeviceFault) as caught:
+                await stream.record()
+    assert caught.value.code == 507015
+    assert [type(error) for error in kernel.errors] == [kind]
+
+
+@pytest.mark.anyio
 async def test_an_unregistered_kernel_is_refused_with_a_way_out(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         with loaded(device) as binary:
@@ -150,6 +164,12 @@ def test_what_cannot_be_registered_is_told() -> None:
         simulator.register_kernel("", lambda _: None)
     with pytest.raises(aioacl.ParameterError, match="sizes"):
         simulator.register_kernel("sized", lambda _: None, parameters=[0])
+
+    async def kernel(_: simulator.Launch) -> int:
+        return 0
+
+    with pytest.raises(aioacl.ParameterError, match="coroutine function"):
+        simulator.register_kernel("later", cast("Any", kernel))
 
 
 @pytest.mark.anyio
