@@ -79,6 +79,11 @@ class AclError(Exception):
         text = " ".join(self.message.split())
         return _sentences(": ".join(filter(None, (self._where(), what, text))), self.hint)
 
+    def __repr__(self) -> str:
+        told = {"code": self.code, "call": self.call or None, "device": self.device}
+        facts = [f"{name}={value!r}" for name, value in told.items() if value is not None]
+        return f"{type(self).__name__}({', '.join([repr(self.message), *facts])})"
+
     def _where(self) -> str:
         device = "" if self.device is None else f"device {self.device}"
         place = " on ".join(filter(None, (self.call, device)))

@@ -217,3 +217,9 @@ def test_every_error_of_the_module_is_tested_here() -> None:
 
 def test_the_warning_is_a_runtime_warning() -> None:
     assert issubclass(AclWarning, RuntimeWarning)
+
+
+def test_an_error_without_a_text_still_shows_its_code_and_call() -> None:
+    shown = repr(error_for(507015, "aclrtSynchronizeStream", device=0))
+    assert shown == "DeviceFault('', code=507015, call='aclrtSynchronizeStream', device=0)"
+    assert repr(AclError("why")) == "AclError('why')"
