@@ -17,7 +17,8 @@ from aioacl._errors import (
     StaleHandleError,
     error_for,
 )
-from aioacl._ffi import ffi, generation_of, lib, name_of_function, text_of
+from aioacl._ffi import ffi, generation_of, lib, name_of_function, state_of, text_of
+from aioacl._law import State
 from aioacl._options import Stuck
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def _refusal(
 @_refusal(lib.AIO_STALE)
 def _stale(call: str, index: int, generation: int) -> AclError:
     now = generation_of(index)
+    if state_of(index) == State.CLOSED:
+        return _not_open(call, index, generation)
     return StaleHandleError(
         f"the handle is of generation {generation}, device {index} is at {now}",
         call=call,
@@ -70,30 +73,36 @@ def _stale(call: str, index: int, generation: int) -> AclError:
 
 @_refusal(lib.AIO_NOT_OPEN)
 def _not_open(call: str, index: int, generation: int) -> AclError:
-    return StaleHandleError(f"device {index} is closed", call=call, device=index, generation=generation)
+    return StaleHandleError(
+        "the device is closed",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="Open it again, and make new handles.",
+    )
 
 
 @_refusal(lib.AIO_RESETTING_NOW)
 def _resetting(call: str, index: int, generation: int) -> AclError:
-    return DeviceResetting(f"device {index} is being reset", call=call, device=index, generation=generation)
+    return DeviceResetting("the device is being reset", call=call, device=index, generation=generation)
 
 
 @_refusal(lib.AIO_DRAINING_NOW)
 def _draining(call: str, index: int, generation: int) -> AclError:
     return DeviceResetting(
-        f"device {index} is draining before a reset", call=call, device=index, generation=generation
+        "the device is draining before a reset", call=call, device=index, generation=generation
     )
 
 
 @_refusal(lib.AIO_QUARANTINE)
 def _quarantine(call: str, index: int, generation: int) -> AclError:
-    return DeviceQuarantined(f"device {index} is quarantined", call=call, device=index, generation=generation)
+    return DeviceQuarantined("the device is quarantined", call=call, device=index, generation=generation)
 
 
 @_refusal(lib.AIO_WAS_RESET)
 def _was_reset(call: str, index: int, generation: int) -> AclError:
     return DeviceReset(
-        f"device {index} was reset or closed while this waited",
+        "the device was reset or closed while this waited",
         call=call,
         device=index,
         generation=generation,

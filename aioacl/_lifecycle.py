@@ -149,7 +149,7 @@ class Manager:
     def closed(self) -> ParameterError:
         """The error of whoever uses a device that nobody has open."""
         return ParameterError(
-            f"device {self.index} is closed",
+            "the device is closed",
             device=self.index,
             hint="Use it inside `async with open_device()`.",
         )

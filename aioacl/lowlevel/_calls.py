@@ -22,16 +22,18 @@ from aioacl._gate import absent
 from aioacl._handle import Handle, error_on
 from aioacl._memory import Buffer, PinnedBuffer
 from aioacl._stream import Stream
-from aioacl.lowlevel._table import Parameter, Row, rows
+from aioacl.lowlevel._table import Parameter, Row, like, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from aioacl._acl import CData
     from aioacl._lifecycle import Manager
 
 # They answer the thread's last error in the place of their own.
 _ANSWERS: Final = frozenset({"aclrtPeekAtLastError", "aclrtGetLastError"})
+
+_C_VALUE: Final = type(ffi.NULL)
 
 _INSTEAD: Final = {
     "aclrtSetDevice": "Use lowlevel.set_device(index), or open_device(index).",
@@ -77,6 +79,25 @@ def _stands_for(thing: Handle, parameter: Parameter) -> bool:
     return parameter.bare == ("aclrtStream" if isinstance(thing, Stream) else "aclrtEvent")
 
 
+def _described(value: object, why: Exception) -> str:
+    if isinstance(value, _C_VALUE):
+        return str(ffi.typeof(value).cname)
+    return "None" if value is None else f"{type(value).__name__}: {why}"
+
+
+def _cure(parameter: Parameter, value: object) -> str:
+    """What to pass in the place of an object of Python's that no pointer can be made of."""
+    if value is None:
+        return "The null pointer is lowlevel.ffi.NULL."
+    if "*" not in parameter.c_type or isinstance(value, _C_VALUE):
+        return ""
+    try:
+        memoryview(cast("bytes", value))
+    except TypeError:
+        return ""
+    return f"Pass lowlevel.ffi.from_buffer(...) of the {type(value).__name__}."
+
+
 class Function:
     """One ACL function, unguarded or on a device."""
 
@@ -95,7 +116,7 @@ class Function:
         if row.kind == lib.AIO_CONTROL:
             raise self._refusal()
         if named or len(arguments) != len(row.parameters):
-            arguments = self.__signature__.bind(*arguments, **named).args
+            arguments = self._bound(arguments, named)
         _runtime.load()
         if not lib.aio_table_present(row.index):
             raise self._absent()
@@ -119,6 +140,31 @@ class Function:
 
     # --- arguments -------------------------------------------------------------------------------------------
 
+    def _bound(self, arguments: tuple[object, ...], named: dict[str, object]) -> tuple[object, ...]:
+        try:
+            return self.__signature__.bind(*arguments, **named).args
+        except TypeError:
+            raise ParameterError(
+                self._discord(len(arguments), named), call=self._row.name, hint=self._usage
+            ) from None
+
+    def _discord(self, count: int, named: Iterable[str]) -> str:
+        """How the arguments differ from the parameters: the first `count` of these are given by their place."""
+        names = [parameter.name for parameter in self._row.parameters]
+        wrong = {
+            "missing": [name for name in names[count:] if name not in named],
+            "unknown": [name + like(name, names) for name in named if name not in names],
+            "given twice": [name for name in names[:count] if name in named],
+        }
+        parts = [f"{what}: {', '.join(these)}" for what, these in wrong.items() if these]
+        if count > len(names):
+            parts.insert(0, f"it takes {len(names)} arguments, not {count}")
+        return "; ".join(parts)
+
+    @property
+    def _usage(self) -> str:
+        return f"The call is {self._row.prototype}."
+
     def _raw(self, parameter: Parameter, value: object) -> object:
         if isinstance(value, bytes) and parameter.writable:
             raise self._wrong(parameter, "bytes, which nobody may write to: make it with lowlevel.ffi.new")
@@ -138,11 +184,11 @@ class Function:
             and not isinstance(thing, PinnedBuffer)
         )
 
-    def _wrong(self, parameter: Parameter, what: object) -> ParameterError:
+    def _wrong(self, parameter: Parameter, what: object, cure: str = "") -> ParameterError:
         return ParameterError(
             f"{parameter.name} is to be {parameter.c_type}, not {what}",
             call=self._row.name,
-            hint=f"The call is {self._row.prototype}.",
+            hint=f"{cure} {self._usage}".strip(),
         )
 
     def _misfit(self, raw: list[object], error: Exception) -> ParameterError:
@@ -153,8 +199,8 @@ class Function:
                 ffi.new(ffi.getctype(c_type, "[1]"), [value])
             except (TypeError, OverflowError) as why:
                 if not isinstance(value, bytes):  # a call takes them for text, an array does not
-                    return self._wrong(parameter, f"{type(value).__name__}: {why}")
-        return ParameterError(str(error), call=self._row.name, hint=f"The call is {self._row.prototype}.")
+                    return self._wrong(parameter, _described(value, why), _cure(parameter, value))
+        return ParameterError(str(error), call=self._row.name, hint=self._usage)
 
     # --- answers ---------------------------------------------------------------------------------------------
 
@@ -189,7 +235,11 @@ class Namespace:
     def __getattr__(self, name: str) -> Function:
         row = rows().get(name)
         if row is None:
-            raise AttributeError(f"ACL's headers have no function {name} that can be called from here")
+            question = "" if name.startswith("_") else like(name, rows())
+            raise AttributeError(
+                f"ACL's headers have no function {name} that can be called from here{question}",
+                name=name,
+            )
         function = Function(row, self._place)
         setattr(self, name, function)
         return function

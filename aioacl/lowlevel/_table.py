@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from inspect import Parameter as Argument
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from aioacl._ffi import lib, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _PARAMETER: Final = re.compile(r"(?P<before>.*?)(?P<name>\w+)(?P<after>(?:\[\d*\])*)")
 
@@ -86,3 +87,9 @@ def _row(index: int) -> Row:
 def rows() -> Mapping[str, Row]:
     """All of them, by the function's name."""
     return {row.name: row for row in map(_row, range(lib.aio_table_size()))}
+
+
+def like(name: str, names: Iterable[str]) -> str:
+    """A question about the name most like it; empty if there is none."""
+    found = get_close_matches(name, names, n=1)
+    return f" (did you mean {found[0]}?)" if found else ""

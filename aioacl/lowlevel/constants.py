@@ -6,6 +6,7 @@ The stub beside this file lists them with their values, for editors and type che
 from __future__ import annotations
 
 from aioacl._ffi import lib
+from aioacl.lowlevel._table import like
 
 
 def _is_theirs(name: str) -> bool:
@@ -17,7 +18,8 @@ def __getattr__(name: str) -> int:
     value = getattr(lib, name, None) if _is_theirs(name) else None
     if isinstance(value, int):
         return value
-    raise AttributeError(f"ACL's headers have no enumerator or flag {name}")
+    question = "" if name.startswith("_") else like(name, __dir__())
+    raise AttributeError(f"ACL's headers have no enumerator or flag {name}{question}", name=name)
 
 
 def __dir__() -> list[str]:

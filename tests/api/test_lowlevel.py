@@ -103,7 +103,7 @@ def test_the_thread_s_last_error_is_an_answer() -> None:
         ((0, 8, b"x", 1, 0), "dst is to be void \\*, not int"),
         ((ffi.NULL, "8", b"x", 1, 0), "destMax is to be size_t, not str"),
         ((ffi.NULL, -1, b"x", 1, 0), "destMax is to be size_t, not int"),
-        ((ffi.NULL, 8, None, 1, 0), "src is to be const void \\*, not NoneType"),
+        ((ffi.NULL, 8, None, 1, 0), "src is to be const void \\*, not None"),
         ((b"12345678", 8, b"x", 1, 0), "dst is to be void \\*, not bytes"),
         ((ffi.NULL, 8, b"x", 1, 1 << 80), "kind is to be aclrtMemcpyKind, not int"),
     ],
@@ -117,8 +117,8 @@ def test_an_argument_that_does_not_fit_is_named_with_its_c_type(
     assert simulator.calls("aclrtMemcpy") == 0
 
 
-def test_the_number_of_arguments_is_python_s_to_refuse() -> None:
-    with pytest.raises(TypeError, match="missing a required argument: 'free'"):
+def test_a_missing_argument_is_named() -> None:
+    with pytest.raises(aioacl.ParameterError, match=r"aclrtGetMemInfo: missing: free, total\. The call is"):
         functions.aclrtGetMemInfo(constants.ACL_HBM_MEM)  # type: ignore[call-arg]
 
 
@@ -218,6 +218,66 @@ async def test_on_wants_an_open_device(open_device: OpenDevice) -> None:
     for refused in (device, 0):
         with pytest.raises(aioacl.ParameterError):
             on(refused)  # type: ignore[arg-type]
+
+
+@pytest.mark.anyio
+async def test_arguments_that_do_not_fit_the_parameters_are_told_with_the_prototype(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        number = ffi.new("int32_t *")
+        acl: Any = on(device)
+        calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+            "missing: streamId": ((stream,), {}),
+            "it takes 2 arguments, not 3": ((stream, number, 3), {}),
+            r"missing: stream; unknown: strem \(did you mean stream\?\)": (
+                (),
+                {"strem": 1, "streamId": number},
+            ),
+            "given twice: stream": ((stream, number), {"stream": stream}),
+        }
+        for told, (arguments, named) in calls.items():
+            with pytest.raises(
+                aioacl.ParameterError, match=f"aclrtStreamGetId: {told}. The call is aclError aclrt"
+            ):
+                acl.aclrtStreamGetId(*arguments, **named)
+
+
+@pytest.mark.anyio
+async def test_what_has_no_place_in_a_pointer_is_told_with_its_cure(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
+        acl: Any = on(device)
+        kind = lowlevel.constants.ACL_MEMCPY_HOST_TO_DEVICE
+        source: Any = bytearray(5)
+        with pytest.raises(
+            aioacl.ParameterError, match=r"Pass lowlevel.ffi.from_buffer\(...\) of the bytearray."
+        ):
+            acl.aclrtMemcpy(memory, 8, source, 5, kind)
+        acl.aclrtMemcpy(memory, 8, ffi.from_buffer(source), 5, kind)
+        with pytest.raises(
+            aioacl.ParameterError, match=r"streamId is to be int32_t \*, not float \*. The call"
+        ):
+            acl.aclrtStreamGetId(stream, ffi.new("float *"))
+        nothing: Any = None
+        with pytest.raises(aioacl.ParameterError, match=r"not None. The null pointer is lowlevel.ffi.NULL"):
+            acl.aclrtStreamGetId(nothing, ffi.new("int32_t *"))
+
+
+def test_names_that_nobody_declares_are_met_with_the_nearest() -> None:
+    with pytest.raises(AttributeError, match=r"aclrtStreamGetID .*did you mean aclrtStreamGetId\?"):
+        _ = functions.aclrtStreamGetID  # type: ignore[attr-defined]  # that is the test
+    with pytest.raises(AttributeError, match=r"did you mean ACL_MEMCPY_HOST_TO_DEVICE\?"):
+        _ = lowlevel.constants.ACL_MEMCPY_HOST_TO_DEVIC  # type: ignore[attr-defined]  # that is the test
+
+
+@pytest.mark.anyio
+async def test_a_closed_device_is_called_closed(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        acl = on(device)
+    with pytest.raises(aioacl.StaleHandleError, match=r"generation \d+: the device is closed. Open it again"):
+        acl.aclrtSynchronizeDevice()
+    with pytest.raises(aioacl.ParameterError, match=r"^device 0: the device is closed"):
+        on(device)
 
 
 # --- resets -------------------------------------------------------------------------------------------------------
