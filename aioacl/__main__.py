@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -50,6 +51,8 @@ def _run(command: Callable[[argparse.Namespace], int], arguments: argparse.Names
         status = command(arguments)
         sys.stdout.flush()
     except (UserError, LibraryConflict) as error:
+        if getattr(arguments, "json", False):
+            print(json.dumps({"error": str(error)}))
         return _complain(error, MISUSED)
     except AclError as error:
         return _complain(error, FAILED)

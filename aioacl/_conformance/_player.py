@@ -85,6 +85,11 @@ class Player:
         self._callbacks = Callbacks()
         self._arguments = Arguments(self._symbols, self._callbacks, lambda number: self._worker(number).ident)
 
+    def begin(self) -> None:
+        """Lets the simulator read its settings, which a first call would do: it ends the process if they are bad."""
+        if hasattr(self._library, "aclsim_release_all"):
+            self._library.aclsim_release_all()
+
     def play(self, vector: Vector) -> Iterator[Answer]:
         """The answers, step by step."""
         for step in vector.steps:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aioacl._conformance._vectors import Vector
 
 LIMIT_SECONDS: Final = 60.0
+STDERR: Final = 2
 READ_BYTES: Final = 1 << 16
 # The outputs of the vectors are those of the emulated driver beneath the runtime, so the simulator is to be that one.
 SETTINGS: Final = {"AIOACL_SIM_DRIVER": "recorded"}
@@ -46,17 +47,26 @@ def trial(library: str) -> str:
     ours, theirs = os.pipe()
     process = os.fork()
     if process == 0:
-        try:
-            Player(library)
-        except OSError as error:
-            os.write(theirs, str(error).encode())
-        finally:
-            os._exit(0)
+        os.dup2(theirs, STDERR)  # the simulator says what it objects to there
+        _try(library, theirs)
     os.close(theirs)
     with os.fdopen(ours, "rb") as told:
         problem = told.read().decode("utf-8", "replace")
     _, status = os.waitpid(process, 0)
-    return problem.removeprefix(f"{library}: ") or _fate(os.waitstatus_to_exitcode(status))
+    code = os.waitstatus_to_exitcode(status)
+    return (problem.strip().removeprefix(f"{library}: ") or _fate(code)) if code else ""
+
+
+def _try(library: str, descriptor: int) -> None:
+    """The child, which never returns."""
+    status = 1
+    try:
+        Player(library).begin()
+        status = 0
+    except OSError as error:
+        os.write(descriptor, str(error).encode())
+    finally:
+        os._exit(status)
 
 
 def run(vectors: list[Vector], library: str, jobs: int) -> Iterator[Outcome]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,9 @@ def load(path: Path) -> list[Vector]:
                 _vector(path, number, line) for number, line in enumerate(file, start=1) if line.strip()
             ]
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
-        raise BadVector(f"{path}: {error}") from None
+        raise BadVector(
+            f"{path}: it is no text, or a broken archive (archives end in .gz): {error}"
+        ) from None
     if not vectors:
         raise BadVector(f"{path}: there is no vector in it")
     return vectors
@@ -77,22 +79,62 @@ def load(path: Path) -> list[Vector]:
 
 def _vector(path: Path, number: int, line: str) -> Vector:
     try:
-        told = json.loads(line)
-        steps = tuple(_step(step) for step in told["steps"])
+        told = _mapping(json.loads(line), "a vector")
+        steps = tuple(
+            _step(_mapping(step, "a step")) for step in _list(told, "steps", "a vector", needed=True)
+        )
         since = "master" if told.get("versions") == "master" else told.get("since", RELEASES[0])
-        return Vector(told["id"], told.get("family", ""), told.get("devices", 1), since, steps)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadVector(f"{path}, line {number}: it is no vector: {error!r}") from None
+        return Vector(
+            _text_in(told, "id", "a vector"), told.get("family", ""), told.get("devices", 1), since, steps
+        )
+    except json.JSONDecodeError as error:
+        problem = f"it is not JSON: {error.msg}, at column {error.colno}"
+    except _Misshapen as error:
+        problem = str(error)
+    raise BadVector(f"{path}, line {number}: it is no vector: {problem}. {_SHAPE}")
+
+
+_SHAPE: Final = (
+    'A vector is an object with "id" and "steps"; '
+    'a step is one with "call", and mostly "t", "args", "bind", "rc", "out".'
+)
+
+
+class _Misshapen(Exception):
+    """Something in a vector is not what it must be."""
+
+
+def _mapping(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _Misshapen(f"{what} is to be an object, not {json.dumps(value)[:40]}")
+    return cast("dict[str, Any]", value)
+
+
+def _text_in(told: dict[str, Any], key: str, what: str) -> str:
+    if key not in told:
+        raise _Misshapen(f'{what} has no "{key}"')
+    if not isinstance(told[key], str):
+        raise _Misshapen(f'"{key}" of {what} is to be a text, not {json.dumps(told[key])[:40]}')
+    return cast("str", told[key])
+
+
+def _list(told: dict[str, Any], key: str, what: str, *, needed: bool = False) -> list[Any]:
+    if needed and key not in told:
+        raise _Misshapen(f'{what} has no "{key}"')
+    value = told.get(key) or []
+    if not isinstance(value, list):
+        raise _Misshapen(f'"{key}" of {what} is to be a list, not {json.dumps(value)[:40]}')
+    return value
 
 
 def _step(told: dict[str, Any]) -> Step:
-    binds = told.get("bind") or ()
+    binds = told.get("bind")
     return Step(
         told.get("t", 0),
-        told["call"],
-        tuple(told.get("args", ())),
-        (binds,) if isinstance(binds, str) else tuple(binds),
-        frozenset(told.get("null", ())),
+        _text_in(told, "call", "a step"),
+        tuple(_list(told, "args", "a step")),
+        (binds,) if isinstance(binds, str) else tuple(_list(told, "bind", "a step")),
+        frozenset(_list(told, "null", "a step")),
         told.get("async"),
         bool(told.get("noout")),
         {key: told[key] for key in ("done", "rc", "out") if key in told},

@@ -38,7 +38,7 @@ def vector(name: str, *steps: dict[str, Any], **more: Any) -> dict[str, Any]:
     }
 
 
-def conformance(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def conformance(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "aioacl", "simulator", "conformance", *map(str, arguments)],
@@ -46,7 +46,7 @@ def conformance(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=300,
         check=False,
-        env=clean,
+        env=clean | settings,
     )
 
 
@@ -197,8 +197,15 @@ class TestForPeople:
         ("content", "complaint"),
         [
             (b"", "there is no vector in it"),
-            (b"{}\n", "line 1: it is no vector"),
-            (b'{"id": "x", "steps": [{"call": "aclInit"}]}\n\nnonsense\n', "line 3: it is no vector"),
+            (b"{}\n", 'line 1: it is no vector: a vector has no "steps"'),
+            (b"[]\n", "line 1: it is no vector: a vector is to be an object, not []"),
+            (b'{"id": 1, "steps": []}\n', '"id" of a vector is to be a text, not 1'),
+            (b'{"id": "x", "steps": [{}]}\n', 'a step has no "call"'),
+            (b'{"id": "x", "steps": [{"call": "aclInit", "args": 7}]}\n', '"args" of a step is to be a list'),
+            (
+                b'{"id": "x", "steps": [{"call": "aclInit"}]}\n\nnonsense\n',
+                "line 3: it is no vector: it is not JSON",
+            ),
             (b"\xff\xfe", "decode"),
         ],
     )
@@ -230,6 +237,18 @@ class TestForPeople:
         assert (done.returncode, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
         assert complaint in line
+
+    def test_with_json_the_complaint_is_an_object_too(self) -> None:
+        done = conformance("/nowhere.jsonl", "--json")
+        assert done.returncode == 2
+        assert "No such file" in json.loads(done.stdout)["error"]
+
+    def test_a_setting_that_the_simulator_refuses_is_told(self, tmp_path: Path) -> None:
+        path = tmp_path / "made.jsonl"
+        path.write_text(json.dumps(vector("any", SET)))
+        done = conformance(path, AIOACL_SIM_DEVICES="99")
+        assert done.returncode == 2
+        assert "AIOACL_SIM_DEVICES=99: want a whole number from 1" in done.stderr
 
 
 class TestSpecs:
