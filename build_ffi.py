@@ -168,7 +168,8 @@ def extension_source(target: Path) -> None:
 
     builder = FFI()
     builder.cdef(declarations())
-    builder.set_source("aioacl._acl", '#include "internal.h"\n' + _declared(), py_limited_api=LIMITED_API)
+    source = '#include "internal.h"\n#include "exporter.h"\n' + _declared()
+    builder.set_source("aioacl._acl", source, py_limited_api=LIMITED_API)
     builder.emit_c_code(str(target))
 
 

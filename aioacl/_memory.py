@@ -2,7 +2,8 @@
 
 A buffer knows which streams use it, each up to which position; closing it while copies are under way hands it to
 the maintenance lane, which frees it when they are done. Device memory ends with a reset of its device. Pinned
-memory outlives one: it is the host's.
+memory outlives one: it is the host's. It belongs to a ctypes array, which the buffer keeps until it is closed, and
+views for as long as they live: whoever is the last of them gives it back.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aioacl import _sync
 from aioacl._errors import AclWarning
 from aioacl._ffi import ffi, lib, make_pass, pointer
 from aioacl._gate import error_of
-from aioacl._handle import Handle, Operation, Owned, warn_of_drop
+from aioacl._handle import Handle, Operation, warn_of_drop
 from aioacl._lanes import call_on
 
 if TYPE_CHECKING:
@@ -160,26 +161,94 @@ class DeviceBuffer(Buffer):
         return f"<DeviceBuffer of {self._size} bytes on device {self._manager.index}{self._state()}>"
 
 
-class PinnedBuffer(Buffer):
+class _Allocation:
+    """Pinned memory on its way back."""
+
+    def __init__(self, manager: Manager, address: int) -> None:
+        self._manager = manager
+        self._pointer = ffi.cast("char *", address)
+        self._owed: list[bool] = []  # one when nobody refers to it; whoever takes that gives it back
+
+    def unheld(self) -> None:
+        """For the finalizer: the maintenance lane gives back what nobody refers to."""
+        self._owed.append(True)
+        manager = self._manager
+        manager.leave_note(self.give_back)
+        if (
+            not manager.maintenance.running
+        ):  # the device is closed: nothing is under way, and nobody reads notes
+            manager.clean_up()
+
+    def give_back(self) -> None:
+        """Gives it back, if nobody refers to it and nobody else is about to."""
+        try:
+            self._owed.pop()
+        except IndexError:
+            return
+        # It needs no device, but a reset must not run beside it: so it passes the gate while there is one.
+        shown = make_pass(self._manager.index, self._manager.generation)
+        code = lib.aio_g_aclrtFreeHost(shown, self._pointer)
+        if code == lib.AIO_NOT_OPEN:
+            code = lib.aio_u_aclrtFreeHost(self._pointer)
+        if code > 0:
+            _warn("aclrtFreeHost", code)
+        elif code:
+            self._owed.append(True)
+            self._manager.leftovers.append(self.give_back)
+
+
+class _Bytes:
+    """The array of a pinned buffer's bytes: the one object that views of them keep alive."""
+
+    allocation: _Allocation
+
+    def __del__(self) -> None:
+        if "allocation" in self.__dict__ and not lib.aio_forked() and not sys.is_finalizing():
+            self.allocation.unheld()
+
+
+@lru_cache(maxsize=256)
+def _array_of(size: int) -> Any:
+    """The type of the bytes of pinned buffers of that size."""
+    return type("PinnedBytes", (_Bytes, ctypes.Array), {"_type_": ctypes.c_ubyte, "_length_": size})
+
+
+if TYPE_CHECKING:
+
+    class _Exporter:
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+else:
+    _Exporter = ctypes.cast(pointer(lib.aio_exporter()), ctypes.py_object).value
+
+
+class PinnedBuffer(Buffer, _Exporter):
     """Pinned host memory, from `device.pinned(nbytes)` (aclrtMallocHost): copies of any size, without staging.
 
     It has the buffer protocol, `numpy.frombuffer(pinned)` for instance, and its bytes are in `pinned.view`. It outlives
-    a reset of its device. Closing it refuses further copies; the memory itself is given back when nobody holds the
-    buffer or a view of it any more, for a view cannot be told that its memory is gone.
+    a reset of its device. Closing it refuses further copies and views, and gives the memory back; while there is a view
+    of it, an array of numpy's for instance, that waits for the last one, for a view cannot be told that its memory is
+    gone.
     """
 
     noun = "pinned buffer"
 
     factory = "device.pinned(nbytes)"
 
-    if TYPE_CHECKING:
+    def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
+        super().__init__(manager, generation, address, size)
+        self._allocation = _Allocation(manager, address)
+        self._bytes: Any = _array_of(size).from_address(address)
+        self._bytes.allocation = self._allocation
 
-        def __buffer__(self, flags: int, /) -> memoryview: ...
+    @property
+    def _exported(self) -> object:
+        """What a view of it holds; see exporter.h."""
+        self._check()
+        return self._bytes
 
     @property
     def view(self) -> memoryview:
         """Its bytes, to read, slice and assign: `pinned.view[:5] = b"hello"`."""
-        self._check()
         # ctypes names the byte order of single bytes ("<B"), and a memoryview refuses to index those.
         return memoryview(self).cast("B")
 
@@ -192,53 +261,18 @@ class PinnedBuffer(Buffer):
         return True
 
     def _free(self) -> None:
-        """No copy uses it any more, so the streams let go of it; the memory goes with the last reference."""
+        """No copy uses it any more: the streams let go of it, and so does it of its bytes. Without a view they go."""
         for core, _ in self._used_by():
             core.sweep()
-
-    def _give_back(self) -> None:
-        # It needs no device, but a reset must not run beside it: so it passes the gate while there is one.
-        shown = make_pass(self._manager.index, self._manager.generation)
-        code = lib.aio_g_aclrtFreeHost(shown, self._pointer)
-        if code == lib.AIO_NOT_OPEN:
-            code = lib.aio_u_aclrtFreeHost(self._pointer)
-        if code > 0:
-            _warn("aclrtFreeHost", code)
-        elif code:
-            self._manager.leftovers.append(self._give_back)
+        self._bytes = None
+        self._allocation.give_back()
 
     def __del__(self) -> None:
-        if "_uses" not in self.__dict__ or lib.aio_forked() or sys.is_finalizing():
-            return
-        self._warn_if_open()
-        self._closed = True
-        manager = self._manager
-        manager.leave_note(self._give_back)
-        if (
-            not manager.maintenance.running
-        ):  # the device is closed: nothing is under way, and nobody reads notes
-            manager.clean_up()
+        if "_bytes" in self.__dict__ and not lib.aio_forked() and not sys.is_finalizing():
+            self._warn_if_open()  # its bytes go with it, or with the last view
 
     def __repr__(self) -> str:
         return f"<PinnedBuffer of {self._size} bytes, device {self._manager.index}{self._state()}>"
-
-
-class _OwnedArray(type(ctypes.Array), Owned):  # type: ignore[misc]  # the stubs do not say that it is a class
-    """Before Python 3.12 only C types have the buffer protocol, so a pinned buffer is a ctypes array too."""
-
-
-@lru_cache(maxsize=256)
-def _array_of(size: int) -> Any:
-    """The type of pinned buffers of that size."""
-    return _OwnedArray(
-        "PinnedBuffer", (PinnedBuffer, ctypes.Array), {"_type_": ctypes.c_ubyte, "_length_": size}
-    )
-
-
-def _pinned(manager: Manager, generation: int, address: int, size: int) -> PinnedBuffer:
-    buffer: PinnedBuffer = _array_of(size).from_address(address)
-    Buffer.__init__(buffer, manager, generation, address, size)
-    return buffer
 
 
 # --- making and freeing, on the maintenance lane -----------------------------------------------------------------
@@ -260,7 +294,7 @@ def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
     code = lib.aio_g_aclrtMallocHost(make_pass(manager.index, generation), target, size)
     if code:
         raise error_of(code, "aclrtMallocHost", manager.index, generation)
-    return _pinned(manager, generation, pointer(target[0]), size)
+    return PinnedBuffer._make(manager, generation, pointer(target[0]), size)
 
 
 def discard(buffer: DeviceBuffer | PinnedBuffer) -> None:

@@ -34,10 +34,11 @@ class Origin:
         name: what its kind is called among the counts of what lives.
         dropped: nobody refers to it any more, and nobody had closed it.
         outlived: its device was closed before it.
+        memory: of a pinned buffer, its bytes, as long as it or a view keeps them.
         owner: the fixture that made it, when that outlives the test.
     """
 
-    __slots__ = ("dropped", "frames", "name", "outlived", "owner", "thing", "what")
+    __slots__ = ("dropped", "frames", "memory", "name", "outlived", "owner", "thing", "what")
 
     def __init__(self, thing: weakref.ref[Any], name: str, what: str, frames: tuple[Frame, ...]) -> None:
         self.thing = thing
@@ -46,6 +47,7 @@ class Origin:
         self.frames = frames
         self.dropped = False
         self.outlived = False
+        self.memory: weakref.ref[Any] | None = None
         self.owner: Any = None
 
 

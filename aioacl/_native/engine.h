@@ -200,6 +200,10 @@ int aio_port_post(aio_port *port, uint64_t key, int64_t result);
 void aio_port_close(aio_port *port);
 int64_t aio_port_in_flight(const aio_port *port);
 
+/* --- exporter.h --------------------------------------------------------------- */
+/* A new reference to the Python type for what lends out memory of another object. */
+void *aio_exporter(void);
+
 /* --- exit.c ------------------------------------------------------------------ */
 void aio_exit_install(int64_t grace_us);
 int aio_forked(void);

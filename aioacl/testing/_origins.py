@@ -121,6 +121,8 @@ class Book:
             return
         origin = Origin(weakref.ref(thing), _NAMES[kind], _what(thing), frames)
         origin.owner = self.owner
+        if isinstance(thing, PinnedBuffer):
+            origin.memory = weakref.ref(thing._bytes)
         thing._born = origin
         self.origins.append(origin)
 
@@ -151,6 +153,12 @@ def is_open(thing: Any) -> bool:
     return not thing._closed and not getattr(thing, "stale", False)
 
 
+def is_viewed(origin: Origin) -> bool:
+    """Whether it is pinned memory that was closed, or dropped, and lives on: somebody has a view of it."""
+    thing = origin.thing()
+    return (thing is None or thing._closed) and origin.memory is not None and origin.memory() is not None
+
+
 def verdict(origin: Origin) -> str:
     """What is wrong about how the thing ended; "" if nothing is."""
     thing = origin.thing()
@@ -160,6 +168,8 @@ def verdict(origin: Origin) -> str:
         return "is still open"
     if origin.outlived and (thing is None or not thing._closed):
         return "was still open when its device was closed"
+    if is_viewed(origin):
+        return "was closed, and a view of it is still there"
     return ""
 
 
