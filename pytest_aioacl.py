@@ -8,6 +8,9 @@ It is a module beside the package because importing one inside it would import t
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
@@ -83,7 +86,20 @@ def pytest_configure(config: pytest.Config) -> None:
     """The markers; and settings that say nothing sensible end the run."""
     for marker, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {meaning}")
-    config.stash[_settings] = _read(config)
+    settings = config.stash[_settings] = _read(config)
+    if settings.library == SIMULATOR and not hasattr(config, "workerinput"):
+        _try_environment()
+
+
+def _try_environment() -> None:
+    """The simulator ends a process whose AIOACL_SIM_* variables it cannot read: not this one, as pytest hides why."""
+    if not any(name.startswith("AIOACL_SIM_") for name in os.environ):
+        return
+    command = [sys.executable, "-c", "import aioacl; aioacl.use_library('simulator'); aioacl.list_devices()"]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - it is constant
+    said = [line for line in tried.stderr.splitlines() if line.startswith("aclsim: ")]
+    if tried.returncode and said:
+        raise pytest.UsageError(said[-1].removeprefix("aclsim: "))
 
 
 def _read(config: pytest.Config) -> Settings:

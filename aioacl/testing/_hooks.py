@@ -10,6 +10,7 @@ test's; it is asked for it when it is torn down, within the last test's teardown
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,12 +19,12 @@ import pytest
 
 from aioacl import _lifecycle
 from aioacl._device import open_device
-from aioacl._errors import AclError, LibraryConflict, LibraryNotFound
+from aioacl._errors import AclError, LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._library import library_info, use_library
 from aioacl.testing._audit import Audit, Finding, report
 from aioacl.testing._broader import Broader
 from aioacl.testing._cleanup import begin_anew, mend, plainly, release_everything
-from aioacl.testing._snapshot import is_simulated
+from aioacl.testing._snapshot import is_simulated, refuse_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -37,6 +38,17 @@ HELD_BY_A_TRACEBACK: Final = ("descriptors",)
 _audits: Final = pytest.StashKey[Audit]()
 _watchdogs: Final = pytest.StashKey["Watchdog"]()
 _broken: Final = pytest.StashKey[bool]()
+
+
+def _is_ours(trace: pytest.ExceptionInfo[BaseException]) -> bool:
+    return isinstance(trace.value, AclError)
+
+
+def hide_our_frames() -> None:
+    """From the tracebacks of errors that aioacl raises on purpose: the user's line is where it went wrong."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("aioacl."):
+            module.__dict__["__tracebackhide__"] = _is_ours  # pytest's word, asked of each frame's globals
 
 
 def load(choice: str) -> LibraryInfo:
@@ -93,8 +105,20 @@ class Hooks:
 
     def __init__(self, settings: Settings, concerned: Iterable[pytest.Item]) -> None:
         self._settings = settings
-        self._concerned = frozenset(item.nodeid for item in concerned)
+        hide_our_frames()
+        items = tuple(concerned)
+        self._refuse_unknown_leaves(items)
+        self._concerned = frozenset(item.nodeid for item in items)
         self._broader = Broader()
+
+    def _refuse_unknown_leaves(self, items: Iterable[pytest.Item]) -> None:
+        try:
+            refuse_unknown(self._settings.leaves, "aioacl_leaves")
+            for item in items:
+                for marker in item.iter_markers("aioacl_leaves"):
+                    refuse_unknown(marker.args, f"{item.nodeid}: aioacl_leaves")
+        except ParameterError as error:
+            raise pytest.UsageError(str(error)) from None
 
     # --- before a test -----------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from aioacl import _library, _lifecycle, _port, simulator
@@ -15,7 +16,7 @@ from aioacl._ffi import lib
 from aioacl._law import State
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 NOT_LIVING: Final = frozenset(
     {"calls", "tasks", "violations", "inside", "device_bytes", "host_bytes"}
@@ -23,6 +24,16 @@ NOT_LIVING: Final = frozenset(
 POOLED: Final = frozenset(
     {"events", "host_blocks", "native_threads"}
 )  # an open device keeps some, and makes more
+LIVING: Final = frozenset(field.name for field in fields(simulator.Stats)) - NOT_LIVING
+KNOWN: Final = LIVING | {
+    "set_counts",
+    "native_threads",
+    "descriptors",
+    "threads",
+    "devices",
+    "violations",
+    "watchdog",
+}
 STDERR: Final = 2  # pytest puts others in its place, and back
 OUR_THREADS: Final = "aioacl-"
 THEIR_THREADS: Final = (
@@ -30,6 +41,18 @@ THEIR_THREADS: Final = (
     "Trio thread",
     "AnyIO worker thread",
 )  # idle workers of loops: ended by them
+
+
+def refuse_unknown(names: Iterable[str], place: str) -> None:
+    """ParameterError for what no audit counts: it would allow nothing."""
+    for name in names:
+        if name not in KNOWN:
+            like = get_close_matches(str(name), KNOWN, n=1)
+            raise ParameterError(
+                f"{place}: {name!r} is nothing that is counted"
+                + (f" (did you mean {like[0]!r}?)" if like else ""),
+                hint=f"There are: {', '.join(sorted(KNOWN))}.",
+            )
 
 
 @dataclass(frozen=True)
@@ -135,8 +158,7 @@ def _counts() -> dict[str, int]:
     if not is_simulated():
         return found
     stats = simulator.stats()
-    living = [field.name for field in fields(stats) if field.name not in NOT_LIVING]
-    return {**{name: getattr(stats, name) for name in living}, "set_counts": _set_counts(), **found}
+    return {**{name: getattr(stats, name) for name in LIVING}, "set_counts": _set_counts(), **found}
 
 
 def _set_counts() -> int:

@@ -45,6 +45,30 @@ def test_what_is_closed_is_no_leak(open_device: OpenDevice) -> None:
     assert found(lambda: uvloop.run(main())) == {}
 
 
+@pytest.mark.parametrize("outer", [False, True])
+def test_a_closed_buffer_that_somebody_refers_to_is_no_leak(open_device: OpenDevice, *, outer: bool) -> None:
+    kept: list[object] = []
+    around = open_device().result() if outer else None
+
+    def body(look: Callable[[aioacl.PinnedBuffer], object]) -> None:
+        device = open_device().result()
+        buffer = device.pinned(10).result()
+        kept.extend((buffer, look(buffer)))
+        buffer.close().result()
+        device.close().result()
+
+    assert found(lambda: body(lambda buffer: buffer.size)) == {}
+    told = found(lambda: body(lambda buffer: buffer.view))
+    assert told.keys() == {"host_blocks"}
+    assert (
+        "of 10 bytes on device 0 was closed, and a view of it is still there; it was made"
+        in told["host_blocks"]
+    )
+    assert "buffer = device.pinned(10).result()" in told["host_blocks"]
+    if around is not None:
+        around.close().result()
+
+
 def test_what_is_left_is_closed(open_device: OpenDevice) -> None:
     kept: list[aioacl.Device] = []
     assert found(lambda: kept.append(open_device().result())).keys() == {"devices"}
@@ -248,3 +272,13 @@ def test_a_snapshot_calls_no_acl(open_device: OpenDevice) -> None:
     assert then.devices == {0}
     stream.close().result()
     device.close().result()
+
+
+def test_what_nobody_counts_cannot_be_allowed() -> None:
+    with (
+        pytest.raises(
+            aioacl.ParameterError, match=r"'thread' .*did you mean 'threads'.* There are: .*streams"
+        ),
+        audit("thread"),
+    ):
+        pass

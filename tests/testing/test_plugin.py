@@ -323,3 +323,38 @@ def test_the_environments_rules_hold_for_each_test_anew(
     monkeypatch.setenv("AIOACL_SIM_FAULTS", "seed=7; aclrtMalloc:nth=2:rc=207001")
     ran = run(tmp_path, "test_weather.py")
     assert (ran.status, len(ran.passed)) == (0, 4), ran.output
+
+
+# --- settings that say nothing sensible ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mark", "options"),
+    [('@pytest.mark.aioacl_leaves("thread")\n', ()), ("", ("-o", "aioacl_leaves=thread"))],
+)
+def test_what_nobody_counts_cannot_be_left(tmp_path: Path, mark: str, options: tuple[str, ...]) -> None:
+    (tmp_path / "test_it.py").write_text(f"import pytest\n\n{mark}def test_it(aioacl_device): pass\n")
+    ran = run(tmp_path, "test_it.py", *options)
+    assert ran.status == pytest.ExitCode.USAGE_ERROR
+    assert "'thread' is nothing that is counted (did you mean 'threads'?)" in ran.output
+
+
+@pytest.mark.parametrize("setting", ["AIOACL_SIM_DEVICES", "AIOACL_SIM_FAULTS", "AIOACL_SIM_NONSENSE"])
+def test_what_the_simulator_cannot_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(aioacl_device): pass\n")
+    monkeypatch.setenv(setting, "99 bottles")
+    ran = run(tmp_path, "test_it.py")
+    assert ran.status == pytest.ExitCode.USAGE_ERROR
+    assert re.search(f'ERROR: {setting}(=|: ")99 bottles', ran.output), ran.output
+    assert "Abort" not in ran.output
+
+
+def test_the_traceback_of_an_error_ends_at_the_users_line(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import aioacl\n\ndef test_it(aioacl_library): aioacl.open_device(99).result()\n"
+    )
+    told = run(tmp_path, "test_it.py").failed["test_it"]
+    assert "test_it.py:3: " in told
+    assert "_handle.py" not in told
