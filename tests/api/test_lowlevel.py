@@ -253,7 +253,7 @@ async def test_what_has_no_place_in_a_pointer_is_told_with_its_cure(open_device:
             aioacl.ParameterError, match=r"Pass lowlevel.ffi.from_buffer\(...\) of the bytearray."
         ):
             acl.aclrtMemcpy(memory, 8, source, 5, kind)
-        acl.aclrtMemcpy(memory, 8, ffi.from_buffer(source), 5, kind)
+        acl.aclrtMemcpy(memory, 8, ffi.from_buffer("char[]", source), 5, kind)
         with pytest.raises(
             aioacl.ParameterError, match=r"streamId is to be int32_t \*, not float \*. The call"
         ):
