@@ -12,6 +12,7 @@
  * enqueue, wait, lifetime, control, free: the table's kind
  *   *         every function
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "rule.h"
@@ -80,6 +81,21 @@ static bool fits(const char *pattern, const char *name) {
 
 bool group_known(const char *name, size_t length) {
     return is("*", name, length) || find(name, length) != NULL || find_kind(name, length) >= 0;
+}
+
+static void add_name(char *text, size_t size, const char *name) {
+    size_t length = strlen(text);
+    snprintf(text + length, size - length, "%s ", name);
+}
+
+void group_names(char *text, size_t size) {
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        add_name(text, size, groups[i].name);
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        add_name(text, size, kinds[i]);
+    }
+    add_name(text, size, "and *");
 }
 
 bool group_has(const char *name, size_t length, function_t function) {

@@ -106,6 +106,7 @@ void role_scene(function_t function, const uint64_t *words, scene_t *scene);
  * -------------------------------------------------------------------------------------------------- */
 bool group_has(const char *group, size_t length, function_t function);
 bool group_known(const char *group, size_t length);
+void group_names(char *text, size_t size);
 
 /* --- ruleparse.c
  * ---------------------------------------------------------------------------------------------- */

@@ -20,7 +20,7 @@ typedef struct {
 static bool refuse(const reader_t *reader, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static bool refuse(const reader_t *reader, const char *format, ...) {
-    char what[160];
+    char what[448];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
@@ -49,7 +49,10 @@ static bool pick_word(const reader_t *reader, const char *word, size_t length) {
             found = true;
         }
     }
-    return found || refuse(reader, "\"%.*s\" is no function and no group of functions", (int)length, word);
+    char known[256] = "";
+    group_names(known, sizeof known);
+    return found || refuse(reader, "\"%.*s\" is no function and no group of functions; the groups are %s",
+                           (int)(length < FIELD_BYTES ? length : FIELD_BYTES), word, known);
 }
 
 /* alloc|aclrtCreateStream */

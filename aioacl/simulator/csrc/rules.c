@@ -9,7 +9,7 @@
 
 #define API __attribute__((visibility("default")))
 
-enum { WHY_BYTES = 320, SEED_NAME = 5 };
+enum { WHY_BYTES = 640, SEED_NAME = 5 };
 
 atomic_bool fault_on;
 
@@ -153,19 +153,20 @@ static _Noreturn void die(const char *name, const char *part, const char *why) {
     abort();
 }
 
-static void set_seed(const char *name, const char *text) {
+/* `part` is what a mistake is told with. */
+static void set_seed(const char *name, const char *part, const char *text) {
     char *end = NULL;
     errno = 0;
     uint64_t seed = strtoull(text, &end, 0);
     if (errno != 0 || end == text || *end != '\0' || *text == '-') {
-        die(name, text, "want a whole number");
+        die(name, part, "want a whole number");
     }
     rule_seed(seed);
 }
 
 static void read_part(const char *name, const char *part) {
     if (strncmp(part, "seed=", SEED_NAME) == 0) {
-        set_seed(name, part + SEED_NAME);
+        set_seed(name, part, part + SEED_NAME);
     } else if (rules_add(part, refusal, sizeof refusal) == NULL) {
         die(name, part, refusal);
     }
@@ -190,7 +191,7 @@ void fault_read_environment(void) {
     const char *faults = getenv("AIOACL_SIM_FAULTS");
     char *copy = faults != NULL ? strdup(faults) : NULL;
     if (seed != NULL) {
-        set_seed("AIOACL_SIM_SEED", seed);
+        set_seed("AIOACL_SIM_SEED", seed, seed);
     }
     if (copy != NULL) {
         read_parts("AIOACL_SIM_FAULTS", copy);
