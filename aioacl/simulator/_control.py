@@ -181,7 +181,10 @@ def set_count_notify_supported(supported: bool) -> None:
 
 
 def check_memory() -> int:
-    """How many live blocks have been written outside their bounds; each becomes a violation once."""
+    """How many live blocks have been written outside their bounds; each becomes a violation once.
+
+    Seen is what lies up to 64 bytes before a block, and from its last byte on up to 64 bytes behind it at least.
+    """
     return int(control_function("aclsim_check_memory", "int64_t (*)(void)")())
 
 

@@ -27,6 +27,19 @@ async def test_a_byte_behind_a_pinned_buffer_is_seen_and_told_once(open_device: 
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("offset", [-64, -1, 8, 9, 40, 63, 71])
+async def test_a_byte_outside_a_small_block_of_the_device_is_seen(
+    open_device: OpenDevice, offset: int
+) -> None:
+    async with open_device() as device, device.allocate(8) as block:
+        ctypes.c_ubyte.from_address(block.address + offset).value = 1
+        assert simulator.check_memory() == 1
+        (violation,) = simulator.violations()
+        assert f"block {block.address:#x} (8 bytes) written outside, at offset {offset}" in violation
+        simulator.forget()
+
+
+@pytest.mark.anyio
 async def test_reading_what_nobody_wrote_is_seen_while_it_is_watched(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         simulator.watch_uninitialised()

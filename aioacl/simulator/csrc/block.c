@@ -208,6 +208,7 @@ bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t hei
     if (count > block->size || offset > block->size - count) {
         referee_note("moves %zu bytes at %p, past the end of block %p (%zu bytes)", count, pointer,
                      (void *)block->base, block->size);
+        block->damaged = block->damaged || (access & MEMORY_WRITES) != 0; /* known, and told */
     }
     if (count > block->capacity - offset || !may(block, pointer, access)) {
         return false;

@@ -12,18 +12,14 @@ size_t zone_front(size_t capacity) {
     return capacity >= PAGED_FROM ? PAGE_BYTES : ZONE_BYTES;
 }
 
-/* Pinned memory ends where the client asked it to; device memory is padded by the runtime. */
-static size_t usable(const block_t *block) {
-    return block->kind == BLOCK_HOST ? block->size : block->capacity;
-}
-
 static bool has_zones(const block_t *block) {
     return block->kind != BLOCK_MAPPED && block->kind != BLOCK_REGISTERED;
 }
 
+/* The zone behind a block begins where the client asked it to end, in what the runtime pads it with. */
 void zone_draw(const block_t *block) {
     memset(block->base - ZONE_BYTES, ZONE_BYTE, ZONE_BYTES);
-    memset(block->base + usable(block), ZONE_BYTE, block->capacity - usable(block) + ZONE_BYTES);
+    memset(block->base + block->size, ZONE_BYTE, block->capacity - block->size + ZONE_BYTES);
 }
 
 /* The first byte that is not what it should be, as an offset from the block's start. */
@@ -44,7 +40,7 @@ bool zone_check(block_t *block) {
     }
     ptrdiff_t end = (ptrdiff_t)block->capacity + ZONE_BYTES;
     if (!find_damage(block, -ZONE_BYTES, 0, &offset) &&
-        !find_damage(block, (ptrdiff_t)usable(block), end, &offset)) {
+        !find_damage(block, (ptrdiff_t)block->size, end, &offset)) {
         return true;
     }
     block->damaged = true;

@@ -47,7 +47,7 @@ static aclError take_device(device_t *device, void **pointer, size_t size, size_
     if (block == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "size");
     }
-    memset(block->base, FILL_BYTE, capacity < FILL_MOST ? capacity : FILL_MOST);
+    memset(block->base, FILL_BYTE, size < FILL_MOST ? size : FILL_MOST);
     *pointer = block->base;
     return ACL_SUCCESS;
 }

@@ -168,7 +168,7 @@ static block_t *take(mempool_t *pool, size_t size) {
     }
     block->owner = pool;
     object_retain(&pool->object);
-    memset(block->base, FILL_BYTE, capacity < FILL_MOST ? capacity : FILL_MOST);
+    memset(block->base, FILL_BYTE, size < FILL_MOST ? size : FILL_MOST);
     return block;
 }
 
