@@ -355,7 +355,7 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Use an index from list_devices() and see whether npu-smi shows the card.": (200002,),
     "Align the address as the function's documentation asks.": (200003,),
     "Pass zero for reserved arguments, or update CANN.": (200006,),
-    "Update driver and firmware, or do without: chip or kind of handle lacks it.": (207000,),
+    "Do as the message says; if it says nothing, update driver and firmware, or do without.": (207000,),
     "Free each address once, before the device that made it is reset.": (207002,),
     "A kernel's result left its number range: check the inputs, scale them, or turn saturation off.": (
         207003,

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 FAILED: Final = 507015
 CODES: Final = 1 << 31
+READS: Final = 1
+WRITES: Final = 2
+ADDRESS_MOST: Final = (1 << 64) - 1
+EXPLAINED_BYTES: Final = 150
 LAYOUT: Final = struct.Struct("@PPN7IxxxxNixxxxPP")  # aclsim_launch_t
 
 
@@ -40,14 +44,32 @@ class Launch:
     dynamic_bytes: int
     device: int
     stream: int
+    _args_at: int
 
     def unpack(self, layout: str) -> tuple[Any, ...]:
         """The arguments, read by a format of `struct`."""
         return struct.unpack_from(layout, self.args)
 
     def memory(self, address: int, size: int) -> memoryview:
-        """The device memory at an address that was an argument; writable, and valid while the kernel runs."""
-        return memoryview(ffi.buffer(ffi.cast("char *", address), size))
+        """The memory at an address that was an argument; writable if copies may write it. Valid while the kernel runs.
+
+        It is memory of the device, or pinned or registered memory of the host. What lies in the arguments themselves,
+        as the data of place holders does, can be read only.
+
+        Raises:
+            ParameterError: the bytes do not lie in one live block that the kernel's device reaches.
+        """
+        offset = address - self._args_at
+        if offset >= 0 and 0 <= size <= len(self.args) - offset:
+            return memoryview(self.args)[offset : offset + size]
+        access = _reach(self.device, address, size)
+        if not access & READS:
+            raise ParameterError(
+                f"{size} bytes at {address:#x} do not lie in one live block of device {self.device}",
+                hint="Pass an address that the launch was given, and at most the size of its buffer.",
+            )
+        view = memoryview(ffi.buffer(ffi.cast("char *", address), size))
+        return view if access & WRITES else view.toreadonly()
 
 
 class Kernel:
@@ -78,6 +100,7 @@ class Kernel:
             return _code_of(self._function(launch))
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever looks at errors, not to the device's thread
             self.errors.append(error)
+            _explain(error)
             return FAILED
 
 
@@ -133,6 +156,21 @@ def _describe(name: str, parameters: Sequence[int]) -> None:
         raise ParameterError(f"{list(parameters)} are no sizes of parameters", hint="Pass sizes of 1 to 512.")
 
 
+def _reach(device: int, address: int, size: int) -> int:
+    """What a kernel of the device may do with the bytes: READS, WRITES, both or nothing."""
+    if not (0 < address <= ADDRESS_MOST and 0 <= size <= ADDRESS_MOST):
+        return 0
+    reach = control_function("aclsim_reach", "int (*)(int32_t, void *, size_t)")
+    return int(reach(device, ffi.cast("void *", address), size))
+
+
+def _explain(error: BaseException) -> None:
+    """The task's failure tells of the exception."""
+    text = " ".join(f"{type(error).__name__}: {error}".split()).replace("\0", "")
+    cut = text.encode("utf-8", "replace")[:EXPLAINED_BYTES].decode("utf-8", "ignore")
+    control_function("aclsim_explain", "void (*)(const char *)")(_text(cut))
+
+
 def _text(text: str) -> CData:
     return ffi.new("char[]", text.encode())
 
@@ -159,5 +197,6 @@ def _launched(told: CData) -> int:
         dynamic_bytes=dynamic_bytes,
         device=device,
         stream=stream,
+        _args_at=args,
     )
     return kernel._run(launch)

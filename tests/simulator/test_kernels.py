@@ -82,7 +82,58 @@ async def test_an_exception_fails_the_task_and_is_kept(open_device: OpenDevice) 
             with pytest.raises(aioacl.DeviceFault) as caught:
                 await stream.record()
         assert caught.value.code == 507015
+        assert "kernel broken: ZeroDivisionError: of the test" in caught.value.message
         assert [str(error) for error in kernel.errors] == ["of the test"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("offset", "size"), [(-1, 4), (0, 9), (8, 1), (1 << 40, 8), (0, -1), (-(1 << 70), 4)]
+)
+async def test_memory_that_is_no_part_of_a_block_is_refused(
+    open_device: OpenDevice, offset: int, size: int
+) -> None:
+    def astray(launched: simulator.Launch) -> None:
+        launched.memory(launched.unpack("Q")[0] + offset, size)
+
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
+        with simulator.register_kernel("astray", astray) as kernel, loaded(device) as binary:
+            launch(device, binary, b"astray", struct.pack("Q", pointed(memory)), stream)
+            with pytest.raises(aioacl.DeviceFault, match=r"kernel astray: ParameterError: .* one live block"):
+                await stream.record()
+        (error,) = kernel.errors
+        assert isinstance(error, aioacl.ParameterError)
+        assert "at most the size of its buffer" in error.hint
+
+
+@pytest.mark.anyio
+async def test_memory_of_the_host_and_of_the_arguments(open_device: OpenDevice) -> None:
+    seen: list[tuple[bytes, bool]] = []
+
+    def look(launched: simulator.Launch) -> None:
+        (pinned,) = launched.unpack("Q")
+        launched.memory(pinned, 4)[:] = b"seen"
+        view = launched.memory(launched._args_at + 8, 3)
+        seen.append((bytes(view), view.readonly))
+
+    async with open_device() as device, device.create_stream() as stream, device.pinned(4) as pinned:
+        with simulator.register_kernel("look", look) as kernel, loaded(device) as binary:
+            launch(device, binary, b"look", struct.pack("Q", pinned.address) + b"abc", stream)
+            await stream.record()
+        assert (kernel.errors, bytes(pinned.view)) == ([], b"seen")
+    assert seen == [(b"abc", True)]
+
+
+@pytest.mark.anyio
+async def test_arguments_of_the_host_fail_where_the_device_is_to_read_them(open_device: OpenDevice) -> None:
+    function, given = ffi.new("aclrtFuncHandle *"), ffi.new("char[]", 8)
+    async with open_device() as device, device.create_stream() as stream:
+        with simulator.register_kernel("plain", lambda _: None), loaded(device) as binary:
+            on(device).aclrtBinaryGetFunction(binary, b"plain", function)
+            on(device).aclrtLaunchKernel(function[0], 1, given, 8, stream)
+            with pytest.raises(aioacl.DeviceFault, match=r"argsData.*aclrtLaunchKernelWithHostArgs"):
+                await stream.record()
+    simulator.forget()
 
 
 @pytest.mark.anyio
@@ -113,7 +164,9 @@ async def test_an_answer_that_is_no_code_is_a_failure(
 async def test_an_unregistered_kernel_is_refused_with_a_way_out(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         with loaded(device) as binary:
-            with pytest.raises(aioacl.NotSupported, match=r"softmax.*aclsim_register_kernel"):
+            with pytest.raises(
+                aioacl.NotSupported, match=r"softmax.*simulator\.register_kernel.*aclsim_register_kernel"
+            ):
                 launch(device, binary, b"softmax", bytes(8), stream)
             with simulator.register_kernel("softmax", lambda _: None) as kernel:
                 launch(device, binary, b"softmax", bytes(8), stream)

@@ -175,12 +175,18 @@ int aclsim_register_kernel(const char *name, int (*function)(const aclsim_launch
 int aclsim_kernel_parameters(const char *name, const size_t *sizes, size_t count);
 /* The host address that stands for a registered kernel in aclrtGetFuncBySymbol and in launches. */
 int aclsim_kernel_symbol(const char *name, const void *symbol);
+/* Called by a kernel that is about to answer a failure: why, for the error text of the call that meets it. */
+void aclsim_explain(const char *why);
 
 /* --- memory -------------------------------------------------------------------------------------------------
  */
 /* How many live blocks have been written outside; each becomes a violation once. Frees and resets look as well.
- */
+ * Seen is what lies up to 64 bytes before a block, and from the first byte behind the size that was asked for
+ * on up to 64 bytes behind it at least. */
 int64_t aclsim_check_memory(void);
+/* What kernels of the device may do with the bytes: 1 read, 2 write, 3 both; 0: they do not lie in one live
+ * block that the device reaches. */
+int aclsim_reach(int32_t device, const void *address, size_t size);
 /* From now on, reading bytes of new device memory that nothing has written is a violation; 0: no longer. */
 void aclsim_watch_uninitialised(int on);
 

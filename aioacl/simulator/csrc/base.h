@@ -21,6 +21,7 @@ enum {
     SIM_STREAMS_PER_DEVICE = 1984,
     SIM_EVENTS_PER_DEVICE = 65536,
     SIM_TEXT_BYTES = 4096,
+    SIM_WHY_BYTES = 240,
     SIM_CALL_WORDS = 17,
     SIM_OPTIONS = 4
 };
@@ -133,6 +134,7 @@ typedef struct waiter {
     aclError rc;
     atomic_bool done;
     pthread_cond_t *cond;
+    char why[SIM_WHY_BYTES]; /* what is known of the failure that the code stands for */
 } waiter_t;
 
 typedef struct wait_list {
@@ -221,6 +223,8 @@ bool process_forked(void);
 aclError error_set(aclError code, const char *what);
 /* The same without the last error. */
 aclError error_quiet(aclError code, const char *what);
+/* Adds why a task failed to the text, if that is known. */
+void error_explain(aclError code, const char *why);
 
 /* --- settings (settings.c)
  * ------------------------------------------------------------------------------------ */

@@ -195,11 +195,12 @@ static void match_function(void *object, void *arg) {
 
 /* One handle for each kernel of a binary, however often it is asked for. */
 static aclError name_function(binary_t *binary, const char *name, bool cpu, aclrtFuncHandle *handle) {
-    char text[NAME_SHOWN + 128];
+    char text[NAME_SHOWN + 192];
     kernel_t *kernel = kernel_find(name);
     if (kernel == NULL) {
         snprintf(text, sizeof text,
-                 "kernel %.*s: AI Core kernels cannot be simulated; register one with aclsim_register_kernel",
+                 "kernel %.*s: AI Core kernels cannot be simulated; "
+                 "register one with simulator.register_kernel (Python) or aclsim_register_kernel (C)",
                  NAME_SHOWN, name);
         return error_set(RT_FEATURE_NOT_SUPPORT, text);
     }

@@ -5,6 +5,8 @@
 #include "block.h"
 #include "work.h"
 
+#define API __attribute__((visibility("default")))
+
 static block_t **blocks; /* sorted by address */
 static size_t block_count;
 static size_t block_room;
@@ -227,6 +229,32 @@ bool memory_pin_for(const void *pointer, size_t count, uint32_t access, void **p
 
 bool memory_pin(const void *pointer, size_t count, void **pinned) {
     return memory_pin_for(pointer, count, MEMORY_WRITES, pinned);
+}
+
+/* Kernels may do what copies may; a view of the bytes may write all of them. */
+static int reach(const device_t *device, const block_t *block, const void *address, size_t size) {
+    size_t offset = (size_t)((const char *)address - block->base);
+    bool own = block->device == NULL || block->device == device || block->kind == BLOCK_REGISTERED;
+    bool near = own || (device->peers >> block->device->id & 1) != 0;
+    if (!near || size > block->size || offset > block->size - size) {
+        return 0;
+    }
+    if (block->written != NULL && (block->access & MEMORY_WRITES) != 0) {
+        written_mark(block, offset, size);
+    }
+    return (int)block->access;
+}
+
+API int aclsim_reach(int32_t device, const void *address, size_t size) {
+    sim_start();
+    sim_lock();
+    const device_t *found = device_find(device);
+    const block_t *block = found != NULL ? block_find(address) : NULL;
+    int access = block != NULL ? reach(found, block, address, size) : 0;
+    bool registered = block != NULL && block->kind == BLOCK_REGISTERED;
+    sim_unlock();
+    /* The client may have given back what it registered. */
+    return registered && access != 0 && !move_is_there(address, size, true) ? 0 : access;
 }
 
 void memory_unpin(void *pinned) {

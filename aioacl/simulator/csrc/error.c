@@ -69,6 +69,14 @@ static void add_text(thread_t *thread, aclError code, const char *what) {
            call_name());
 }
 
+void error_explain(aclError code, const char *why) {
+    thread_t *thread = thread_self();
+    if (*why != '\0' && thread->text_length + 512 <= sizeof thread->text) {
+        append(thread, "EE9999: [PID: simulator] A task failed on the device.\n        %s. Result: %d.\n", why,
+               code);
+    }
+}
+
 aclError error_quiet(aclError code, const char *what) {
     add_text(thread_self(), code, what);
     return code;

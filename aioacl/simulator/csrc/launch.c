@@ -2,10 +2,33 @@
  * Launches of registered kernels. A launch is work: the kernel, its shape, and its arguments, which are either
  * a copy that the launch made or memory of the device that is read when the task runs.
  */
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "launch.h"
+
+#define API __attribute__((visibility("default")))
+
+/* What the kernel that runs on this thread has said of its failure. */
+static _Thread_local char explained[SIM_WHY_BYTES - 80];
+
+API void aclsim_explain(const char *why) {
+    snprintf(explained, sizeof explained, "%s", why != NULL ? why : "");
+}
+
+static aclError fail(launch_t *launch, aclError code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static aclError fail(launch_t *launch, aclError code, const char *format, ...) {
+    int length = snprintf(launch->why, sizeof launch->why, "kernel %.60s: ", launch->kernel->name);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(launch->why + length, sizeof launch->why - (size_t)length, format, arguments);
+    va_end(arguments);
+    return code;
+}
 
 static aclError begin(work_t *work, const stream_t *stream) {
     launch_t *launch = (launch_t *)work;
@@ -13,15 +36,29 @@ static aclError begin(work_t *work, const stream_t *stream) {
     launch->function = launch->kernel->function;
     launch->user = launch->kernel->user;
     if (launch->function == NULL) {
-        return RT_AICORE_EXCEPTION;
+        return fail(launch, RT_AICORE_EXCEPTION, "it is registered no longer");
     }
-    bool there =
-        launch->copy != NULL || launch->size == 0 || memory_pin(launch->address, launch->size, &launch->pinned);
-    return there ? 0 : RT_AICORE_EXCEPTION;
+    if (launch->copy == NULL && launch->size != 0 &&
+        !memory_pin(launch->address, launch->size, &launch->pinned)) {
+        return fail(launch, RT_AICORE_EXCEPTION,
+                    "argsData, %zu bytes at %p, is no memory of the device; "
+                    "aclrtLaunchKernelWithHostArgs takes host memory",
+                    launch->size, launch->address);
+    }
+    return 0;
+}
+
+static aclError judge(launch_t *launch, int answer) {
+    if (answer == 0) {
+        return 0;
+    }
+    aclError code = answer >= ACL_INVALID_PARAM ? answer : RT_AICORE_EXCEPTION;
+    return *explained != '\0' ? fail(launch, code, "%s", explained)
+                              : fail(launch, code, "its function answered %d", answer);
 }
 
 static aclError run(work_t *work, const stream_t *stream) {
-    const launch_t *launch = (const launch_t *)work;
+    launch_t *launch = (launch_t *)work;
     aclsim_launch_t told = {
         .name = launch->kernel->name,
         .args = launch->copy != NULL ? launch->copy : launch->address,
@@ -36,9 +73,10 @@ static aclError run(work_t *work, const stream_t *stream) {
     memcpy(told.block, launch->shape.block, sizeof told.block);
     thread_t *thread = thread_self();
     thread->callback_depth++;
+    aclsim_explain(NULL);
     int answer = launch->function(&told);
     thread->callback_depth--;
-    return answer == 0 || answer >= ACL_INVALID_PARAM ? answer : RT_AICORE_EXCEPTION;
+    return judge(launch, answer);
 }
 
 static void end(work_t *work) {
@@ -58,6 +96,11 @@ static const work_ops_t launch_ops = {.begin = begin, .run = run, .end = end, .f
 const launch_t *launch_of(const task_t *task) {
     bool launch = task->kind == TASK_WORK && task->work->ops == &launch_ops;
     return launch ? (const launch_t *)task->work : NULL;
+}
+
+const char *launch_why(const task_t *task) {
+    const launch_t *launch = launch_of(task);
+    return launch != NULL ? launch->why : "";
 }
 
 exception_source_t launch_source(const task_t *task) {

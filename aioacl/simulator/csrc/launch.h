@@ -15,6 +15,7 @@ typedef struct {
     void *pinned;
     kernel_function_t function; /* as registered when the task began */
     void *user;
+    char why[SIM_WHY_BYTES]; /* the task failed */
 } launch_t;
 
 typedef struct {

@@ -159,8 +159,9 @@ struct stream {
     uint32_t priority;
     uint32_t flags;
     int32_t fail_next;
-    int32_t trap_next; /* with which the next task that computes or moves data traps */
-    aclError error;    /* of a failed task, not delivered yet */
+    int32_t trap_next;       /* with which the next task that computes or moves data traps */
+    aclError error;          /* of a failed task, not delivered yet */
+    char why[SIM_WHY_BYTES]; /* it failed, if it was a kernel */
     uint64_t enqueued;
     uint64_t ended;
     uint32_t entries;

@@ -1,5 +1,7 @@
 /* The ring of a stream: appending, ending and dropping tasks. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim.h"
 #include "work.h"
@@ -112,6 +114,9 @@ static void finish_waiters(stream_t *stream) {
     for (waiter_t *waiter = stream->waiters.first; waiter != NULL; waiter = next) {
         next = waiter->next;
         if (waiter->target <= stream->ended) {
+            if (stream->error != 0) {
+                memcpy(waiter->why, stream->why, sizeof waiter->why);
+            }
             wait_finish(waiter, stream->context->failure != 0 ? stream->context->failure : stream->error);
             delivered = true;
         }
@@ -151,6 +156,7 @@ void stream_fault(stream_t *stream, aclError code) {
     bool work_behind = stream->ended + 1 < stream->enqueued;
     exception_raise(stream, stream_head(stream), code);
     stream->error = code;
+    snprintf(stream->why, sizeof stream->why, "%s", launch_why(stream_head(stream)));
     stream->stopped = stream->stopped || stream->stop || stream->context->stop_on_failure;
     if (work_behind && device->sync_waiters == 0) {
         stream_end_tasks(stream, 1);

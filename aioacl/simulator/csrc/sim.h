@@ -243,6 +243,8 @@ void snapshot_pass(void);
 
 /* --- exception.c
  * ---------------------------------------------------------------------------------------------- */
+/* Why a task that is a launch has failed; "" for all others. */
+const char *launch_why(const task_t *task);
 /* What a callback may call: it reads the description of the failure. */
 bool exception_may_call(function_t function);
 

@@ -5,6 +5,9 @@ enum { FLAGS_WITHOUT_COMPLETION = 0x4 | 0x10 };
 
 static aclError take_error(stream_t *stream) {
     aclError code = stream->context->failure != 0 ? stream->context->failure : stream->error;
+    if (stream->error != 0) {
+        error_explain(stream->error, stream->why);
+    }
     stream->error = 0;
     return code;
 }
@@ -24,7 +27,11 @@ aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, acl
     if (ended) {
         pool_trim_all();
     }
-    return ended ? waiter.rc : timeout_rc;
+    if (!ended) {
+        return timeout_rc;
+    }
+    error_explain(waiter.rc, waiter.why);
+    return waiter.rc;
 }
 
 static aclError sync_stream(aclrtStream handle, int64_t deadline_ns) {
