@@ -90,7 +90,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {
         name for name in _tracked() if name.startswith("aioacl/") and name.endswith((".py", ".pyi", ".typed"))
-    } | {"pytest_aioacl.py"}
+    } | {"pytest_aioacl.py", "aioacl/simulator/csrc/aclsim.h"}
     extension = (
         "aioacl/_acl.abi3.so" if STABLE_ABI else f"aioacl/_acl{sysconfig.get_config_var('EXT_SUFFIX')}"
     )

@@ -26,6 +26,17 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert re.fullmatch(r"hello True\ndevice 0: open at generation 2; .*\n", ran.stdout)
 
 
+def test_the_kernel_of_the_reference_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "reference.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    program = tmp_path / "kernel.py"
+    program.write_text(example)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[2, 4, 6]\n", "")
+
+
 def test_the_commands_are_there() -> None:
     commands = re.findall(r"^\$ \./(\w+)", README, flags=re.MULTILINE)
     assert commands == ["demo", "test"]

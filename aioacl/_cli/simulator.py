@@ -15,13 +15,14 @@ import secrets
 import stat
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import __version__
 from aioacl._cli import UserError, conformance
 from aioacl._cli._screen import Screen
-from aioacl.simulator import library_path
+from aioacl.simulator import include_dir, library_path
 from aioacl.simulator._releases import NEWEST, RELEASES, functions, newer_than
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from aioacl.simulator._releases import Release
 
 LIBRARY: Final = "libascendcl.so"
+HEADER: Final = "aclsim.h"
 LINKS: Final = (
     "libacl_rt.so",
     "libacl_mdl.so",
@@ -113,8 +115,9 @@ def make_folder(cann: Release, cache: Path) -> Path:
         with suppress(FileExistsError):
             each.mkdir(mode=0o755 if each == folder else 0o700)
     _must_be_ours(folder)
-    if not _holds(folder / LIBRARY, content):
-        _put(folder, LIBRARY, lambda path: _write(path, content))
+    for name, bytes_of in ((LIBRARY, content), (HEADER, (include_dir() / HEADER).read_bytes())):
+        if not _holds(folder / name, bytes_of):
+            _put(folder, name, partial(_write, content=bytes_of))
     for name in LINKS:
         if not _leads(folder / name):
             _put(folder, name, lambda path: path.symlink_to(LIBRARY))

@@ -42,7 +42,7 @@ from aioacl.simulator._faults import (
     set_virtual_clock,
 )
 from aioacl.simulator._kernels import Kernel, Launch, register_kernel
-from aioacl.simulator._releases import library_path
+from aioacl.simulator._releases import include_dir, library_path
 
 __all__ = [
     "Fault",
@@ -62,6 +62,7 @@ __all__ = [
     "held",
     "hold",
     "hung",
+    "include_dir",
     "journal",
     "library_path",
     "pending",

@@ -36,6 +36,11 @@ def library_path(cann: Release | None = None) -> Path:
     return _HERE / f"libascendcl-{cann}.so"
 
 
+def include_dir() -> Path:
+    """The folder in which `aclsim.h` is, the header of the simulator's controls for C."""
+    return _HERE / "csrc"
+
+
 def functions() -> dict[str, str]:
     """The simulator's ACL functions, each with the release that it came with."""
     return dict(_functions(ctypes.CDLL(str(library_path())).aclsim_function))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HERE: Final = Path(__file__).resolve().parent / "programs"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "c-programs.md"
 NOT_HERE: Final = 77
 RUN_SECONDS: Final = 60
 LANGUAGES: Final = {
@@ -128,6 +129,19 @@ def test_a_program_does_not_link_with_an_older_release(
     built = PROGRAMS[name].build("gcc", folder_of(older), "ascendcl", tmp_path / "program")
     assert built.returncode != 0
     assert "undefined reference to `acl" in built.stderr
+
+
+def test_the_page_for_programs_in_c_does_what_it_says(
+    folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    (source,) = re.findall(r"^```c\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
+    (tmp_path / "bytes.c").write_text(source)
+    folder, target = folder_of(NEWEST), tmp_path / "bytes"
+    # -Wconversion and its like are the reader's choice; the page's own line has none.
+    command = ["gcc", "-Wall", "-Werror", f"-I{vendor.include_folder()}", f"-I{folder}"]
+    subprocess.run([*command, tmp_path / "bytes.c", "-o", target, f"-L{folder}", "-lascendcl"], check=True)
+    assert _run(target, folder).stdout in PAGE.read_text()
+    assert _run(target, folder).stdout == "507015, then 0\n"
 
 
 def test_a_program_that_was_linked_with_a_newer_release_does_not_start(
