@@ -212,7 +212,7 @@ void stream_run_begin(stream_t *stream) {
 void stream_run_end(stream_t *stream) {
     sim_lock();
     stream->running = false;
-    if (sim.settle_waiters > 0) {
+    if (stream->device->settlers > 0) {
         pthread_cond_broadcast(&sim.settled);
     }
 }
@@ -312,10 +312,17 @@ static void run_one(stream_t *stream) {
 }
 
 static void run_turn(stream_t *stream) {
-    for (int i = 0; i < TURN && may_run(stream); i++) {
+    for (int i = 0; i < TURN && may_run(stream) && stream->device->settlers == 0; i++) {
         run_one(stream);
     }
     stream_kick(stream);
+}
+
+/* Who waits for a stream to be left would else find it running again each time that he gets sim.lock. */
+static void give_way(device_t *device) {
+    while (device->settlers > 0) {
+        pthread_cond_wait(&device->work, &sim.lock);
+    }
 }
 
 /* Streams whose time has come look at their head task again. The earliest of the others, or for ever. */
@@ -356,6 +363,7 @@ static void *executor(void *arg) {
         device->busy_ns += now_ns() - began_ns;
         sim_unlock(); /* others get a chance between two turns */
         sim_lock();
+        give_way(device);
     }
     return NULL;
 }

@@ -200,7 +200,15 @@ static void end_of_context(void *object, void *arg) {
     }
 }
 
-/* The streams of the context have been dropped, so nothing executes its graphs. */
+static void end_execution(void *object, void *arg) {
+    const graph_t *graph = object;
+    if (graph->context == arg && graph->own != NULL) {
+        stream_drop(graph->own, 0, RT_CONTEXT_NULL);
+    }
+}
+
+/* The streams of the context have been dropped; with the graphs' own, nothing executes any of them. */
 void graphs_end(context_t *context) {
+    object_each(KIND_GRAPH, end_execution, context);
     object_each(KIND_GRAPH, end_of_context, context);
 }

@@ -131,6 +131,7 @@ aclError node_find(aclmdlRITask handle, node_t **node);
 /* --- graphrun.c */
 /* Executes it on behalf of the head task of `stream`. False: the stream is parked, and is to ask again. */
 bool graph_execute(graph_t *graph, stream_t *stream, aclError *code);
+/* Ends the execution that is going on. */
 void graph_abort(graph_t *graph);
 void lane_start(lane_t *lane);
 void lane_jump(lane_t *lane, uint32_t index);

@@ -159,6 +159,39 @@ bool graph_execute(graph_t *graph, stream_t *stream, aclError *code) {
     return true;
 }
 
+/* --- dropping an execution
+ * ------------------------------------------------------------------------------------ */
+typedef struct {
+    const stream_t *stream;
+    graph_t *graph;
+} executed_t;
+
+static void match_executor(void *object, void *arg) {
+    graph_t *graph = object;
+    executed_t *executed = arg;
+    executed->graph = graph->executor == executed->stream ? graph : executed->graph;
+}
+
+/* The graph that the stream executes now, or NULL. */
+static graph_t *executed_by(stream_t *stream) {
+    executed_t executed = {.stream = stream};
+    if (stream->ended < stream->enqueued && stream_head(stream)->kind == TASK_STEP) {
+        object_each(KIND_GRAPH, match_executor, &executed);
+    }
+    return executed.graph;
+}
+
+/* Whether a runner of it runs, or one of a graph that a condition in it has chosen. */
+static bool at_work(const graph_t *graph) {
+    bool found = false;
+    for (const lane_t *lane = graph->lanes; lane != NULL && !found; lane = lane->next) {
+        const graph_t *inner = executed_by(lane->runner);
+        found = lane->runner->running || (inner != NULL && at_work(inner));
+    }
+    return found;
+}
+
+/* With no runner at work, so that sim.lock is held throughout. */
 static void drop_lanes(graph_t *graph) {
     for (lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
         stream_drop(lane->runner, 0, 0);
@@ -175,51 +208,46 @@ void graph_fault(stream_t *runner, aclError code) {
     finish(graph);
 }
 
-/* Runners that are at work are waited for. */
+static bool is_executed(const graph_t *graph, const stream_t *executor) {
+    return graph->object.state == OBJECT_LIVE && graph->executor == executor;
+}
+
+/* Runners that are at work are waited for; meanwhile the execution may end by itself, and the graph with it. */
 void graph_abort(graph_t *graph) {
-    graph->code = RT_STREAM_ABORT;
-    drop_lanes(graph);
-    finish(graph);
-}
-
-static void leave(void *object, void *arg) {
-    graph_t *graph = object;
-    if (graph->executor == arg) {
+    const stream_t *executor = graph->executor;
+    device_t *device = graph->context->device;
+    object_retain(&graph->object);
+    while (is_executed(graph, executor) && at_work(graph)) {
+        device_settle(device);
+    }
+    if (is_executed(graph, executor)) {
+        graph->code = RT_STREAM_ABORT;
         drop_lanes(graph);
-        if (graph->executor == arg) {
-            end_turn(graph);
-        }
+        finish(graph);
     }
+    object_release(&graph->object);
 }
 
-/* While runners are left, sim.lock may be given up. */
-void graph_leave(stream_t *stream) {
-    if (stream->ended < stream->enqueued && stream_head(stream)->kind == TASK_STEP) {
-        object_each(KIND_GRAPH, leave, stream);
+bool graph_leave(stream_t *stream) {
+    graph_t *graph = executed_by(stream);
+    if (graph != NULL && at_work(graph)) {
+        return false;
     }
+    if (graph != NULL) {
+        drop_lanes(graph);
+        end_turn(graph);
+    }
+    return true;
 }
 
-typedef struct {
-    const stream_t *stream;
-    bool moving;
-} moving_t;
-
-static void look(void *object, void *arg) {
-    const graph_t *graph = object;
-    moving_t *found = arg;
-    if (graph->executor != found->stream) {
-        return;
-    }
-    for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
+bool graph_moving(stream_t *stream) {
+    const graph_t *graph = executed_by(stream);
+    bool moving = false;
+    for (const lane_t *lane = graph != NULL ? graph->lanes : NULL; lane != NULL; lane = lane->next) {
         const stream_t *runner = lane->runner;
-        found->moving = found->moving || runner->running || runner->ready || runner->park == PARK_DUE;
+        moving = moving || runner->running || runner->ready || runner->park == PARK_DUE;
     }
-}
-
-bool graph_moving(const stream_t *stream) {
-    moving_t found = {.stream = stream};
-    object_each(KIND_GRAPH, look, &found);
-    return found.moving;
+    return moving;
 }
 
 /* --- the task

@@ -176,17 +176,23 @@ void device_resume_faulted(device_t *device) {
     }
 }
 
-static void settle(stream_t *stream) {
-    while (stream->running) {
-        sim.settle_waiters++;
-        pthread_cond_wait(&sim.settled, &sim.lock);
-        sim.settle_waiters--;
+void device_settle(device_t *device) {
+    device->settlers++;
+    pthread_cond_wait(&sim.settled, &sim.lock);
+    if (--device->settlers == 0) {
+        pthread_cond_signal(&device->work);
+    }
+}
+
+/* Each wait gives up sim.lock, so all is looked at again after it. */
+static void leave(stream_t *stream) {
+    while (stream->running || !graph_leave(stream)) {
+        device_settle(stream->device);
     }
 }
 
 void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
-    settle(stream);
-    graph_leave(stream);
+    leave(stream);
     calls_forget(stream);
     stream_unpark(stream);
     stream_unready(stream);
@@ -202,7 +208,7 @@ void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
 }
 
 /* Work that will go on by itself counts as moving, however long it takes. */
-static bool moving(const stream_t *stream) {
+static bool moving(stream_t *stream) {
     bool own = stream->running || (!stream->held && (stream->ready || stream->park == PARK_DUE));
     return own || (stream->park == PARK_WORK && graph_moving(stream));
 }

