@@ -104,7 +104,7 @@ class Kernel:
             return FAILED
 
 
-def _code_of(answer: int | None) -> int:
+def _code_of(answer: object) -> int:
     if answer is None:
         return 0
     if inspect.iscoroutine(answer):
