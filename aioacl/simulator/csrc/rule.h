@@ -38,6 +38,7 @@ typedef struct {
 typedef struct rule {
     struct rule *next;
     uint32_t id;
+    uint32_t place; /* among the rules since the seed was set, so that the same seed decides the same */
     char text[RULE_TEXT_BYTES];
     /* which calls */
     bool picks[FN_COUNT];

@@ -20,7 +20,7 @@ static uint64_t mix(uint64_t value) {
 /* A number for one decision of one rule; `salt` tells kinds of decisions apart. */
 static uint64_t draw(const rule_t *rule, uint64_t salt) {
     uint64_t value = mix(seed_now + 0x9E3779B97F4A7C15ULL * (salt + 1));
-    value = mix(value + 0x9E3779B97F4A7C15ULL * rule->id);
+    value = mix(value + 0x9E3779B97F4A7C15ULL * rule->place);
     return mix(value + 0x9E3779B97F4A7C15ULL * rule->matches);
 }
 

@@ -15,6 +15,7 @@ atomic_bool fault_on;
 
 static rule_t *rules; /* in the order in which they were added */
 static uint32_t last_id;
+static uint32_t places; /* taken since the seed was set */
 static char refusal[WHY_BYTES];
 
 rule_t *rules_first(void) {
@@ -64,6 +65,7 @@ rule_t *rules_add(const char *text, char *why, size_t size) {
     }
     *end = rule;
     rule->id = ++last_id;
+    rule->place = ++places;
     fault_refresh();
     return rule;
 }
@@ -140,9 +142,17 @@ API int aclsim_fault_hits(uint32_t id, uint64_t *hits, uint64_t *matches) {
     return rule != NULL ? 0 : -1;
 }
 
+static void seed_anew(uint64_t seed) {
+    rule_seed(seed);
+    places = 0;
+    for (rule_t *rule = rules; rule != NULL; rule = rule->next) {
+        rule->place = ++places;
+    }
+}
+
 API void aclsim_set_seed(uint64_t seed) {
     sim_lock();
-    rule_seed(seed);
+    seed_anew(seed);
     sim_unlock();
 }
 
@@ -161,7 +171,7 @@ static void set_seed(const char *name, const char *part, const char *text) {
     if (errno != 0 || end == text || *end != '\0' || *text == '-') {
         die(name, part, "want a whole number");
     }
-    rule_seed(seed);
+    seed_anew(seed);
 }
 
 static void read_part(const char *name, const char *part) {
