@@ -50,15 +50,18 @@ def plainly(body: Callable[[], T]) -> T:
 
 
 def release_everything() -> None:
-    """The simulator goes on: what is held, hung, armed or set otherwise than usual is over. On a card, nothing."""
+    """The simulator goes on: what is held, hung, armed or set otherwise than its environment says is over.
+
+    On a card, nothing.
+    """
     if not is_simulated():
         return
     simulator.clear()
     simulator.release_all()
     simulator.set_abort_supported(supported=True)
     simulator.set_count_notify_supported(supported=False)
-    simulator.watch_uninitialised(on=False)
-    simulator.set_virtual_clock(virtual=False)
+    simulator.watch_uninitialised(on=os.environ.get("AIOACL_SIM_UNINIT", "0") not in {"", "0"})
+    simulator.set_virtual_clock(virtual=os.environ.get("AIOACL_SIM_CLOCK") == "virtual")
     simulator.set_limits()
 
 
@@ -69,12 +72,19 @@ def begin_anew() -> None:
     release_everything()
     simulator.forget()
     simulator.set_limits(os.environ.get("AIOACL_SIM_LIMITS", ""))
+    simulator.set_seed(_seed(os.environ.get("AIOACL_SIM_SEED", "0")))
     for rule in os.environ.get("AIOACL_SIM_FAULTS", "").split(";"):
         name, _, number = rule.strip().partition("=")
         if name == "seed":
-            simulator.set_seed(int(number))
+            simulator.set_seed(_seed(number))
         elif name:
             simulator.Fault(rule.strip()).__enter__()
+
+
+def _seed(text: str) -> int:
+    """As the simulator reads it, which has refused what is no number: 10, 0xA or 012."""
+    digits = text.strip()
+    return int(digits, 8 if digits.startswith("0") and digits.isdigit() else 0)
 
 
 def close_left(things: Collection[Any]) -> None:
