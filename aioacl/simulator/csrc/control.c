@@ -121,6 +121,7 @@ API void aclsim_release_all(void) {
     sim_lock();
     object_each(KIND_STREAM, release_stream, NULL);
     fault_release_all();
+    snapshot_end();
     sim_unlock();
 }
 

@@ -99,6 +99,7 @@ static aclError finish(void) {
     if (rc == ACL_SUCCESS) {
         sim_lock();
         sim.default_device = -1;
+        snapshot_end();
         sim_unlock();
         rc = initcb_end(ACL_REG_TYPE_OTHER);
     }

@@ -182,6 +182,8 @@ void stream_kick(stream_t *stream);
 /* The executor shall not look at it any more. */
 void stream_unready(stream_t *stream);
 void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns);
+/* For so many nanoseconds of real time at most, whatever the simulator's clock does. */
+void stream_park_polling(stream_t *stream, park_list_t *list, int64_t ns);
 void stream_unpark(stream_t *stream);
 void park_kick_all(park_list_t *list);
 void device_resume_faulted(device_t *device);
@@ -242,6 +244,8 @@ void allocator_forget(const stream_t *stream);
 void hostsubscribe_forget(const stream_t *stream);
 /* A call that makes or launches something waits while the process is locked for a snapshot. */
 void snapshot_pass(void);
+/* With sim.lock held: whatever was locked or backed up is running. */
+void snapshot_end(void);
 
 /* --- exception.c
  * ---------------------------------------------------------------------------------------------- */

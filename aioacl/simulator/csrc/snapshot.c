@@ -33,6 +33,11 @@ void snapshot_pass(void) {
     sim_unlock();
 }
 
+void snapshot_end(void) {
+    atomic_store(&state, RUNNING);
+    wait_finish_all(&waiters, 0);
+}
+
 /* Before 9.1 the four had no second argument. */
 static aclError check(int pid, const void *reserve) {
     bool reserved = reserve != NULL && sim.settings.cann >= CANN_9_1;
@@ -87,8 +92,7 @@ aclError do_aclrtSnapShotProcessUnlock(int pid, void *reserve) {
     }
     sim_lock();
     if (atomic_load(&state) == LOCKED) {
-        atomic_store(&state, RUNNING);
-        wait_finish_all(&waiters, 0);
+        snapshot_end();
         rc = tell(ACL_RT_SNAPSHOT_UNLOCK_POST);
     } else {
         rc = error_set(RT_SNAPSHOT_UNLOCK_FAILED, "state");
