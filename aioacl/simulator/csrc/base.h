@@ -151,6 +151,9 @@ int64_t now_ns(void);
 /* clock.c: sleeps until the condition is signalled or the simulator's clock has reached the time, or for no
    reason; with sim.lock held, which is given up meanwhile. */
 void clock_wait(pthread_cond_t *cond, int64_t deadline_ns);
+/* Until the real time at the latest, which a virtual clock does not take for a time that somebody waits for. */
+void clock_wait_polling(pthread_cond_t *cond, int64_t deadline_ns, int64_t poll_ns);
+int64_t real_ns(void);
 bool clock_is_virtual(void);
 void clock_set_virtual(bool on);
 void wait_add(wait_list_t *list, waiter_t *waiter, uint64_t target);

@@ -14,6 +14,7 @@
 
 static const int64_t second_ns = 1000000000;
 static const int64_t patience_ns = 10 * 1000000000LL;
+static const int64_t latest_ns = INT64_MAX / 4; /* so that times from then on do not overflow */
 
 static atomic_bool is_virtual;
 static _Atomic(int64_t) virtual_ns;
@@ -29,7 +30,7 @@ typedef struct sleeper {
 
 static sleeper_t *sleepers;
 
-static int64_t monotonic_ns(void) {
+int64_t real_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * second_ns + now.tv_nsec;
@@ -39,7 +40,7 @@ int64_t now_ns(void) {
     if (atomic_load_explicit(&is_virtual, memory_order_relaxed)) {
         return atomic_load_explicit(&virtual_ns, memory_order_relaxed);
     }
-    return monotonic_ns() + atomic_load_explicit(&ahead_ns, memory_order_relaxed);
+    return real_ns() + atomic_load_explicit(&ahead_ns, memory_order_relaxed);
 }
 
 static void wake_sleepers(void) {
@@ -97,11 +98,26 @@ void clock_wait(pthread_cond_t *cond, int64_t deadline_ns) {
         return;
     }
     sleeper_add(&sleeper);
-    bool woken = wait_real(cond, still ? monotonic_ns() + patience_ns : deadline_ns - atomic_load(&ahead_ns));
+    bool woken = wait_real(cond, still ? real_ns() + patience_ns : deadline_ns - atomic_load(&ahead_ns));
     if (!woken && still && atomic_load(&is_virtual) && earliest() > now_ns()) {
         set_time(earliest());
     }
     sleeper_remove(&sleeper);
+}
+
+void clock_wait_polling(pthread_cond_t *cond, int64_t deadline_ns, int64_t poll_ns) {
+    sleeper_t sleeper = {.cond = cond, .deadline_ns = deadline_ns};
+    if (poll_ns == SIM_FOREVER) {
+        clock_wait(cond, deadline_ns);
+        return;
+    }
+    bool timed = deadline_ns != SIM_FOREVER && !atomic_load(&is_virtual);
+    int64_t due_ns = timed ? deadline_ns - atomic_load(&ahead_ns) : SIM_FOREVER;
+    if (now_ns() < deadline_ns && real_ns() < poll_ns) {
+        sleeper_add(&sleeper);
+        wait_real(cond, due_ns < poll_ns ? due_ns : poll_ns);
+        sleeper_remove(&sleeper);
+    }
 }
 
 bool clock_is_virtual(void) {
@@ -112,7 +128,7 @@ bool clock_is_virtual(void) {
 void clock_set_virtual(bool on) {
     int64_t now = now_ns();
     atomic_store(&virtual_ns, now);
-    atomic_store(&ahead_ns, now - monotonic_ns());
+    atomic_store(&ahead_ns, now - real_ns());
     atomic_store(&is_virtual, on);
     wake_sleepers();
 }
@@ -127,7 +143,7 @@ API void aclsim_clock_virtual(int on) {
 API int aclsim_clock_advance(int64_t ns) {
     sim_start();
     sim_lock();
-    bool good = clock_is_virtual() && ns >= 0 && ns <= INT64_MAX - now_ns();
+    bool good = clock_is_virtual() && ns >= 0 && ns <= latest_ns - now_ns();
     if (good) {
         set_time(now_ns() + ns);
     }

@@ -39,6 +39,7 @@ void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_
     stream->park = park;
     stream->parked_on = list;
     stream->wake_ns = wake_ns;
+    stream->polls = false;
     if (wake_ns != 0) {
         timed_add(stream);
     }
@@ -53,6 +54,11 @@ void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_
         list->first = stream;
     }
     list->last = stream;
+}
+
+void stream_park_polling(stream_t *stream, park_list_t *list, int64_t ns) {
+    stream_park(stream, PARK_WORK, list, real_ns() + ns);
+    stream->polls = true;
 }
 
 static void leave_park_list(stream_t *stream) {
@@ -325,26 +331,33 @@ static void give_way(device_t *device) {
     }
 }
 
+typedef struct {
+    int64_t due_ns;
+    int64_t poll_ns; /* of real time */
+} wake_t;
+
 /* Streams whose time has come look at their head task again. The earliest of the others, or for ever. */
-static int64_t wake_timed(device_t *device) {
-    int64_t earliest = SIM_FOREVER;
+static wake_t wake_timed(device_t *device) {
+    wake_t earliest = {SIM_FOREVER, SIM_FOREVER};
     int64_t now = device->timed != NULL ? now_ns() : 0;
+    int64_t real = device->timed != NULL ? real_ns() : 0;
     stream_t *next = NULL;
     for (stream_t *stream = device->timed; stream != NULL; stream = next) {
+        int64_t *first = stream->polls ? &earliest.poll_ns : &earliest.due_ns;
         next = stream->timed_next;
-        if (stream->wake_ns <= now) {
+        if (stream->wake_ns <= (stream->polls ? real : now)) {
             stream_unpark(stream);
             stream_kick(stream);
-        } else if (stream->wake_ns < earliest) {
-            earliest = stream->wake_ns;
+        } else if (stream->wake_ns < *first) {
+            *first = stream->wake_ns;
         }
     }
     return earliest;
 }
 
-static void idle(device_t *device, int64_t until_ns) {
+static void idle(device_t *device, wake_t wake) {
     device->executor_idle = true;
-    clock_wait(&device->work, until_ns);
+    clock_wait_polling(&device->work, wake.due_ns, wake.poll_ns);
     device->executor_idle = false;
 }
 
@@ -352,10 +365,10 @@ static void *executor(void *arg) {
     device_t *device = arg;
     sim_lock();
     while (true) {
-        int64_t wake_ns = wake_timed(device);
+        wake_t wake = wake_timed(device);
         stream_t *stream = ready_pop(device);
         if (stream == NULL) {
-            idle(device, wake_ns);
+            idle(device, wake);
             continue;
         }
         int64_t began_ns = now_ns();

@@ -152,6 +152,7 @@ struct stream {
     stream_t *parked_prev;
     stream_t *parked_next;
     int64_t wake_ns; /* PARK_DUE, or the limit of another park; 0: none */
+    bool polls;      /* wake_ns is of real time: the stream looks again at what nobody tells it */
     stream_t *timed_prev;
     stream_t *timed_next;
     bool timed;

@@ -72,7 +72,7 @@ static bool wait_step(stream_t *stream, task_t *task) {
     if (holds(value)) {
         return true;
     }
-    stream_park(stream, PARK_WORK, &waiting, now_ns() + poll_ns);
+    stream_park_polling(stream, &waiting, poll_ns);
     return false;
 }
 

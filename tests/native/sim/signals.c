@@ -93,6 +93,21 @@ static void test_wait_sees_copies_and_host(void) {
     CHECK_RC(aclrtDestroyStream(copying), 0);
 }
 
+/* Nobody tells the simulator of what a host thread writes, and no time passes for it to look. */
+static void test_wait_sees_the_host_while_the_clock_stands(void) {
+    aclrtStream stream = stream_new();
+    uint64_t *words = device_words(1);
+    aclsim_clock_virtual(1);
+    int64_t start = aclsim_clock_now();
+    CHECK_RC(aclrtValueWait(words, 1, 1, stream), 0);
+    __atomic_store_n(words, 1, __ATOMIC_RELEASE);
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 1000), 0);
+    CHECK(aclsim_clock_now() == start);
+    aclsim_clock_virtual(0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
 static void test_wait_is_aborted(void) {
     aclrtStream stream = stream_new();
     uint64_t *word = device_words(1);
@@ -289,6 +304,7 @@ int main(void) {
     test_write();
     test_waits();
     test_wait_sees_copies_and_host();
+    test_wait_sees_the_host_while_the_clock_stands();
     test_wait_is_aborted();
     test_trap();
     test_notify_ids();
