@@ -72,6 +72,13 @@ def _checked(name: str, answer: int, what: object) -> int:
     return answer
 
 
+def _word(name: str, value: int) -> int:
+    """A value for an int32_t."""
+    if not -(1 << 31) <= value < 1 << 31:
+        raise ParameterError(f"{name}={value!r} has more than 32 bits")
+    return value
+
+
 def _of_stream(name: str, stream: Stream) -> int:
     native = stream._core.native
     return _checked(name, control_function(name, "int (*)(void *)")(native), stream)
@@ -116,7 +123,7 @@ def fail_next(stream: Stream, code: int) -> None:
     native = stream._core.native
     _checked(
         "aclsim_fail_next",
-        control_function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, code),
+        control_function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, _word("code", code)),
         stream,
     )
 
@@ -125,7 +132,9 @@ def trap_next(stream: Stream, code: int) -> None:
     """The next task that computes or moves data, queued already or not, traps with that code."""
     _checked(
         "aclsim_trap_next",
-        control_function("aclsim_trap_next", "int (*)(void *, int32_t)")(stream._core.native, code),
+        control_function("aclsim_trap_next", "int (*)(void *, int32_t)")(
+            stream._core.native, _word("code", code)
+        ),
         stream,
     )
 
@@ -133,7 +142,7 @@ def trap_next(stream: Stream, code: int) -> None:
 def fail_call(function: str, code: int, times: int = 1) -> None:
     """The next calls of the ACL function do nothing and answer the code; -1 times: all of them."""
     call = control_function("aclsim_fail_call", "int (*)(const char *, int32_t, int32_t)")
-    _checked("aclsim_fail_call", call(_text(function), code, times), function)
+    _checked("aclsim_fail_call", call(_text(function), _word("code", code), _word("times", times)), function)
 
 
 def hang_call(function: str) -> None:
@@ -203,14 +212,13 @@ def stats() -> Stats:
 
 def retain_count(device: int = 0) -> int:
     """How often the device is set."""
-    return _checked(
-        "aclsim_retain_count", control_function("aclsim_retain_count", "int (*)(int32_t)")(device), device
-    )
+    count = control_function("aclsim_retain_count", "int (*)(int32_t)")
+    return _checked("aclsim_retain_count", count(_word("device", device)), device)
 
 
 def resets(device: int = 0) -> int:
     """Releasing resets of the device since the start."""
-    return int(control_function("aclsim_resets", "uint64_t (*)(int32_t)")(device))
+    return int(control_function("aclsim_resets", "uint64_t (*)(int32_t)")(_word("device", device)))
 
 
 def violations() -> list[str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aioacl._stream import Stream
 
 TEXT_BYTES: Final = 1024
+LONGEST_SECONDS: Final = 1 << 33  # fits 64 bits of nanoseconds
 WORD_MOST: Final = (1 << 63) - 1
 CODE_LEAST: Final = -(1 << 31)
 CODE_MOST: Final = (1 << 31) - 1
@@ -296,12 +297,12 @@ def set_virtual_clock(virtual: bool) -> None:
 def advance_clock(seconds: float) -> None:
     """Moves the virtual clock on: what is due by then comes."""
     if (
-        not seconds >= 0
+        not 0 <= seconds < LONGEST_SECONDS
         or control_function("aclsim_clock_advance", "int (*)(int64_t)")(int(seconds * 1e9)) != 0
     ):
         raise ParameterError(
             f"the clock cannot be moved on by {seconds!r} s",
-            hint="Make it virtual first: set_virtual_clock(True).",
+            hint="Make it virtual first, with set_virtual_clock(True), and keep to some decades.",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -254,3 +255,29 @@ def test_clear_drops_every_rule() -> None:
 def test_the_other_controls_refuse_nonsense(control: Callable[[], Any]) -> None:
     with pytest.raises(aioacl.ParameterError):
         control()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: simulator.retain_count(1 << 40),
+        lambda: simulator.resets(1 << 40),
+        lambda: simulator.fail_call("aclrtMalloc", 1 << 40),
+        lambda: simulator.fail_call("aclrtMalloc", 507000, times=1 << 40),
+    ],
+)
+def test_a_number_that_does_not_fit_is_told(call: Callable[[], object]) -> None:
+    with pytest.raises(aioacl.ParameterError, match="more than 32 bits"):
+        call()
+
+
+@pytest.mark.parametrize("seconds", [math.inf, math.nan, -1.0, 1e300, 9e9])
+def test_the_clock_is_not_moved_out_of_its_range(seconds: float) -> None:
+    simulator.set_virtual_clock(virtual=True)
+    try:
+        before = simulator.clock()
+        with pytest.raises(aioacl.ParameterError, match="cannot be moved on"):
+            simulator.advance_clock(seconds)
+        assert simulator.clock() == before
+    finally:
+        simulator.set_virtual_clock(virtual=False)

@@ -1,5 +1,6 @@
 /* The fault engine among threads: rules that come and go, hangs, sick devices and the clock. No sleeping. */
 #include <string.h>
+#include <unistd.h>
 
 #include "sim_test.h"
 
@@ -61,6 +62,29 @@ static void test_chance_among_threads(void) {
     aclsim_fault_clear();
 }
 
+static uint64_t struck(void) {
+    uint32_t count = 0;
+    uint64_t found = 0;
+    uint32_t id = add(count_calls);
+    for (int i = 0; i < 64; i++) {
+        found = found << 1 | (aclrtGetDeviceCount(&count) != 0);
+    }
+    CHECK(aclsim_fault_remove(id) == 0);
+    return found;
+}
+
+/* What a seed decides does not depend on the rules that there have been before it was set. */
+static void test_a_seed_decides_the_same(void) {
+    aclsim_set_seed(7);
+    uint64_t first = struck();
+    uint64_t second = struck();
+    CHECK(first != second);
+    aclsim_set_seed(7);
+    CHECK(struck() == first && struck() == second);
+    aclsim_set_seed(8);
+    CHECK(struck() != first);
+}
+
 static aclError body_hang(void *unused) {
     uint32_t count = 0;
     (void)unused;
@@ -104,6 +128,29 @@ static void test_sickness_among_waiters(void) {
     CHECK(stats().streams == 0 && stats().device_blocks == 0);
 }
 
+static aclError body_create(void *stream) {
+    CHECK_RC(aclrtSetDevice(0), 0);
+    return aclrtCreateStream(stream);
+}
+
+/* A process that nobody unlocks is unlocked by who releases everything, and by the end of the library. */
+static void test_a_snapshot_lock_ends(void) {
+    aclrtStream stream = NULL;
+    call_t call;
+    CHECK_RC(aclrtSnapShotProcessLock(getpid(), NULL), 0);
+    call_start(&call, body_create, &stream);
+    until_waiting("aclrtCreateStream");
+    aclsim_release_all();
+    CHECK(call_join(&call) == 0);
+    CHECK_RC(aclrtSnapShotProcessLock(getpid(), NULL), 0);
+    CHECK_RC(aclFinalize(), 0);
+    CHECK_RC(aclInit(NULL), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtResetDevice(0), 0); /* the other thread's */
+}
+
 static aclError body_delayed(void *unused) {
     size_t free = 0;
     size_t total = 0;
@@ -123,6 +170,8 @@ static void test_clock(void) {
         sched_yield();
     }
     CHECK(aclsim_clock_now() == start);
+    CHECK(aclsim_clock_advance(INT64_MAX - start) == -1 && aclsim_clock_advance(-1) == -1);
+    CHECK(aclsim_clock_now() == start);
     CHECK(aclsim_clock_advance(3600000000000) == 0);
     for (int i = 0; i < THREADS; i++) {
         CHECK(call_join(&calls[i]) == 0);
@@ -138,8 +187,10 @@ int main(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
     test_refusals_and_counts();
     test_chance_among_threads();
+    test_a_seed_decides_the_same();
     test_hangs();
     test_sickness_among_waiters();
+    test_a_snapshot_lock_ends();
     test_clock();
     CHECK(stats().violations == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
