@@ -1,0 +1,65 @@
+"""Whatever a test does to the simulator, the next one meets it as the environment says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.testing.test_plugin import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLIMATE = """
+import pytest
+from aioacl.lowlevel import ffi, functions
+
+seen = []
+
+def strikes():
+    for _ in range(32):
+        try:
+            functions.aclrtGetDeviceCount(ffi.new("uint32_t *"))
+        except Exception:
+            yield True
+        else:
+            yield False
+
+@pytest.mark.parametrize("time", [1, 2])
+@pytest.mark.aioacl_leaves("violations")
+def test_what_the_environment_says_holds(aioacl_device, aioacl_simulator, time):
+    before = aioacl_simulator.clock()
+    aioacl_device.create_stream().result().close().result()
+    assert aioacl_simulator.clock() == before
+    memory, stream = aioacl_device.allocate(64).result(), aioacl_device.create_stream().result()
+    stream.copy(bytearray(64), memory).result()
+    stream.close().result()
+    memory.close().result()
+    assert len(aioacl_simulator.violations()) == 1
+    aioacl_simulator.watch_uninitialised(False)
+    aioacl_simulator.set_virtual_clock(False)
+
+@pytest.mark.parametrize("time", [1, 2])
+def test_chance_is_the_same(aioacl_simulator, time):
+    seen.append(list(strikes()))
+    assert True in seen[0] and False in seen[0]
+    assert seen[-1] == seen[0]
+    aioacl_simulator.set_seed(time)
+"""
+
+
+@pytest.mark.parametrize(
+    ("seed", "faults"),
+    [("0x10", "aclrtGetDeviceCount:p=0.5:rc=507000"), ("0", "seed=010;aclrtGetDeviceCount:p=0.5:rc=507000")],
+)
+def test_what_a_test_changes_is_as_the_environment_says_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str, faults: str
+) -> None:
+    (tmp_path / "test_climate.py").write_text(CLIMATE)
+    monkeypatch.setenv("AIOACL_SIM_UNINIT", "1")
+    monkeypatch.setenv("AIOACL_SIM_CLOCK", "virtual")
+    monkeypatch.setenv("AIOACL_SIM_SEED", seed)
+    monkeypatch.setenv("AIOACL_SIM_FAULTS", faults)
+    ran = run(tmp_path, "test_climate.py")
+    assert (ran.status, len(ran.passed)) == (0, 4), ran.output
