@@ -197,6 +197,16 @@ static void watch(const block_t *block, size_t offset, size_t count, uint32_t ac
     }
 }
 
+/* The owner of registered memory may have unmapped it since. */
+static bool is_left(const block_t *block, const void *pointer, size_t count, uint32_t access) {
+    bool left = block->kind != BLOCK_REGISTERED || access == 0 ||
+                move_is_there(pointer, count, (access & MEMORY_WRITES) != 0);
+    if (!left) {
+        referee_note("uses %zu bytes at %p, which are registered and not mapped any more", count, pointer);
+    }
+    return left;
+}
+
 bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t height, uint32_t access,
                      void **pinned) {
     block_t *block = block_find(pointer);
@@ -212,7 +222,8 @@ bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t hei
                      (void *)block->base, block->size);
         block->damaged = block->damaged || (access & MEMORY_WRITES) != 0; /* known, and told */
     }
-    if (count > block->capacity - offset || !may(block, pointer, access)) {
+    if (count > block->capacity - offset || !may(block, pointer, access) ||
+        !is_left(block, pointer, count, access)) {
         return false;
     }
     for (size_t row = 0; block->written != NULL && row < height; row++) {

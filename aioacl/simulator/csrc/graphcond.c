@@ -4,7 +4,7 @@
 
 #include "graph.h"
 
-enum { GRAPHS_MOST = 64, CONDITION_BYTES = 64 };
+enum { GRAPHS_MOST = 64, CONDITION_BYTES = 64, EMPTY_TURN_NS = 100000 };
 
 static aclError condition_new(graph_t *graph, uint64_t *address, uint32_t initial, bool assign,
                               aclmdlRICondHandle *handle) {
@@ -112,6 +112,7 @@ static bool choose_step(stream_t *stream, task_t *task) {
         choose->running = NULL;
     }
     while (code == 0) {
+        bool begins = choose->running == NULL;
         bool there = memory_kind(choose->address) == MEMORY_DEVICE;
         graph_t *graph = choose->running;
         if (graph == NULL && there) {
@@ -131,6 +132,10 @@ static bool choose_step(stream_t *stream, task_t *task) {
         choose->running = NULL;
         if (choose->type != ACL_MODEL_RI_COND_TYPE_WHILE) {
             break;
+        }
+        if (begins && code == 0) { /* over as soon as begun: others get sim.lock before the next turn */
+            stream_park_polling(stream, NULL, EMPTY_TURN_NS);
+            return false;
         }
     }
     task->code = code;

@@ -3,6 +3,8 @@
 
 #include "sim_test.h"
 
+aclError aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream stream, uint32_t flags);
+
 static aclrtStream stream_new(void) {
     aclrtStream stream = NULL;
     CHECK_RC(aclrtCreateStream(&stream), 0);
@@ -146,10 +148,36 @@ static void test_abort_against_reset(void) {
     }
 }
 
+/* A loop whose body is nothing has no end of its own, and leaves room for everybody else. */
+static void test_an_endless_loop_over_nothing(void) {
+    aclrtStream bound = stream_new();
+    aclrtStream stream = stream_new();
+    aclmdlRI nothing = NULL;
+    aclmdlRI loop = NULL;
+    aclmdlRICondHandle handle = NULL;
+    CHECK_RC(aclmdlRIBuildBegin(&nothing, 0), 0);
+    CHECK_RC(aclmdlRIBuildEnd(nothing, NULL), 0);
+    CHECK_RC(aclmdlRIBuildBegin(&loop, 0), 0);
+    CHECK_RC(aclmdlRIBindStream(loop, bound, 0), 0);
+    CHECK_RC(aclmdlRICondHandleCreate(loop, 1, ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT, &handle), 0);
+    aclmdlRICondTaskParams params = {handle, ACL_MODEL_RI_COND_TYPE_WHILE, 1, &nothing};
+    CHECK_RC(aclmdlRIAddCondTask(params, bound, 0), 0);
+    CHECK_RC(aclmdlRIBuildEnd(loop, NULL), 0);
+    CHECK_RC(aclmdlRIExecuteAsync(loop, stream), 0);
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 20), 507046);
+    CHECK_RC(aclrtStreamAbort(stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclmdlRIDestroy(loop), 0);
+    CHECK_RC(aclmdlRIDestroy(nothing), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(bound), 0);
+}
+
 int main(void) {
     CHECK(aclsim_register_kernel("door", kernel_door, NULL) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     test_a_described_copy_runs_again();
+    test_an_endless_loop_over_nothing();
     test_abort_with_work_behind(body_abort_stream);
     test_abort_with_work_behind(body_abort_device);
     CHECK(stats().violations == 0);

@@ -48,6 +48,24 @@ static void test_registration(void) {
     munmap(pages, (size_t)4 * PAGE);
 }
 
+/* Its owner must not, but may: nobody else can know before he looks. */
+static void test_registered_and_unmapped(void) {
+    char *pages = client_pages(1);
+    void *window = NULL;
+    void *device = NULL;
+    CHECK_RC(aclrtMalloc(&device, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtHostRegister(pages, PAGE, ACL_HOST_REGISTER_MAPPED, &window), 0);
+    munmap(pages, PAGE);
+    uint64_t before = stats().violations;
+    CHECK_RC(aclrtMemcpy(device, 64, pages, 64, ACL_MEMCPY_HOST_TO_DEVICE), 507899);
+    CHECK(stats().violations == before + 1);
+    CHECK_RC(aclrtMemcpyAsync(pages, 64, device, 64, ACL_MEMCPY_DEVICE_TO_HOST, NULL), 0);
+    CHECK(aclrtSynchronizeStream(NULL) != 0);
+    CHECK(stats().violations == before + 2);
+    CHECK_RC(aclrtHostUnregister(pages), 0);
+    CHECK_RC(aclrtFree(device), 0);
+}
+
 static int32_t attribute(aclrtMemManagedRangeAttribute which, const void *pointer, size_t size) {
     int32_t value = 77;
     CHECK_RC(aclrtMemManagedGetAttr(which, pointer, size, &value, sizeof value), 0);
@@ -361,6 +379,7 @@ int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     test_registration();
+    test_registered_and_unmapped();
     test_managed();
     test_pool_order();
     test_pool_keeps();
