@@ -121,10 +121,10 @@ def _text_in(told: dict[str, Any], key: str, what: str) -> str:
 def _list(told: dict[str, Any], key: str, what: str, *, needed: bool = False) -> list[Any]:
     if needed and key not in told:
         raise _Misshapen(f'{what} has no "{key}"')
-    value = told.get(key) or []
+    value: object = told.get(key) or []
     if not isinstance(value, list):
         raise _Misshapen(f'"{key}" of {what} is to be a list, not {json.dumps(value)[:40]}')
-    return value
+    return cast("list[Any]", value)
 
 
 def _step(told: dict[str, Any]) -> Step:

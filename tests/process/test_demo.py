@@ -194,7 +194,8 @@ def find_and_lose(path):
 demo.find_input = find_and_lose
 """
     done = run_after(lose_one, folder)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert done.returncode == 2
+    assert "No such file" in json.loads(done.stdout)["error"]
     (line,) = done.stderr.splitlines()
     assert "No such file" in line
 
