@@ -121,10 +121,14 @@ def _text_in(told: dict[str, Any], key: str, what: str) -> str:
 def _list(told: dict[str, Any], key: str, what: str, *, needed: bool = False) -> list[Any]:
     if needed and key not in told:
         raise _Misshapen(f'{what} has no "{key}"')
-    value: object = told.get(key) or []
-    if not isinstance(value, list):
+    value: list[Any] = told.get(key) or []
+    if not _is_list(value):
         raise _Misshapen(f'"{key}" of {what} is to be a list, not {json.dumps(value)[:40]}')
-    return cast("list[Any]", value)
+    return value
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
 
 
 def _step(told: dict[str, Any]) -> Step:
