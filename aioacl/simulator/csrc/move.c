@@ -68,11 +68,14 @@ bool move_is_there(const void *pointer, size_t count, bool write) {
     return permitted && resident(page, last - first, page_size);
 }
 
+/* A longer one is a number that nobody meant; looking at it would make its pages. */
+enum { ARRAY_BYTES_MOST = 16 << 20 };
+
 bool array_is_there(const void *array, size_t count, size_t size) {
     size_t bytes = 0;
     size_t alignment = size & -size; /* at least what its elements want, or more than any wants */
     bool aligned = (uintptr_t)array % (alignment < sizeof(void *) ? alignment : sizeof(void *)) == 0;
-    bool fits = aligned && !__builtin_mul_overflow(count, size, &bytes);
+    bool fits = aligned && !__builtin_mul_overflow(count, size, &bytes) && bytes <= ARRAY_BYTES_MOST;
     return fits && (bytes == 0 || move_is_there(array, bytes, false));
 }
 

@@ -221,6 +221,8 @@ static void test_host_args(void) {
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     memset(&attr.id, 99, sizeof attr.id);
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, &cfg, &all, sizeof all, &holder, 1), 107000);
+    cfg.numAttrs = (size_t)1 << 40; /* refused without a look at a terabyte */
+    CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, &cfg, &all, sizeof all, &holder, 1), 107000);
     CHECK_RC(aclrtBinaryUnLoad(binary), 0);
     CHECK_RC(aclrtFree(out), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
