@@ -216,7 +216,8 @@ def test_ctrl_c_ends_it_at_once_and_without_a_traceback(folder: Path) -> None:
     """The copies take so long that it is certainly at work; it tells that it is by opening what is read last."""
     os.mkfifo(told := folder / "told")
     program = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs us in the background has it ignored
 from aioacl._cli import _demo_job as job
 carry = job.Job._carry
 async def telling(self, file, kit, turn):
