@@ -27,8 +27,6 @@ from aioacl._options import deadline_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    import trio
-
     from aioacl._acl import CData
 
 T = TypeVar("T")
@@ -177,72 +175,6 @@ class AsyncioPort(Port):
         self._quick = 0
 
 
-# --- trio ----------------------------------------------------------------------------------------------------
-
-
-class TrioPort(Port):
-    """A port whose descriptor a system task of a trio run reads."""
-
-    async def serve(self) -> None:
-        """The system task: drains until the run ends, which then forgets the port, whatever keeps the run itself."""
-        import trio
-
-        try:
-            while True:
-                await trio.lowlevel.wait_readable(self.fd)
-                self.drain()
-        finally:
-            _of_run.set(None)
-            del self
-
-    async def wait(
-        self,
-        start: Callable[[CData, int], int],
-        *,
-        deadline: float | None = None,
-        after: Callable[[], object] | None = None,
-    ) -> int:
-        import trio
-
-        if deadline is None:
-            return await self._wait(start, after)
-        with trio.move_on_after(max(0.0, deadline - _sync.monotonic())):
-            return await self._wait(start, after)
-        return TIMED_OUT
-
-    async def _wait(self, start: Callable[[CData, int], int], after: Callable[[], object] | None) -> int:
-        import trio
-
-        waiting: list[trio.lowlevel.Task] = [trio.lowlevel.current_task()]
-
-        def deliver(result: int) -> None:
-            if waiting:
-                trio.lowlevel.reschedule(waiting.pop(), _trio_value(result))
-
-        def abort(_: object) -> trio.lowlevel.Abort:
-            waiting.clear()
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        code = self.begin(start, deliver, after)
-        if code:
-            await trio.lowlevel.checkpoint()
-            return failure(code)
-        result: int = await trio.lowlevel.wait_task_rescheduled(abort)
-        return result
-
-    async def breathe(self) -> None:
-        """One checkpoint, as trio's rule says."""
-        import trio
-
-        await trio.lowlevel.checkpoint()
-
-
-def _trio_value(result: int) -> Any:
-    import outcome
-
-    return outcome.Value(result)
-
-
 # --- a plain thread ------------------------------------------------------------------------------------------
 
 
@@ -318,7 +250,6 @@ _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Port]
 )
 _ports_lock = threading.Lock()
 _of_threads: weakref.WeakSet[ThreadPort] = weakref.WeakSet()
-_of_run: Any = None
 
 
 def _in_trio() -> bool:
@@ -329,7 +260,9 @@ def _in_trio() -> bool:
 def current_port() -> Port:
     """The port of the loop that runs here, or of this thread."""
     if _in_trio():
-        return _trio_port()
+        from aioacl._trio import port_of_run
+
+        return port_of_run()
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -349,21 +282,6 @@ def _asyncio_port(loop: asyncio.AbstractEventLoop) -> Port:
             port = AsyncioPort(loop)
             _of_loop[loop] = weakref.ref(port)
     _local.loop, _local.port = weakref.ref(loop), weakref.ref(port)
-    return port
-
-
-def _trio_port() -> Port:
-    import trio
-
-    global _of_run  # noqa: PLW0603 - a RunVar can only be made once trio is imported
-    if _of_run is None:
-        made: trio.lowlevel.RunVar[TrioPort] = trio.lowlevel.RunVar("aioacl-port")
-        _of_run = made
-    port: TrioPort | None = _of_run.get(None)
-    if port is None:
-        port = TrioPort()
-        _of_run.set(port)
-        trio.lowlevel.spawn_system_task(port.serve, name="aioacl-port")
     return port
 
 

@@ -18,6 +18,8 @@ PRELUDE = """
 import aioacl, anyio, asyncio, os, signal, sys, threading, time
 from aioacl import DeviceReset, ForkedProcessError, open_device, simulator, use_library
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell hands it down ignored
+
 def say(*words):
     print(*words, flush=True)
 

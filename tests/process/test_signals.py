@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.process.child import Child
+from tests.process.child import Child, run
 
 EVERYWHERE = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 BOTH_WAYS = pytest.mark.parametrize("waits", ["watch", "thread"])
@@ -62,6 +62,32 @@ def test_once_closes_everything(backend: str, waits: str) -> None:
         assert child.line() == "waiting"
         child.send(signal.SIGINT)
         assert child.end() == (130, "interrupted\n", "")
+
+
+IN_BETWEEN = (
+    INTERRUPTED
+    + """
+from aioacl._port import current_port
+async def main():
+    async with Copies() as copies:
+        port, begun = current_port(), []
+        def start(handle, key):
+            begun.append(key)
+            signal.raise_signal(signal.SIGINT)
+            say("begun")
+            return 0
+        try:
+            await port.wait(start)
+        finally:
+            aioacl._ffi.lib.aio_port_post(port.handle, begun[0], 7)  # late, and nobody's
+run(main)
+"""
+)
+
+
+@EVERYWHERE
+def test_in_the_middle_of_a_wait_it_comes_when_the_wait_has_begun(backend: str) -> None:
+    assert run(IN_BETWEEN, backend) == (130, "begun\ninterrupted\n", "")
 
 
 @EVERYWHERE

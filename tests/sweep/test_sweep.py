@@ -48,7 +48,6 @@ def test_an_injection_can_be_repeated() -> None:
     assert told[2:] == []
 
 
-@pytest.mark.slow
 @pytest.mark.sweep
 def test_the_whole_sweep_finds_nothing() -> None:
     injections, functions = numbers(sweep(seconds=3600))
