@@ -144,12 +144,30 @@ static bool more(aio_stream *stream) {
     return some;
 }
 
-/* A wait that has ended in an error, or during an abort, may end at once when it is repeated. */
+/* Where the first wait can sit in a mark: one that has come since, with what was enqueued behind it. */
+static uint64_t marked(aio_stream *stream) {
+    struct aio_device *device = &aio_devices[stream->device];
+    aio_lock_take(&device->lock);
+    uint64_t position = stream->tokens ? stream->tokens->position : 0;
+    aio_lock_give(&device->lock);
+    aio_event *mark = position > atomic_load(&stream->finished) ? aio_stream_mark_for(stream, position) : NULL;
+    if (mark)
+        aio_event_drop(mark);
+    return mark ? position : 0;
+}
+
+/*
+ * A wait that has ended in an error, or during an abort, may end at once when it is repeated.  What is enqueued
+ * between our look for a mark and the runtime's own look at the queue is waited for too: only this strategy has
+ * that.
+ */
 static void serve_stream(aio_stream *stream) {
     struct timespec nap = {0, 100000};
-    while (more(stream))
-        if (!hand_out(stream, sit(stream, 0, true)))
+    while (more(stream)) {
+        uint64_t position = marked(stream);
+        if (!hand_out(stream, sit(stream, position, position == 0)))
             nanosleep(&nap, NULL);
+    }
 }
 
 static void serve(aio_token *token) {
