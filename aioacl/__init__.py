@@ -27,13 +27,14 @@ from aioacl._errors import (
     StreamAborted,
 )
 from aioacl._event import Event, Ticket
+from aioacl._events import DeviceEvents
 from aioacl._executor import DeviceExecutor
 from aioacl._handle import Opening, Operation
 from aioacl._law import State
 from aioacl._lease import Lease, SharedLease
 from aioacl._library import LibraryInfo, library_info, use_library
 from aioacl._memory import DeviceBuffer, PinnedBuffer
-from aioacl._options import DeviceInfo, Health, MemoryInfo, ResetReport, Stuck
+from aioacl._options import DeviceEvent, DeviceInfo, Health, MemoryInfo, ResetReport, Stuck
 from aioacl._stream import Stream
 
 __version__ = "0.1.0"
@@ -44,6 +45,8 @@ __all__ = [
     "ContextError",
     "Device",
     "DeviceBuffer",
+    "DeviceEvent",
+    "DeviceEvents",
     "DeviceExecutor",
     "DeviceFault",
     "DeviceInfo",

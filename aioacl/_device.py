@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from aioacl import _origin, _runtime, _sync
 from aioacl._errors import AclError, DeviceReset, ParameterError
 from aioacl._event import Event
+from aioacl._events import DeviceEvents
 from aioacl._ffi import ffi, lib, make_pass, text_of
 from aioacl._gate import error_of
 from aioacl._handle import Opening, Operation, Owned, size_of, warn_of_drop
@@ -303,6 +304,15 @@ class Device(metaclass=Owned):
     async def _force_reset(self, grace: float, timeout: float, reason: str) -> ResetReport:
         self._check()
         return await self._manager.force_reset(grace=grace, timeout=timeout, reason=reason)
+
+    def events(self) -> DeviceEvents:
+        """What happens to the device from now on: `async for event in device.events():`. Ends when it is closed.
+
+        At most 64 wait for whoever iterates; beyond that the oldest are dropped, and the next one's `missed` says how
+        many. Calls no ACL function. Raises ParameterError if the device is closed.
+        """
+        self._check()
+        return DeviceEvents(self._manager, lambda: self._closed)
 
     def memory_info(self) -> Operation[MemoryInfo]:
         """Free and total device memory in bytes (aclrtGetMemInfo)."""

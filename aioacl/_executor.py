@@ -11,11 +11,13 @@ import os
 from collections import deque
 from concurrent.futures import Executor, Future
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from aioacl import _sync
 from aioacl._errors import ForkedProcessError
 from aioacl._ffi import lib
+from aioacl._port import current_holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,11 +35,12 @@ def default_workers() -> int:
 
 
 class _Item:
-    __slots__ = ("future", "work")
+    __slots__ = ("future", "holder", "work")
 
     def __init__(self, future: Future[Any], work: Callable[[], Any]) -> None:
         self.future = future
         self.work = work
+        self.holder = current_holder()  # his lease, if he has one, is his job's too
 
 
 class DeviceExecutor(Executor):
@@ -47,7 +50,7 @@ class DeviceExecutor(Executor):
     are idle; those in a job end after it.
     """
 
-    def __init__(self, index: int, enter: Callable[[], int], max_workers: int | None = None) -> None:
+    def __init__(self, index: int, enter: Callable[[object], int], max_workers: int | None = None) -> None:
         self._index = index
         self._enter = enter
         self._limit = max_workers or default_workers()
@@ -104,21 +107,34 @@ class DeviceExecutor(Executor):
             del item  # nothing of a job is kept while we wait for the next
 
     def _do(self, item: _Item) -> None:
-        if not item.future.set_running_or_notify_cancel():
-            return
+        """Until it is inside the device a job has not begun, and can be cancelled."""
         try:
-            result = self._inside(item.work)
+            entered = self._enter(item.holder)
         except BaseException as error:  # noqa: BLE001 - it is the future's
-            item.future.set_exception(error)
-        else:
-            item.future.set_result(result)
-
-    def _inside(self, work: Callable[[], T]) -> T:
-        entered = self._enter()
+            self._settle(item.future, error)
+            return
+        outcome: Callable[[], object] | None = None
         try:
-            return work()
+            if item.future.set_running_or_notify_cancel():
+                outcome = self._outcome(item)
         finally:
             lib.aio_leave(entered, lib.AIO_LIFETIME)
+        if outcome is not None:
+            outcome()
+
+    @staticmethod
+    def _settle(future: Future[Any], error: BaseException) -> None:
+        if future.set_running_or_notify_cancel():
+            future.set_exception(error)
+
+    @staticmethod
+    def _outcome(item: _Item) -> Callable[[], object]:
+        """Does the job; what it comes to is told when the job is no longer inside the device."""
+        try:
+            result = item.work()
+        except BaseException as error:  # noqa: BLE001 - it is the future's
+            return partial(item.future.set_exception, error)
+        return partial(item.future.set_result, result)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Takes no more jobs; waits for those that run, if asked to."""

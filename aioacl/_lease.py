@@ -1,9 +1,11 @@
-"""Leases: a task's promise that no reset should part its steps, and times as deadlines."""
+"""Leases: a task's promise that no reset should part its steps, and the book of those that are held."""
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Self
 
+from aioacl._errors import ParameterError
 from aioacl._options import deadline_of
 from aioacl._port import current_holder, run_blocking
 
@@ -23,14 +25,15 @@ class Lease:
         self._manager = manager
         self._wait = wait
         self._timeout = timeout
-        self._holders: list[object] = []
+        self._holders: list[object] = []  # once for each time that one has entered
+        self._lost: list[object] = []  # those it was taken from, until they leave
 
     async def __aenter__(self) -> Self:
         await self._manager.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._manager.leave(self, current_holder())
+        self._manager.give_back(self, current_holder())
 
     def __enter__(self) -> Self:
         """For a plain thread, without a running loop: the thread is the holder."""
@@ -38,7 +41,7 @@ class Lease:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._manager.leave(self, current_holder())
+        self._manager.give_back(self, current_holder())
 
     def share(self) -> SharedLease:
         """What another task enters, with `with`, to hold this lease too."""
@@ -58,8 +61,64 @@ class SharedLease:
         self._lease = lease
 
     def __enter__(self) -> Lease:
-        self._manager.join_lease(self._lease, current_holder())
+        self._manager.share_lease(self._lease, current_holder())
         return self._lease
 
     def __exit__(self, *exc: object) -> None:
-        self._manager.leave(self._lease, current_holder())
+        self._manager.give_back(self._lease, current_holder())
+
+
+class Leases:
+    """The leases of a device that are held, and by whom. Guarded by the lock of the device's manager."""
+
+    def __init__(self) -> None:
+        self._held: list[Lease] = []
+        self._revoked: weakref.WeakSet[Lease] = weakref.WeakSet()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, lease: Lease, holder: object) -> None:
+        """One holder more."""
+        if lease not in self._held:
+            self._held.append(lease)
+        lease._holders.append(holder)
+
+    def join(self, lease: Lease, holder: object) -> None:
+        """One holder more of a lease that somebody holds."""
+        if lease not in self._held:
+            raise ParameterError(
+                "nobody holds this lease any more", hint="Enter it while its owner holds it."
+            )
+        self.add(lease, holder)
+
+    def remove(self, lease: Lease, holder: object) -> bool:
+        """One holder less; whether he was the last."""
+        if holder in lease._holders:
+            lease._holders.remove(holder)
+        elif holder in lease._lost:
+            lease._lost.remove(holder)
+            if not lease._lost:
+                self._revoked.discard(lease)
+        if lease._holders or lease not in self._held:
+            return False
+        self._held.remove(lease)
+        return True
+
+    def revoke(self) -> int:
+        """Ends all of them: what they protected is about to end. How many there were."""
+        revoked = len(self._held)
+        for lease in self._held:
+            lease._lost += lease._holders
+            lease._holders.clear()
+            self._revoked.add(lease)
+        self._held.clear()
+        return revoked
+
+    def holds(self, holder: object) -> bool:
+        """Whether he holds one."""
+        return any(holder in lease._holders for lease in self._held)
+
+    def lost(self, holder: object) -> bool:
+        """Whether one was taken from him that he has not left yet."""
+        return any(holder in lease._lost for lease in tuple(self._revoked))

@@ -1,9 +1,5 @@
 """One manager per device, for the whole process: opens, leases, and the flights that open, reset and close it.
 
-The manager performs what the law says. Its state is written to the gate's word under its lock, so that what C admits
-and what Python believes are the same thing. Whoever has to wait for a change subscribes for the next one under that
-lock and looks again; there is no wake-up to lose, and it does not matter which thread or loop he is on.
-
 Whatever takes time runs as a *flight*, on a thread of its own, one at a time for each device; those who ask for the
 same thing while it is in the air share it, and it goes on when they leave. Flights use the device's two lanes: the
 control lane keeps ACL's per-thread state, the maintenance lane makes and destroys.
@@ -16,54 +12,46 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aioacl import _law, _sync
+from aioacl import _sync
+from aioacl._admission import Admission
 from aioacl._errors import (
     AclError,
-    DeviceQuarantined,
     DeviceResetting,
-    DeviceTimeout,
     ForkedProcessError,
     LeaseHeldError,
     ParameterError,
     StaleHandleError,
 )
 from aioacl._executor import USER_JOB, DeviceExecutor
-from aioacl._ffi import generation_of, lib, make_pass
+from aioacl._ffi import lib, make_pass
 from aioacl._flights import POOL_EVENTS, CloseFlight, Flight, ForeignFlight, OpenFlight
 from aioacl._gate import error_of
 from aioacl._lanes import Lane, call_on
 from aioacl._law import Counts, Event, State
 from aioacl._options import ResetReport, Strategy, is_whole
-from aioacl._port import TIMED_OUT, Port, current_holder, current_port
+from aioacl._port import current_holder
 from aioacl._reset import ResetFlight
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._acl import CData
     from aioacl._core import StreamCore
-    from aioacl._lease import Lease
 
 T = TypeVar("T")
 
 DEVICES = 64
 
 
-class Manager:
-    """The lifecycle of one device. All attributes below `changed` are guarded by it."""
+class Manager(Admission):
+    """The lifecycle of one device. What changes is guarded by `changed`, its state's lock."""
 
     def __init__(self, index: int) -> None:
-        self.index = index
+        super().__init__(index)
         self.strategy: Strategy = "watch"
-        self.changed = _sync.condition()
-        self.state = State.CLOSED
-        self.version = 0
         self.opens = 0
         self.counts = Counts()
         self.owed = 0  # resets that closes have called for and that failed
-        self.leases: list[Lease] = []
         self.flight: Flight | None = None
-        self.report: ResetReport | None = None
         self.last_fault: AclError | None = None
         self.control = Lane(f"aioacl-ctl-{index}")
         self.maintenance = Lane(f"aioacl-mnt-{index}", self._on_wake)
@@ -74,85 +62,6 @@ class Manager:
         self._cores: weakref.WeakSet[StreamCore] = weakref.WeakSet()
         self._cores_lock = _sync.lock()
         self._executor: DeviceExecutor | None = None
-        self._subscribers: list[tuple[Port, int]] = []
-
-    # --- state -----------------------------------------------------------------------------------------------
-
-    @property
-    def generation(self) -> int:
-        """The gate's generation: a foreign reset raises it in C."""
-        return generation_of(self.index)
-
-    def apply(self, event: Event) -> None:
-        """Performs the law's step; call it with the lock held."""
-        step = _law.step(self.state, event)
-        generation = self.generation + (step.new_generation and event is not Event.FOREIGN)
-        self.state = step.state
-        lib.aio_gate_set(self.index, int(step.state), generation or 1)
-        if event is Event.FOREIGN:
-            lib.aio_gate_met(self.index)
-        self.announce()
-
-    def announce(self) -> None:
-        """Wakes everybody who waits for a change; call it with the lock held."""
-        self.version += 1
-        subscribers, self._subscribers = self._subscribers, []
-        for port, key in subscribers:
-            lib.aio_port_post(port.handle, key, 0)
-        self.changed.notify_all()
-
-    async def change(self, seen: int, deadline: float | None) -> None:
-        """Returns once something has changed since version `seen`; DeviceTimeout after the deadline."""
-        port = current_port()
-
-        def start(handle: CData, key: int) -> int:
-            with self.changed:
-                if self.version == seen:
-                    self._subscribers.append((port, key))
-                else:
-                    lib.aio_port_post(handle, key, 0)
-            return 0
-
-        if await port.wait(start, deadline=deadline) == TIMED_OUT:
-            raise DeviceTimeout(f"device {self.index} was {self.state.name} until the deadline")
-
-    def quarantined(self) -> DeviceQuarantined:
-        """The error that says why."""
-        problem = self.report.problem if self.report else "a reset failed"
-        return DeviceQuarantined(
-            f"device {self.index} is quarantined: {problem}",
-            device=self.index,
-            generation=self.generation,
-            report=self.report,
-        )
-
-    def _resetting(self) -> DeviceResetting:
-        return DeviceResetting(
-            f"device {self.index} is {self.state.name}", device=self.index, generation=self.generation
-        )
-
-    async def until_open(self, *, wait: bool = True, deadline: float | None = None) -> None:
-        """Returns when the device is OPEN; holders of a lease pass while it is DRAINING."""
-        while True:
-            with self.changed:
-                seen, state = self.version, self.state
-                if state is State.OPEN or (state is State.DRAINING and self.holds(current_holder())):
-                    return
-            if state is State.CLOSED:
-                raise self.closed()
-            if state is State.QUARANTINED:
-                raise self.quarantined()
-            if not wait:
-                raise self._resetting()
-            await self.change(seen, deadline)
-
-    def closed(self) -> ParameterError:
-        """The error of whoever uses a device that nobody has open."""
-        return ParameterError(
-            "the device is closed",
-            device=self.index,
-            hint="Use it inside `async with open_device()`.",
-        )
 
     # --- opening and closing ---------------------------------------------------------------------------------
 
@@ -213,6 +122,7 @@ class Manager:
         """One open less; the last one starts the flight that closes the device."""
         with self.changed:
             self.opens -= 1
+            self.announce()
             return self.close_if_unused(State.OPEN, State.QUARANTINED)
 
     def close_if_unused(self, *states: State) -> Flight | None:
@@ -230,56 +140,6 @@ class Manager:
         self.flight = flight
         _sync.spawn(f"aioacl-{flight.name}-{self.index}", flight.run)
 
-    # --- leases ----------------------------------------------------------------------------------------------
-
-    async def grant(self, lease: Lease, *, wait: bool, deadline: float | None) -> None:
-        """Makes the current task a holder once the device is open; holders get another one while it drains."""
-        while True:
-            await self.until_open(wait=wait, deadline=deadline)
-            with self.changed:
-                holder = current_holder()
-                if self.state is State.OPEN or self.holds(holder):
-                    self._add(lease, holder)
-                    return
-
-    def _add(self, lease: Lease, holder: object) -> None:
-        if lease not in self.leases:
-            self.leases.append(lease)
-        lease._holders.append(holder)
-
-    def join_lease(self, lease: Lease, holder: object) -> None:
-        """Makes another task a holder of a lease that is held."""
-        with self.changed:
-            if lease not in self.leases:
-                raise ParameterError(
-                    "nobody holds this lease any more", hint="Enter it while its owner holds it."
-                )
-            self._add(lease, holder)
-
-    def leave(self, lease: Lease, holder: object) -> None:
-        """One holder less."""
-        with self.changed:
-            if holder in lease._holders:
-                lease._holders.remove(holder)
-            if not lease._holders and lease in self.leases:
-                self.leases.remove(lease)
-                self.announce()
-
-    def revoke_leases(self) -> None:
-        """Ends every lease: what they protected is about to end; call it with the lock held."""
-        for lease in self.leases:
-            lease._holders.clear()
-        self.leases.clear()
-
-    def holds(self, holder: object) -> bool:
-        """Whether the task holds a lease; call it with the lock held."""
-        return any(holder in lease._holders for lease in self.leases)
-
-    def may_enqueue_while_draining(self) -> bool:
-        """Whether the current task holds a lease that is not revoked."""
-        with self.changed:
-            return self.state is State.DRAINING and self.holds(current_holder())
-
     # --- reset -----------------------------------------------------------------------------------------------
 
     async def force_reset(self, *, grace: float, timeout: float, reason: str) -> ResetReport:
@@ -287,7 +147,7 @@ class Manager:
         while True:
             with self.changed:
                 seen = self.version
-                if self.holds(current_holder()):
+                if self.leases.holds(current_holder()):
                     raise LeaseHeldError(f"the caller holds a lease on device {self.index}")
                 flight = self._reset_flight(grace, timeout, reason)
             if flight is not None:
@@ -318,15 +178,16 @@ class Manager:
         deadline: float | None = None,
     ) -> T:
         """Makes something new on the maintenance lane, once the device is open; `work` gets the generation."""
-        while True:
-            await self.until_open(wait=wait, deadline=deadline)
-            try:
-                return await call_on(
-                    self.maintenance, lambda: work(self.generation), discard=discard, deadline=deadline
-                )
-            except (DeviceResetting, StaleHandleError):  # a reset came in between
-                if not wait:
-                    raise
+        with self.turns.place() as place:
+            while True:
+                await self.until_open(place, wait=wait, deadline=deadline)
+                try:
+                    return await call_on(
+                        self.maintenance, lambda: work(self.generation), discard=discard, deadline=deadline
+                    )
+                except (DeviceResetting, StaleHandleError):  # a reset came in between
+                    if not wait:
+                        raise
 
     @property
     def executor(self) -> DeviceExecutor:
@@ -343,24 +204,22 @@ class Manager:
         if executor is not None:
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def enter_job(self) -> int:
-        """On a worker: waits until the device is open, enters it and binds the thread. Returns the pass."""
-        while True:
-            with self.changed:
-                while self.state in (State.DRAINING, State.RESETTING):
-                    self.changed.wait()
-                if self.state is State.CLOSED:
-                    raise self.closed()
-                if self.state is State.QUARANTINED:
-                    raise self.quarantined()
-                entered = make_pass(self.index, self.generation)
-            if lib.aio_enter(entered, lib.AIO_LIFETIME, USER_JOB) == 0:
-                code = lib.aio_bind_thread(entered)
-                if code == 0:
-                    return entered
-                lib.aio_leave(entered, lib.AIO_LIFETIME)
-                if code > lib.AIO_LIMIT:
-                    raise error_of(code, "aclrtSetCurrentContext", self.index, self.generation)
+    def enter_job(self, holder: object) -> int:
+        """On a worker: waits until the job may begin, enters the device and binds the thread. Returns the pass."""
+        with self.turns.place() as place:
+            while True:
+                with self.changed:
+                    while not self.may_pass(holder):
+                        self.turns.wait(place)
+                        self.changed.wait()
+                    entered = make_pass(self.index, self.generation)
+                if lib.aio_enter(entered, lib.AIO_LIFETIME, USER_JOB) == 0:
+                    code = lib.aio_bind_thread(entered)
+                    if code == 0:
+                        return entered
+                    lib.aio_leave(entered, lib.AIO_LIFETIME)
+                    if code > lib.AIO_LIMIT:
+                        raise error_of(code, "aclrtSetCurrentContext", self.index, self.generation)
 
     # --- health ----------------------------------------------------------------------------------------------
 
@@ -368,6 +227,8 @@ class Manager:
         """Remembers a device fault until the next reset; a copy of it, for its traceback would keep its frames."""
         with self.changed:
             self.last_fault = copy.copy(error)
+            self.listeners.tell("fault", self.state, self.generation, text=str(error))
+            self.announce()
 
     def adopt(self, core: StreamCore) -> None:
         """One more stream of the device."""

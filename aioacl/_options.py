@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from aioacl import _sync
 from aioacl._errors import ParameterError
-
-if TYPE_CHECKING:
-    from aioacl._law import State
+from aioacl._law import State
 
 
 def is_whole(value: object) -> bool:
@@ -97,9 +95,53 @@ class ResetReport:
         return f"device {self.device}: {ending}; {work}; attempts {self.attempts} ({times})"
 
 
+EventKind = Literal[
+    "opened",
+    "draining",
+    "resetting",
+    "reopened",
+    "quarantined",
+    "closed",
+    "foreign reset",
+    "fault",
+    "revoked",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceEvent:
+    """One thing that has happened to a device.
+
+    Attributes:
+        kind: "opened", "draining", "resetting", "reopened" (a reset is over), "quarantined" (a reset failed),
+            "closed", "foreign reset" (another library has reset it), "fault" (a task broke the device), "revoked"
+            (leases that outlasted a reset's grace time).
+        device: the device's index.
+        state: the device's state after it.
+        generation: the device's generation after it.
+        at: when, in seconds of `time.monotonic()`.
+        report: of the reset that ended with it, if it was ours.
+        text: the fault, or how many leases were revoked.
+        missed: events before this one that were dropped, because nobody took them in time.
+    """
+
+    kind: EventKind
+    device: int
+    state: State
+    generation: int
+    at: float
+    report: ResetReport | None = None
+    text: str = ""
+    missed: int = 0
+
+    def after(self, missed: int) -> DeviceEvent:
+        """The same event, told to one who has missed some before it."""
+        return replace(self, missed=missed) if missed else self
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a device is, ready for a readiness probe.
+    """How a device is.
 
     Attributes:
         status: "ok", "poisoned" (a fault that only a reset clears, or quarantined) or "stuck" (a call has not
@@ -119,6 +161,11 @@ class Health:
     stuck_for: float
     leases: int
     in_flight: int
+
+    @property
+    def ready(self) -> bool:
+        """Whether work that is sent now would be taken: what a readiness probe asks."""
+        return self.status == "ok" and self.state is State.OPEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 The ladder of a reset; every step is bounded, and taken only if the one before did not suffice:
 
+    turns     still OPEN: let those begin who waited for the reset before this one, at most a second
     drain     DRAINING: wait for leases, calls and work, at most `grace`
     abort     RESETTING: abort what still runs, all streams in parallel
     barrier   wait until nobody is inside C; who enqueues would crash the runtime, who makes or destroys would
@@ -18,7 +19,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from aioacl import _sync
+from aioacl import _law, _sync
 from aioacl._ffi import ffi, lib
 from aioacl._flights import DROP_SECONDS, EVERYBODY, RESET_SECONDS, Flight
 from aioacl._gate import counts, inside
@@ -26,6 +27,7 @@ from aioacl._lanes import Job, LaneStuck
 from aioacl._law import RELEASED_ALREADY, Counts, Event, State
 from aioacl._options import LONGEST_SECONDS, ResetReport, Stuck
 from aioacl._probe import probe
+from aioacl._turns import TURN_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -79,10 +81,11 @@ class ResetFlight(Flight):
 
     def _ladder(self) -> None:
         if self.manager.state is State.OPEN:
+            self._give_turns()
             with self._stage("drain"):
                 self._drain()
         with self.manager.changed:
-            self.manager.revoke_leases()
+            self._revoke_leases()
             self.manager.apply(Event.SEIZE)
         with self._stage("abort"):
             self._abort()
@@ -104,9 +107,8 @@ class ResetFlight(Flight):
             next_generation = manager.generation + (0 if problem else 1)
             self._report = manager.report = self._make_report(problem, stuck, next_generation)
             if not problem:
-                manager.counts = Counts(1)
                 manager.last_fault = None
-            manager.apply(event)
+            manager.apply(event, self._report)
         lib.aio_device_flush(self.index)
         if problem:
             manager.maintenance.fail_all(manager.quarantined)
@@ -142,6 +144,21 @@ class ResetFlight(Flight):
         return max(0.0, min(at_most, self._end - _sync.monotonic()))
 
     # --- drain, abort, barrier ----------------------------------------------------------------------------------------
+
+    def _give_turns(self) -> None:
+        """Whoever waited for the reset before this one goes first."""
+        manager, end = self.manager, _sync.monotonic() + self._left(TURN_SECONDS)
+        with self._stage("turns"), manager.changed:
+            while manager.turns.due and (left := end - _sync.monotonic()) > 0:
+                manager.changed.wait(left)
+            manager.turns.forget()
+
+    def _revoke_leases(self) -> None:
+        manager = self.manager
+        revoked = manager.leases.revoke()
+        if revoked:
+            text = f"{revoked} {'lease' if revoked == 1 else 'leases'}"
+            manager.listeners.tell("revoked", manager.state, manager.generation, text=text)
 
     def _drain(self) -> None:
         self._apply(Event.DRAIN)
@@ -189,12 +206,19 @@ class ResetFlight(Flight):
             reset = self._call("aclrtResetDeviceForce", self._reset_force, limit)
         if reset not in (0, RELEASED_ALREADY):
             return False  # the runtime has taken it back: the device is still set
+        self._count(Counts())
         with self._stage("set"):
             set_again = self._call("aclrtSetDevice", self._set, self._end - _sync.monotonic())
         if set_again:
             return False
+        self._count(_law.set_device(Counts()).counts)
         with self._stage("probe"):
             return self._call("probe", self._probe, self._end - _sync.monotonic()) == 0
+
+    def _count(self, counts: Counts) -> None:
+        """ACL's count, after each step: a flight that fails in between owes no reset for a device that is not set."""
+        with self.manager.changed:
+            self.manager.counts = counts
 
     def _probe(self) -> int:
         failed = probe()

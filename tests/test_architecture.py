@@ -37,7 +37,6 @@ READERS = {
 }
 LONG = {
     "aioacl/_codes.py": "one table",
-    "aioacl/_lifecycle.py": "to be split by what it is about: opens, leases, resets",
 }
 LINES_AT_MOST = 400
 

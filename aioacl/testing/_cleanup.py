@@ -105,7 +105,7 @@ def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
         _disown(manager)
         with manager.changed:
             manager.opens = 0
-            manager.revoke_leases()
+            manager.leases.revoke()
             manager.close_if_unused(State.OPEN, State.QUARANTINED)
     holds_within(lambda: not _others(but), PATIENCE_SECONDS)
     return tuple(manager.index for manager in _others(but))

@@ -1,0 +1,166 @@
+"""Who may pass: a device's state, who waits for it to change, and what a lease or a turn is good for.
+
+The manager performs what the law says. Its state is written to the gate's word under its lock, so that what C admits
+and what Python believes are the same thing. Whoever has to wait for a change subscribes for the next one under that
+lock and looks again; there is no wake-up to lose, and it does not matter which thread or loop he is on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioacl import _law, _sync
+from aioacl._errors import DeviceQuarantined, DeviceResetting, DeviceTimeout, ParameterError
+from aioacl._events import KINDS, Listeners
+from aioacl._ffi import generation_of, lib
+from aioacl._law import Event, State
+from aioacl._lease import Lease, Leases
+from aioacl._port import TIMED_OUT, Port, current_holder, current_port
+from aioacl._turns import Place, Turns
+
+if TYPE_CHECKING:
+    from aioacl._acl import CData
+    from aioacl._options import ResetReport
+
+
+class Admission:
+    """The gate of one device, from Python's side. All attributes below `changed` are guarded by it."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.changed = _sync.condition()
+        self.state = State.CLOSED
+        self.version = 0
+        self.leases = Leases()
+        self.turns = Turns(self.changed)
+        self.listeners = Listeners(index)
+        self.report: ResetReport | None = None
+        self._subscribers: list[tuple[Port, int]] = []
+
+    # --- state -----------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """The gate's generation: a foreign reset raises it in C."""
+        return generation_of(self.index)
+
+    def apply(self, event: Event, report: ResetReport | None = None) -> None:
+        """Performs the law's step; call it with the lock held."""
+        step = _law.step(self.state, event)
+        generation = self.generation + (step.new_generation and event is not Event.FOREIGN)
+        self.state = step.state
+        lib.aio_gate_set(self.index, int(step.state), generation or 1)
+        if event is Event.FOREIGN:
+            lib.aio_gate_met(self.index)
+        if self.state is State.OPEN:
+            self.turns.give()
+        self.listeners.tell(KINDS[event], self.state, self.generation, report=report)
+        self.announce()
+
+    def announce(self) -> None:
+        """Wakes everybody who waits for a change; call it with the lock held."""
+        self.version += 1
+        subscribers, self._subscribers = self._subscribers, []
+        for port, key in subscribers:
+            lib.aio_port_post(port.handle, key, 0)
+        self.changed.notify_all()
+
+    async def change(self, seen: int, deadline: float | None) -> None:
+        """Returns once something has changed since version `seen`; DeviceTimeout after the deadline."""
+        port = current_port()
+
+        def start(handle: CData, key: int) -> int:
+            with self.changed:
+                if self.version == seen:
+                    self._subscribers.append((port, key))
+                else:
+                    lib.aio_port_post(handle, key, 0)
+            return 0
+
+        if await port.wait(start, deadline=deadline) == TIMED_OUT:
+            raise DeviceTimeout(f"device {self.index} was {self.state.name} until the deadline")
+
+    def quarantined(self) -> DeviceQuarantined:
+        """The error that says why."""
+        problem = self.report.problem if self.report else "a reset failed"
+        return DeviceQuarantined(
+            f"device {self.index} is quarantined: {problem}",
+            device=self.index,
+            generation=self.generation,
+            report=self.report,
+        )
+
+    def _resetting(self) -> DeviceResetting:
+        return DeviceResetting(
+            f"device {self.index} is {self.state.name}", device=self.index, generation=self.generation
+        )
+
+    async def until_open(
+        self, place: Place | None = None, *, wait: bool = True, deadline: float | None = None
+    ) -> None:
+        """Returns when the device is OPEN; holders of a lease pass while it is DRAINING.
+
+        Who comes to wait has a turn once the device is open, for as long as he is in his place.
+        """
+        while True:
+            with self.changed:
+                seen = self.version
+                if self.may_pass(current_holder()):
+                    return
+                if not wait:
+                    raise self._resetting()
+                if place is not None:
+                    self.turns.wait(place)
+            await self.change(seen, deadline)
+
+    def may_pass(self, holder: object) -> bool:
+        """Whether something new may begin now, for this holder; raises if it never may. With the lock held."""
+        if self.leases.lost(holder):
+            raise DeviceResetting(
+                "the lease was revoked",
+                device=self.index,
+                generation=self.generation,
+                hint="Leave the lease and enter it anew: a reset has parted its steps.",
+            )
+        if self.state is State.CLOSED:
+            raise self.closed()
+        if self.state is State.QUARANTINED:
+            raise self.quarantined()
+        return self.state is State.OPEN or (self.state is State.DRAINING and self.leases.holds(holder))
+
+    def closed(self) -> ParameterError:
+        """The error of whoever uses a device that nobody has open."""
+        return ParameterError(
+            "the device is closed",
+            device=self.index,
+            hint="Use it inside `async with open_device()`.",
+        )
+
+    # --- leases ----------------------------------------------------------------------------------------------
+
+    async def grant(self, lease: Lease, *, wait: bool, deadline: float | None) -> None:
+        """Makes the current task a holder once the device is open; holders get another one while it drains."""
+        holder = current_holder()
+        with self.turns.place() as place:
+            while True:
+                await self.until_open(place, wait=wait, deadline=deadline)
+                with self.changed:
+                    if self.may_pass(holder):
+                        self.leases.add(lease, holder)
+                        return
+
+    def share_lease(self, lease: Lease, holder: object) -> None:
+        """Makes another task a holder of a lease that is held."""
+        with self.changed:
+            self.leases.join(lease, holder)
+
+    def give_back(self, lease: Lease, holder: object) -> None:
+        """One holder less; a drain looks whether he was the last."""
+        with self.changed:
+            if self.leases.remove(lease, holder):
+                self.announce()
+
+    def may_enqueue_while_draining(self) -> bool:
+        """Whether the current task holds a lease that is not revoked."""
+        with self.changed:
+            return self.state is State.DRAINING and self.leases.holds(current_holder())

@@ -1,0 +1,100 @@
+"""What happens to a device, as a stream of records: `async for event in device.events():`.
+
+Every listener has a queue of its own, which the manager fills under its lock. A listener that is too slow loses the
+oldest, and the next record that it gets says how many.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Final, Self
+
+from aioacl import _sync
+from aioacl._law import Event, State
+from aioacl._options import DeviceEvent, EventKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._lifecycle import Manager
+    from aioacl._options import ResetReport
+
+KEPT: Final = 64
+
+KINDS: Final[dict[Event, EventKind]] = {
+    Event.OPEN: "opened",
+    Event.DRAIN: "draining",
+    Event.SEIZE: "resetting",
+    Event.REVIVE: "reopened",
+    Event.FAIL: "quarantined",
+    Event.RELEASE: "closed",
+    Event.FOREIGN: "foreign reset",
+}
+
+
+class DeviceEvents:
+    """The events of a device from now on. Ends when the device is closed.
+
+    `async for event in device.events():`. Several may iterate over one; each event comes to one of them. At most 64
+    wait; beyond that the oldest are dropped, and `missed` of the next says how many.
+    """
+
+    def __init__(self, manager: Manager, ended: Callable[[], bool]) -> None:
+        self._manager = manager
+        self._ended = ended
+        self._queue: deque[DeviceEvent] = deque()
+        self._missed = 0
+        manager.listeners.add(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> DeviceEvent:
+        manager = self._manager
+        while True:
+            with manager.changed:
+                seen = manager.version
+                if self._queue:
+                    return self._taken()
+                if self._ended() or manager.state is State.CLOSED:
+                    raise StopAsyncIteration
+            await manager.change(seen, None)
+
+    def _taken(self) -> DeviceEvent:
+        event, missed = self._queue.popleft(), self._missed
+        self._missed = 0
+        return event.after(missed)
+
+    def put(self, event: DeviceEvent) -> None:
+        """One more, with the manager's lock held."""
+        if len(self._queue) == KEPT:
+            self._queue.popleft()
+            self._missed += 1
+        self._queue.append(event)
+
+
+class Listeners:
+    """Who listens to a device. Guarded by the lock of the device's manager, but for the joining."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._all: weakref.WeakSet[DeviceEvents] = weakref.WeakSet()
+
+    def add(self, listener: DeviceEvents) -> None:
+        """One more listener, until nobody refers to it."""
+        self._all.add(listener)
+
+    def tell(
+        self,
+        kind: EventKind,
+        state: State,
+        generation: int,
+        *,
+        report: ResetReport | None = None,
+        text: str = "",
+    ) -> None:
+        """Something has happened; with the lock held."""
+        event = DeviceEvent(kind, self._index, state, generation, _sync.monotonic(), report, text)
+        for listener in tuple(self._all):
+            listener.put(event)
