@@ -1,0 +1,143 @@
+"""python -m tests.reliability [--quick|--slow] [--json] [PART ...]: the lifecycle's proofs; 1 if anything was found.
+
+Each part runs in a process of its own, two at a time, and is killed when it takes far too long. Everything runs on
+the simulator, against the aioacl that is installed: the checkout's own package is the last that is looked for.
+"""
+
+from __future__ import annotations
+
+import sys
+
+sys.path.append(sys.path.pop(0))  # `python -m` puts the checkout first
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.reliability.part import Outcome, Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.reliability.part import Part
+
+PARTS: Final[tuple[str, ...]] = ()
+AT_ONCE: Final = 2
+REQUIRED: Final = (Scale.DEFAULT, Scale.SLOW)  # scales at which a part that cannot run is a failure
+
+
+def module(name: str) -> Part:
+    """A part, by its name."""
+    found: Any = import_module(f"tests.reliability.{name}")
+    return found  # type: ignore[no-any-return]  # a module is what the protocol describes
+
+
+# --- in the part's own process ------------------------------------------------------------------------------------
+
+
+def run_here(name: str, scale: Scale, seed: int) -> int:
+    """Runs one part; its outcome is the last line that it prints."""
+    began = time.monotonic()
+    outcome = module(name).run(scale, seed)
+    outcome.seconds = round(time.monotonic() - began, 2)
+    print(json.dumps(outcome.plain()), flush=True)
+    return 0
+
+
+# --- from outside -------------------------------------------------------------------------------------------------
+
+
+def _outcome_of(told: str, complaints: str, status: int, name: str) -> Outcome:
+    """What a process has said before it ended."""
+    try:
+        outcome = Outcome(**json.loads(told.splitlines()[-1]))
+    except (IndexError, TypeError, ValueError):
+        return Outcome(findings=[f"{name} ended with {status} and no figures: {(told + complaints)[-4000:]}"])
+    outcome.expect(status == 0, f"{name} ended with {status} after its figures: {complaints[-4000:]}")
+    return outcome
+
+
+def run_apart(name: str, scale: Scale, seed: int) -> Outcome:
+    """Runs one part in a process of its own; what it complains of on the way is a finding if it fails."""
+    limit = module(name).LIMIT_SECONDS[scale]
+    command = [sys.executable, "-m", "tests.reliability", "--run", name, f"--{scale.value}", f"--seed={seed}"]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={key: value for key, value in os.environ.items() if not key.startswith("AIOACL_")},
+    )
+    try:
+        told, complaints = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        told, complaints = process.communicate()
+        return Outcome(findings=[f"{name} was not done in {limit:.0f} s: {(told + complaints)[-4000:]}"])
+    return _outcome_of(told, complaints, process.returncode, name)
+
+
+def lines(name: str, outcome: Outcome) -> Iterable[str]:
+    """An outcome, for people."""
+    verdict = "FOUND" if outcome.findings else "not run" if outcome.not_run else "ok"
+    yield f"{name:<14} {verdict:<8} {outcome.seconds:6.1f} s  {(module(name).__doc__ or '').splitlines()[0]}"
+    for figure, value in outcome.figures.items():
+        rows = value if isinstance(value, list) else [value]
+        yield f"    {figure}: {rows[0] if len(rows) == 1 else ''}".rstrip()
+        if len(rows) > 1:
+            yield from (f"        {row}" for row in rows)
+    if outcome.not_run:
+        yield f"    {outcome.not_run}"
+    for finding in outcome.findings:
+        yield from (f"  ! {line}" for line in finding.splitlines())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 when nothing was found."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.reliability", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of: {', '.join(PARTS)}")
+    for each in Scale:
+        parser.add_argument(
+            f"--{each.value}", dest="scale", action="store_const", const=each, help=argparse.SUPPRESS
+        )
+    parser.set_defaults(scale=Scale.DEFAULT)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--run", choices=PARTS, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    scale: Scale = options.scale
+    if options.run:
+        return run_here(options.run, scale, options.seed)
+
+    names = options.parts or PARTS
+    outcomes: dict[str, Outcome] = {}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        flights = {name: pool.submit(run_apart, name, scale, options.seed) for name in names}
+        for name, flight in flights.items():
+            outcomes[name] = flight.result()
+            if not options.json:
+                print("\n".join(lines(name, outcomes[name])), flush=True)
+    failed = any(outcome.findings or (outcome.not_run and scale in REQUIRED) for outcome in outcomes.values())
+    if options.json:
+        parts = {name: outcome.plain() for name, outcome in outcomes.items()}
+        print(json.dumps({"ok": not failed, "scale": scale.value, "seed": options.seed, "parts": parts}))
+    else:
+        print(f"{'something was found' if failed else 'nothing was found'}, --seed={options.seed}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

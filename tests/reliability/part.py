@@ -1,0 +1,49 @@
+"""What every part of the proofs is made of: how much of it to run, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+
+class Scale(Enum):
+    """How much of a part is run."""
+
+    QUICK = "quick"  # an extract: all parts together in half a minute
+    DEFAULT = "default"  # what CI runs
+    SLOW = "slow"  # everything
+
+    def pick(self, quick: int, default: int, slow: int) -> int:
+        """The number that belongs to the scale."""
+        return {Scale.QUICK: quick, Scale.DEFAULT: default, Scale.SLOW: slow}[self]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a part measured and what it found. A finding says how to see it again."""
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+    not_run: str = ""  # what is missing here, and how to get it
+    seconds: float = 0.0
+
+    def expect(self, holds: object, finding: str) -> None:
+        """Notes a finding unless the condition holds."""
+        if not holds:
+            self.findings.append(finding)
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Part(Protocol):
+    """A module of this package that proves something. Its first line says what."""
+
+    LIMIT_SECONDS: dict[Scale, float]  # after which its process counts as hung
+
+    @staticmethod
+    def run(scale: Scale, seed: int) -> Outcome:
+        """Runs it in a process of its own, in which nothing of aioacl has happened yet."""
+        ...
