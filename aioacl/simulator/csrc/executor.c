@@ -1,4 +1,5 @@
 /* One thread per device runs the tasks of all its streams. */
+#include <sched.h>
 #include <stdio.h>
 
 #include "sim.h"
@@ -361,16 +362,30 @@ static void idle(device_t *device, wake_t wake) {
     device->executor_idle = false;
 }
 
+/* Whoever enqueues is most likely about to enqueue more: woken for each task, we would take turns with him. */
+static void make_room(void) {
+    sim_unlock();
+    sched_yield();
+    sim_lock();
+}
+
 static void *executor(void *arg) {
     device_t *device = arg;
+    bool fresh = false; /* there was work since we last made room */
     sim_lock();
     while (true) {
         wake_t wake = wake_timed(device);
         stream_t *stream = ready_pop(device);
+        if (stream == NULL && fresh) {
+            make_room();
+            fresh = false;
+            continue;
+        }
         if (stream == NULL) {
             idle(device, wake);
             continue;
         }
+        fresh = true;
         int64_t began_ns = now_ns();
         run_turn(stream);
         device->busy_ns += now_ns() - began_ns;

@@ -73,7 +73,7 @@ static aclError run(work_t *work, const stream_t *stream) {
     memcpy(told.block, launch->shape.block, sizeof told.block);
     thread_t *thread = thread_self();
     thread->callback_depth++;
-    aclsim_explain(NULL);
+    *explained = '\0';
     int answer = launch->function(&told);
     thread->callback_depth--;
     return judge(launch, answer);
@@ -197,9 +197,10 @@ aclError do_aclrtLaunchKernelV2(aclrtFuncHandle funcHandle, uint32_t numBlocks, 
     if (rc == ACL_SUCCESS) {
         launch->address = argsData;
         launch->size = argsSize;
+        rc = work_enqueue_locked(stream, TASK_WORK, &launch->work);
     }
     sim_unlock();
-    return rc == ACL_SUCCESS ? work_enqueue(stream, TASK_WORK, &launch->work) : rc;
+    return rc;
 }
 
 aclError do_aclrtLaunchKernel(aclrtFuncHandle funcHandle, uint32_t numBlocks, const void *argsData,

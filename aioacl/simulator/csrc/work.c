@@ -28,13 +28,9 @@ void work_release(work_t *work) {
     free(work);
 }
 
-aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work) {
+aclError work_enqueue_locked(aclrtStream stream, task_kind_t kind, work_t *work) {
     stream_t *target = NULL;
     aclError rc = RT_CONTEXT_NULL;
-    if (work == NULL) {
-        return error_set(RT_MEMORY_ALLOCATION, "task");
-    }
-    sim_lock();
     context_t *context = context_need();
     if (context != NULL) {
         rc = stream_find_own(context, stream, &target);
@@ -45,6 +41,15 @@ aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work) {
     } else {
         work_release(work);
     }
+    return rc;
+}
+
+aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work) {
+    if (work == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "task");
+    }
+    sim_lock();
+    aclError rc = work_enqueue_locked(stream, kind, work);
     sim_unlock();
     return rc;
 }

@@ -37,6 +37,9 @@ bool work_run_task(stream_t *stream, task_t *task);
  */
 aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work);
 
+/* The same for who has sim.lock, and the work. */
+aclError work_enqueue_locked(aclrtStream stream, task_kind_t kind, work_t *work);
+
 /* Parks the stream on `list` for as long as the task may wait; true when that is over: the task has failed. */
 bool task_wait_on(stream_t *stream, task_t *task, park_t park, park_list_t *list);
 
