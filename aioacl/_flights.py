@@ -9,7 +9,7 @@ import copy
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from aioacl import _law, _runtime
+from aioacl import _law, _runtime, _sync
 from aioacl._errors import AclError, AclWarning, DeviceTimeout
 from aioacl._ffi import ffi, lib
 from aioacl._gate import error_of, inside
@@ -138,6 +138,12 @@ class Flight:
             if not lib.aio_stage_free_slots(self.index, 1 << 20 if large else 1):
                 lib.aio_stage_grow(self.index, large)
 
+    def _all_have_left(self, kinds: int, seconds: float) -> bool:
+        """Waits until nobody of those kinds is inside C; False after the time."""
+        return _sync.settled(
+            lambda left: bool(lib.aio_gate_wait(self.index, kinds, int(left * 1e6))), seconds
+        )
+
     def _must_be_empty(self) -> int:
         sitters_may_stay = self.manager.strategy == "thread"
         return EVERYBODY | (lib.AIO_SITTERS_MAY_STAY if sitters_may_stay else 0)
@@ -189,7 +195,7 @@ class CloseFlight(Flight):
         stopped = manager.maintenance.stop(CLOSE_SECONDS)
         self._apply(Event.SEIZE)
         lib.aio_device_flush(self.index)
-        empty = lib.aio_gate_wait(self.index, self._must_be_empty(), int(CLOSE_SECONDS * 1e6))
+        empty = self._all_have_left(self._must_be_empty(), CLOSE_SECONDS)
         if not (stopped and empty):
             self._give_up(inside(self.index))
             return

@@ -188,9 +188,8 @@ class ResetFlight(Flight):
     def _barrier(self) -> None:
         lib.aio_watcher_nudge(self.index)
         # A wait that may stay must be in its call by then, not on the way to it: so all are given time to leave.
-        lib.aio_gate_wait(self.index, EVERYBODY, int(self._left(LEAVE_SECONDS) * 1e6))
-        time_us = int(self._left(BARRIER_SECONDS) * 1e6)
-        if lib.aio_gate_wait(self.index, self._must_be_empty(), time_us):
+        self._all_have_left(EVERYBODY, self._left(LEAVE_SECONDS))
+        if self._all_have_left(self._must_be_empty(), self._left(BARRIER_SECONDS)):
             return
         calls = "; ".join(
             f"{call.function} on thread {call.thread} for {call.seconds:.1f} s" for call in inside(self.index)

@@ -1,4 +1,4 @@
-"""Lock, condition, clock, threads, and the wait for a descriptor: the seam through which tests drive schedules.
+"""Lock, condition, clock, threads, the waits for a descriptor and in C: the seam through which tests drive schedules.
 
 Everything in the lifecycle that can wait, wait its turn or start a thread comes from `backend`; a test puts its own
 in place and decides who runs next.
@@ -59,6 +59,10 @@ class Backend(Protocol):
         """Waits until the descriptor can be read; False after the time."""
         ...
 
+    def settled(self, ask: Callable[[float], bool], timeout: float) -> bool:
+        """Waits in C for others of our threads: `ask` waits there for the seconds it is given, and tells."""
+        ...
+
 
 class Threads:
     """The real world."""
@@ -80,6 +84,9 @@ class Threads:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         return bool(poll.poll(None if timeout is None else max(0.0, timeout) * 1000))
+
+    def settled(self, ask: Callable[[float], bool], timeout: float) -> bool:
+        return ask(timeout)
 
 
 backend: Backend = Threads()
@@ -108,3 +115,8 @@ def spawn(name: str, body: Callable[[], object]) -> None:
 def readable(fd: int, timeout: float | None) -> bool:
     """The backend's wait for a descriptor."""
     return backend.readable(fd, timeout)
+
+
+def settled(ask: Callable[[float], bool], timeout: float) -> bool:
+    """The backend's wait in C for others of our threads."""
+    return backend.settled(ask, timeout)
