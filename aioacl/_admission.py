@@ -35,7 +35,7 @@ class Admission:
         self.turns = Turns(self.changed)
         self.listeners = Listeners(index)
         self.report: ResetReport | None = None
-        self._subscribers: list[tuple[Port, int]] = []
+        self._subscribers: dict[tuple[Port, int], None] = {}
 
     # --- state -----------------------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ class Admission:
     def announce(self) -> None:
         """Wakes everybody who waits for a change; call it with the lock held."""
         self.version += 1
-        subscribers, self._subscribers = self._subscribers, []
+        subscribers, self._subscribers = self._subscribers, {}
         for port, key in subscribers:
             lib.aio_port_post(port.handle, key, 0)
         self.changed.notify_all()
@@ -68,17 +68,37 @@ class Admission:
     async def change(self, seen: int, deadline: float | None) -> None:
         """Returns once something has changed since version `seen`; DeviceTimeout after the deadline."""
         port = current_port()
+        subscription: list[tuple[Port, int]] = []
 
         def start(handle: CData, key: int) -> int:
             with self.changed:
                 if self.version == seen:
-                    self._subscribers.append((port, key))
+                    subscription.append((port, key))
+                    self._subscribers[port, key] = None
                 else:
                     lib.aio_port_post(handle, key, 0)
             return 0
 
-        if await port.wait(start, deadline=deadline) == TIMED_OUT:
+        try:
+            result = await port.wait(start, deadline=deadline)
+        except GeneratorExit:
+            raise  # by a finalizer, which takes no lock; the port goes as well
+        except BaseException:
+            self._unsubscribe(subscription)
+            raise
+        if result == TIMED_OUT:
+            self._unsubscribe(subscription)
             raise DeviceTimeout(f"device {self.index} was {self.state.name} until the deadline")
+
+    def _unsubscribe(self, subscription: list[tuple[Port, int]]) -> None:
+        """Nobody waits for the change any more; one that has been posted by now is on its way all the same."""
+        for port, key in subscription:
+            with self.changed:
+                waits = (port, key) in self._subscribers
+                if waits:
+                    del self._subscribers[port, key]
+            if waits:
+                port.refuse(key)
 
     def quarantined(self) -> DeviceQuarantined:
         """The error that says why."""

@@ -81,10 +81,15 @@ class Job(Generic[T]):
         self._end([], error)
 
     def abandon(self, lane: Lane) -> None:
-        """Nobody awaits the job any more."""
+        """Nobody awaits the job any more; one that has not begun by now never will, and posts nothing."""
+        withdrawn: tuple[Port, int] | None = None
         with self._changed:
             late = self._finished and bool(self._result)
             self._abandoned = True
+            if not self._started:
+                withdrawn, self._tell = self._tell, None
+        if withdrawn is not None:
+            withdrawn[0].refuse(withdrawn[1])
         if late and self._discard is not None:
             discard, result = self._discard, self._result[0]
             lane.submit(Job(lambda: discard(result)))

@@ -76,7 +76,7 @@ class Port:
         return key
 
     def refuse(self, key: int) -> None:
-        """Nothing was started under that key."""
+        """Nothing will come under that key: it was not started, or was taken back."""
         del self._waits[key]
 
     def drain(self) -> None:

@@ -15,7 +15,8 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
-from tests.kit import Waiting, turns, until
+from aioacl._port import current_port
+from tests.kit import Waiting, hanging, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,3 +186,52 @@ async def test_cancelling_a_close_leaves_the_device_to_close_by_itself(open_devi
         assert waiting.cancelled
     simulator.release_all()
     await until(lambda: simulator.retain_count(0) == 0)
+
+
+async def next_event(device: aioacl.Device) -> None:
+    async for _ in device.events():
+        return
+
+
+@pytest.mark.parametrize("kind", ["cancelled", "timed out"])
+async def test_who_leaves_before_the_device_changes_leaves_no_subscription_behind(
+    open_device: OpenDevice, kind: str
+) -> None:
+    async with open_device() as device:
+        manager, waits = device._manager, current_port()._waits
+        simulator.hang_call("aclrtResetDeviceForce")
+        async with anyio.create_task_group() as group:
+            resetting = Waiting(group, device.force_reset)
+            await until(hanging("aclrtResetDeviceForce"))
+            before = len(manager._subscribers), len(waits)
+            timeout = None if kind == "cancelled" else 0.01
+            leaving = [Waiting(group, lambda: device.allocate(64, timeout=timeout)) for _ in range(5)]
+            if kind == "cancelled":
+                leaving.append(Waiting(group, partial(next_event, device)))
+                await until(lambda: len(manager._subscribers) == before[0] + 6)
+                for one in leaving:
+                    one.cancel()
+            await until(lambda: all(one.ended for one in leaving))
+            assert all(one.cancelled or isinstance(one.error, aioacl.DeviceTimeout) for one in leaving)
+            assert (len(manager._subscribers), len(waits)) == before
+            simulator.release_all()
+            assert (await resetting.outcome()).ok
+
+
+async def test_a_cancelled_job_that_was_queued_leaves_no_wait_behind(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        waits = current_port()._waits
+        simulator.hang_call("aclrtMalloc")
+        async with anyio.create_task_group() as group:
+            first = Waiting(group, lambda: device.allocate(64))
+            await until(hanging("aclrtMalloc"))
+            queued = [Waiting(group, lambda: device.allocate(64)) for _ in range(5)]
+            await until(lambda: len(device._manager.maintenance._jobs) == 5)
+            for one in queued:
+                one.cancel()
+            await until(lambda: all(one.ended for one in queued))
+            simulator.release_all()
+            await (await first.outcome()).close()
+        await device.memory_info()  # behind those that were withdrawn
+        assert simulator.calls("aclrtMalloc") == 1
+        assert waits == {}
