@@ -16,6 +16,7 @@ from aioacl._ffi import generation_of, lib
 from aioacl._law import Event, State
 from aioacl._lease import Lease, Leases
 from aioacl._port import TIMED_OUT, Port, current_holder, current_port
+from aioacl._runtime import must_not_be_forked
 from aioacl._turns import Place, Turns
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ class Admission:
 
     async def grant(self, lease: Lease, *, wait: bool, deadline: float | None) -> None:
         """Makes the current task a holder once the device is open; holders get another one while it drains."""
+        must_not_be_forked()
         holder = current_holder()
         with self.turns.place() as place:
             while True:
@@ -171,11 +173,14 @@ class Admission:
 
     def share_lease(self, lease: Lease, holder: object) -> None:
         """Makes another task a holder of a lease that is held."""
+        must_not_be_forked()
         with self.changed:
             self.leases.join(lease, holder)
 
     def give_back(self, lease: Lease, holder: object) -> None:
-        """One holder less; a drain looks whether he was the last."""
+        """One holder less; a drain looks whether he was the last. In a forked child there is none to give back."""
+        if lib.aio_forked():
+            return
         with self.changed:
             if self.leases.remove(lease, holder):
                 self.announce()

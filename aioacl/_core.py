@@ -16,6 +16,7 @@ from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass
 from aioacl._handle import error_on
 from aioacl._law import State
 from aioacl._port import TIMED_OUT, current_port
+from aioacl._runtime import must_not_be_forked
 
 if TYPE_CHECKING:
     from aioacl._acl import CData
@@ -76,6 +77,7 @@ class StreamCore:
 
     async def wait(self, position: int, deadline: float | None = None) -> int:
         """The engine's result for everything up to the position."""
+        must_not_be_forked()
         result = lib.aio_stream_poll(self.handle, position)
         port = current_port()
         if result != PENDING:

@@ -14,7 +14,7 @@ from aioacl._handle import Opening, Operation, Owned, size_of, warn_of_drop
 from aioacl._health import health_of
 from aioacl._lanes import call_on
 from aioacl._lease import Lease
-from aioacl._lifecycle import Manager, manager_of, must_not_be_forked
+from aioacl._lifecycle import Manager, manager_of
 from aioacl._memory import DeviceBuffer, PinnedBuffer, discard, make_device, make_pinned
 from aioacl._options import (
     DeviceInfo,
@@ -75,7 +75,7 @@ class Device(metaclass=Owned):
     @property
     def health(self) -> Health:
         """How it is, ready for a readiness probe. Calls no ACL function."""
-        must_not_be_forked()
+        _runtime.must_not_be_forked()
         return health_of(self._manager)
 
     @property
@@ -85,7 +85,7 @@ class Device(metaclass=Owned):
         return self._manager.executor
 
     def _check(self) -> None:
-        must_not_be_forked()
+        _runtime.must_not_be_forked()
         if self._closed:
             raise self._manager.closed()
 

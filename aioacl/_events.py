@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 from aioacl import _sync
 from aioacl._law import Event, State
 from aioacl._options import DeviceEvent, EventKind
+from aioacl._runtime import must_not_be_forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,7 @@ class DeviceEvents:
         return self
 
     async def __anext__(self) -> DeviceEvent:
+        must_not_be_forked()
         manager = self._manager
         while True:
             with manager.changed:

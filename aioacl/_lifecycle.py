@@ -17,7 +17,6 @@ from aioacl._admission import Admission
 from aioacl._errors import (
     AclError,
     DeviceResetting,
-    ForkedProcessError,
     LeaseHeldError,
     ParameterError,
     StaleHandleError,
@@ -31,6 +30,7 @@ from aioacl._law import Counts, Event, State
 from aioacl._options import ResetReport, Strategy, is_whole
 from aioacl._port import current_holder
 from aioacl._reset import ResetFlight
+from aioacl._runtime import must_not_be_forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -284,12 +284,6 @@ class Manager(Admission):
         self.counts = Counts()
         if self.state is State.RESETTING:
             self.launch(ForeignFlight(self))
-
-
-def must_not_be_forked() -> None:
-    """Raises in a forked child, before it takes a lock that a thread of the parent may have held."""
-    if lib.aio_forked():
-        raise ForkedProcessError("devices belong to the process that was forked")
 
 
 _managers: dict[int, Manager] = {}

@@ -20,9 +20,10 @@ import weakref
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aioacl import _sync
-from aioacl._errors import ForkedProcessError, ResourceExhausted
+from aioacl._errors import ResourceExhausted
 from aioacl._ffi import failure, ffi, lib
 from aioacl._options import deadline_of
+from aioacl._runtime import must_not_be_forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -47,15 +48,12 @@ class Port:
     """Waits in flight, each under a key, with what is to be called when it ends and what afterwards."""
 
     def __init__(self) -> None:
+        must_not_be_forked()
         self.handle = lib.aio_port_new()
         if not self.handle:
-            raise (
-                ForkedProcessError
-                if lib.aio_forked()
-                else ResourceExhausted(
-                    "no descriptor could be had for an event loop's port",
-                    hint="Raise the limit of open files (ulimit -n), or close loops that are done.",
-                )
+            raise ResourceExhausted(
+                "no descriptor could be had for an event loop's port",
+                hint="Raise the limit of open files (ulimit -n), or close loops that are done.",
             )
         self.fd = lib.aio_port_fd(self.handle)
         self._keys = itertools.count(1)
@@ -97,7 +95,8 @@ class Port:
     def begin(
         self, start: Callable[[CData, int], int], deliver: _Deliver, after: Callable[[], object] | None
     ) -> int:
-        """Starts a wait. 0, or the code with which it was refused."""
+        """Starts a wait. 0, or the code with which it was refused. A forked child would wait for ever."""
+        must_not_be_forked()
         key = self.expect(deliver, after)
         code = start(self.handle, key)
         if code:

@@ -25,6 +25,12 @@ _debt = 0  # finalizes that have failed: ACL counts our initialisations still
 _watching = False
 
 
+def must_not_be_forked() -> None:
+    """Raises in a forked child, before it takes a lock that a thread of the parent may have held."""
+    if lib.aio_forked():
+        raise ForkedProcessError("devices belong to the process that was forked")
+
+
 def _load() -> None:
     global _watching  # noqa: PLW0603 - there is one library in a process
     ensure_loaded()
@@ -36,8 +42,7 @@ def _load() -> None:
 
 def load() -> None:
     """Loads the library, without initialising it."""
-    if lib.aio_forked():
-        raise ForkedProcessError("ACL was loaded before this process was forked")
+    must_not_be_forked()
     with _lock:
         _load()
 
@@ -45,8 +50,7 @@ def load() -> None:
 def acquire() -> None:
     """Initialises ACL for one more user (aclInit)."""
     global _users, _owner, _debt  # noqa: PLW0603 - there is one library in a process
-    if lib.aio_forked():
-        raise ForkedProcessError("ACL was loaded before this process was forked")
+    must_not_be_forked()
     with _lock:
         _load()
         if _users == 0:

@@ -96,6 +96,91 @@ parent(pid)
     assert run(FORKS + ends) == (0, "child 0\nclosed []\n", "")
 
 
+# What is under way when the parent forks: a lease that is held, an iteration, a wait that is over; and every lock of
+# the library in the hands of a thread that the child does not have.
+LOCKED = """
+import gc, types
+from aioacl import _port, _sync
+class Recording(_sync.Threads):
+    made = []
+    def lock(self):
+        self.made.append(super().lock())
+        return self.made[-1]
+    def condition(self):
+        self.made.append(super().condition())
+        return self.made[-1]
+_sync.backend = Recording()
+use_library("simulator")
+device = open_device(0, os.environ["TEST_WAITS"]).result()
+stream = device.create_stream().result()
+memory = device.allocate(64).result()
+over = stream.fill(memory, 1)
+stream.result()
+device.run(int).result()
+listener, lease = device.events(), device.lease()
+lease.__enter__()
+kinds = (type(threading.Lock()), threading.Condition)
+modules = [module for name, module in sys.modules.items() if name.startswith("aioacl.")]
+locks = [thing for module in modules for thing in vars(module).values() if isinstance(thing, kinds)]
+locks += Recording.made
+hold, holding = threading.Event(), threading.Semaphore(0)
+def keep(lock):
+    with lock:
+        holding.release()
+        hold.wait()
+for lock in locks:
+    threading.Thread(target=keep, args=(lock,), daemon=True).start()
+for lock in locks:
+    holding.acquire()
+"""
+
+
+@pytest.mark.parametrize("waits", ["watch", "thread"])
+def test_a_child_is_refused_though_every_lock_was_taken(waits: str) -> None:
+    program = """
+say("locks", len(locks) > 10)
+async def following():
+    return await anext(listener)
+async def waiting():
+    return await over
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    uses = {
+        "open": lambda: open_device(1).result(),
+        "make": lambda: device.allocate(64).result(),
+        "enqueue": lambda: stream.fill(memory, 1),
+        "over": lambda: over.result(),
+        "awaited": lambda: asyncio.run(waiting()),
+        "listener": lambda: following().send(None),
+        "events": lambda: device.events(),
+        "lease": lambda: device.lease(),
+        "entered again": lambda: lease.__enter__(),
+        "shared": lambda: lease.share().__enter__(),
+        "health": lambda: device.health,
+        "executor": lambda: device.executor,
+    }
+    for name, use in uses.items():
+        try:
+            say("not refused", name, use())
+        except ForkedProcessError as error:
+            if "Use the spawn start method" not in str(error):
+                say("unclear", name, error)
+    lease.__exit__()
+    for thing in (stream, memory, device):
+        thing.close().result()
+    del device, stream, memory, over, listener, lease
+    gc.collect()
+    sys.exit(3)
+say("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+hold.set()
+lease.__exit__()
+stream.close().result(), memory.close().result(), device.close().result()
+say("closed", simulator.violations())
+"""
+    assert run(LOCKED + program, waits=waits) == (0, "locks True\nchild 3\nclosed []\n", "")
+
+
 SPAWNED = """
 import asyncio
 from aioacl import open_device, use_library
