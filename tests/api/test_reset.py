@@ -11,7 +11,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
-from tests.kit import Raised, Waiting, hanging, turns, until
+from tests.kit import Raised, Waiting, hanging, turns, until, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +64,10 @@ async def test_work_that_ends_within_the_grace_time_is_drained(open_device: Open
             await until(lambda: device.state is aioacl.State.DRAINING)
             asked = simulator.calls("aclrtStreamQuery")
             await until(lambda: simulator.calls("aclrtStreamQuery") > asked + 1)  # it has seen the work
+            awaited = Waiting(group, lambda: wait_for(ticket))
+            await until(lambda: lib.aio_device_waits(0) == 1)  # a wait that begins later may meet the reset
             simulator.release(stream)
-            await ticket
+            await awaited.outcome()
             report = await waiting.outcome()
             assert (report.drained, report.aborted) == (1, 0)
 
