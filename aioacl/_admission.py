@@ -13,6 +13,7 @@ from aioacl import _law, _sync
 from aioacl._errors import DeviceQuarantined, DeviceResetting, DeviceTimeout, ParameterError
 from aioacl._events import KINDS, Listeners
 from aioacl._ffi import generation_of, lib
+from aioacl._gate import context_lives
 from aioacl._law import Event, State
 from aioacl._lease import Lease, Leases
 from aioacl._port import TIMED_OUT, Port, current_holder, current_port
@@ -22,6 +23,8 @@ from aioacl._turns import Place, Turns
 if TYPE_CHECKING:
     from aioacl._acl import CData
     from aioacl._options import ResetReport
+
+CONTEXT_IS_NULL = 107002
 
 
 class Admission:
@@ -156,6 +159,19 @@ class Admission:
             device=self.index,
             hint="Use it inside `async with open_device()`.",
         )
+
+    def found_reset(self, generation: int | None, code: int | None) -> bool:
+        """Whether a code that a call of that generation got means that somebody else has reset the device.
+
+        The gate has made our context current, so a thread without one says that the context is gone. What the state
+        callback tells comes later than that, or never where the runtime has no such callback.
+        """
+        if code != CONTEXT_IS_NULL or generation is None or lib.aio_forked():
+            return False
+        if self.generation == generation and context_lives(self.index):
+            return False
+        lib.aio_foreign_found(self.index, generation)
+        return True
 
     # --- leases ----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from aioacl import _law, _runtime, _sync
 from aioacl._errors import AclError, AclWarning, DeviceTimeout
 from aioacl._ffi import ffi, lib
-from aioacl._gate import error_of, inside
+from aioacl._gate import context_lives, error_of, inside
 from aioacl._lanes import Job, LaneStuck
 from aioacl._law import RELEASED_ALREADY, Counts, Event, State
 from aioacl._options import Stuck
@@ -153,6 +153,7 @@ class OpenFlight(Flight):
     """The first open of a device."""
 
     name = "open"
+    _told = 0  # foreign resets that were told when the device was set
 
     def fly(self) -> None:
         _runtime.acquire()
@@ -161,22 +162,36 @@ class OpenFlight(Flight):
         except BaseException:
             self._undo()
             raise
-        with self.manager.changed:
-            self.manager.counts = _law.set_device(self.manager.counts).counts
-            self.manager.last_fault = None
-            self.manager.apply(Event.OPEN)
-        self.manager.maintenance.call(self._prepare, None)
+        manager = self.manager
+        with manager.changed:
+            manager.counts = _law.set_device(manager.counts).counts
+            manager.last_fault = None
+            manager.apply(Event.OPEN)
+            if (
+                lib.aio_device_foreign(self.index) != self._told
+            ):  # until now the gate was closed, and took no notice
+                lib.aio_foreign_found(self.index, manager.generation)
+        manager.maintenance.call(self._prepare, None)
 
     def _start(self) -> None:
         manager = self.manager
         manager.control.start()
         manager.maintenance.start()
-        manager.control.call(self._checked_set, None)
+        manager.control.call(self._set_to_last, None)
         strategy = lib.AIO_WATCH if manager.strategy == "watch" else lib.AIO_THREAD
         code = lib.aio_device_start(self.index, strategy, manager.maintenance.port.handle)
         if code:
             manager.control.call(self._reset_plain, None)
             raise error_of(code, "pthread_create", self.index, manager.generation)
+
+    def _set_to_last(self) -> None:
+        """Sets the device; again, if somebody else has reset it before we were back."""
+        for _ in range(ATTEMPTS):
+            before = lib.aio_device_foreign(self.index)
+            self._checked_set()
+            self._told = lib.aio_device_foreign(self.index)
+            if before == self._told or context_lives(self.index):
+                return
 
     def _undo(self) -> None:
         self.manager.control.stop(CLOSE_SECONDS)

@@ -45,6 +45,13 @@ def inside(index: int) -> tuple[Stuck, ...]:
     )
 
 
+def context_lives(index: int) -> bool:
+    """Whether the device is set; True as well where the runtime does not tell (aclrtGetPrimaryCtxState)."""
+    flags, active = ffi.new("uint32_t *"), ffi.new("int32_t *")
+    code = lib.aio_u_aclrtGetPrimaryCtxState(index, flags, active)
+    return code != 0 or active[0] != 0
+
+
 _REFUSALS: Final[dict[int, Callable[[str, int, int], AclError]]] = {}
 
 

@@ -113,6 +113,8 @@ class Owned(type):
 
 def error_on(manager: Manager, generation: int, code: int, call: str, text: str | None = None) -> AclError:
     """The error for a code met on a device; a reset's comes with its report, and a fault is remembered."""
+    if manager.found_reset(generation, code):
+        code, text = lib.AIO_WAS_RESET, None
     error = error_of(code, call, manager.index, generation, text)
     if isinstance(error, DeviceReset | DeviceQuarantined):
         error.report = manager.report

@@ -16,6 +16,7 @@ from aioacl import _sync
 from aioacl._admission import Admission
 from aioacl._errors import (
     AclError,
+    ContextError,
     DeviceResetting,
     LeaseHeldError,
     ParameterError,
@@ -188,6 +189,9 @@ class Manager(Admission):
                 except (DeviceResetting, StaleHandleError):  # a reset came in between
                     if not wait:
                         raise
+                except ContextError as error:
+                    if not (wait and self.found_reset(error.generation, error.code)):
+                        raise
 
     @property
     def executor(self) -> DeviceExecutor:
@@ -212,13 +216,14 @@ class Manager(Admission):
                     while not self.may_pass(holder):
                         self.turns.wait(place)
                         self.changed.wait()
-                    entered = make_pass(self.index, self.generation)
+                    generation = self.generation
+                entered = make_pass(self.index, generation)
                 if lib.aio_enter(entered, lib.AIO_LIFETIME, USER_JOB) == 0:
                     code = lib.aio_bind_thread(entered)
                     if code == 0:
                         return entered
                     lib.aio_leave(entered, lib.AIO_LIFETIME)
-                    if code > lib.AIO_LIMIT:
+                    if code > lib.AIO_LIMIT and not self.found_reset(generation, code):
                         raise error_of(code, "aclrtSetCurrentContext", self.index, self.generation)
 
     # --- health ----------------------------------------------------------------------------------------------

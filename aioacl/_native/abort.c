@@ -109,6 +109,7 @@ void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]) {
 }
 
 /* --- a reset by somebody else ------------------------------------------------ */
+/* False: nobody has the device open. */
 static bool shut(struct aio_device *self, uint64_t *before) {
     uint64_t seen = atomic_load(&self->word), next;
     do {
@@ -150,18 +151,35 @@ static void abort_bound(int device, uint32_t generation) {
         aio_acl.aclrtSetCurrentContext(current);
 }
 
+/* The first open of a device is told by the count, for its gate is not open yet. */
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before;
     (void)unused;
     if (device < 0 || device >= AIO_DEVICES || state != ACL_RT_DEVICE_STATE_RESET_PRE || aio_self()->own_reset)
         return;
+    atomic_fetch_add(&aio_devices[device].foreign, 1);
     if (!shut(&aio_devices[device], &before))
         return;
     aio_watcher_wake(device);
     if (aio_present[AIO_FN_aclrtStreamAbort] && streams_live(before))
         abort_bound(device, aio_word_generation(before));
-    aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, FOREIGN_GRACE_US);
-    atomic_fetch_add(&aio_devices[device].foreign, 1);
+    aio_gate_wait_others(device, FOREIGN_GRACE_US);
+    aio_device_kick(device, AIO_KICK_FOREIGN);
+}
+
+/* A call of that generation has found our context dead: somebody has reset the device, or is about to say so.
+ */
+void aio_foreign_found(int device, uint32_t generation) {
+    _Atomic uint64_t *word = &aio_devices[device % AIO_DEVICES].word;
+    uint64_t seen = atomic_load(word), next;
+    do {
+        int state = aio_word_state(seen);
+        if (aio_word_generation(seen) != generation || (state != AIO_OPEN && state != AIO_DRAINING))
+            return;
+        next = (seen & ~(0xfffffull << 36)) | ((uint64_t)((generation + 1) & 0xfffff) << 36) |
+               ((uint64_t)AIO_FOREIGN << 56);
+    } while (!atomic_compare_exchange_weak(word, &seen, next));
+    aio_watcher_wake(device);
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
 

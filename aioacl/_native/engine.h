@@ -100,6 +100,8 @@ void aio_gate_counts(int device, int32_t counts[3]);
  * so, 0 after the time.
  */
 int aio_gate_wait(int device, int kinds, int64_t timeout_us);
+/* The same for everybody but the calling thread. */
+int aio_gate_wait_others(int device, int64_t timeout_us);
 /* Calls inside now: function, thread, microseconds.  Returns how many were written. */
 int aio_gate_inside(int device, int32_t *functions, int32_t *threads, int64_t *microseconds, int size);
 void aio_set_context(int device, void *context);
@@ -137,8 +139,10 @@ int aio_device_refill(int device, int timing, int count);
 int aio_device_destroy_events(int device);
 /* One beat: an event on a stream of its own, so that the runtime looks at its queues. */
 int aio_device_heartbeat(int device);
-/* Foreign resets met since the start; found out by the state callback. */
+/* Foreign resets that the state callback has told of, since the start. */
 uint32_t aio_device_foreign(int device);
+/* A foreign reset that was found out by a call of that generation: shuts the gate, unless it is shut. */
+void aio_foreign_found(int device, uint32_t generation);
 int aio_watch_foreign(void);
 int64_t aio_threads(void);
 void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);

@@ -243,21 +243,23 @@ void aio_gate_counts(int device, int32_t counts[3]) {
         counts[kind - AIO_ENQUEUE] = (int32_t)count_of(word, kind);
 }
 
-static bool anybody(int device, int kinds) {
+/* Whether anybody is inside besides `own` calls of the caller's. */
+static bool anybody(int device, int kinds, int own) {
     uint64_t word = aio_gate_word(device);
     int sitting = kinds & AIO_SITTERS_MAY_STAY ? atomic_load(&aio_devices[device % AIO_DEVICES].sitting) : 0;
+    int total = -own;
     for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++) {
         int count = (int)count_of(word, kind) - (kind == AIO_WAIT ? sitting : 0);
         if ((kinds & (1 << kind)) && count > 0)
-            return true;
+            total += count;
     }
-    return false;
+    return total > 0;
 }
 
-int aio_gate_wait(int device, int kinds, int64_t timeout_us) {
+static int wait_until_empty(int device, int kinds, int own, int64_t timeout_us) {
     int64_t end = aio_now_us() + timeout_us;
     struct timespec nap = {0, 50000};
-    while (anybody(device, kinds)) {
+    while (anybody(device, kinds, own)) {
         if (aio_now_us() >= end)
             return 0;
         nanosleep(&nap, NULL);
@@ -265,6 +267,16 @@ int aio_gate_wait(int device, int kinds, int64_t timeout_us) {
             nap.tv_nsec *= 2;
     }
     return 1;
+}
+
+int aio_gate_wait(int device, int kinds, int64_t timeout_us) {
+    return wait_until_empty(device, kinds, 0, timeout_us);
+}
+
+/* A user's job that calls for a reset itself is inside for as long as it runs. */
+int aio_gate_wait_others(int device, int64_t timeout_us) {
+    int own = atomic_load(&aio_self()->device) == device;
+    return wait_until_empty(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, own, timeout_us);
 }
 
 void aio_set_context(int device, void *context) {
