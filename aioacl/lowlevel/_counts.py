@@ -12,13 +12,13 @@ from aioacl import _law, _runtime
 from aioacl._errors import ParameterError, error_for
 from aioacl._ffi import lib
 from aioacl._gate import error_of
-from aioacl._law import State
+from aioacl._law import RELEASED_ALREADY, Counts, State
 from aioacl._lifecycle import Manager, manager_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._law import Counts, Verdict
+    from aioacl._law import Verdict
 
 __all__ = ["reset_device", "reset_device_force", "set_device"]
 
@@ -34,6 +34,8 @@ def _perform(index: int, call: str, law: Callable[[Counts], Verdict], function: 
         lib.aio_own_reset(1)
         code = function(index)
         lib.aio_own_reset(0)
+        if code == RELEASED_ALREADY:  # somebody else has: nothing of ours is left
+            manager.counts = Counts()
         if code:
             raise error_of(code, call, index, manager.generation)
         manager.counts = verdict.counts

@@ -170,6 +170,16 @@ def test_what_the_runtime_would_refuse_does_not_reach_it() -> None:
     assert (simulator.calls("aclrtResetDeviceForce"), simulator.calls("aclrtResetDevice")) == before
 
 
+@pytest.mark.parametrize("act", ["reset", "force"])
+def test_what_somebody_else_has_released_is_known_once_the_runtime_has_said_so(act: str) -> None:
+    assert (by_hand("set"), by_hand("set"), in_c("force")) == (0, 0, 0)
+    assert by_hand(act) == RELEASED
+    before = simulator.stats().calls
+    assert (by_hand("reset"), by_hand("force")) == (RELEASED, RELEASED)
+    assert simulator.stats().calls == before
+    assert (by_hand("set"), by_hand("reset"), by_hand("reset")) == (0, 0, RELEASED)
+
+
 def test_a_device_that_there_is_not_answers_107001() -> None:
     missing = len(aioacl.list_devices())
     with pytest.raises(aioacl.ParameterError) as caught:
