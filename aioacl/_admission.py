@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aioacl import _law, _sync
 from aioacl._errors import DeviceQuarantined, DeviceResetting, DeviceTimeout, ParameterError
 from aioacl._events import KINDS, Listeners
-from aioacl._ffi import generation_of, lib
+from aioacl._ffi import generation_of, lib, next_generation
 from aioacl._gate import context_lives
 from aioacl._law import Event, State
 from aioacl._lease import Lease, Leases
@@ -51,7 +51,9 @@ class Admission:
     def apply(self, event: Event, report: ResetReport | None = None) -> None:
         """Performs the law's step; call it with the lock held."""
         step = _law.step(self.state, event)
-        generation = self.generation + (step.new_generation and event is not Event.FOREIGN)
+        generation = self.generation
+        if step.new_generation and event is not Event.FOREIGN:  # that one was raised in C
+            generation = next_generation(generation)
         self.state = step.state
         lib.aio_gate_set(self.index, int(step.state), generation or 1)
         if event is Event.FOREIGN:

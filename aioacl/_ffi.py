@@ -24,6 +24,7 @@ __all__ = [
     "lib",
     "make_pass",
     "name_of_function",
+    "next_generation",
     "pointer",
     "refused",
     "state_of",
@@ -61,6 +62,11 @@ def make_pass(device: int, generation: int, *, held: bool = False) -> int:
 def generation_of(device: int) -> int:
     """The generation in the gate's word."""
     return lib.aio_gate_word(device) >> 36 & 0xFFFFF
+
+
+def next_generation(generation: int) -> int:
+    """The one after it. The gate's word has 20 bits for them, and 0 is that of a device that was never open."""
+    return (generation + 1) & 0xFFFFF or 1
 
 
 def state_of(device: int) -> int:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from aioacl import _law, _sync
-from aioacl._ffi import ffi, lib
+from aioacl._ffi import ffi, lib, next_generation
 from aioacl._flights import DROP_SECONDS, EVERYBODY, RESET_SECONDS, Flight
 from aioacl._gate import counts, inside
 from aioacl._lanes import Job, LaneStuck
@@ -104,8 +104,8 @@ class ResetFlight(Flight):
         manager = self.manager
         with manager.changed:
             event = Event.FAIL if problem else Event.REVIVE
-            next_generation = manager.generation + (0 if problem else 1)
-            self._report = manager.report = self._make_report(problem, stuck, next_generation)
+            generation = manager.generation if problem else next_generation(manager.generation)
+            self._report = manager.report = self._make_report(problem, stuck, generation)
             if not problem:
                 manager.last_fault = None
             manager.apply(event, self._report)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aioacl import _law
+from aioacl._admission import Admission
+from aioacl._ffi import lib
 from aioacl._law import Event, LawError, State
 
 EVERY = [(state, event) for state in State for event in Event]
@@ -36,6 +38,17 @@ def test_nothing_but_a_seizure_leads_out_of_quarantine() -> None:
 
 
 def test_the_states_are_the_gates_own_numbers() -> None:
-    from aioacl._ffi import lib
-
     assert [getattr(lib, f"AIO_{state.name}") for state in State] == [int(state) for state in State]
+
+
+def test_generations_go_round_and_none_of_them_is_0() -> None:
+    newest = 0xFFFFF
+    gate = Admission(63)
+    for generation in (newest // 3, newest // 3 * 2, newest):  # one far ahead counts as gone by
+        lib.aio_gate_set(gate.index, int(State.CLOSED), generation)
+    seen: list[int] = []
+    with gate.changed:
+        for event in (Event.OPEN, Event.SEIZE, Event.REVIVE, Event.DRAIN, Event.SEIZE, Event.RELEASE):
+            gate.apply(event)
+            seen.append(gate.generation)
+    assert seen == [newest, newest, 1, 1, 1, 2]
