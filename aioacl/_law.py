@@ -15,7 +15,7 @@ The states are the library's. An event that the table does not have changes noth
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
@@ -103,14 +103,14 @@ class Verdict:
 
 def set_device(counts: Counts) -> Verdict:
     """The answer to aclrtSetDevice."""
-    return Verdict(0, replace(counts, retained=counts.retained + 1))
+    return Verdict(0, Counts(counts.retained + 1))
 
 
 def reset_device(counts: Counts) -> Verdict:
     """The answer to aclrtResetDevice."""
     if counts.retained == 0:
         return Verdict(RELEASED_ALREADY, counts)
-    return Verdict(0, replace(counts, retained=counts.retained - 1), releases=counts.retained == 1)
+    return Verdict(0, Counts(counts.retained - 1), releases=counts.retained == 1)
 
 
 def reset_device_force(counts: Counts) -> Verdict:
