@@ -1,0 +1,112 @@
+"""Random events for a device's state: the law's table, the manager that performs it, and the gate in C must agree.
+
+The table is stated here once more, as who may pass in each state: what a state is for, the gate has to enforce.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioacl._admission import Admission
+from aioacl._ffi import generation_of, lib, make_pass, state_of
+from aioacl._law import Event, LawError, State
+
+if TYPE_CHECKING:
+    import random
+
+EVENTS: Final = tuple(Event)
+GENERATIONS: Final = 1 << 20  # that the gate's word has room for; 0 is none of them
+LEADS: Final = {
+    State.CLOSED: {Event.OPEN: State.OPEN},
+    State.OPEN: {
+        Event.DRAIN: State.DRAINING,
+        Event.SEIZE: State.RESETTING,
+        Event.FOREIGN: State.RESETTING,
+    },
+    State.DRAINING: {Event.SEIZE: State.RESETTING, Event.FOREIGN: State.RESETTING},
+    State.RESETTING: {
+        Event.REVIVE: State.OPEN,
+        Event.FAIL: State.QUARANTINED,
+        Event.RELEASE: State.CLOSED,
+        Event.FOREIGN: State.RESETTING,
+    },
+    State.QUARANTINED: {Event.SEIZE: State.RESETTING, Event.FOREIGN: State.QUARANTINED},
+}
+ENDS_A_GENERATION: Final = frozenset({Event.REVIVE, Event.RELEASE, Event.FOREIGN})
+LONGEST_LEAP: Final = GENERATIONS // 4  # a gate takes what is further on for a generation that is over
+ENQUEUE, WAIT, LIFETIME = lib.AIO_ENQUEUE, lib.AIO_WAIT, lib.AIO_LIFETIME
+ANSWERS: Final = {
+    State.CLOSED: lib.AIO_NOT_OPEN,
+    State.OPEN: 0,
+    State.DRAINING: 0,
+    State.RESETTING: lib.AIO_RESETTING_NOW,
+    State.QUARANTINED: lib.AIO_QUARANTINE,
+}
+A_JOB: Final = -1
+
+
+def following(generation: int) -> int:
+    """The generation after this one."""
+    return (generation + 1) % GENERATIONS or 1
+
+
+class States:
+    """One device's state, walked at random. No device of the runtime has that index."""
+
+    def __init__(self, index: int, generation: int) -> None:
+        self._gate = Admission(index)
+        self._index = index
+        self.state = State.CLOSED
+        self.generation = generation
+        while (ahead := (generation - generation_of(index)) % GENERATIONS) or state_of(index):
+            lib.aio_gate_set(index, int(State.CLOSED), generation_of(index) + min(ahead, LONGEST_LEAP))
+
+    def step(self, rng: random.Random) -> str:
+        """One event, and a look at what it has led to. What is wrong, or ""."""
+        event = rng.choice(EVENTS)
+        before = self.state
+        refused = self._happens(event)
+        leads = LEADS[before].get(event)
+        if refused is not (leads is None):
+            return f"{event} is {'refused' if refused else 'taken'} in {before.name}"
+        if leads is not None:
+            self.state = leads
+            if event in ENDS_A_GENERATION:
+                self.generation = following(self.generation)
+        return self._seen(rng.choice((ENQUEUE, WAIT, LIFETIME)))
+
+    def _happens(self, event: Event) -> bool:
+        if (
+            event is Event.FOREIGN and event in LEADS[self.state]
+        ):  # C has raised the generation before we hear of it
+            lib.aio_gate_set(self._index, int(self.state), following(self.generation))
+        try:
+            with self._gate.changed:
+                self._gate.apply(event)
+        except LawError:
+            return True
+        return False
+
+    def _seen(self, kind: int) -> str:
+        """What the manager says, what the gate's word says, and whom the gate lets in."""
+        now = (self.state, self.generation)
+        if (self._gate.state, self._gate.generation) != now:
+            return f"the manager is {self._gate.state.name} at {self._gate.generation}, not {now}"
+        if (state_of(self._index), generation_of(self._index)) != now:
+            return f"the gate is {state_of(self._index)} at {generation_of(self._index)}, not {now}"
+        drained = self.state is State.DRAINING and kind == ENQUEUE
+        expected = lib.AIO_DRAINING_NOW if drained else ANSWERS[self.state]
+        shown = make_pass(self._index, self.generation)
+        older = make_pass(self._index, (self.generation - 1) % GENERATIONS)
+        held = make_pass(self._index, self.generation, held=True)
+        answers = (self._entered(shown, kind), self._entered(older, kind), self._entered(held, kind))
+        if answers != (expected, lib.AIO_STALE, ANSWERS[self.state]):
+            return f"in {self.state.name} the gate answers {answers} to work of kind {kind}"
+        return ""
+
+    @staticmethod
+    def _entered(shown: int, kind: int) -> int:
+        answer: int = lib.aio_enter(shown, kind, A_JOB)
+        if answer == 0:
+            lib.aio_leave(shown, kind)
+        return answer

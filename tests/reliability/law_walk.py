@@ -1,0 +1,389 @@
+"""One random walk of sets, resets and looks by several threads, through C and through lowlevel, against the model.
+
+Threads take turns, one at a time, so the seed decides everything. A step does one thing and compares what was answered
+and what is so now. Device by device, different doors are used: lowlevel alone, whose counts then are the runtime's; C
+alone, as a foreign library would; or both, so that each meets what the other has done behind its back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+import aioacl
+from aioacl import _law, lowlevel, simulator
+from aioacl._ffi import ffi, lib
+from aioacl._law import RELEASED_ALREADY
+from aioacl._lifecycle import manager_of
+from aioacl.simulator._control import control_function
+from tests.reliability.law_model import (
+    FORCE,
+    NO_CONTEXT,
+    NO_SUCH_DEVICE,
+    RESET,
+    SET,
+    Binding,
+    Context,
+    Fault,
+    World,
+)
+from tests.reliability.law_states import GENERATIONS, States
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HAND, C, EITHER = range(3)
+DOORS: Final = (HAND, HAND, C, EITHER, EITHER)
+DEVICES: Final = len(DOORS)
+THREADS: Final = 4
+CONTEXTS: Final = 4
+GATES: Final = (60, 61, 62)  # of no device that there is
+TURNS: Final = (1, 1, 2, 3, 5, 8, 13, 34, 89, 233)
+FAULTY_TURNS: Final = 0.25  # of the long ones
+LONG_TURN: Final = 34
+RENEWED_TURNS: Final = 0.02
+FACE_TURNS: Final = 0.01  # of those of one step
+CODES: Final = (507000, 507033, 507899)
+ACTS: Final = ("aclrtSetDevice", "aclrtResetDevice", "aclrtResetDeviceForce")
+IN_C: Final = (lib.aio_u_aclrtSetDevice, lib.aio_u_aclrtResetDevice, lib.aio_u_aclrtResetDeviceForce)
+BY_HAND: Final = (lowlevel.set_device, lowlevel.reset_device, lowlevel.reset_device_force)
+NAMES: Final = ("set", "reset", "force reset")
+KINDS: Final = tuple(
+    tuple((f"{act} {door}", f"{act} {door}, refused", f"{act} {door}, failing") for act in NAMES)
+    for door in ("by lowlevel", "in C")
+)
+
+
+class Divergence(AssertionError):
+    """The model says one thing, and something else is so."""
+
+
+class Hand:
+    """A thread that takes turns, with what the model says it is bound to."""
+
+    def __init__(self) -> None:
+        self.binding = Binding()
+        self._turns: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._ended: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="hand", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (turn := self._turns.get()) is not None:
+            try:
+                turn()
+            except BaseException as error:
+                self._ended.put(error)
+            else:
+                self._ended.put(None)
+
+    def take(self, turn: Callable[[], object]) -> None:
+        """A turn, to its end; raises what it raised."""
+        self._turns.put(turn)
+        error = self._ended.get()
+        if error is not None:
+            raise error
+
+    def end(self) -> None:
+        """Ends the thread."""
+        self._turns.put(None)
+        self._thread.join()
+
+
+class Walk:
+    """A walk of so many steps. The same seed walks the same way."""
+
+    def __init__(self, seed: str, steps: int) -> None:
+        self._rng = random.Random(seed)
+        self._left = steps
+        self.done = 0
+        self.kinds: Counter[str] = Counter()
+        self._world = World(DEVICES)
+        self._managers = [manager_of(index) for index in range(DEVICES)]
+        self._contexts: list[Context] = []
+        self._gone: list[Context] = []
+        self._hands: list[Hand] = []
+        self._retained = control_function("aclsim_retain_count", "int (*)(int32_t)")
+        self._resets = control_function("aclsim_resets", "uint64_t (*)(int32_t)")
+        self._released = [simulator.resets(device) for device in range(DEVICES)]
+        self._calls = [simulator.calls(function) for function in ACTS]
+        starts = (1, GENERATIONS - 40, self._rng.randrange(1, GENERATIONS))
+        self._states = [States(index, start) for index, start in zip(GATES, starts, strict=True)]
+        self._count_calls = control_function("aclsim_calls", "uint64_t (*)(const char *)")
+        self._names = [ffi.new("char[]", function.encode()) for function in ACTS]
+        self._int = ffi.new("int32_t *")
+        self._found = ffi.new("aclrtContext *")
+
+    def run(self) -> None:
+        """Walks, and leaves the devices as it has found them. Divergence says what was not as predicted."""
+        try:
+            self._hands = [Hand() for _ in range(THREADS)]
+            self._hands[0].take(self._meet_primaries)
+            while self._left:
+                self._take_turn()
+            self._hands[0].take(self._tidy)
+        finally:
+            for hand in self._hands:
+                hand.end()
+
+    def _meet_primaries(self) -> None:
+        """A device keeps its primary context's handle for good: no explicit one of ours gets it."""
+        for device in range(DEVICES):
+            for step in (Walk._set, Walk._get_context, Walk._force):
+                step(self, self._hands[0].binding, device)
+
+    # --- turns ---------------------------------------------------------------------------------------------------
+
+    def _take_turn(self) -> None:
+        rng = self._rng
+        place = rng.randrange(THREADS)
+        hand = self._hands[place]
+        kind = rng.random()
+        length = min(rng.choice(TURNS), self._left)
+        self._left -= length
+        if kind < FACE_TURNS and length == 1:
+            self._open_and_close(rng.randrange(DEVICES))
+            return
+        if kind < RENEWED_TURNS:
+            hand.end()
+            hand = self._hands[place] = Hand()
+        if kind > 1 - FAULTY_TURNS and length >= LONG_TURN:
+            self._faulty(hand, length)
+        else:
+            hand.take(lambda: self._steps(hand.binding, length))
+
+    def _steps(self, binding: Binding, length: int) -> None:
+        rng = self._rng
+        steps = rng.choices(STEPS, cum_weights=WEIGHTS, k=length)
+        devices = rng.choices(range(DEVICES), k=length)
+        for (step, _), device in zip(steps, devices, strict=True):
+            self.kinds[step(self, binding, device)] += 1
+            self.done += 1
+        for device in range(DEVICES):
+            self._compare(device)
+        self._compare_calls()
+
+    def _faulty(self, hand: Hand, length: int) -> None:
+        """A turn in which some resets of a device fail, or work and answer a failure."""
+        rng = self._rng
+        fault = Fault(
+            rng.randrange(DEVICES),
+            rng.randint(1, 4),
+            rng.randint(1, 3),
+            rng.choice(CODES),
+            works=rng.random() < 0.3,
+        )
+        effect = f"rc-after={fault.code}" if fault.works else f"reset-fail=1:rc={fault.code}"
+        rule = f"aclrtResetDevice|aclrtResetDeviceForce:dev={fault.device}:nth={fault.first}"
+        with simulator.fault(f"{rule}:times={fault.times}:{effect}") as armed:
+            self._world.fault = fault
+            hand.take(lambda: self._steps(hand.binding, length))
+            self._world.fault = None
+        self._same("hits of a rule", armed.hits, fault.hits)
+
+    def _open_and_close(self, device: int) -> None:
+        """The face on top of counts by hand: it refuses more of them, and leaves them as they were."""
+        lane, world = Binding(), self._world
+        opened = aioacl.open_device(device).result()
+        world.act(lane, SET, device)
+        world.own[device] = _law.set_device(world.own[device]).counts
+        self._calls[SET] += 1
+        self._compare(device)
+        for act in (SET, RESET, FORCE):
+            self._same("refused while it is open", self._asked(act, device), None)
+        self._compare_calls()
+        opened.close().result()
+        code = world.act(lane, RESET, device)
+        self._same("the face's own reset", code, 0)
+        world.own[device] = _law.reset_device(world.own[device]).counts
+        self._calls[RESET] += 1
+        self._compare(device)
+        self._compare_calls()
+        self.kinds["open and close on the face"] += 1
+        self.done += 1
+
+    def _tidy(self) -> None:
+        """Gives everything back, on some hand's thread."""
+        binding = self._hands[0].binding
+        for context in self._contexts:
+            self._same("destroy", lib.aio_u_aclrtDestroyContext(context.handle), 0)
+            self._world.destroyed(binding, context)
+        for device in range(DEVICES):
+            for door in (self._hand, self._c):
+                door(binding, FORCE, device)
+            self._compare(device)
+            self._same(
+                "left set", (self._world.counts[device], self._world.own[device]), (_law.Counts(),) * 2
+            )
+        self._compare_calls()
+        self._same("contexts left", simulator.stats().contexts, 0)
+        self._same("violations", simulator.violations(), [])
+
+    # --- steps: each says of which kind it was ---------------------------------------------------------------------
+
+    def _set(self, binding: Binding, device: int) -> str:
+        return self._through_a_door(binding, SET, device)
+
+    def _reset(self, binding: Binding, device: int) -> str:
+        return self._through_a_door(binding, RESET, device)
+
+    def _force(self, binding: Binding, device: int) -> str:
+        return self._through_a_door(binding, FORCE, device)
+
+    def _through_a_door(self, binding: Binding, act: int, device: int) -> str:
+        door = DOORS[device]
+        if door == EITHER:
+            door = HAND if self._rng.random() < 0.5 else C
+        code = self._hand(binding, act, device) if door == HAND else self._c(binding, act, device)
+        self._compare(device)
+        return KINDS[door][act][0 if code == 0 else 1 if code == RELEASED_ALREADY else 2]
+
+    def _c(self, binding: Binding, act: int, device: int) -> int:
+        expected = self._world.act(binding, act, device)
+        self._calls[act] += 1
+        code = IN_C[act](device)
+        if code != expected:
+            raise Divergence(f"{ACTS[act]} of device {device}: {code}, and {expected} by the law")
+        return code
+
+    def _hand(self, binding: Binding, act: int, device: int) -> int:
+        expected, reaches = self._world.by_hand(binding, act, device)
+        self._calls[act] += reaches
+        self._same(BY_HAND[act].__name__, self._asked(act, device), expected)
+        if not reaches:
+            self._same("calls of it", self._called(act), self._calls[act])
+        return expected
+
+    @staticmethod
+    def _asked(act: int, device: int) -> int | None:
+        """lowlevel's answer: None when it refuses without a code."""
+        try:
+            BY_HAND[act](device)
+        except aioacl.AclError as error:
+            return error.code
+        return 0
+
+    def _no_device(self, binding: Binding, device: int) -> str:
+        """There are as many devices as there are doors."""
+        act = self._rng.randrange(3)
+        missing = DEVICES + device
+        self._calls[act] += 1
+        self._same(f"{ACTS[act]} of no device", IN_C[act](missing), NO_SUCH_DEVICE)
+        self._world.failed(binding, NO_SUCH_DEVICE)
+        reaches = act == SET
+        self._calls[act] += reaches
+        answer = self._asked(act, missing)
+        self._same(
+            f"{BY_HAND[act].__name__} of none", answer, NO_SUCH_DEVICE if reaches else RELEASED_ALREADY
+        )
+        self._same("its own count", manager_of(missing).counts.retained, 0)
+        return "no such device"
+
+    def _state(self, _: Binding, device: int) -> str:
+        wrong = self._states[device % len(GATES)].step(self._rng)
+        self._same("a step of states", wrong, "")
+        return "event for a state"
+
+    # --- steps: contexts ---------------------------------------------------------------------------------------------
+
+    def _get_device(self, binding: Binding, _: int) -> str:
+        found = self._world.look(binding)
+        code = lib.aio_u_aclrtGetDevice(self._int)
+        expected = (NO_CONTEXT, None) if found is None else (0, found.device)
+        self._same("aclrtGetDevice", (code, None if code else self._int[0]), expected)
+        return "look at the device"
+
+    def _get_context(self, binding: Binding, _: int) -> str:
+        found = self._world.look(binding)
+        code = lib.aio_u_aclrtGetCurrentContext(self._found)
+        self._same("aclrtGetCurrentContext", code, NO_CONTEXT if found is None else 0)
+        if found is not None and found.handle is None:
+            found.handle = self._found[0]
+        elif found is not None:  # a primary context too: a device that is set anew has the one it had
+            self._same("the context", self._found[0], found.handle)
+        return "look at the context"
+
+    def _get_active(self, _: Binding, device: int) -> str:
+        code = lib.aio_u_aclrtGetPrimaryCtxState(device, ffi.NULL, self._int)
+        active = int(self._world.counts[device].retained > 0)
+        self._same("aclrtGetPrimaryCtxState", (code, self._int[0]), (0, active))
+        return "ask whether it is set"
+
+    def _make_context(self, binding: Binding, device: int) -> str:
+        if len(self._contexts) == CONTEXTS:
+            return self._destroy_context(binding, device)
+        self._same("aclrtCreateContext", lib.aio_u_aclrtCreateContext(self._found, device), 0)
+        handle = self._found[0]
+        self._gone = [context for context in self._gone if context.handle != handle]
+        self._contexts.append(self._world.made(binding, device, handle))
+        return "make an explicit context"
+
+    def _destroy_context(self, binding: Binding, device: int) -> str:
+        if not self._contexts:
+            return self._make_context(binding, device)
+        context = self._contexts.pop(self._rng.randrange(len(self._contexts)))
+        self._same("aclrtDestroyContext", lib.aio_u_aclrtDestroyContext(context.handle), 0)
+        self._world.destroyed(binding, context)
+        self._gone = [*self._gone[-3:], context]
+        return "destroy an explicit context"
+
+    def _bind(self, binding: Binding, device: int) -> str:
+        """An explicit context, alive or not, or the device's primary one, or that of another thread."""
+        known = [context for context in self._world.primary if context.handle is not None]
+        choice = [*self._contexts, *self._gone, *known]
+        if not choice:
+            return self._get_context(binding, device)
+        context = self._rng.choice(choice)
+        expected = self._world.bind(binding, context)
+        self._same("aclrtSetCurrentContext", lib.aio_u_aclrtSetCurrentContext(context.handle), expected)
+        kind = "a primary" if context.primary else "an explicit"
+        return f"bind {kind} context" if expected == 0 else "bind a dead context"
+
+    # --- comparing ---------------------------------------------------------------------------------------------------
+
+    def _same(self, what: str, seen: object, expected: object) -> None:
+        if seen != expected:
+            raise Divergence(f"{what}: {seen!r}, and {expected!r} by the law")
+
+    def _compare(self, device: int) -> None:
+        """The runtime's count and the resets that released the device; lowlevel's count."""
+        world = self._world
+        seen = (self._retained(device), self._resets(device), self._managers[device].counts.retained)
+        expected = (
+            world.counts[device].retained,
+            self._released[device] + world.released[device],
+            world.own[device].retained,
+        )
+        if seen != expected:
+            raise Divergence(
+                f"device {device}: count, resets, lowlevel's are {seen}, and {expected} by the law"
+            )
+
+    def _called(self, act: int) -> int:
+        return int(self._count_calls(self._names[act]))
+
+    def _compare_calls(self) -> None:
+        """Nothing has reached C but what was let through, once each."""
+        self._same("calls of each", [self._called(act) for act in range(3)], self._calls)
+
+
+Step = Callable[[Walk, Binding, int], str]
+STEPS: Final[Sequence[tuple[Step, int]]] = (
+    (Walk._set, 32),
+    (Walk._reset, 26),
+    (Walk._force, 6),
+    (Walk._no_device, 1),
+    (Walk._state, 12),
+    (Walk._get_device, 6),
+    (Walk._get_context, 6),
+    (Walk._get_active, 3),
+    (Walk._make_context, 2),
+    (Walk._destroy_context, 2),
+    (Walk._bind, 4),
+)
+WEIGHTS: Final = list(itertools.accumulate(weight for _, weight in STEPS))
