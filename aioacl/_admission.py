@@ -139,15 +139,18 @@ class Admission:
                     self.turns.wait(place)
             await self.change(seen, deadline)
 
+    def _revoked(self) -> DeviceResetting:
+        return DeviceResetting(
+            "the lease was revoked",
+            device=self.index,
+            generation=self.generation,
+            hint="Leave the lease and enter it anew: a reset has parted its steps.",
+        )
+
     def may_pass(self, holder: object) -> bool:
         """Whether something new may begin now, for this holder; raises if it never may. With the lock held."""
         if self.leases.lost(holder):
-            raise DeviceResetting(
-                "the lease was revoked",
-                device=self.index,
-                generation=self.generation,
-                hint="Leave the lease and enter it anew: a reset has parted its steps.",
-            )
+            raise self._revoked()
         if self.state is State.CLOSED:
             raise self.closed()
         if self.state is State.QUARANTINED:
@@ -193,6 +196,8 @@ class Admission:
         """Makes another task a holder of a lease that is held."""
         must_not_be_forked()
         with self.changed:
+            if self.leases.was_revoked(lease):
+                raise self._revoked()
             self.leases.join(lease, holder)
 
     def give_back(self, lease: Lease, holder: object) -> None:

@@ -119,6 +119,10 @@ class Leases:
         """Whether he holds one."""
         return any(holder in lease._holders for lease in self._held)
 
+    def was_revoked(self, lease: Lease) -> bool:
+        """Whether it was taken from somebody who has not left it yet."""
+        return lease in self._revoked
+
     def lost(self, holder: object) -> bool:
         """Whether one was taken from him that he has not left yet."""
         return any(holder in lease._lost for lease in tuple(self._revoked))

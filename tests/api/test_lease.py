@@ -184,6 +184,14 @@ async def test_a_lease_that_has_ended_cannot_be_entered_by_sharing(open_device: 
             pass
 
 
+async def test_sharing_a_lease_that_was_revoked_meanwhile_says_so(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.lease() as lease, anyio.create_task_group() as group:
+        shared = lease.share()
+        assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
+        with pytest.raises(aioacl.DeviceResetting, match="revoked"), shared:
+            pass
+
+
 async def test_nested_leases_count(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         async with device.lease() as outer:
