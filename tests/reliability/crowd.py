@@ -1,0 +1,163 @@
+"""Crowds of tasks and threads: running several loops at once, listening to what nobody raises, and what is left."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+import traceback
+import warnings
+from contextlib import AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+import aioacl
+from aioacl import open_device, simulator
+from aioacl.testing import Snapshot, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Sequence
+
+    from aioacl._options import Strategy
+
+BACKENDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "asyncio": ("asyncio", {}),
+    "uvloop": ("asyncio", {"use_uvloop": True}),
+    "trio": ("trio", {}),
+}
+SETTLES_SECONDS: Final = 15.0
+
+
+# --- running -------------------------------------------------------------------------------------------------------
+
+
+def loop(backend: str, *bodies: Callable[[], Coroutine[Any, Any, object]]) -> Callable[[], None]:
+    """What runs the bodies side by side, on a loop of that kind."""
+    kind, options = BACKENDS[backend]
+
+    async def side_by_side() -> None:
+        async with anyio.create_task_group() as group:
+            for body in bodies:
+                group.start_soon(body)
+
+    return lambda: anyio.run(side_by_side, backend=kind, backend_options=options)
+
+
+def at_once(bodies: Sequence[Callable[[], object]], seconds: float) -> list[str]:
+    """Runs each on a thread of its own. What they raised, and where those stand that are not done in time."""
+    found: list[str] = []
+
+    def guarded(body: Callable[[], object]) -> None:
+        try:
+            body()
+        except BaseException:
+            found.append(traceback.format_exc())
+
+    threads = [threading.Thread(target=guarded, args=(body,), daemon=True) for body in bodies]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    frames = sys._current_frames()
+    standing = [
+        traceback.format_stack(frames.get(thread.ident or 0)) for thread in threads if thread.is_alive()
+    ]
+    return found + [
+        f"a loop or thread was not done in {seconds:g} s:\n{''.join(stack)}" for stack in standing
+    ]
+
+
+async def listen(index: int, waits: Strategy, over: anyio.Event, found: list[str]) -> None:
+    """Follows a device's events until the crowd is gone: its generations only rise, and it is never quarantined."""
+    async with AsyncExitStack() as stack:
+        device = await stack.enter_async_context(open_device(index, waits))
+
+        async def follow() -> None:
+            generation = device.generation
+            async for event in device.events():
+                if event.generation < generation:
+                    found.append(f"device {index} was at generation {generation}, then at {event.generation}")
+                if event.kind == "quarantined":
+                    found.append(f"device {index} was quarantined: {event.report}")
+                generation = event.generation
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(follow)
+            await over.wait()
+            await stack.aclose()  # the events end with the device
+
+
+# --- what nobody raises ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def overhearing(found: list[str], *, lawful: tuple[type[Warning], ...] = ()) -> Generator[None]:
+    """Warnings, errors of threads and errors of finalizers become findings."""
+    hooks = (sys.unraisablehook, threading.excepthook)
+    sys.unraisablehook = lambda told: found.append(f"unraisable: {told.exc_value!r} in {told.object!r}")
+    threading.excepthook = lambda told: found.append(f"in a thread: {told.exc_value!r}")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        sys.unraisablehook, threading.excepthook = hooks
+    heard = {f"warns: {one.category.__name__}: {one.message}" for one in caught if one.category not in lawful}
+    found += sorted(heard)
+
+
+# --- what is left ----------------------------------------------------------------------------------------------------
+
+
+def settled(condition: Callable[[], object], seconds: float = SETTLES_SECONDS) -> bool:
+    """Blocks until the condition holds; False if it does not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def left_since(before: Snapshot, *allowed: str) -> list[str]:
+    """What there is more of than before, when everything had time to end."""
+    if not settled(lambda: not snapshot().more_than(before, *allowed), 0.5):
+        gc.collect()
+        settled(lambda: not snapshot().more_than(before, *allowed))
+    now = snapshot()
+    grown = {name: f"{then} -> {count}" for name, (then, count) in now.more_than(before, *allowed).items()}
+    still = [f"device {index} is still open" for index in sorted(now.devices - before.devices)]
+    return still + [f"left behind: {name} {numbers}" for name, numbers in grown.items()]
+
+
+def violations() -> list[str]:
+    """What the referee objects to since the last time."""
+    simulator.check_memory()
+    found = [f"the referee: {text}" for text in simulator.violations()]
+    simulator.forget()
+    return found
+
+
+def warmed_up(indices: Sequence[int]) -> None:
+    """Makes what is made once for the life of a process: loops' pipes, ports of lanes."""
+    aioacl.use_library("simulator")
+
+    async def once() -> None:
+        for index in indices:
+            async with open_device(index) as device, device.create_stream() as stream:
+                await stream
+
+    at_once([loop(backend, once) for backend in BACKENDS], SETTLES_SECONDS)
+    settled(lambda: not snapshot().devices)
+
+
+def idle(devices: Sequence[aioacl.Device]) -> list[str]:
+    """Leases and calls that are still there although nobody is."""
+
+    def rests(device: aioacl.Device) -> bool:
+        return settled(lambda: device.health.leases == device.health.in_flight == 0)
+
+    return [f"device {device.index}: {device.health}" for device in devices if not rests(device)]

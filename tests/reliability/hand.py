@@ -1,0 +1,234 @@
+"""One of a crowd: it does one operation after another, and says how each has ended.
+
+An operation may end well, be cancelled, or end in an error that its device's resets, its own time limit or a fault
+on purpose explain. Everything else is a finding, and so is an operation that does not end.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import traceback
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from aioacl import (
+    AclError,
+    DeviceQuarantined,
+    DeviceReset,
+    DeviceResetting,
+    DeviceTimeout,
+    StaleHandleError,
+    open_device,
+)
+from tests.reliability import operations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from aioacl import Device, DeviceBuffer, PinnedBuffer, ResetReport, Stream
+    from aioacl._options import Strategy
+    from tests.reliability.operations import Operation
+
+HANGS_SECONDS: Final = 60.0
+TOOL_BYTES: Final = 4096
+RESETS: Final = (DeviceReset, StaleHandleError, DeviceResetting, DeviceQuarantined)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in a group, or the error."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from leaves(one)
+    else:
+        yield error
+
+
+@dataclass
+class Tools:
+    """What a hand keeps on a device until a reset takes it."""
+
+    stream: Stream
+    memory: DeviceBuffer
+    pinned: PinnedBuffer
+    ends: AsyncExitStack
+
+
+@dataclass
+class Plan:
+    """What a crowd is to do, and what it has done; shared by all its hands, of all threads."""
+
+    operations: int
+    resets: int
+    weights: Mapping[Operation, int]
+    faulty: bool = False  # whether faults may strike anything
+    cancelled: float = 0.08  # which part of the operations is cancelled, some before they began
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    crews: Counter[str] = field(default_factory=Counter[str])
+    findings: list[str] = field(default_factory=list[str])
+    reports: dict[tuple[int, int], ResetReport] = field(default_factory=dict[tuple[int, int], "ResetReport"])
+    _begun: int = 0
+    _asked: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def next(self, dice: random.Random) -> Operation | None:
+        """What somebody should do now; None when all is done."""
+        with self._lock:
+            if self._begun >= self.operations and len(self.reports) + self._asked >= self.resets:
+                return None
+            self._begun += 1
+            if len(self.reports) + self._asked < self.resets * min(1.0, self._begun / self.operations):
+                self._asked += 1
+                return operations.reset
+        (chosen,) = dice.choices(tuple(self.weights), tuple(self.weights.values()))
+        return chosen
+
+    def landed(self, report: ResetReport) -> None:
+        """A reset is over."""
+        with self._lock:
+            self.reports[report.device, report.generation] = report
+
+    def ended(self, crew: str, operation: str, outcome: str, finding: str = "") -> None:
+        """An operation is over."""
+        with self._lock:
+            self._asked -= operation == "reset"
+            self.outcomes[outcome] += 1
+            self.crews[crew] += 1
+            if finding:
+                self.findings.append(finding)
+
+
+class Hand:
+    """A task, or a thread, of a crowd."""
+
+    def __init__(
+        self, crew: str, number: int, plan: Plan, devices: Sequence[Device], waits: Strategy, seed: int
+    ) -> None:
+        self.crew = crew
+        self.name = f"{crew} {number}"
+        self.plan = plan
+        self.waits: Strategy = waits
+        self.random = random.Random(f"{seed} {self.name}")
+        self._devices = devices  # that are kept open; the next one is not: whoever uses it opens it
+        self._tools: dict[int, Tools] = {}
+        self._impatient = False
+        self._expected = 0
+
+    # --- what operations ask for ---------------------------------------------------------------------------------
+
+    async def tools(self, device: Device) -> Tools:
+        """A stream and memory on the device, from before unless a reset has taken them."""
+        kept = self._tools.get(device.index)
+        if kept is not None and not kept.stream.stale:
+            return kept
+        await self._drop(device.index)
+        async with AsyncExitStack() as stack:
+            stream = await stack.enter_async_context(device.create_stream())
+            memory = await stack.enter_async_context(device.allocate(TOOL_BYTES))
+            pinned = await stack.enter_async_context(device.pinned(TOOL_BYTES))
+            self._tools[device.index] = Tools(stream, memory, pinned, stack.pop_all())
+        return self._tools[device.index]
+
+    def bytes(self) -> bytes:
+        """Something to copy."""
+        return self.random.randbytes(self.random.choice((1, 64, 1000, TOOL_BYTES)))
+
+    def timeout(self) -> float | None:
+        """Seconds to wait, now and then; none else."""
+        if self.random.random() > 0.15:
+            return None
+        self._impatient = True
+        return self.random.choice((0.0, 0.0005, 0.005))
+
+    def demands(self) -> dict[str, Any]:
+        """Whether an opening waits for a reset, and for how long."""
+        return {"wait": False} if self.random.random() < 0.1 else {"timeout": self.timeout()}
+
+    def expects(self, code: int) -> None:
+        """The operation may end in that code, which somebody provokes."""
+        self._expected = code
+
+    def landed(self, report: ResetReport) -> None:
+        """A reset that it has asked for is over."""
+        self.plan.landed(report)
+        operations.must(
+            report.ok or self.plan.faulty, f"a reset without a fault has failed: {report}, {report.codes}"
+        )
+
+    # --- one operation after another -----------------------------------------------------------------------------
+
+    async def work(self) -> None:
+        """Does what the plan has for it."""
+        try:
+            while (operation := self.plan.next(self.random)) is not None:
+                await self._do(operation)
+        finally:
+            for index in tuple(self._tools):
+                await self._drop(index)
+
+    def begins(self) -> None:
+        """Another operation: of the last one nothing explains its errors."""
+        self._impatient, self._expected = False, 0
+
+    def device(self) -> Device | int:
+        """One that is kept open, or the index of the one that is not."""
+        index = self.random.randrange(len(self._devices) + 1)
+        return self._devices[index] if index < len(self._devices) else index
+
+    async def _do(self, operation: Operation) -> None:
+        name = operation.__name__
+        self.begins()
+        with anyio.move_on_after(HANGS_SECONDS) as patience, anyio.CancelScope() as whim:
+            if operation is not operations.reset and self.random.random() < self.plan.cancelled:
+                whim.deadline = anyio.current_time() + self.random.choice((-1, 0.003)) * self.random.random()
+            try:
+                await self._on_some_device(operation)
+            except Exception as error:
+                self.ended(name, error)
+                return
+        if patience.cancelled_caught:
+            finding = f"{name} of {self.name} has not ended in {HANGS_SECONDS:g} s"
+            self.plan.ended(self.crew, name, "hangs", finding)
+        else:
+            self.plan.ended(self.crew, name, "cancelled" if whim.cancelled_caught else "ok")
+
+    async def _on_some_device(self, operation: Operation) -> None:
+        device = self.device()
+        if not isinstance(device, int):
+            await operation(self, device)
+            return
+        async with open_device(device, self.waits, **self.demands()) as opened:
+            await operation(self, opened)
+
+    def ended(self, name: str, error: Exception) -> None:
+        """The operation has ended in an error: which outcome that is, and a finding if nothing explains it."""
+        outcomes = [(self._outcome(one), one) for one in leaves(error)]
+        unlawful = [repr(one) for outcome, one in outcomes if not outcome]
+        if unlawful:
+            trace = "".join(traceback.format_exception(error)[-6:])
+            finding = f"{name} of {self.name} ended in {', '.join(unlawful)}\n{trace}"
+            self.plan.ended(self.crew, name, "other", finding)
+        else:
+            self.plan.ended(self.crew, name, outcomes[0][0])
+
+    def _outcome(self, error: BaseException) -> str:
+        """The lawful outcome that the error stands for; "" if there is none."""
+        if isinstance(error, RESETS):
+            return type(error).__name__
+        if isinstance(error, DeviceTimeout) and error.code is None:
+            return "DeviceTimeout" if self._impatient else ""
+        return "injected" if isinstance(error, AclError) and self._explained(error) else ""
+
+    def _explained(self, error: AclError) -> bool:
+        """Whether a fault on purpose explains the error."""
+        return error.code is not None and error.code == self._expected
+
+    async def _drop(self, index: int) -> None:
+        tools = self._tools.pop(index, None)
+        if tools is not None:
+            with anyio.CancelScope(shield=True):
+                await tools.ends.aclose()

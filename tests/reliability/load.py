@@ -1,0 +1,150 @@
+"""Load: the whole face, from asyncio, uvloop, trio and threads, while devices are reset; nothing wrong, nothing left.
+
+Crowds of 64 come one after another: of one loop each, with both ways to wait, and of several loops and threads at
+once. Two devices stay open, the third is opened and closed by whoever uses it. Every n-th operation is a reset.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from aioacl import open_device, simulator
+from aioacl.testing import snapshot
+from tests.reliability import byresult, crowd
+from tests.reliability.hand import Hand, Plan
+from tests.reliability.operations import FAILING, RULES, WAITING_FOR_ALL
+from tests.reliability.part import Outcome, Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from aioacl import Device
+    from aioacl._options import Strategy
+    from tests.reliability.operations import Operation
+
+    Listener = Callable[[anyio.Event], Coroutine[Any, Any, None]]
+
+LIMIT_SECONDS: Final[dict[Scale, float]] = {Scale.QUICK: 60, Scale.DEFAULT: 240, Scale.SLOW: 1500}
+TASKS: Final = 64
+DEVICES: Final = 3
+KEPT_OPEN: Final = 2
+THREAD: Final = "thread"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Who comes at once, how they wait, and which share of all operations is theirs."""
+
+    crews: tuple[str, ...]
+    waits: Strategy
+    weights: Mapping[Operation, int]
+    share: float
+
+    def __str__(self) -> str:
+        crews = " + ".join(f"{count} {crew}" for crew, count in Counter(self.crews).items())
+        return f"{crews}, {self.waits}, {'tasks fail' if self.weights is FAILING else 'waits for all'}"
+
+
+ALL_KINDS: Final = ("asyncio", "asyncio", "asyncio", "trio", THREAD, THREAD)
+SHAPES: Final = (
+    Shape(("asyncio",), "watch", FAILING, 0.15),
+    Shape(("asyncio",), "thread", WAITING_FOR_ALL, 0.10),
+    Shape(("uvloop",), "watch", FAILING, 0.05),
+    Shape(("trio",), "watch", WAITING_FOR_ALL, 0.25),
+    Shape(("trio",), "thread", FAILING, 0.20),
+    Shape(ALL_KINDS, "watch", FAILING, 0.06),
+    Shape(ALL_KINDS, "watch", WAITING_FOR_ALL, 0.06),
+    Shape(ALL_KINDS, "thread", FAILING, 0.06),
+    Shape(ALL_KINDS, "thread", WAITING_FOR_ALL, 0.07),
+)
+
+
+def _crew(kind: str, hands: list[Hand], listeners: Sequence[Listener]) -> Callable[[], None]:
+    """The body of one loop, or of one thread."""
+    if kind == THREAD:
+        (hand,) = hands
+        return lambda: byresult.work(hand)
+
+    async def all_of_them() -> None:
+        over = anyio.Event()
+        async with anyio.create_task_group() as outer:
+            for listener in listeners:
+                outer.start_soon(listener, over)
+            async with anyio.create_task_group() as inner:
+                for hand in hands:
+                    inner.start_soon(hand.work)
+            over.set()
+
+    return crowd.loop(kind, all_of_them)
+
+
+def _crews(shape: Shape, plan: Plan, devices: list[Device], seed: int) -> list[Callable[[], None]]:
+    """The bodies of all of them: tasks are shared out among the loops, and each loop listens to the devices."""
+    loops = sum(kind != THREAD for kind in shape.crews)
+    bodies: list[Callable[[], None]] = []
+    for number, kind in enumerate(shape.crews):
+        size = 1 if kind == THREAD else TASKS // loops
+        names = range(number * TASKS, number * TASKS + size)
+        hands = [Hand(kind, name, plan, devices, shape.waits, seed) for name in names]
+        listeners = [
+            partial(crowd.listen, device.index, shape.waits, found=plan.findings) for device in devices
+        ]
+        bodies.append(_crew(kind, hands, listeners))
+    return bodies
+
+
+def _run(shape: Shape, plan: Plan, seed: int, limit: float) -> None:
+    """One crowd, from the first open to the last close; what it did and found is in the plan."""
+    before = snapshot()
+    with crowd.overhearing(plan.findings):
+        devices = [open_device(index, shape.waits).result() for index in range(KEPT_OPEN)]
+        plan.findings += crowd.at_once(_crews(shape, plan, devices, seed), limit)
+        plan.findings += crowd.idle(devices)
+        while devices:
+            devices.pop().close().result(crowd.SETTLES_SECONDS)
+        plan.findings += crowd.left_since(before)
+        plan.findings += crowd.violations()
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """All crowds, one after another."""
+    outcome = Outcome()
+    os.environ["AIOACL_SIM_DEVICES"] = str(DEVICES)
+    crowd.warmed_up(range(DEVICES))
+    operations, resets = scale.pick(2_000, 20_000, 200_000), scale.pick(20, 200, 2_000)
+    totals, crews, landed, rows = Counter[str](), Counter[str](), 0, list[str]()
+    with ExitStack() as faults:
+        for rule in RULES:
+            faults.enter_context(simulator.fault(rule))
+        for shape in SHAPES:
+            plan = Plan(round(operations * shape.share), ceil(resets * shape.share), shape.weights)
+            began = time.monotonic()
+            _run(shape, plan, seed, LIMIT_SECONDS[scale] * 0.9)
+            spent = time.monotonic() - began
+            done = plan.outcomes.total()
+            rows.append(f"{shape!s:<52} {done:>7} in {spent:6.1f} s, {len(plan.reports):>5} resets")
+            totals, crews, landed = totals + plan.outcomes, crews + plan.crews, landed + len(plan.reports)
+            again = f"python -m tests.reliability load --{scale.value} --seed={seed}"
+            outcome.findings += [f"{shape}: {finding}\n  again: {again}" for finding in plan.findings]
+            if plan.findings:
+                break  # what is left of one crowd would be found of the next
+    outcome.figures = {
+        "operations": totals.total(),
+        "by kind of loop": dict(crews),
+        "force resets": landed,
+        "outcomes": dict(totals.most_common()),
+        "violations": sum("the referee" in finding for finding in outcome.findings),
+        "crowds": rows,
+    }
+    outcome.expect(totals.total() >= operations, f"{totals.total()} operations of {operations}")
+    outcome.expect(landed >= resets, f"{landed} resets of {resets}")
+    return outcome
