@@ -1,0 +1,166 @@
+"""The survival curve: resets back to back under ever more tasks; nothing hangs, nobody waits for more than two resets.
+
+A thread resets again and again, without a pause. One half of the tasks holds a lease around everything that it does
+in a cycle, memory, a stream and verified copies, so it must complete whatever it began. The other half makes a stream
+and uses it for as long as it lives. Told of both is how many resets they stood at the gate for.
+
+A drain waits for those whose turn it is no longer than a second. Where it has given them up, because this machine had
+not come to them all by then, more than two resets are a figure; else they are a finding.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from aioacl import DeviceReset, DeviceResetting, StaleHandleError, open_device
+from aioacl._turns import TURN_SECONDS
+from aioacl.testing import snapshot
+from tests.reliability import crowd
+from tests.reliability.part import Outcome, Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioacl import Device, ResetReport, Stream
+
+LIMIT_SECONDS: Final[dict[Scale, float]] = {Scale.QUICK: 60, Scale.DEFAULT: 240, Scale.SLOW: 2400}
+TASKS: Final = (1, 8, 64, 256, 1024)
+MOST_RESETS: Final = 2
+GRACE_SECONDS: Final = 30.0
+RESETS: Final = (DeviceReset, DeviceResetting, StaleHandleError)
+SENT: Final = bytes(range(256))
+
+
+@dataclass
+class Point:
+    """One point of the curve, while it is measured."""
+
+    device: Device
+    tasks: int
+    resets: int
+    over: bool = False
+    stood: list[int] = field(default_factory=list[int])  # resets, each time that somebody came to the gate
+    stood_ms: list[float] = field(default_factory=list[float])
+    cycles: list[int] = field(default_factory=list[int])  # that each task has completed
+    interrupted: int = 0
+    reset_ms: list[float] = field(default_factory=list[float])
+    reports: list[ResetReport] = field(default_factory=list["ResetReport"])
+    findings: list[str] = field(default_factory=list[str])
+
+    # --- the tasks -----------------------------------------------------------------------------------------------
+
+    async def leased(self, number: int) -> None:
+        """Cycles that no reset parts."""
+        while not self.over:
+            asked, began = self.device.generation, time.monotonic()
+            async with self.device.lease():
+                self._came(asked, self.device.generation, began)
+                async with self.device.create_stream() as stream:
+                    await self._copy(stream)
+            self.cycles[number] += 1
+
+    async def bare(self, number: int) -> None:
+        """Cycles that a reset may end anywhere."""
+        while not self.over:
+            asked, began = self.device.generation, time.monotonic()
+            async with self.device.create_stream() as stream:
+                self._came(asked, stream._generation, began)
+                try:
+                    while not self.over:
+                        await self._copy(stream)
+                        self.cycles[number] += 1
+                except RESETS:
+                    self.interrupted += 1
+
+    def _came(self, asked: int, generation: int, began: float) -> None:
+        self.stood.append(generation - asked)
+        self.stood_ms.append((time.monotonic() - began) * 1000)
+
+    async def _copy(self, stream: Stream) -> None:
+        answer = bytearray(len(SENT))
+        async with self.device.allocate(len(SENT), wait=False) as memory:
+            stream.copy(memory, SENT)
+            await stream.copy(answer, memory)
+        if answer != SENT:
+            self.findings.append(f"{len(SENT)} bytes came back as others")
+
+    # --- the resets ----------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """The thread's body: resets, again and again."""
+        try:
+            for _ in range(self.resets):
+                began = time.monotonic()
+                self.reports.append(self.device.force_reset(grace=GRACE_SECONDS).result())
+                self.reset_ms.append((time.monotonic() - began) * 1000)
+        finally:
+            self.over = True
+
+    # --- what came of it -----------------------------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """Adds what must not be to the findings."""
+        self.findings += [f"a reset has failed: {report}" for report in self.reports if not report.ok]
+        given_up = any(report.stages["turns"] >= TURN_SECONDS * 1000 for report in self.reports)
+        if max(self.stood) > MOST_RESETS and not given_up:
+            self.findings.append(f"somebody stood at the gate for {max(self.stood)} resets")
+        starved = self.cycles[::2].count(0)  # of those with leases
+        if starved:
+            self.findings.append(
+                f"{starved} tasks with a lease have completed nothing in {len(self.reports)} resets"
+            )
+
+    def rows(self) -> list[str]:
+        """The table: milliseconds of each stage, and of those who waited."""
+        stages = {name: [report.stages[name] for report in self.reports] for name in self.reports[0].stages}
+        given_up = sum(spent >= TURN_SECONDS * 1000 for spent in stages["turns"])
+        table = {"whole reset": self.reset_ms, **stages, "at the gate": self.stood_ms}
+        return [
+            f"{len(self.reports)} resets; {sum(self.cycles)} cycles, at least {min(self.cycles[::2])} of a task with "
+            f"a lease, {self.interrupted} interrupted; at the gate for {max(self.stood)} resets at most"
+            + (f"; {given_up} drains gave up on turns" if given_up else ""),
+            *(f"{name:<12} {_quantiles(values)}" for name, values in table.items()),
+        ]
+
+
+def _quantiles(values: Sequence[float]) -> str:
+    ordered = sorted(values)
+    middle, late = ordered[len(ordered) // 2], ordered[(len(ordered) * 99 - 1) // 100]
+    return f"p50 {middle:8.2f}  p99 {late:8.2f}  max {ordered[-1]:8.2f} ms"
+
+
+def _measure(tasks: int, resets: int, limit: float) -> Point:
+    before = snapshot()
+    device = open_device().result()
+    point = Point(device, tasks, resets, cycles=[0] * tasks)
+    with crowd.overhearing(point.findings):
+        bodies = [partial(point.bare if number % 2 else point.leased, number) for number in range(tasks)]
+        loop = crowd.loop("asyncio", *bodies)
+        point.findings += crowd.at_once([loop, point.reset], limit)
+        point.findings += crowd.idle([device])
+        device.close().result(crowd.SETTLES_SECONDS)
+        point.findings += crowd.left_since(before)
+        point.findings += crowd.violations()
+    return point
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """All points; the seed decides nothing here."""
+    outcome = Outcome()
+    os.environ["AIOACL_SIM_DEVICES"] = "1"
+    crowd.warmed_up([0])
+    for tasks in TASKS[: scale.pick(2, 4, 5)]:
+        point = _measure(tasks, scale.pick(5, 20, 200), LIMIT_SECONDS[scale] * 0.9)
+        again = f"python -m tests.reliability curve --{scale.value} --seed={seed}"
+        if not point.findings:
+            point.judge()
+        outcome.findings += [f"{tasks} tasks: {finding}\n  again: {again}" for finding in point.findings]
+        if point.reports:
+            outcome.figures[f"{tasks} tasks"] = point.rows()
+        if point.findings:
+            break
+    return outcome
