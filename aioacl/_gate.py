@@ -47,8 +47,8 @@ def inside(index: int) -> tuple[Stuck, ...]:
 
 def context_lives(index: int) -> bool:
     """Whether the device is set; True as well where the runtime does not tell (aclrtGetPrimaryCtxState)."""
-    flags, active = ffi.new("uint32_t *"), ffi.new("int32_t *")
-    code = lib.aio_u_aclrtGetPrimaryCtxState(index, flags, active)
+    active = ffi.new("int32_t *")
+    code = lib.aio_u_aclrtGetPrimaryCtxState(index, ffi.NULL, active)  # the runtime takes no other flags
     return code != 0 or active[0] != 0
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import aioacl
 from aioacl import _law, lowlevel, simulator
 from aioacl._ffi import lib
+from aioacl._gate import context_lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -178,6 +179,14 @@ def test_what_somebody_else_has_released_is_known_once_the_runtime_has_said_so(a
     assert (by_hand("reset"), by_hand("force")) == (RELEASED, RELEASED)
     assert simulator.stats().calls == before
     assert (by_hand("set"), by_hand("reset"), by_hand("reset")) == (0, 0, RELEASED)
+
+
+def test_the_runtime_tells_whether_a_device_is_set() -> None:
+    told = [context_lives(DEVICE)]
+    for act in ("set", "set", "reset", "reset"):
+        in_c(act)
+        told.append(context_lives(DEVICE))
+    assert told == [False, True, True, True, False]
 
 
 def test_a_device_that_there_is_not_answers_107001() -> None:
