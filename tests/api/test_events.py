@@ -1,0 +1,138 @@
+"""device.events(): what happens to a device, in order, for everybody who listens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._events import KEPT
+from tests.api.test_foreign import reset_by_somebody_else
+from tests.kit import FAULT, Waiting, no_call, turns, until
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+
+async def taken(events: aioacl.DeviceEvents, count: int) -> list[aioacl.DeviceEvent]:
+    """So many events."""
+    with anyio.fail_after(20):
+        return [await anext(events) for _ in range(count)]
+
+
+async def test_a_reset_is_told_step_by_step_with_its_report(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        generation = device.generation
+        events = device.events()
+        report = await device.force_reset()
+        told = await taken(events, 3)
+        assert [event.kind for event in told] == ["draining", "resetting", "reopened"]
+        assert [event.state for event in told] == [
+            aioacl.State.DRAINING,
+            aioacl.State.RESETTING,
+            aioacl.State.OPEN,
+        ]
+        assert [event.generation for event in told] == [generation, generation, generation + 1]
+        assert [event.report for event in told] == [None, None, report]
+        assert {event.device for event in told} == {0}
+        assert [event.at for event in told] == sorted(event.at for event in told)
+        assert {(event.missed, event.text) for event in told} == {(0, "")}
+
+
+async def test_a_revoked_lease_and_a_fault_are_told_with_a_text(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        events = device.events()
+        async with device.lease(), device.lease():
+            assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
+        draining, revoked, *_ = await taken(events, 4)
+        assert (draining.kind, revoked.kind, revoked.text) == ("draining", "revoked", "2 leases")
+        async with device.lease():
+            assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
+        assert [event.text for event in await taken(events, 4)] == ["", "1 lease", "", ""]
+
+
+async def test_a_fault_is_told_with_its_text(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        events = device.events()
+        simulator.fail_next(stream, FAULT)
+        with pytest.raises(aioacl.DeviceFault):
+            await stream.fill(memory, 1)
+        (fault,) = await taken(events, 1)
+        assert (fault.kind, fault.state) == ("fault", aioacl.State.OPEN)
+        assert str(FAULT) in fault.text
+
+
+@pytest.mark.leaves("events")  # no dead handle goes back to C, and the runtime keeps events over a reset
+async def test_a_reset_by_somebody_else_is_told(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        events = device.events()
+        reset_by_somebody_else()
+        assert [event.kind for event in await taken(events, 2)] == ["foreign reset", "reopened"]
+
+
+async def test_iterating_waits_for_the_next_and_ends_with_the_last_close(open_device: OpenDevice) -> None:
+    device = await open_device()
+    kinds: list[str] = []
+
+    async def listen() -> None:
+        kinds.extend([event.kind async for event in device.events()])
+
+    async with anyio.create_task_group() as group:
+        listening = Waiting(group, listen)
+        await turns()
+        with no_call():
+            assert not listening.ended
+        await device.close()
+        await listening.outcome()
+    assert kinds[0] == "draining"
+    with pytest.raises(aioacl.ParameterError, match="open_device"):
+        device.events()
+
+
+async def test_what_was_told_before_the_end_can_still_be_taken(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        events = device.events()
+    assert [event.kind async for event in events] == ["draining", "resetting", "closed"]
+
+
+async def test_events_end_with_their_own_handle_although_the_device_stays_open(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device():
+        async with open_device() as second:
+            events = second.events()
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
+
+
+async def test_who_is_too_slow_loses_the_oldest_and_is_told_how_many(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        events = device.events()
+        await device.force_reset()
+        with device._manager.changed:
+            for number in range(KEPT):
+                device._manager.listeners.tell("fault", aioacl.State.OPEN, 1, text=str(number))
+        told = await taken(events, KEPT)
+        assert told[0].missed == 3
+        assert {event.missed for event in told[1:]} == {0}
+        assert [event.text for event in told] == [str(number) for number in range(KEPT)]
+
+
+async def test_each_event_comes_to_one_of_those_who_share_an_iterator_and_to_every_iterator(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        shared, own = device.events(), device.events()
+        async with anyio.create_task_group() as group:
+            waiting = [Waiting(group, lambda: anext(shared)) for _ in range(3)]
+            await turns()
+            assert (await device.force_reset()).ok
+            await until(lambda: all(one.ended for one in waiting))
+            kinds = {(await one.outcome()).kind for one in waiting}
+        assert kinds == {"draining", "resetting", "reopened"}
+        assert len(await taken(own, 3)) == 3
