@@ -51,6 +51,7 @@ class Manager(Admission):
         self.strategy: Strategy = "watch"
         self.opens = 0
         self.counts = Counts()
+        self.ended = 0  # the generation whose native streams a reset of ours has ended; for flights only
         self.owed = 0  # resets that closes have called for and that failed
         self.flight: Flight | None = None
         self.last_fault: AclError | None = None

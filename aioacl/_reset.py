@@ -180,6 +180,8 @@ class ResetFlight(Flight):
         return not (leases or busy or enqueueing or lifetime or lib.aio_device_waits(self.index))
 
     def _abort(self) -> None:
+        if self.manager.ended == self.manager.generation:
+            return  # a flight before this one has reset the device, and not brought it back
         outcome = ffi.new("int32_t[3]")
         lib.aio_device_abort(self.index, int(self._left(ABORT_SECONDS) * 1e6), outcome)
         self._work["aborted"] = outcome[0]
@@ -200,11 +202,13 @@ class ResetFlight(Flight):
 
     def _attempt(self) -> bool:
         self._attempts += 1
+        self.manager.ended = self.manager.generation  # at once: a call that is late may come back any time
         limit = RESET_SECONDS + DROP_SECONDS * self._work["not_aborted"]
         with self._stage("reset"):
             reset = self._call("aclrtResetDeviceForce", self._reset_force, limit)
         if reset not in (0, RELEASED_ALREADY):
-            return False  # the runtime has taken it back: the device is still set
+            self.manager.ended = 0  # the runtime has taken it back: the device is still set
+            return False
         self._count(Counts())
         with self._stage("set"):
             set_again = self._call("aclrtSetDevice", self._set, self._end - _sync.monotonic())

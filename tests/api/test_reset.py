@@ -249,6 +249,53 @@ async def test_after_three_failures_the_device_is_quarantined_until_a_flight_suc
             assert device.health.status == "ok"
 
 
+@pytest.mark.parametrize("function", ["aclrtSetDevice", "aclrtMemcpy"])
+async def test_a_flight_after_one_that_has_reset_in_vain_asks_no_dead_stream(
+    open_device: OpenDevice, function: str
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        simulator.fail_call(function, 507000, -1)
+        assert not (await device.force_reset(grace=0)).ok
+        simulator.clear()
+        asked = simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")
+        report = await device.force_reset(grace=0)
+        assert (report.ok, report.aborted, report.not_aborted) == (True, 0, 0)
+        assert (simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")) == asked
+        assert simulator.violations() == []
+
+
+async def test_a_reset_that_was_taken_back_leaves_streams_that_can_be_aborted(
+    open_device: OpenDevice,
+) -> None:
+    simulator.set_abort_supported(False)
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        with simulator.fault("aclrtResetDeviceForce", reset_fail=3):
+            report = await device.force_reset(grace=0)
+        assert (report.ok, report.not_aborted) == (False, 1)
+        simulator.set_abort_supported(True)
+        report = await device.force_reset(grace=0)
+        assert (report.ok, report.aborted) == (True, 1)
+
+
+async def test_a_reset_that_comes_back_late_has_ended_the_streams_all_the_same(
+    open_device: OpenDevice,
+) -> None:
+    simulator.set_abort_supported(False)
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        simulator.hang_call("aclrtResetDeviceForce")
+        assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+        simulator.unhang("aclrtResetDeviceForce")
+        await until(lambda: simulator.stats().streams == 0)
+        assert (await device.force_reset(grace=0)).ok
+        assert simulator.violations() == []
+
+
 async def test_a_reset_past_its_deadline_is_not_started_a_second_time_beside_it(
     open_device: OpenDevice,
 ) -> None:
