@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from aioacl import _origin, _runtime, _sync
-from aioacl._errors import AclError, DeviceReset, ParameterError
+from aioacl._errors import AclError, DeviceReset, DeviceTimeout, ParameterError
 from aioacl._event import Event
 from aioacl._events import DeviceEvents
 from aioacl._ffi import ffi, lib, make_pass, text_of
@@ -26,7 +26,7 @@ from aioacl._options import (
     is_number,
     is_whole,
 )
-from aioacl._port import current_port
+from aioacl._port import TIMED_OUT, current_port
 from aioacl._stream import OnFailure, Stream, discard_stream, make_stream
 
 if TYPE_CHECKING:
@@ -200,8 +200,7 @@ class Device(metaclass=Owned):
 
     async def _synchronize(self, timeout: float | None) -> None:
         self._check()
-        manager, deadline = self._manager, deadline_of(timeout)
-        generation = manager.generation
+        manager, generation, deadline = self._manager, self.generation, deadline_of(timeout)
         errors: list[Exception] = []
         for core in [core for core in manager.cores() if core.generation == generation]:
             position = lib.aio_stream_tail(core.handle)
@@ -231,10 +230,8 @@ class Device(metaclass=Owned):
             return error_of(code, "aclrtSynchronizeDeviceWithTimeout", manager.index, generation, text)
 
         error = await call_on(manager.maintenance, work, deadline=deadline)
-        if error is None:
-            return True
-        if error.code == SYNC_TIMEOUT:
-            return False
+        if error is None or error.code == SYNC_TIMEOUT:
+            return error is None
         if manager.generation != generation:
             raise DeviceReset(
                 f"device {manager.index} was reset while this waited",
@@ -264,10 +261,13 @@ class Device(metaclass=Owned):
             return 0
 
         try:
-            await port.wait(start)
+            result = await port.wait(start)
         except BaseException:
             future.cancel()
             raise
+        if result == TIMED_OUT:
+            future.cancel()
+            raise DeviceTimeout("the job was not done in time", device=self.index)
         return future.result()
 
     # --- lifecycle -------------------------------------------------------------------------------------------

@@ -198,6 +198,8 @@ class Manager(Admission):
     def executor(self) -> DeviceExecutor:
         """The threads for the user's jobs, started with the first of them."""
         with self.changed:
+            if not self.opens:  # the flight that closes ends the executor once
+                raise self.closed()
             if self._executor is None:
                 self._executor = DeviceExecutor(self.index, self.enter_job)
             return self._executor

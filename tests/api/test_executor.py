@@ -14,7 +14,8 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import ffi, lib
-from tests.kit import FAULT, Waiting, until
+from aioacl._lifecycle import manager_of
+from tests.kit import FAULT, Waiting, in_thread, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -101,6 +102,22 @@ async def test_a_job_may_use_streams_by_result(open_device: OpenDevice) -> None:
         assert await device.run(job) == b"\x09" * 64
 
 
+def test_a_threads_deadline_ends_its_wait_for_a_job(open_device: OpenDevice) -> None:
+    go_on = threading.Event()
+
+    def wait_for_a_job() -> aioacl.DeviceTimeout:
+        with pytest.raises(aioacl.DeviceTimeout) as caught:
+            device.run(go_on.wait).result(timeout=0.01)
+        return caught.value
+
+    device = open_device().result()
+    try:
+        assert in_thread(wait_for_a_job).device == device.index
+    finally:
+        go_on.set()
+        device.close().result()
+
+
 @pytest.mark.anyio
 async def test_a_job_on_a_closed_device_is_refused(open_device: OpenDevice) -> None:
     async with open_device() as device:
@@ -112,6 +129,13 @@ async def test_a_job_on_a_closed_device_is_refused(open_device: OpenDevice) -> N
         _ = device.executor
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(int)
+
+
+def test_a_closed_device_gets_no_new_executor(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    device.close().result()
+    with pytest.raises(aioacl.ParameterError, match="closed"):
+        _ = manager_of(device.index).executor
 
 
 @pytest.mark.anyio
