@@ -28,6 +28,7 @@ KINDS: Final[dict[Event, EventKind]] = {
     Event.DRAIN: "draining",
     Event.SEIZE: "resetting",
     Event.REVIVE: "reopened",
+    Event.RETAKE: "reopened",
     Event.FAIL: "quarantined",
     Event.RELEASE: "closed",
     Event.FOREIGN: "foreign reset",

@@ -46,6 +46,7 @@ class Flight:
         self.index = manager.index
         self.done = False
         self.error: BaseException | None = None
+        self._told = 0  # foreign resets that were told of when we had set the device
 
     def run(self) -> None:
         """The thread's body: flies, and says so to everybody, whatever happens."""
@@ -92,19 +93,33 @@ class Flight:
     # --- on the control lane ------------------------------------------------------------------------------------
 
     def _set(self) -> int:
+        """Sets the device; again, if somebody else has reset it before we were back."""
         lib.aio_own_reset(1)
-        code = lib.aio_u_aclrtSetDevice(self.index)
-        return code or self._adopt_context()
+        code = 0
+        for _ in range(ATTEMPTS):
+            before = lib.aio_device_foreign(self.index)
+            code = lib.aio_u_aclrtSetDevice(self.index) or self._adopt_context(before)
+            self._told = lib.aio_device_foreign(self.index)
+            if before == self._told or (code == 0 and context_lives(self.index)):
+                break
+        return code
 
-    def _adopt_context(self) -> int:
-        """A device whose context cannot be had is not left set."""
+    def _adopt_context(self, told: int) -> int:
+        """A device whose context cannot be had is not left set; one that others have reset meanwhile is not."""
         context = ffi.new("aclrtContext *")
         code = lib.aio_u_aclrtGetCurrentContext(context)
-        if code:
-            lib.aio_u_aclrtResetDevice(self.index)
-        else:
+        if code == 0:
             lib.aio_set_context(self.index, context[0])
+        elif told == lib.aio_device_foreign(self.index):
+            lib.aio_u_aclrtResetDevice(self.index)
         return code
+
+    def _settle_foreign(self) -> None:
+        """Foreign resets before our set are made up for by it, later ones are yet to be met. With the lock held."""
+        if lib.aio_device_foreign(self.index) == self._told:
+            lib.aio_gate_met(self.index)
+        if lib.aio_device_foreign(self.index) != self._told and not lib.aio_gate_foreign(self.index):
+            lib.aio_foreign_found(self.index, self.manager.generation)
 
     def _checked_set(self) -> None:
         code = self._set()
@@ -153,7 +168,6 @@ class OpenFlight(Flight):
     """The first open of a device."""
 
     name = "open"
-    _told = 0  # foreign resets that were told when the device was set
 
     def fly(self) -> None:
         _runtime.acquire()
@@ -177,21 +191,12 @@ class OpenFlight(Flight):
         manager = self.manager
         manager.control.start()
         manager.maintenance.start()
-        manager.control.call(self._set_to_last, None)
+        manager.control.call(self._checked_set, None)
         strategy = lib.AIO_WATCH if manager.strategy == "watch" else lib.AIO_THREAD
         code = lib.aio_device_start(self.index, strategy, manager.maintenance.port.handle)
         if code:
             manager.control.call(self._reset_plain, None)
             raise error_of(code, "pthread_create", self.index, manager.generation)
-
-    def _set_to_last(self) -> None:
-        """Sets the device; again, if somebody else has reset it before we were back."""
-        for _ in range(ATTEMPTS):
-            before = lib.aio_device_foreign(self.index)
-            self._checked_set()
-            self._told = lib.aio_device_foreign(self.index)
-            if before == self._told or context_lives(self.index):
-                return
 
     def _undo(self) -> None:
         self.manager.control.stop(CLOSE_SECONDS)
@@ -274,6 +279,7 @@ class ForeignFlight(Flight):
             return
         with self.manager.changed:
             self.manager.counts = Counts(1)
-            self.manager.apply(Event.REVIVE)
+            self.manager.apply(Event.RETAKE)
+            self._settle_foreign()
         lib.aio_device_flush(self.index)
         self.manager.maintenance.submit(Job(self._prepare))

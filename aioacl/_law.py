@@ -10,7 +10,11 @@ The states are the library's. An event that the table does not have changes noth
 
     CLOSED --open--> OPEN --drain--> DRAINING --seize--> RESETTING --revive--> OPEN, one generation on
                       |                                    |  `--fail--> QUARANTINED --seize--> RESETTING
+                      |                                    |  `--retake--> OPEN, after a foreign reset: see below
                       `----------close, from OPEN----------+--release--> CLOSED, one generation on
+
+A foreign reset has made older handles stale when it is noticed, whatever the state; the device is retaken on the
+generation that began then.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ class Event(Enum):
     DRAIN = "drain"
     SEIZE = "seize"
     REVIVE = "revive"
+    RETAKE = "retake"
     FAIL = "fail"
     RELEASE = "release"
     FOREIGN = "foreign reset"
@@ -60,6 +65,7 @@ STEPS: Final[dict[tuple[State, Event], Step]] = {
     (State.DRAINING, Event.SEIZE): Step(State.RESETTING),
     (State.DRAINING, Event.FOREIGN): Step(State.RESETTING, new_generation=True),
     (State.RESETTING, Event.REVIVE): Step(State.OPEN, new_generation=True),
+    (State.RESETTING, Event.RETAKE): Step(State.OPEN),
     (State.RESETTING, Event.FAIL): Step(State.QUARANTINED),
     (State.RESETTING, Event.RELEASE): Step(State.CLOSED, new_generation=True),
     (State.RESETTING, Event.FOREIGN): Step(State.RESETTING, new_generation=True),

@@ -109,6 +109,8 @@ class ResetFlight(Flight):
             if not problem:
                 manager.last_fault = None
             manager.apply(event, self._report)
+            if not problem:
+                self._settle_foreign()
         lib.aio_device_flush(self.index)
         if problem:
             manager.maintenance.fail_all(manager.quarantined)

@@ -163,7 +163,8 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     aio_watcher_wake(device);
     if (aio_present[AIO_FN_aclrtStreamAbort] && streams_live(before))
         abort_bound(device, aio_word_generation(before));
-    aio_gate_wait_others(device, FOREIGN_GRACE_US);
+    if (aio_gate_wait_others(device, FOREIGN_GRACE_US))
+        aio_device_destroy_events_of(device, aio_word_generation(before)); /* nobody can after the tear-down */
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
 

@@ -148,9 +148,8 @@ int aio_device_refill(int device, int timing, int count) {
 
 /* A handle that is destroyed is forgotten too: a reset that fails leaves the generation, and there is a next
  * one. */
-int aio_device_destroy_events(int device) {
+int aio_device_destroy_events_of(int device, uint32_t generation) {
     struct aio_device *self = &aio_devices[device];
-    uint32_t generation = aio_word_generation(atomic_load(&self->word));
     int destroyed = 0;
     for (;;) {
         aio_lock_take(&self->lock);
@@ -165,4 +164,8 @@ int aio_device_destroy_events(int device) {
             return destroyed;
         destroyed += aio_acl.aclrtDestroyEvent(handle) == 0;
     }
+}
+
+int aio_device_destroy_events(int device) {
+    return aio_device_destroy_events_of(device, aio_word_generation(aio_gate_word(device)));
 }

@@ -12,6 +12,7 @@
 #include "internal.h"
 
 enum { COUNT_MASK = 0xfff, GENERATION_MASK = 0xfffff };
+enum { PARAM_INVALID = 107000, CONTEXT_NULL = 107002 };
 
 #define COUNTS 0xfffffffffull
 #define FOREIGN ((uint64_t)AIO_FOREIGN << 56)
@@ -120,7 +121,7 @@ static int bind_context(aio_frame *frame) {
         aio_keep_text(); /* read, and so cleared: it must not be taken for the call's own */
     if (code == 0)
         frame->foreign = current;
-    return code;
+    return code == PARAM_INVALID ? CONTEXT_NULL : code; /* it rejects a context that a reset has ended */
 }
 
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function) {

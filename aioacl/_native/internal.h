@@ -117,6 +117,9 @@ typedef struct {
     void *foreign;
 } aio_frame;
 
+/* The native events of one generation; of an older one they can only be destroyed before the tear-down. */
+int aio_device_destroy_events_of(int device, uint32_t generation);
+
 /* What the gate would say, without entering. */
 int aio_gate_check(aio_pass pass, int kind);
 /* Counted in and out, and nothing else. */

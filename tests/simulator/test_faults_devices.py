@@ -232,9 +232,12 @@ async def test_a_reset_that_lies_is_found_out_by_the_probe(open_device: OpenDevi
 
 @ABANDONS
 @pytest.mark.anyio
-async def test_a_reset_by_others_in_the_midst_of_a_call_ends_as_a_reset(open_device: OpenDevice) -> None:
+async def test_a_call_that_others_reset_under_is_made_again(open_device: OpenDevice) -> None:
     async with open_device() as one:
+        generation = one.generation
+        with simulator.fault("aclrtMalloc", ext_reset=True, nth=1) as fault:
+            async with one.allocate(64) as memory:
+                assert fault.hits == 1
+                assert memory.generation == one.generation == generation + 1
         with simulator.fault("aclrtMalloc", ext_reset=True, nth=1), pytest.raises(aioacl.AclError):
-            await one.allocate(64)
-        async with open_device() as again, again.allocate(64):
-            pass
+            await one.allocate(64, wait=False)
