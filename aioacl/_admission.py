@@ -108,8 +108,12 @@ class Admission:
 
     def quarantined(self) -> DeviceQuarantined:
         """The error that says why."""
-        report = self.report if self.report and not self.report.ok else None  # of the last one, not of an older
-        problem = report.problem if report else "it could not be closed, or not set again after a foreign reset"
+        report = (
+            self.report if self.report and not self.report.ok else None
+        )  # of the last one, not of an older
+        problem = (
+            report.problem if report else "it could not be closed, or not set again after a foreign reset"
+        )
         return DeviceQuarantined(
             f"device {self.index} is quarantined: {problem}",
             device=self.index,
