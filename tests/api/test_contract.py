@@ -1,0 +1,496 @@
+"""docs/contract.md, sentence by sentence. A test's number is its sentence's."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import lib
+from tests.kit import Waiting, hanging, in_thread, no_call, turns, until, wait_for
+from tests.process.child import run
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+anyio_test = pytest.mark.anyio
+PAGE = Path(__file__).parents[2] / "docs" / "contract.md"
+
+
+def force_resets() -> int:
+    return simulator.calls("aclrtResetDeviceForce")
+
+
+async def works(device: aioacl.Device) -> bool:
+    """Whether bytes that go there come back."""
+    back = bytearray(64)
+    async with device.create_stream() as stream, device.allocate(64) as memory:
+        await stream.copy(memory, bytes(range(64)))
+        await stream.copy(back, memory)
+    return bytes(back) == bytes(range(64))
+
+
+def test_every_sentence_has_its_test_and_no_other_is_here() -> None:
+    promised = re.findall(r"^(\d+)\. ", PAGE.read_text(), flags=re.MULTILINE)
+    tested = [found[1] for name in globals() if (found := re.match(r"test_0*(\d+)_", name))]
+    assert promised == [str(number) for number in range(1, len(promised) + 1)]
+    assert sorted(set(tested), key=int) == promised
+
+
+# --- force reset --------------------------------------------------------------------------------------------------
+
+
+@anyio_test
+async def test_01_nobody_is_inside_while_the_device_is_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        simulator.hang_call("aclrtMalloc")
+        making = Waiting(group, lambda: device.allocate(64))
+        await until(hanging("aclrtMalloc"))
+        resetting = Waiting(group, lambda: device.force_reset(grace=0))
+        await until(lambda: device.state is aioacl.State.RESETTING)
+        assert force_resets() == 0
+        simulator.unhang("aclrtMalloc")
+        assert (await resetting.outcome()).ok
+        await (await making.outcome()).close()
+    assert simulator.violations() == []  # the simulator counts every reset that runs into a call
+
+
+@anyio_test
+async def test_02_callers_share_a_reset_and_those_who_come_later_get_their_own(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        generation = device.generation
+        simulator.hang_call("aclrtResetDeviceForce")
+        callers = [Waiting(group, device.force_reset) for _ in range(3)]
+        await until(hanging("aclrtResetDeviceForce"))
+        simulator.unhang("aclrtResetDeviceForce")
+        reports = [await caller.outcome() for caller in callers]
+        assert (reports[0].joined, force_resets(), device.generation) == (3, 1, generation + 1)
+        assert reports[1:] == [reports[0], reports[0]]
+        await device.force_reset()
+        assert (force_resets(), device.generation) == (2, generation + 2)
+
+
+@anyio_test
+async def test_03_a_caller_that_leaves_does_not_stop_it(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        generation = device.generation
+        simulator.hang_call("aclrtResetDeviceForce")
+        caller = Waiting(group, device.force_reset)
+        await until(hanging("aclrtResetDeviceForce"))
+        caller.cancel()
+        await until(lambda: caller.ended)
+        simulator.unhang("aclrtResetDeviceForce")
+        await until(lambda: device.state is aioacl.State.OPEN)
+        assert device.generation == generation + 1
+
+
+@anyio_test
+async def test_04_a_lease_is_waited_for_and_revoked_and_an_open_is_not(open_device: OpenDevice) -> None:
+    async with open_device() as device, open_device() as another, device.lease() as lease:
+        report = await in_a_task(lambda: device.force_reset(grace=0))
+        assert report.ok
+        assert another.generation == report.generation
+        assert not lease.held
+        with pytest.raises(aioacl.DeviceResetting, match="revoked"):
+            await device.allocate(64)
+    async with open_device() as device:
+        async with device.lease(), anyio.create_task_group() as group:
+            resetting = Waiting(group, lambda: device.force_reset(grace=100))
+            await until(lambda: device.state is aioacl.State.DRAINING)
+            assert force_resets() == 1
+            group.start_soon(until, lambda: resetting.ended)
+            return_from = device.lease()
+            await return_from.__aenter__()  # nested, while it drains
+            await return_from.__aexit__()
+            assert not resetting.ended
+            group.cancel_scope.cancel()
+        await until(lambda: device.state is aioacl.State.OPEN and force_resets() == 2)
+
+
+async def in_a_task(begin: Any) -> Any:
+    """The outcome of an await in a task of its own, which holds nothing."""
+    async with anyio.create_task_group() as group:
+        return await Waiting(group, begin).outcome()
+
+
+@anyio_test
+async def test_05_while_it_drains_holders_go_on_and_others_wait_or_are_refused(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        async with device.lease():
+            resetting = Waiting(group, lambda: device.force_reset(grace=100))
+            await until(lambda: device.state is aioacl.State.DRAINING)
+            await stream.fill(memory, 1)
+            await device.run(lambda: None)
+            async with device.allocate(64):
+                pass
+            patient = Waiting(group, lambda: device.allocate(64))
+            hasty = Waiting(group, lambda: device.allocate(64, wait=False))
+
+            async def enqueue() -> None:
+                stream.fill(memory, 2)
+
+            for refused in (hasty, Waiting(group, enqueue)):
+                with pytest.raises(aioacl.DeviceResetting):
+                    await refused.outcome()
+            assert not patient.ended
+            assert not resetting.ended
+        assert (await resetting.outcome()).ok
+        await (await patient.outcome()).close()
+
+
+@anyio_test
+async def test_06_a_holder_cannot_call_for_a_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        async with device.lease():
+            with pytest.raises(aioacl.LeaseHeldError):
+                await device.force_reset()
+        assert force_resets() == 0
+
+
+@anyio_test
+async def test_07_resets_and_work_take_turns(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        simulator.hang_call("aclrtResetDeviceForce")
+        first = Waiting(group, device.force_reset)
+        await until(hanging("aclrtResetDeviceForce"))
+        waiter = Waiting(group, device.create_stream)
+        await until(lambda: bool(device._manager.turns._waiting))
+        second = Waiting(group, lambda: reset_again(device, first))
+        simulator.unhang("aclrtResetDeviceForce")
+        report = await second.outcome()
+        assert waiter.ended
+        stream = await waiter.outcome()
+        assert stream.generation == report.generation - 1  # it was made between the two
+        await stream.close()
+
+
+async def reset_again(device: aioacl.Device, first: Waiting) -> Any:
+    """The next reset, asked for in the very turn in which the first has ended."""
+    while not first.ended:
+        await anyio.lowlevel.checkpoint()
+    return await device.force_reset(grace=0)
+
+
+@anyio_test
+async def test_08_a_reset_that_does_not_help_leaves_a_quarantine(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        with simulator.fault("aclrtMemcpy", rc=507000, after=0):
+            report = await device.force_reset()
+        assert (report.ok, report.attempts) == (False, 3)
+        assert ("aclrtMemcpy", 507000) in report.codes
+        assert "failed 3 times" in report.problem
+        with no_call(), pytest.raises(aioacl.DeviceQuarantined):
+            await device.allocate(64)
+        assert (await device.force_reset()).ok
+        assert await works(device)
+
+
+@anyio_test
+async def test_09_with_somebody_stuck_there_is_no_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        simulator.hang_call("aclrtMalloc")
+        making = Waiting(group, lambda: device.allocate(64))
+        await until(hanging("aclrtMalloc"))
+        report = await device.force_reset(grace=0, timeout=0.2)
+        assert [stuck.function for stuck in report.stuck] == ["aclrtMalloc"]
+        assert force_resets() == 0
+        with pytest.raises(aioacl.DeviceQuarantined):
+            await making.outcome()
+        simulator.unhang("aclrtMalloc")
+        assert (await device.force_reset()).ok
+        assert await works(device)
+
+
+@anyio_test
+async def test_10_a_reset_that_only_says_so_is_found_out(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        with simulator.fault("aclrtResetDeviceForce", reset_lies=True, nth=1):
+            report = await device.force_reset()
+        assert (report.ok, report.attempts) == (True, 2)
+        assert [code for call, code in report.codes if call.startswith("aclrt")] != []
+
+
+@anyio_test
+@pytest.mark.leaves(
+    "events", "streams", "device_bytes", "device_blocks"
+)  # to the reset, which releases the device
+async def test_11_after_a_fault_nothing_is_destroyed_one_by_one(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with simulator.fault("aclrtMemsetAsync", sticky=507015):
+            ticket = stream.fill(memory, 1)
+            with pytest.raises(aioacl.DeviceFault):
+                await ticket
+        assert device.health.status == "poisoned"
+        assert (await device.force_reset(grace=0)).ok
+        assert simulator.calls("aclrtDestroyEvent") == 0
+        assert await works(device)
+
+
+@anyio_test
+async def test_12_a_close_gives_back_the_set_of_the_reset_alone(open_device: OpenDevice) -> None:
+    async with open_device() as device, open_device():
+        await device.force_reset()
+        assert simulator.calls("aclrtResetDevice") == 0
+    assert simulator.calls("aclrtResetDevice") == 1
+    async with open_device() as device:
+        with simulator.fault("aclrtSetDevice", rc=507033, after=0):
+            assert not (await device.force_reset()).ok
+    assert simulator.calls("aclrtResetDevice") == 1  # nothing is set, so nothing is given back
+    assert simulator.retain_count() == 0
+
+
+# --- handles and waits --------------------------------------------------------------------------------------------
+
+
+@anyio_test
+async def test_13_an_old_handle_does_not_reach_c(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        stream, memory, event = (
+            await device.create_stream(),
+            await device.allocate(64),
+            await device.create_event(),
+        )
+        await device.force_reset()
+        for use in (
+            lambda: stream.fill(memory, 1),
+            stream.record,
+            lambda: event.record(stream),
+            stream.query,
+        ):
+            with no_call(), pytest.raises(aioacl.StaleHandleError):
+                use()
+        for thing in (stream, memory, event):
+            with no_call():
+                await thing.close()
+
+
+@anyio_test
+async def test_14_a_wait_that_is_overtaken_ends(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        for overtake in (our_reset, foreign_reset):
+            async with (
+                device.create_stream() as stream,
+                device.allocate(64) as memory,
+                anyio.create_task_group() as group,
+            ):
+                simulator.hold(stream)
+                ticket = stream.fill(memory, 1)
+                waits = (partial(wait_for, ticket), stream.synchronize, device.synchronize)
+                waiting = [Waiting(group, wait) for wait in waits]
+                await until(lambda: lib.aio_device_waits(0) >= 3)
+                await overtake(device)
+                for one in waiting:
+                    with pytest.raises(aioacl.DeviceReset):
+                        await one.outcome()
+            assert await works(device)
+
+
+async def our_reset(device: aioacl.Device) -> None:
+    await device.force_reset(grace=0)
+
+
+async def foreign_reset(_: aioacl.Device) -> None:
+    assert in_thread(lambda: lib.aio_u_aclrtResetDeviceForce(0)) == 0
+
+
+@anyio_test
+async def test_15_a_cancelled_await_ends_and_its_bytes_stay(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        source = bytearray(b"x" * 64)
+        simulator.hold(stream)
+        waiting = Waiting(group, partial(wait_for, stream.copy(memory, source)))
+        await turns()
+        waiting.cancel()
+        await turns(3)
+        assert waiting.cancelled
+        source[:] = b"y" * 64  # pageable memory was staged: the copy has bytes of its own
+        back = bytearray(64)
+        simulator.release(stream)
+        await stream.copy(back, memory)
+        assert bytes(back) == b"x" * 64
+
+
+@anyio_test
+async def test_16_what_nobody_waits_for_is_destroyed(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        simulator.hang_call("aclrtMalloc")
+        making = Waiting(group, lambda: device.allocate(64))
+        await until(hanging("aclrtMalloc"))
+        making.cancel()
+        await until(lambda: making.ended)
+        blocks = simulator.stats().device_blocks
+        simulator.unhang("aclrtMalloc")
+        await until(lambda: simulator.calls("aclrtFree") == 1)
+        assert simulator.stats().device_blocks == blocks
+
+
+@anyio_test
+async def test_17_failures_of_making_and_of_cleaning_up(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        before = simulator.stats()
+        with (
+            simulator.fault("aclrtCreateStream*", rc=207008, after=0),
+            pytest.raises(aioacl.ResourceExhausted),
+        ):
+            await device.create_stream()
+        assert simulator.stats().streams == before.streams
+        memory = await device.allocate(64)
+        with simulator.fault("aclrtFree", rc=507000, nth=1), pytest.warns(aioacl.AclWarning, match="507000"):
+            await in_order(device, memory)
+        assert await works(device)
+
+
+async def in_order(device: aioacl.Device, memory: aioacl.DeviceBuffer) -> None:
+    """Frees it, and returns when the device's own thread has done so."""
+    await memory.close()
+    async with device.allocate(64):
+        pass
+
+
+@anyio_test
+async def test_18_closing_twice_closes_once(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        stream, memory = await device.create_stream(), await device.allocate(64)
+        async with anyio.create_task_group() as group:
+            for thing in (stream, stream, memory, memory):
+                group.start_soon(wait_closed, thing)
+        await stream.close()
+        assert simulator.calls("aclrtDestroyStream") == 1
+        assert simulator.calls("aclrtFree") == 1
+
+
+async def wait_closed(thing: Any) -> None:
+    await thing.close()
+
+
+# --- other users, processes, loops --------------------------------------------------------------------------------
+
+
+@anyio_test
+async def test_19_a_foreign_reset_is_met_and_the_counts_stay_right(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        generation = device.generation
+        await foreign_reset(device)
+        assert await works(device)
+        assert device.generation == generation + 1
+        in_thread(lambda: lib.aio_u_aclrtSetDevice(0))
+        assert simulator.retain_count() == 2
+    assert simulator.retain_count() == 1  # theirs
+    in_thread(lambda: lib.aio_u_aclrtResetDevice(0))
+
+
+GUEST = """
+async def main():
+    use_library("simulator")
+    aioacl.list_devices()
+    from aioacl._ffi import ffi, lib
+    assert lib.aio_u_aclInit(ffi.NULL) == 0  # as torch_npu would have it
+    async with open_device():
+        pass
+    say([simulator.calls(name) for name in ("aclInit", "aclFinalize", "aclFinalizeReference")])
+start(main)
+"""
+
+
+def test_20_a_guest_does_not_finalize() -> None:
+    assert run(GUEST) == (0, "[2, 0, 0]\n", "")
+
+
+FORK = """
+async def main():
+    async with Copies() as copies:
+        child = os.fork()
+        if child == 0:
+            refused = []
+            for use in (copies.stream.record, copies.device.lease, aioacl.list_devices):
+                try:
+                    use()
+                except ForkedProcessError:
+                    refused.append(True)
+            del use, copies
+            os._exit(42 if refused == [True] * 3 and not simulator.violations() else 1)
+        say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+start(main)
+"""
+
+
+def test_21_a_forked_child_is_refused() -> None:
+    assert run(FORK) == (0, "42\n", "")
+
+
+STUCK = """
+async def main():
+    async with Copies() as copies:
+        simulator.hang_call("aclrtMalloc")
+        threading.Thread(target=lambda: copies.device.allocate(64).result(), daemon=True).start()
+        while not simulator.hung("aclrtMalloc"):
+            await anyio.sleep(0.001)
+        say("leaving")
+        sys.stdout.flush()
+        raise SystemExit(3)
+class Copies(Copies):
+    async def __aexit__(self, *raised):
+        pass
+start(main)
+"""
+
+
+def test_22_a_process_ends_although_a_call_does_not() -> None:
+    status, said, complaints = run(STUCK, strict=False)
+    assert (status, said) == (3, "leaving\n")
+    assert "Traceback" not in complaints
+
+
+@anyio_test
+async def test_23_a_loop_turns_while_a_call_is_inside(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        simulator.hang_call("aclrtMalloc")
+        slow = [Waiting(group, lambda: device.allocate(64)), Waiting(group, stream.synchronize)]
+        await until(hanging("aclrtMalloc"))
+        await turns(100)
+        assert not any(one.ended for one in slow)
+        simulator.unhang("aclrtMalloc")
+        simulator.release(stream)
+        await (await slow[0].outcome()).close()
+        await slow[1].outcome()
+
+
+@anyio_test
+async def test_24_health_and_events_tell_and_ask_nobody(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        with no_call():
+            events, health = device.events(), device.health
+            assert (health.status, health.ready, health.generation) == ("ok", True, device.generation)
+        report = await device.force_reset()
+        with no_call():
+            told = [await anext(events) for _ in range(3)]
+        assert [event.kind for event in told] == ["draining", "resetting", "reopened"]
+        assert told[-1].report == report
+        assert told[-1].generation == device.generation
