@@ -54,7 +54,9 @@ class Flight:
             self.fly()
         except BaseException as error:  # noqa: BLE001 - it is raised in whoever awaits the flight
             self.error = error
-            self._quarantine()
+            with self.manager.changed:
+                self.manager.break_off()
+            lib.aio_device_flush(self.index)
         manager = self.manager
         with manager.changed:
             self.done = True
@@ -62,16 +64,6 @@ class Flight:
             manager.announce()
             manager.meet_foreign()
             manager.close_if_unused(State.OPEN)
-
-    def _quarantine(self) -> None:
-        """A flight that breaks off must not leave the gate half shut."""
-        manager = self.manager
-        with manager.changed:
-            if manager.state is State.DRAINING:
-                manager.apply(Event.SEIZE)
-            if manager.state is State.RESETTING:
-                manager.apply(Event.FAIL)
-        lib.aio_device_flush(self.index)
 
     def fly(self) -> None:
         """What the flight does."""
@@ -189,8 +181,11 @@ class OpenFlight(Flight):
 
     def _start(self) -> None:
         manager = self.manager
-        manager.control.start()
-        manager.maintenance.start()
+        try:
+            manager.control.start()
+            manager.maintenance.start()
+        except RuntimeError as error:
+            raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, manager.generation) from error
         manager.control.call(self._checked_set, None)
         strategy = lib.AIO_WATCH if manager.strategy == "watch" else lib.AIO_THREAD
         code = lib.aio_device_start(self.index, strategy, manager.maintenance.port.handle)

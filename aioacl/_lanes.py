@@ -158,7 +158,12 @@ class Lane:
             if self._port is None:
                 self._port = _LastingPort()
             self._running = True
-        _sync.spawn(self._name, self._run)
+        try:
+            _sync.spawn(self._name, self._run)
+        except RuntimeError:
+            with self._changed:
+                self._running = False
+            raise
 
     def stop(self, timeout: float) -> bool:
         """Ends the thread after the jobs that are queued; False when it has not ended in time."""

@@ -138,9 +138,22 @@ class Manager(Admission):
         return flight
 
     def launch(self, flight: Flight) -> None:
-        """Puts a flight in the air; call it with the lock held."""
+        """Puts a flight in the air; without a thread for it nothing hangs half shut. With the lock held."""
         self.flight = flight
-        _sync.spawn(f"aioacl-{flight.name}-{self.index}", flight.run)
+        try:
+            _sync.spawn(f"aioacl-{flight.name}-{self.index}", flight.run)
+        except RuntimeError as error:
+            self.flight = None
+            self.break_off()
+            self.announce()
+            raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, self.generation) from error
+
+    def break_off(self) -> None:
+        """A flight that cannot go on must not leave the gate half shut; with the lock held."""
+        if self.state is State.DRAINING:
+            self.apply(Event.SEIZE)
+        if self.state is State.RESETTING:
+            self.apply(Event.FAIL)
 
     # --- reset -----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
-from aioacl import QueueFull, open_device, simulator
+from aioacl import QueueFull, _sync, open_device, simulator
 from aioacl.testing._waiting import holds_within
 
 if TYPE_CHECKING:
@@ -174,6 +174,19 @@ class Blocker:
     def release(self) -> None:
         """They go on."""
         simulator.release(self._stream)
+
+
+class FewThreads(_sync.Threads):
+    """A world in which so many threads can be started and no more."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def spawn(self, name: str, body: Callable[[], object]) -> None:
+        if not self.left:
+            raise RuntimeError("can't start new thread")
+        self.left -= 1
+        super().spawn(name, body)
 
 
 # --- what the simulator saw ---------------------------------------------------------------------------------------

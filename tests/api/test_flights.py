@@ -1,0 +1,230 @@
+"""Flights that do not go well: no thread for them, a call that does not return, an accident on the way."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import _flights, _sync, simulator
+from aioacl._flights import Flight
+from aioacl._law import Event
+from aioacl._lifecycle import manager_of
+from tests.kit import FewThreads, Waiting, hanging, turns, until
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close gives up early."""
+    for name in ("CLOSE_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
+        monkeypatch.setattr(_flights, name, 0.05)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2])
+async def test_an_open_for_which_there_are_too_few_threads_leaves_nothing(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr(_sync, "backend", FewThreads(threads))  # the flight's, and those of two lanes
+    for _ in range(2):
+        _sync.backend = FewThreads(threads)
+        with pytest.raises(aioacl.ResourceExhausted, match=r"no thread could be started.*ulimit -u"):
+            await open_device()
+    monkeypatch.undo()
+    assert simulator.retain_count() == 0
+    assert manager_of(0).opens == 0
+    async with open_device() as device, device.create_stream() as stream:
+        await stream
+
+
+async def test_a_reset_for_which_there_is_no_thread_is_refused_and_changes_nothing(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        monkeypatch.setattr(_sync, "backend", FewThreads(0))
+        with pytest.raises(aioacl.ResourceExhausted, match="no thread"):
+            await device.force_reset()
+        monkeypatch.undo()
+        await stream.fill(memory, 1)
+        assert (await device.force_reset()).ok
+
+
+async def test_a_close_for_which_there_is_no_thread_says_so_and_the_next_open_makes_up_for_it(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = await open_device()
+    events, generation = device.events(), device.generation
+    monkeypatch.setattr(_sync, "backend", FewThreads(0))
+    with pytest.raises(aioacl.ResourceExhausted, match="no thread"):
+        await device.close()
+    monkeypatch.undo()
+    assert [event.kind async for event in events] == ["draining", "resetting", "quarantined"]
+    assert simulator.retain_count() == 1
+    async with open_device() as again:
+        assert simulator.retain_count() == 1
+        assert again.generation == generation + 1
+    assert simulator.retain_count() == 0
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_last_close_that_meets_a_job_gives_up_and_the_next_open_makes_up_for_it(
+    open_device: OpenDevice,
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        begun.set()
+        go_on.wait()
+
+    device = await open_device()
+    running = device.executor.submit(block)
+    await until(begun.is_set)
+    with pytest.warns(aioacl.AclWarning, match="device 0 stays set: a job on device.executor on thread"):
+        await device.close()
+    assert device.state is aioacl.State.QUARANTINED
+    with pytest.raises(aioacl.DeviceQuarantined, match="could not be closed"):
+        await device._manager.until_open()
+
+    async def open_in_vain() -> None:
+        with pytest.raises(aioacl.DeviceQuarantined):
+            await open_device()
+        await until(lambda: device._manager.flight is None)
+
+    with pytest.warns(aioacl.AclWarning, match="stays set"):
+        await open_in_vain()
+    go_on.set()
+    await until(running.done)
+    async with open_device() as again:
+        assert simulator.retain_count() == 1
+        assert again.state is aioacl.State.OPEN
+    assert simulator.retain_count() == 0
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_last_close_whose_reset_does_not_return_gives_up_and_names_it(
+    open_device: OpenDevice,
+) -> None:
+    simulator.hang_call("aclrtResetDevice")
+    with pytest.warns(aioacl.AclWarning, match="device 0 stays set: aclrtResetDevice on thread 0"):
+        async with open_device() as device:
+            pass
+    assert device.state is aioacl.State.QUARANTINED
+    simulator.release_all()
+    await until(lambda: simulator.retain_count() == 0)
+    async with open_device() as again:
+        assert again.state is aioacl.State.OPEN
+    assert simulator.retain_count() == 0
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_lane_that_is_stuck_is_named_when_nobody_is_inside(
+    open_device: OpenDevice,
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        begun.set()
+        go_on.wait()
+
+    device = await open_device()
+    device._manager.leave_note(block)
+    await until(begun.is_set)
+    with pytest.warns(aioacl.AclWarning, match="device 0 stays set: a job is still inside"):
+        await device.close()
+    go_on.set()
+    async with open_device():
+        assert simulator.retain_count() == 1
+
+
+class Accident(Flight):
+    """A flight that breaks off on its way."""
+
+    name = "accident"
+
+    def __init__(self, manager: Any, *events: Event) -> None:
+        super().__init__(manager)
+        self._events = events
+
+    def fly(self) -> None:
+        for event in self._events:
+            self._apply(event)
+        raise ZeroDivisionError("an accident")
+
+
+@pytest.mark.parametrize("events", [(Event.DRAIN,), (Event.DRAIN, Event.SEIZE)])
+async def test_a_flight_that_breaks_off_tells_all_its_callers_and_leaves_the_device_quarantined(
+    open_device: OpenDevice, events: tuple[Event, ...]
+) -> None:
+    async with open_device() as device:
+        manager = device._manager
+        flight = Accident(manager, *events)
+        with manager.changed:
+            manager.launch(flight)
+        raised: list[BaseException] = []
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError, match="an accident") as caught:
+                await flight.arrive(None)
+            raised.append(caught.value)
+        assert raised[0] is not raised[1]  # each has a traceback of his own
+        assert device.state is aioacl.State.QUARANTINED
+        assert (await device.force_reset()).ok
+
+
+async def test_a_flight_that_breaks_off_before_it_changed_anything_changes_nothing(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        manager, generation = device._manager, device.generation
+        flight = Accident(manager)
+        with manager.changed:
+            manager.launch(flight)
+        with pytest.raises(ZeroDivisionError):
+            await flight.arrive(None)
+        assert (device.state, device.generation) == (aioacl.State.OPEN, generation)
+        assert manager.flight is None
+
+
+async def test_who_waits_for_a_flight_no_longer_than_his_deadline_leaves_it_in_the_air(
+    open_device: OpenDevice,
+) -> None:
+    simulator.hang_call("aclrtSetDevice")
+    async with anyio.create_task_group() as group:
+        patient = Waiting(group, open_device)
+        await until(hanging("aclrtSetDevice"))
+        with pytest.raises(aioacl.DeviceTimeout, match="was CLOSED until the deadline"):
+            await open_device(timeout=0.01)
+        simulator.release_all()
+        await (await patient.outcome()).close()
+    assert simulator.retain_count() == 0
+
+
+async def test_cleanups_that_call_for_each_other_are_each_done_once(open_device: OpenDevice) -> None:
+    done: list[str] = []
+    async with open_device() as device:
+        manager = device._manager
+        manager.leftovers.append(manager.clean_up)
+        manager.leftovers.append(lambda: done.append("second"))
+        manager.clean_up()
+        assert done == ["second"]
+        assert not manager.leftovers
+
+
+async def test_a_clean_up_that_raises_is_reported_and_the_lane_goes_on(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    async with open_device() as device:
+        device._manager.leave_note(lambda: 1 / 0)
+        await until(lambda: told)
+        assert (told[0].exc_type, told[0].thread.name) == (ZeroDivisionError, "aioacl-mnt-0")
+        async with device.create_stream() as stream:
+            await stream
+        await turns()
