@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,10 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import _executor, _sync, simulator
 from aioacl._ffi import ffi, lib
 from aioacl._lifecycle import manager_of
-from tests.kit import FAULT, Waiting, in_thread, until
+from tests.kit import FAULT, FewThreads, Raised, Waiting, in_thread, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -185,3 +186,117 @@ async def test_a_fault_in_a_job_is_the_jobs_and_health_knows_it(open_device: Ope
         with pytest.raises(aioacl.DeviceFault):
             await device.run(lambda: stream.fill(memory, 1).result())
         assert device.health.status == "poisoned"
+
+
+@pytest.mark.anyio
+async def test_a_job_for_which_no_thread_can_be_had_is_refused_or_waits_for_one_that_there_is(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_device() as device:
+        executor = device.executor
+        world = FewThreads(0)
+        monkeypatch.setattr(_sync, "backend", world)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            executor.submit(int)
+        world.left = 1
+        begun, go_on = threading.Event(), threading.Event()
+
+        def block() -> None:
+            begun.set()
+            go_on.wait()
+
+        first = executor.submit(block)
+        await until(begun.is_set)
+        second = executor.submit(current_device)
+        assert not second.done()
+        go_on.set()
+        await until(second.done)
+        assert (first.result(), second.result()) == (None, 0)
+        assert executor._workers == 1
+        monkeypatch.undo()
+
+
+@pytest.mark.anyio
+async def test_a_job_whose_thread_cannot_be_bound_fails_and_is_no_longer_inside(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        simulator.fail_call("aclrtSetCurrentContext", 507000)
+        with pytest.raises(aioacl.DeviceFault) as caught:
+            await device.run(int)
+        assert (caught.value.call, caught.value.code) == ("aclrtSetCurrentContext", 507000)
+        assert device.health.in_flight == 0
+        assert await device.run(current_device) == 0
+
+
+@pytest.mark.anyio
+async def test_a_job_that_was_cancelled_before_its_thread_failed_stays_cancelled(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        with simulator.fault("aclrtSetCurrentContext", rc=507000, hang="bind"):
+            future = device.executor.submit(int)
+            await until(lambda: simulator.hung("aclrtSetCurrentContext"))
+            assert future.cancel()
+            simulator.release_key("bind")
+            await until(lambda: device.executor._idle)
+        assert future.cancelled()
+
+
+@pytest.mark.anyio
+async def test_shutdown_waits_for_what_was_submitted_if_asked_to(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        executor = device.executor
+        begun, go_on = threading.Event(), threading.Event()
+
+        def block() -> int:
+            begun.set()
+            go_on.wait()
+            return 1
+
+        executor._limit = 1
+        first, second = executor.submit(block), executor.submit(current_device)
+        await until(begun.is_set)
+        waiting = Raised(lambda: executor.shutdown(wait=True))
+        await until(lambda: executor._closed)
+        assert waiting.running
+        assert not second.done()
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            executor.submit(int)
+        go_on.set()
+        waiting.join()
+        assert (first.result(), second.result()) == (1, 0)
+        assert executor._workers == 0
+
+
+@pytest.mark.anyio
+async def test_an_idle_thread_ends_after_a_while_and_another_is_started(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_executor, "LINGER_SECONDS", 0.01)
+    async with open_device() as device:
+        executor = device.executor
+        assert await device.run(current_device) == 0
+        await until(lambda: executor._workers == 0)
+        assert executor._idle == 0
+        assert await device.run(current_device) == 0
+
+
+@pytest.mark.anyio
+async def test_no_more_threads_are_started_than_there_are_jobs_or_the_limit(open_device: OpenDevice) -> None:
+    barrier = threading.Barrier(4)
+    async with open_device() as device:
+        executor = device.executor
+        assert executor._limit == _executor.default_workers() == min(32, (os.cpu_count() or 1) + 4)
+        for _ in range(3):
+            assert await device.run(current_device) == 0
+            await until(lambda: executor._idle == 1)
+        assert executor._workers == 1
+        executor._limit = 3
+        futures = [executor.submit(barrier.wait) for _ in range(5)]
+        await until(lambda: barrier.n_waiting == 3)
+        assert executor._workers == 3
+        barrier.wait()
+        await until(lambda: barrier.n_waiting == 2)
+        barrier.abort()
+        await until(lambda: all(future.done() for future in futures))

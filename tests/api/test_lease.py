@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -9,9 +10,11 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import Waiting, no_call, turns, until
+from tests.kit import Raised, Waiting, no_call, turns, until
 
 if TYPE_CHECKING:
+    import concurrent.futures
+
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
@@ -236,3 +239,99 @@ async def test_what_makes_something_new_waits_for_the_reset_or_is_refused_at_onc
             simulator.release_all()
             await waiting.outcome()
             assert (await resetting.outcome()).ok
+
+
+async def test_a_holder_from_whom_it_was_revoked_can_begin_nothing_until_he_enters_anew(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        async with device.lease() as lease:
+            assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
+            assert not lease.held
+            for begin in (
+                device.create_stream,
+                lambda: device.allocate(64),
+                lambda: device.run(int),
+                lambda: device.lease().__aenter__(),
+            ):
+                with pytest.raises(aioacl.DeviceResetting, match=r"revoked.*enter it anew"):
+                    await begin()
+        async with device.lease() as lease, device.create_stream():
+            assert lease.held
+
+
+async def test_when_a_shared_lease_is_revoked_each_holder_is_told_until_he_leaves(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        entered, leaving = anyio.Event(), anyio.Event()
+
+        async def other(shared: aioacl.SharedLease) -> None:
+            with shared:
+                entered.set()
+                await leaving.wait()
+                with pytest.raises(aioacl.DeviceResetting, match="revoked"):
+                    await device.create_stream()
+            async with device.create_stream():
+                pass
+
+        async with device.lease() as lease:
+            sharing = Waiting(group, lambda: other(lease.share()))
+            await entered.wait()
+            assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
+        async with device.create_stream():  # who has left is free, whatever the other does
+            leaving.set()
+        await sharing.outcome()
+
+
+async def test_who_does_not_hold_a_lease_cannot_give_it_back(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        async with device.lease() as lease:
+            await Waiting(group, lease.__aexit__).outcome()
+            assert lease.held
+            assert device.health.leases == 1
+        assert device.health.leases == 0
+
+
+async def test_a_plain_thread_holds_a_lease_too(open_device: OpenDevice) -> None:
+    entered, leaving = threading.Event(), threading.Event()
+    async with open_device() as device, anyio.create_task_group() as group:
+
+        def hold() -> bool:
+            with device.lease() as lease:
+                entered.set()
+                leaving.wait()
+                device.create_stream().result().close().result()
+                return lease.held
+
+        holding = Raised(hold)
+        await until(entered.is_set)
+        resetting = Waiting(group, lambda: device.force_reset(grace=20))
+        await until(lambda: draining(device))
+        await turns()
+        assert not resetting.ended
+        leaving.set()
+        assert (await resetting.outcome()).ok
+        assert holding.join()
+        assert device.health.leases == 0
+
+
+async def test_a_job_has_the_lease_of_whoever_submitted_it(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        generation = device.generation
+
+        async def submit() -> concurrent.futures.Future[int]:
+            return device.executor.submit(lambda: device.generation)
+
+        async with device.lease():
+            resetting = Waiting(group, lambda: device.force_reset(grace=20))
+            await until(lambda: draining(device))
+            others: concurrent.futures.Future[int] = await Waiting(group, submit).outcome()
+            mine = await submit()
+            await until(mine.done)
+            assert mine.result() == generation
+            assert not others.done()
+            assert not resetting.ended
+        assert (await resetting.outcome()).ok
+        await until(others.done)
+        assert others.result() == generation + 1

@@ -1,0 +1,236 @@
+"""Ports: how a wait begins, is refused, ends and is forgotten, on each kind of loop and on none."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import _port, _sync
+from aioacl._ffi import failure, lib
+from aioacl._port import TIMED_OUT, Port, ThreadPort, current_port, run_blocking, thread_ports
+from tests.kit import descriptors, in_thread, turns
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from aioacl._acl import CData
+
+KINDS = {"asyncio": "AsyncioPort", "uvloop": "AsyncioPort", "trio": "TrioPort"}
+
+
+def posted(port: CData, key: int) -> int:
+    """A wait that is over at once."""
+    return lib.aio_port_post(port, key, 41)
+
+
+def refused(_port: CData, _key: int) -> int:
+    """A wait that does not begin."""
+    return lib.AIO_STALE
+
+
+def endless(_port: CData, _key: int) -> int:
+    """A wait that nobody ends."""
+    return 0
+
+
+async def wait_in_turns(answers: list[int], late: list[int]) -> None:
+    """Three waits at the port of here."""
+    port = current_port()
+    answers.append(await port.wait(refused))
+    answers.append(await port.wait(posted, after=lambda: late.append(1)))
+    answers.append(await port.wait(endless, deadline=_sync.monotonic()))
+    answers.append(await port.wait(posted, deadline=_sync.monotonic() + 20))
+
+
+EXPECTED = [failure(lib.AIO_STALE), 41, TIMED_OUT, 41]
+
+
+@pytest.mark.anyio
+async def test_a_wait_is_refused_ends_or_times_out(anyio_backend_name: str) -> None:
+    answers: list[int] = []
+    late: list[int] = []
+    await wait_in_turns(answers, late)
+    assert (answers, late) == (EXPECTED, [1])
+    assert type(current_port()).__name__ == KINDS[anyio_backend_name]
+    assert len(current_port()._waits) == 1  # the endless one: its key may still come
+
+
+def test_a_wait_on_a_plain_thread_is_refused_ends_or_times_out() -> None:
+    answers: list[int] = []
+    late: list[int] = []
+
+    def body() -> type[Port]:
+        run_blocking(lambda: wait_in_turns(answers, late), None)
+        return type(current_port())
+
+    assert in_thread(body) is ThreadPort
+    assert (answers, late) == (EXPECTED, [1])
+
+
+@pytest.mark.parametrize(("own", "outer"), [(20.0, 0.0), (0.0, 20.0), (None, 0.0), (0.0, None)])
+def test_on_a_thread_the_earlier_of_two_deadlines_counts(own: float | None, outer: float | None) -> None:
+    async def wait() -> int:
+        deadline = None if own is None else _sync.monotonic() + own
+        return await current_port().wait(endless, deadline=deadline)
+
+    assert in_thread(lambda: run_blocking(wait, outer)) == TIMED_OUT
+
+
+def test_a_deadline_of_a_result_ends_with_it() -> None:
+    async def wait() -> int:
+        return await current_port().wait(posted)
+
+    async def nested() -> list[int]:
+        port = current_port()
+        inner = run_blocking(lambda: port.wait(endless), 0)
+        return [inner, await port.wait(posted)]
+
+    def body() -> tuple[list[int], int, float | None]:
+        both = run_blocking(nested, 20)
+        port = current_port()
+        assert isinstance(port, ThreadPort)
+        return both, run_blocking(wait, None), port.deadline
+
+    assert in_thread(body) == ([TIMED_OUT, 41], 41, None)
+
+
+def test_what_waits_for_anything_but_a_port_cannot_be_run_on_a_plain_thread() -> None:
+    ended: list[str] = []
+
+    class Turn:
+        """Suspends once."""
+
+        def __await__(self) -> Generator[None]:
+            yield
+
+    async def suspend() -> None:
+        try:
+            await Turn()
+        finally:
+            ended.append("closed")
+
+    def body() -> None:
+        with pytest.raises(RuntimeError, match="suspended on a thread without an event loop"):
+            run_blocking(suspend, None)
+
+    in_thread(body)
+    assert ended == ["closed"]
+
+
+def test_a_port_for_which_no_descriptor_can_be_had_says_so_and_leaves_nothing() -> None:
+    before = descriptors()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(aioacl.ResourceExhausted, match=r"ulimit -n"):
+            ThreadPort()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert descriptors() == before
+
+
+def test_two_loops_that_take_turns_on_a_thread_keep_their_ports() -> None:
+    async def port() -> Port:
+        return current_port()
+
+    one, other = asyncio.new_event_loop(), asyncio.new_event_loop()
+    try:
+        ports = [loop.run_until_complete(port()) for loop in (one, other, one, other)]
+        assert ports[0] is ports[2] is not ports[1]
+        assert ports[1] is ports[3]
+    finally:
+        one.close()
+        other.close()
+
+
+def test_a_port_whose_reader_somebody_has_removed_is_replaced() -> None:
+    async def use() -> int:
+        asyncio.get_running_loop().remove_reader(current_port().fd)
+        return await current_port().wait(posted)
+
+    loop = asyncio.new_event_loop()
+    try:
+        assert [loop.run_until_complete(use()) for _ in range(2)] == [41, 41]
+    finally:
+        loop.close()
+
+
+def test_the_port_of_a_thread_lasts_as_long_as_the_thread() -> None:
+    def body() -> int:
+        port = current_port()
+        assert current_port() is port
+        assert port in thread_ports()
+        return port.fd
+
+    fd = in_thread(body)
+    assert fd not in [port.fd for port in thread_ports()]
+
+
+def test_a_completion_whose_key_nobody_knows_any_more_is_an_error_and_a_kick_is_none() -> None:
+    def body() -> None:
+        port = ThreadPort()
+        lib.aio_port_post(port.handle, _port.KICK, 0)
+        port.drain()
+        lib.aio_port_post(port.handle, 77, 0)
+        with pytest.raises(KeyError):
+            port.drain()
+
+    in_thread(body)
+
+
+def test_more_completions_than_fit_into_a_batch_all_come() -> None:
+    def body() -> int:
+        port = ThreadPort()
+        results: list[int] = []
+        many = _port.BATCH * 2 + 1
+        for _ in range(many):
+            assert port.begin(posted, results.append, None) == 0
+        while len(results) < many and _sync.readable(port.fd, 20):
+            port.drain()
+        return len(results) - many
+
+    assert in_thread(body) == 0
+
+
+@pytest.mark.asyncio
+async def test_awaits_that_have_nothing_to_wait_for_let_others_run_now_and_then() -> None:
+    port = current_port()
+    others: list[int] = []
+    task = asyncio.get_running_loop().create_task(asyncio.sleep(0))
+    task.add_done_callback(lambda _: others.append(1))
+    for _ in range(_port.QUICK_IN_A_ROW):
+        await port.breathe()
+    await port.breathe()
+    await turns(2)
+    assert others == [1]
+
+
+@pytest.mark.anyio
+async def test_a_wait_that_is_left_leaves_the_others_alone() -> None:
+    port = current_port()
+    keys: list[int] = []
+
+    def begin(_: CData, key: int) -> int:
+        keys.append(key)
+        return 0
+
+    ended: list[Any] = []
+
+    async def wait() -> None:
+        ended.append(await port.wait(begin))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        with anyio.move_on_after(0):
+            await port.wait(begin)
+        await turns()
+        assert len(keys) >= 1
+        for key in keys:
+            lib.aio_port_post(port.handle, key, 7)
+    assert ended == [7]
+    assert not port._waits

@@ -1,0 +1,106 @@
+"""Who may pass, when somebody else acts at the worst moment: between a look and what was decided by it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import lib, make_pass
+from aioacl._lease import Lease
+from aioacl._lifecycle import manager_of
+from tests.kit import Raised, hanging, until_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from types import TracebackType
+
+    from aioacl._lifecycle import Manager
+
+
+class Interleaved:
+    """A manager's condition; the first time that it is given up, or a later one, somebody else acts."""
+
+    def __init__(self, manager: Manager, act: Callable[[], object], exits: int) -> None:
+        self._inner: Any = manager.changed
+        self._thread = threading.current_thread()
+        self._exits = exits
+        self._act = act
+
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self._inner.__exit__(kind, error, trace)
+        if threading.current_thread() is self._thread:
+            self._exits -= 1
+            if self._exits == 0:
+                self._act()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.fixture
+def device() -> Generator[aioacl.Device]:
+    opened = aioacl.open_device(0).result()
+    yield opened
+    simulator.release_all()
+    opened.close().result()
+
+
+def begin_reset(device: aioacl.Device) -> Raised:
+    """A reset that stands still in C, where all but enqueueing is refused."""
+    simulator.hang_call("aclrtResetDeviceForce")
+    resetting = Raised(lambda: device.force_reset(grace=0).result())
+    assert until_now(hanging("aclrtResetDeviceForce"))
+    return resetting
+
+
+def test_a_lease_is_not_granted_when_a_reset_began_after_the_look(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = device._manager
+    lease = Lease(manager, wait=False, timeout=None)
+    resets: list[Raised] = []
+    # The look is the first time that the lock is held, the grant the second.
+    between = Interleaved(manager, lambda: resets.append(begin_reset(device)), exits=1)
+    monkeypatch.setattr(manager, "changed", between)
+    with pytest.raises(aioacl.DeviceResetting):
+        lease.__enter__()
+    monkeypatch.undo()
+    assert not lease.held
+    assert device.health.leases == 0
+    simulator.release_all()
+    assert resets[0].join().ok
+
+
+def test_a_job_does_not_begin_when_a_reset_began_after_the_look(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = manager_of(0)
+    generation = device.generation
+    entered: list[int] = []
+    resets: list[Raised] = []
+
+    def enter() -> None:
+        between = Interleaved(manager, lambda: resets.append(begin_reset(device)), exits=1)
+        monkeypatch.setattr(manager, "changed", between)
+        entered.append(manager.enter_job(object()))
+
+    entering = Raised(enter)
+    assert until_now(lambda: resets)
+    assert until_now(lambda: manager.turns._waiting)
+    assert device.health.in_flight == 0
+    simulator.release_all()
+    assert resets[0].join().ok
+    entering.join()
+    assert entered == [make_pass(0, generation + 1)]
+    lib.aio_leave(entered[0], lib.AIO_LIFETIME)
+    assert device.health.in_flight == 0
