@@ -56,8 +56,9 @@ class Ticket:
         return lib.aio_stream_completed(self._core.handle) >= self._position
 
     def __del__(self) -> None:
-        # Nobody can await this position any more, so later work need not be kept from delaying it.
-        if not self._twin:
+        # Nobody can await this position any more, so later work need not be kept from delaying it. A Ctrl-C may
+        # have come while this was being made.
+        if not getattr(self, "_twin", True):
             lib.aio_stream_forget(self._core.handle, self._position)
 
     def __repr__(self) -> str:

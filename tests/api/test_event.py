@@ -241,3 +241,8 @@ async def test_an_event_says_what_it_is(open_device: OpenDevice) -> None:
         async with device.create_event(timing=True) as timed:
             assert timed.timing
             assert repr(timed) == "<Event never recorded, device 0>"
+
+
+def test_a_ticket_whose_making_was_interrupted_leaves_without_a_word() -> None:
+    ticket = aioacl.Ticket.__new__(aioacl.Ticket)  # what a Ctrl-C at the head of its __init__ leaves
+    ticket.__del__()
