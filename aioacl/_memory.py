@@ -14,7 +14,7 @@ import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from aioacl import _sync
+from aioacl import _runtime, _sync
 from aioacl._errors import AclWarning
 from aioacl._ffi import ffi, lib, make_pass, pointer
 from aioacl._gate import error_of
@@ -168,6 +168,7 @@ class _Allocation:
         self._manager = manager
         self._pointer = ffi.cast("char *", address)
         self._owed: list[bool] = []  # one when nobody refers to it; whoever takes that gives it back
+        _runtime.keep(self)
 
     def unheld(self) -> None:
         """For the finalizer: the maintenance lane gives back what nobody refers to."""
@@ -190,11 +191,13 @@ class _Allocation:
         code = lib.aio_g_aclrtFreeHost(shown, self._pointer)
         if code == lib.AIO_NOT_OPEN:
             code = lib.aio_u_aclrtFreeHost(self._pointer)
-        if code > 0:
-            _warn("aclrtFreeHost", code)
-        elif code:
+        if code < 0:
             self._owed.append(True)
             self._manager.leftovers.append(self.give_back)
+            return
+        _runtime.let_go(self)
+        if code:
+            _warn("aclrtFreeHost", code)
 
 
 class _Bytes:
@@ -266,6 +269,7 @@ class PinnedBuffer(Buffer, _Exporter):
             core.sweep()
         self._bytes = None
         self._allocation.give_back()
+        _runtime.settle()
 
     def __del__(self) -> None:
         if "_bytes" in self.__dict__ and not lib.aio_forked() and not sys.is_finalizing():

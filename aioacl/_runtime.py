@@ -2,6 +2,8 @@
 
 Who finds ACL initialised already (100002: torch_npu, onnxruntime, pyACL) is a guest and never finalizes. An owner
 finalizes by reference count, where the library can; aclFinalize is never called, for it drops everybody's count.
+Pinned memory outlives its device, and is given back to an ACL that is not finalized: the last close waits for no view
+of it, and leaves the finalizing to whoever closes the last of it, or to a later close.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ _users = 0
 _owner = False
 _debt = 0  # finalizes that have failed: ACL counts our initialisations still
 _watching = False
+_kept: set[object] = set()  # pinned memory: finalizers take of it, so it is guarded by no lock
 
 
 def must_not_be_forked() -> None:
@@ -53,7 +56,7 @@ def acquire() -> None:
     must_not_be_forked()
     with _lock:
         _load()
-        if _users == 0:
+        if _users == 0 and not _owner:
             code = lib.aio_u_aclInit(ffi.NULL)
             if code not in (0, REPEAT_INITIALIZE):
                 raise error_for(code, "aclInit", message=text_of(lib.aio_error_text()))
@@ -73,12 +76,35 @@ def _finalize() -> int:
     return code
 
 
+def keep(memory: object) -> None:
+    """ACL is not to be finalized while there is this memory."""
+    _kept.add(memory)
+
+
+def let_go(memory: object) -> None:
+    """The memory was given back. For finalizers too."""
+    _kept.discard(memory)
+
+
 def release() -> None:
     """Gives one use back; the last of an owner finalizes (aclFinalizeReference)."""
-    global _users, _owner  # noqa: PLW0603 - there is one library in a process
+    global _users  # noqa: PLW0603 - there is one library in a process
     with _lock:
         _users -= 1
-        if _users or not _owner:
+    settle()
+
+
+def _stays() -> bool:
+    return _users > 0 or bool(_kept) or not _owner
+
+
+def settle() -> None:
+    """Finalizes, if nothing needs ACL any more and it is ours."""
+    global _owner  # noqa: PLW0603 - there is one library in a process
+    if _stays():
+        return  # at once: who opens may be in C for long, with the lock
+    with _lock:
+        if _stays():
             return
         _owner = False
         code = _finalize()

@@ -124,6 +124,30 @@ async def test_a_finalize_that_failed_is_made_up_for_by_the_next(open_device: Op
     assert await codes_of_init() == [0]
 
 
+@pytest.mark.parametrize("viewed", [False, True])
+async def test_acl_is_finalized_when_the_last_pinned_memory_was_given_back(
+    open_device: OpenDevice, viewed: bool
+) -> None:
+    async with open_device() as device:
+        pinned = await device.pinned(64)
+    view = pinned.view if viewed else None
+    async with open_device():
+        pass
+    await pinned.close()
+    if viewed:
+        assert view is not None
+        assert simulator.stats().host_blocks == 1
+        view.release()
+        del view
+        await until(lambda: simulator.stats().host_blocks == 0)
+        async with open_device():
+            pass
+    ends = ("aclInit", "aclrtFreeHost", "aclFinalizeReference")
+    calls = [entry["call"] for entry in simulator.journal() if entry["call"] in ends]
+    assert (calls[0], calls.count("aclInit"), calls.count("aclFinalizeReference")) == ("aclInit", 1, 1)
+    assert calls[-2:] == ["aclrtFreeHost", "aclFinalizeReference"]
+
+
 @pytest.mark.parametrize("index", [-1, 64, 1.0, "0", None, True])
 def test_what_is_no_index_is_refused_before_c(index: Any) -> None:
     with no_call(), pytest.raises(aioacl.ParameterError, match=r"list_devices\(\) tells"):
