@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Mapping
     from types import TracebackType
 
 PATIENCE_SECONDS = 60
@@ -49,8 +50,15 @@ class Child:
     """The process. Leaving the block kills what is left of it."""
 
     def __init__(
-        self, program: str, backend: str = "asyncio", waits: str = "watch", *, strict: bool = True
+        self,
+        program: str,
+        backend: str = "asyncio",
+        waits: str = "watch",
+        *,
+        strict: bool = True,
+        more: Mapping[str, str] | None = None,
     ) -> None:
+        """`strict` turns its warnings into errors; `more` is added to its environment."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
         self._process = subprocess.Popen(
             [sys.executable, *(["-W", "error"] if strict else []), "-c", PRELUDE + textwrap.dedent(program)],
@@ -58,7 +66,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**environ, "TEST_BACKEND": backend, "TEST_WAITS": waits},
+            env={**environ, "TEST_BACKEND": backend, "TEST_WAITS": waits, **(more or {})},
         )
 
     def __enter__(self) -> Self:
@@ -69,6 +77,11 @@ class Child:
     ) -> None:
         self._process.kill()
         self._process.communicate()
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
 
     def line(self) -> str:
         """The next line that it prints; empty when it has ended."""

@@ -1,0 +1,245 @@
+"""One child process of the part `endings`: how it is run, and everything that is asked of its end.
+
+Beside status, output and complaints there are two witnesses. `witness.c` stands where a runtime's destructors would
+run and tells who is inside then. The simulator's trace has each call that was made: none may come from a forked child,
+none after ACL was finalized.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl._runtime import EXIT_GRACE_SECONDS
+from aioacl.simulator import include_dir
+from tests.process.child import Child
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Mapping
+
+RUNTIME_SECONDS: Final = 1.0  # what the runtime itself may take to end
+REACHED: Final = "destructors: 0 inside, 0 called, 0 violations"
+FORKED: Final = 507000  # the simulator's answer to a forked child; nothing here asks for it otherwise
+REPEATED: Final = 100002  # aclInit by somebody who is not the first
+
+PRELUDE = """
+import atexit, ctypes, gc, queue
+from concurrent.futures import Future
+from aioacl import lowlevel
+from aioacl._ffi import lib
+ctypes.CDLL(os.environ["TEST_WITNESS"])
+os.environ["TEST_LIBRARY"] = str(simulator.library_path())  # for the witness
+
+BACKEND = os.environ["TEST_BACKEND"]
+if BACKEND == "trio":
+    import trio
+
+def leaving():
+    say("leaving", time.monotonic())
+
+def leave(status):
+    leaving()
+    sys.exit(status)
+
+def forever(thing):
+    "Nobody finds it dropped, not even the end of the interpreter."
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+async def until(condition):
+    while not condition():
+        await anyio.sleep(0.001)
+
+def until_now(condition):
+    while not condition():
+        time.sleep(0.001)
+
+def waits():
+    return lib.aio_device_waits(0)
+
+async def wait(thing):
+    await thing
+
+async def at_ease(main):
+    "How long a callback may take is not the question here: a loaded machine makes all of them slow."
+    asyncio.get_running_loop().slow_callback_duration = 3600
+    return await main()
+
+def run(main):
+    use_library("simulator")
+    return trio.run(main) if BACKEND == "trio" else asyncio.run(at_ease(main))
+
+def interrupted(error):
+    while isinstance(error, BaseExceptionGroup):
+        (error,) = error.exceptions
+    return isinstance(error, KeyboardInterrupt)
+
+def interruptible(main):
+    try:
+        run(main)
+    except BaseException as error:
+        if not interrupted(error):
+            raise
+        say("interrupted")
+        sys.exit(130)
+
+def daemon(body, *arguments):
+    thread = threading.Thread(target=body, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+async def verified(device):
+    async with device.create_stream() as stream, device.allocate(5) as memory:
+        answer = bytearray(5)
+        stream.copy(memory, b"hello")
+        await stream.copy(answer, memory)
+    say("verified" if answer == b"hello" else f"wrong: {answer}")
+
+def verified_here(device):
+    stream, memory = device.create_stream().result(), device.allocate(5).result()
+    answer = bytearray(5)
+    stream.copy(memory, b"hello")
+    stream.copy(answer, memory).result()
+    stream.close().result(), memory.close().result()
+    say("verified" if answer == b"hello" else f"wrong: {answer}")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program, and how it has to end."""
+
+    name: str
+    program: str
+    trio: str = ""  # the program on trio, where it is another
+    status: int = 0
+    said: str = ""  # its lines, apart by commas; without those of leaving and of the witness
+    complaint: str = ""  # what stderr ends in; the rest of it is the traceback that belongs to that
+    reaches: bool = True  # the runtime's destructors: nobody is stuck inside
+    strict: bool = True  # warnings are errors: all is closed
+    waits: str = "watch"
+    signals: tuple[tuple[str, signal.Signals], ...] = ()  # when it says this, it gets that
+    environ: Mapping[str, str] = field(default_factory=dict)
+    limit: float = (
+        EXIT_GRACE_SECONDS + RUNTIME_SECONDS
+    )  # seconds from leaving, or the last signal, to its end
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a child has ended."""
+
+    status: int
+    said: tuple[str, ...]
+    complaint: str
+    seconds: float
+    calls: tuple[dict[str, Any], ...]
+
+
+@functools.cache
+def witness() -> tempfile.TemporaryDirectory[str]:
+    """The folder with the compiled witness, for as long as this process lives."""
+    folder = tempfile.TemporaryDirectory(prefix="endings-")
+    source = Path(__file__).with_name("witness.c")
+    command = [compiler(), "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    command += [f"-I{include_dir()}", str(source), "-o", str(Path(folder.name, "witness.so")), "-ldl"]
+    subprocess.run(command, check=True)
+    return folder
+
+
+def compiler() -> str:
+    """The C compiler; empty when there is none."""
+    return os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or ""
+
+
+def end_of(case: Case, backend: str, *, debug: bool = False, more: Mapping[str, str] | None = None) -> Ending:
+    """Runs a child to its end."""
+    with tempfile.TemporaryDirectory(prefix="ending-") as folder:
+        trace = Path(folder, "trace")
+        environ = {
+            "AIOACL_SIM_TRACE": str(trace),
+            "TEST_WITNESS": str(Path(witness().name, "witness.so")),
+            "PYTHONSAFEPATH": "1",  # the package that is installed, not the one of the folder where we are
+            "TEST_FOLDER": folder,
+            "PYTHONFAULTHANDLER": "1",
+            **({"PYTHONASYNCIODEBUG": "1"} if debug else {}),
+            **case.environ,
+            **(more or {}),
+        }
+        program = case.trio if case.trio and backend == "trio" else case.program
+        with Child(PRELUDE + program, backend, case.waits, strict=case.strict, more=environ) as child:
+            lines, last = _signalled(child, case)
+            status, rest, complaint = child.end()
+            ended = time.monotonic()
+        calls = [json.loads(line) for line in trace.read_text().splitlines()] if trace.exists() else []
+    lines += rest.splitlines()
+    left = [float(line.split()[1]) for line in lines if line.startswith("leaving ")]
+    said = tuple(line for line in lines if not line.startswith("leaving "))
+    return Ending(status, said, complaint, ended - max([last, *left]), tuple(calls))
+
+
+def _signalled(child: Child, case: Case) -> tuple[list[str], float]:
+    """What it said until it had all its signals, and when it got the last."""
+    lines: list[str] = []
+    last = 0.0
+    for awaited, number in case.signals:
+        while not lines or lines[-1] != awaited:
+            if not (line := child.line()):
+                return lines, last  # it has ended early, and its status tells
+            lines.append(line)
+        last = time.monotonic()
+        child.send(number)
+        lines.append("")
+    return [line for line in lines if line], last
+
+
+# --- judgement ----------------------------------------------------------------------------------------------------
+
+
+def faults(case: Case, ending: Ending, spare: float) -> list[str]:
+    """What is wrong with the end; `spare` is what an untroubled end takes on this machine now."""
+    want = tuple(case.said.split(", ")) if case.said else ()
+    want += (REACHED,) if case.reaches else ()
+    found: list[str] = []
+    if ending.status != case.status:
+        found.append(f"it ended with {ending.status} instead of {case.status}")
+    if ending.said != want:
+        found.append(f"it said {ending.said} instead of {want}")
+    if not _complains(ending.complaint, case.complaint):
+        found.append(f"it complained: {ending.complaint}")
+    if ending.seconds > case.limit + spare:
+        found.append(f"it took {ending.seconds:.2f} s to end, of {case.limit:.1f} and {spare:.2f} s")
+    return found + list(dict.fromkeys(_bad_calls(ending.calls)))
+
+
+def _complains(seen: str, want: str) -> bool:
+    """Nothing, or one traceback with that end."""
+    if not want:
+        return not seen
+    return seen.startswith("Traceback") and seen.endswith(want + "\n") and seen.count("Traceback") == 1
+
+
+def _bad_calls(calls: tuple[dict[str, Any], ...]) -> list[str]:
+    """Calls that a forked child has made, and calls after the process had finalized ACL."""
+    bad: list[str] = []
+    references, finalized = 0, False
+    for call in (call for call in calls if "rc" in call):  # the others are faults that struck
+        name, code = call["call"], call["rc"]
+        if code == FORKED:
+            bad.append(f"a forked child called {name}")
+        elif name == "aclInit" and code in (0, REPEATED):
+            references, finalized = references + 1, False
+        elif name in ("aclFinalize", "aclFinalizeReference"):
+            references = 0 if name == "aclFinalize" else references - (code == 0)
+            finalized = references == 0
+        elif finalized:
+            bad.append(f"{name} was called after ACL was finalized")
+    return bad

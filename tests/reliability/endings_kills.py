@@ -1,0 +1,105 @@
+"""kill -9 of a busy process, at a random moment: who opens the device next finds nothing of it.
+
+The simulator keeps its state in the process, as aioacl does, so the next open is bound to succeed there; what can be
+shown is that neither has anything that could outlive a process: no memory shared with others, no file, no socket.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import aioacl
+from tests.process.child import Child
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LATEST_SECONDS: Final = 0.1  # after the child has said that it is busy
+
+BUSY: Final = """
+use_library("simulator")
+def copies():
+    while True:
+        try:
+            device = open_device(0).result()
+            stream, memory = device.create_stream().result(), device.allocate(1 << 16).result()
+            for _ in range(5):
+                stream.copy(memory, bytes(1 << 16)).result()
+            stream.close().result(), memory.close().result(), device.close().result()
+        except (DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError):
+            pass
+def resets():
+    while True:
+        open_device(0).result().force_reset(grace=0.01).result()
+def opens():
+    while True:
+        open_device(1).result().close().result()
+for busy in (copies, copies, resets, opens):
+    threading.Thread(target=busy, daemon=True).start()
+while simulator.resets(0) < 2 or simulator.calls("aclrtMemcpyAsync") < 10:
+    time.sleep(0.001)
+say("busy")
+threading.Event().wait()
+"""
+
+
+def killed(moment: float, index: int) -> list[str]:
+    """Kills a busy child at that moment, then opens device `index` here; what is wrong after it."""
+    with tempfile.TemporaryDirectory(prefix="killed-") as folder:
+        homes = dict.fromkeys(("TMPDIR", "HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"), folder)
+        with Child(BUSY, strict=False, more={**homes, "PYTHONSAFEPATH": "1"}) as child:
+            found = [] if child.line() == "busy" else ["it never was busy"]
+            time.sleep(moment)
+            found += [f"it has something that others can have too: {thing}" for thing in _shared(child.pid)]
+            child.send(signal.SIGKILL)
+            status, said, complaint = child.end()
+        found += [f"it left {path}" for path in (*Path(folder).iterdir(), *_left(child.pid))]
+    if (status, said, complaint) != (-signal.SIGKILL, "", ""):
+        found.append(f"it ended with {status}, said {said!r} and complained {complaint!r}")
+    return found + ([] if works(index) else ["the next open does not copy"])
+
+
+def works(index: int) -> bool:
+    """Whether the device can be opened here, and a copy to it and back is right."""
+    device = aioacl.open_device(index).result()
+    stream, memory, answer = device.create_stream().result(), device.allocate(5).result(), bytearray(5)
+    stream.copy(memory, b"hello")
+    stream.copy(answer, memory).result()
+    stream.close().result()
+    memory.close().result()
+    device.close().result()
+    return answer == b"hello"
+
+
+def _shared(pid: int) -> Iterator[str]:
+    """What a living process maps or has open that another process could map, or find by a name."""
+    process = Path("/proc", str(pid))
+    for line in (process / "maps").read_text().splitlines():
+        if line.split()[1].startswith("rw") and line.split()[1].endswith("s"):
+            yield line
+    for descriptor in (process / "fd").iterdir():
+        try:
+            target = str(descriptor.readlink())
+        except OSError:  # it was closed meanwhile
+            continue
+        if target.startswith(("/dev/shm/", "/memfd:", "socket:", tempfile.gettempdir())):
+            yield target
+
+
+def _left(pid: int) -> Iterator[str]:
+    """What System V's and POSIX's shared memory know of a process that is gone."""
+    for kind in ("shm", "sem", "msg"):
+        header, *rows = Path("/proc/sysvipc", kind).read_text().splitlines()
+        makers = [name for name in header.split() if name in ("cpid", "lspid")]
+        for row in rows:
+            fields = dict(zip(header.split(), row.split(), strict=False))
+            if any(fields[name] == str(pid) for name in makers):
+                yield f"{kind} {row}"
+    for name in os.listdir("/dev/shm"):  # noqa: PTH208 - its names are enough
+        if str(pid) in name or "acl" in name:
+            yield f"/dev/shm/{name}"

@@ -1,0 +1,261 @@
+"""Ends of a process that leaves things as they are: open devices, copies under way, loops with waits in flight."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.reliability.endings_child import Case
+
+CONTROL: Final = Case(
+    "everything closed",
+    """
+async def main():
+    async with open_device(0) as device:
+        await verified(device)
+run(main)
+leaving()
+""",
+    said="verified",
+)
+
+LEFT: Final = (
+    Case(
+        "everything left open",
+        """
+kept = []
+async def main():
+    device, other = await open_device(0), await open_device(1)
+    stream, memory, pinned = await device.create_stream(), await device.allocate(64), await device.pinned(64)
+    await stream.copy(memory, pinned)
+    kept.extend((device, other, stream, memory, pinned, stream.record(), pinned.view, await other.create_event()))
+run(main)
+leave(7)
+""",
+        status=7,
+        strict=False,
+    ),
+    Case(
+        "handles dropped a moment ago",
+        """
+async def main():
+    device = await open_device(0)
+    for _ in range(20):
+        stream, memory, pinned = await device.create_stream(), await device.allocate(64), await device.pinned(64)
+        stream.copy(memory, pinned)
+        stream.cycle = [stream, memory, pinned]
+gc.disable()
+run(main)
+gc.collect()
+leave(7)
+""",
+        status=7,
+        strict=False,
+    ),
+    Case(
+        "a copy that the device is at",
+        """
+async def main():
+    copies = Copies()
+    await copies.__aenter__()
+    forever(copies)
+    with anyio.move_on_after(0.01):
+        await copies.stream
+run(main)
+leave(7)
+""",
+        status=7,
+        strict=False,
+        environ={"AIOACL_SIM_COPY_LATENCY_US": "60000000"},
+    ),
+    Case(
+        "a device in quarantine",
+        """
+async def main():
+    device = await open_device(0)
+    forever(device)
+    simulator.fail_call("aclrtResetDeviceForce", 507011, -1)
+    say((await device.force_reset()).ok)
+run(main)
+leave(7)
+""",
+        status=7,
+        said="False",
+        strict=False,
+    ),
+    Case(
+        "os._exit",
+        """
+async def main():
+    async with Copies():
+        leaving()
+        os._exit(4)
+run(main)
+""",
+        status=4,
+        reaches=False,
+    ),
+)
+
+LOOPS: Final = (
+    Case(
+        "the loop closed, waits in flight",
+        """
+use_library("simulator")
+copies, loop = Copies(), asyncio.new_event_loop()
+loop.run_until_complete(copies.__aenter__())
+tasks = [loop.create_task(wait(copies.ticket)) for _ in range(5)]
+loop.run_until_complete(until(lambda: waits() == 5))
+forever(tasks)
+loop.close()
+simulator.release(copies.stream)
+until_now(lambda: not waits())
+copies.stream.close().result(), copies.memory.close().result(), copies.device.close().result()
+leaving()
+""",
+        trio="""
+copies = Copies()
+async def main():
+    await copies.__aenter__()
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(wait, copies.ticket)
+        await until(lambda: waits() == 5)
+        nursery.cancel_scope.cancel()
+run(main)
+simulator.release(copies.stream)
+until_now(lambda: not waits())
+copies.stream.close().result(), copies.memory.close().result(), copies.device.close().result()
+leaving()
+""",
+    ),
+    Case(
+        "the loop stopped in mid-call, and gone on with",
+        """
+use_library("simulator")
+device, loop = open_device(0).result(), asyncio.new_event_loop()
+async def allocate():
+    return await device.allocate(64)
+def stop():
+    until_now(lambda: simulator.hung("aclrtMalloc"))
+    loop.call_soon_threadsafe(loop.stop)
+simulator.hang_call("aclrtMalloc")
+task = loop.create_task(allocate())
+daemon(stop)
+loop.run_forever()
+say("stopped", task.done())
+simulator.unhang("aclrtMalloc")
+memory = loop.run_until_complete(task)
+loop.close()
+memory.close().result(), device.close().result()
+leaving()
+""",
+        trio="""
+use_library("simulator")
+device, turns, end = open_device(0).result(), queue.SimpleQueue(), []
+async def allocate():
+    return await device.allocate(64)
+simulator.hang_call("aclrtMalloc")
+trio.lowlevel.start_guest_run(allocate, run_sync_soon_threadsafe=turns.put, done_callback=end.append)
+while not simulator.hung("aclrtMalloc"):
+    turns.get()()
+say("stopped", bool(end))
+simulator.unhang("aclrtMalloc")
+while not end:
+    turns.get()()
+memory = end[0].unwrap()
+memory.close().result(), device.close().result()
+leaving()
+""",
+        said="stopped False",
+    ),
+    Case(
+        "the loop stopped in mid-call, for good",
+        """
+use_library("simulator")
+device, loop = open_device(0).result(), asyncio.new_event_loop()
+async def allocate():
+    return await device.allocate(64)
+def stop():
+    until_now(lambda: simulator.hung("aclrtMalloc"))
+    loop.call_soon_threadsafe(loop.stop)
+simulator.hang_call("aclrtMalloc")
+forever(loop.create_task(allocate()))
+forever(loop)
+daemon(stop)
+loop.run_forever()
+leave(3)
+""",
+        trio="""
+use_library("simulator")
+device, turns, end = open_device(0).result(), queue.SimpleQueue(), []
+async def allocate():
+    return await device.allocate(64)
+simulator.hang_call("aclrtMalloc")
+forever(turns)
+trio.lowlevel.start_guest_run(allocate, run_sync_soon_threadsafe=turns.put, done_callback=end.append)
+while not simulator.hung("aclrtMalloc"):
+    turns.get()()
+leave(3)
+""",
+        status=3,
+        reaches=False,
+        strict=False,
+    ),
+    Case(
+        "the run cancelled",
+        """
+async def main():
+    async with Copies() as copies:
+        asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)
+        await copies.ticket
+try:
+    run(main)
+except asyncio.CancelledError:
+    say("cancelled")
+leaving()
+""",
+        trio="""
+async def main():
+    with trio.CancelScope() as scope:
+        async with open_device(0) as device, device.create_stream() as stream, device.allocate(64) as memory:
+            simulator.hold(stream)
+            trio.lowlevel.current_trio_token().run_sync_soon(scope.cancel)
+            await stream.fill(memory, 1)
+    if scope.cancelled_caught:
+        say("cancelled")
+run(main)
+leaving()
+""",
+        said="cancelled",
+    ),
+    Case(
+        "three loops on threads, each in a wait",
+        """
+use_library("simulator")
+async def main():
+    copies = Copies()
+    await copies.__aenter__()
+    forever(copies)
+    await copies.ticket
+for _ in range(3):
+    daemon(run, main)
+until_now(lambda: waits() == 3)
+leave(7)
+""",
+        status=7,
+        strict=False,
+    ),
+    Case(
+        "three loops on threads, each to its end",
+        """
+async def main():
+    async with open_device(0) as device:
+        await verified(device)
+threads = [threading.Thread(target=run, args=(main,)) for _ in range(3)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+leaving()
+""",
+        said="verified, verified, verified",
+    ),
+)

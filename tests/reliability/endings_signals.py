@@ -1,0 +1,235 @@
+"""Ends of a process by a signal: Ctrl-C, once and twice, wherever it strikes, and SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+from typing import Final
+
+from tests.reliability.endings_child import Case
+
+INT, TERM = signal.SIGINT, signal.SIGTERM
+
+_WAITS = """
+async def main():
+    async with Copies() as copies:
+        say("waiting")
+        await copies.ticket
+interruptible(main)
+"""
+
+_LINES = """
+from aioacl._port import current_port
+package = os.path.dirname(aioacl.__file__) + os.sep
+left, again = int(os.environ["TEST_LINE"]), int(os.environ.get("TEST_LINE_AGAIN", 0))
+def enter(frame, event, argument):
+    return line if frame.f_code.co_filename.startswith(package) else None
+def line(frame, event, argument):
+    global left, again
+    left -= event == "line"
+    if left == 0:
+        again, left = 0, again or -1
+        signal.raise_signal(signal.SIGINT)
+    return line
+async def main():
+    current_port()
+    sys.settrace(enter)
+    async with open_device(0) as device, device.create_stream() as stream, device.allocate(64) as memory:
+        async with device.lease():
+            stream.copy(memory, b"hello")
+            event = stream.record()
+        await event
+        await device.run(int)
+        await stream.upload(memory, bytes(64))
+        await stream
+    sys.settrace(None)
+    say("nobody was interrupted, with lines left", left)
+def gone():
+    stats = simulator.stats()
+    return not (stats.streams or stats.device_blocks or stats.host_blocks or simulator.retain_count(0))
+"""
+
+SIGNALS: Final = (
+    Case(
+        "Ctrl-C, idle",
+        """
+async def main():
+    async with open_device(0) as device, device.create_stream():
+        say("idle")
+        await anyio.sleep_forever()
+interruptible(main)
+""",
+        status=130,
+        said="idle, interrupted",
+        signals=(("idle", INT),),
+    ),
+    Case("Ctrl-C in a wait", _WAITS, status=130, said="waiting, interrupted", signals=(("waiting", INT),)),
+    Case(
+        "Ctrl-C in a wait, and in the wait that cleans up",
+        """
+async def main():
+    async with Copies() as copies:
+        try:
+            say("waiting")
+            await copies.ticket
+        finally:
+            with anyio.CancelScope(shield=True):
+                say("still waiting")
+                await copies.stream
+interruptible(main)
+""",
+        status=130,
+        said="waiting, still waiting, interrupted",
+        signals=(("waiting", INT), ("still waiting", INT)),
+    ),
+    Case(
+        "Ctrl-C in a close",
+        """
+def tell():
+    until_now(lambda: simulator.hung("aclrtResetDevice"))
+    say("closing")
+async def main():
+    try:
+        async with open_device(0):
+            simulator.hang_call("aclrtResetDevice")
+            daemon(tell)
+    finally:
+        simulator.unhang("aclrtResetDevice")
+interruptible(main)
+""",
+        status=130,
+        said="closing, interrupted",
+        signals=(("closing", INT),),
+    ),
+    Case(
+        "Ctrl-C in a wait, and in a close that hangs",
+        """
+def tell():
+    until_now(lambda: simulator.hung("aclrtResetDevice"))
+    say("closing")
+async def main():
+    async with Copies() as copies:
+        simulator.hang_call("aclrtResetDevice")
+        daemon(tell)
+        say("waiting")
+        await copies.ticket
+interruptible(main)
+""",
+        status=130,
+        said="waiting, closing, interrupted",
+        signals=(("waiting", INT), ("closing", INT)),
+        reaches=False,
+        strict=False,
+    ),
+    Case(
+        "Ctrl-C at some line of aioacl",
+        _LINES
+        + """
+try:
+    run(main)
+except BaseException as error:
+    sys.settrace(None)
+    if not interrupted(error):
+        raise
+    say("interrupted")
+until_now(gone)
+leave(130)
+""",
+        status=130,
+        said="interrupted",
+        strict=False,
+    ),
+    Case(
+        "Ctrl-C at some line of aioacl, and again",
+        _LINES
+        + """
+try:
+    run(main)
+except BaseException as error:
+    sys.settrace(None)
+    if not interrupted(error):
+        raise
+    say("interrupted")
+leave(130)
+""",
+        status=130,
+        said="interrupted",
+        strict=False,
+        # What is interrupted between its making and its use says that it was never awaited, and it is right.
+        environ={"PYTHONWARNINGS": "ignore::RuntimeWarning"},
+    ),
+    Case(
+        "SIGTERM, by default",
+        _WAITS,
+        status=-TERM,
+        said="waiting",
+        signals=(("waiting", TERM),),
+        reaches=False,
+    ),
+    Case(
+        "SIGTERM, handled",
+        """
+async def leave_when_told(scope):
+    with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+        say("waiting")
+        async for _ in signals:
+            scope.cancel()
+            return
+async def main():
+    async with open_device(0) as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        async with anyio.create_task_group() as group:
+            group.start_soon(leave_when_told, group.cancel_scope)
+            await stream.fill(memory, 1)
+run(main)
+leave(143)
+""",
+        status=143,
+        said="waiting",
+        signals=(("waiting", TERM),),
+    ),
+    Case(
+        "SIGTERM handled by sys.exit, in result()",
+        """
+def end(number, frame):
+    leave(143)
+use_library("simulator")
+signal.signal(signal.SIGTERM, end)
+copies = Copies()
+async def main():
+    await copies.__aenter__()
+    say("waiting")
+    await copies.ticket
+daemon(run, main)
+until_now(waits)
+forever(copies)
+say("waiting here")
+copies.ticket.result()
+""",
+        status=143,
+        said="waiting, waiting here",
+        signals=(("waiting here", TERM),),
+        strict=False,
+    ),
+    Case(
+        "Ctrl-C in result()",
+        """
+copies = Copies()
+async def main():
+    await copies.__aenter__()
+def last():
+    copies.stream.close().result(), copies.memory.close().result(), copies.device.close().result()
+run(main)
+try:
+    say("waiting")
+    copies.ticket.result()
+except KeyboardInterrupt:
+    simulator.release(copies.stream)
+    copies.ticket.result()
+    last()
+    leave(130)
+""",
+        status=130,
+        said="waiting",
+        signals=(("waiting", INT),),
+    ),
+)
