@@ -108,9 +108,8 @@ class Admission:
 
     def quarantined(self) -> DeviceQuarantined:
         """The error that says why."""
-        report = (
-            self.report if self.report and not self.report.ok else None
-        )  # of the last one, not of an older
+        last = self.report
+        report = last if last is not None and not last.ok else None  # one that helped is not to blame
         problem = (
             report.problem if report else "it could not be closed, or not set again after a foreign reset"
         )
