@@ -1,0 +1,254 @@
+"""Awaits cancelled in every phase and in every way: each ends within a turn of its loop, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+import aioacl
+from aioacl import simulator, testing
+from tests.kit import PATIENCE_SECONDS, until, until_now
+from tests.reliability import cancel_lifecycle, cancel_resets, cancel_waits, loops
+from tests.reliability.cancel_bench import DEVICES, Bench
+from tests.reliability.cancel_kinds import KINDS
+from tests.reliability.cancel_scene import PHASES
+from tests.reliability.part import Outcome, Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.reliability.cancel_kinds import Kind
+    from tests.reliability.cancel_scene import Phase, Scene
+    from tests.reliability.loops import Turns
+
+LIMIT_SECONDS = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1800.0}
+
+TOTAL: Final = {
+    Scale.QUICK: {"asyncio": 200, "trio": 100},
+    Scale.DEFAULT: {"asyncio": 2000, "trio": 1000},
+    Scale.SLOW: {"asyncio": 20_000, "trio": 10_000},
+}
+BYSTANDERS_AT_MOST: Final = 3
+VOID_AT_MOST: Final = 5
+FEWEST: Final = 8  # cancelled in a batch, if so many can be
+DEFINED_IN: Final = (cancel_waits, cancel_lifecycle, cancel_resets)  # imported for what they define
+
+
+class Await:
+    """One await, and how it ended."""
+
+    def __init__(self, turns: Turns, begin: Callable[[], Awaitable[Any]]) -> None:
+        self._turns = turns
+        self._begin = begin
+        self.ended: int | None = None  # in which turn
+        self.cancelled = False
+        self.error: Exception | None = None
+        self.value: Any = None
+
+    async def run(self) -> None:
+        """The body of its task."""
+        try:
+            self.value = await self._begin()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled = True
+            raise
+        except Exception as error:
+            self.error = error.with_traceback(None)
+        finally:
+            self.ended = self._turns.count
+
+    def __repr__(self) -> str:
+        if self.ended is None:
+            return "still waiting"
+        return "cancelled" if self.cancelled else repr(self.error or self.value)
+
+
+class Batch:
+    """Some awaits in a phase, of which some are cancelled."""
+
+    def __init__(self, bench: Bench, phase: Phase, kind: Kind, where: str) -> None:
+        self._bench = bench
+        self._phase = phase
+        self._kind = kind
+        self._where = where
+        self._asked = 0  # in which turn it was asked for
+        self._void = False
+
+    async def run(self, victims: int, bystanders: int) -> int:
+        """How many awaits were cancelled in the phase; 0 if they did not come to it."""
+        bench, count = self._bench, victims + bystanders
+        bench.touched, bench.void = [0], False
+        async with self._phase.enter(bench, count) as scene:
+            every = [Await(bench.turns, partial(scene.begin, number)) for number in range(count)]
+            doomed = bench.rng.sample(every, victims)
+            spared = [one for one in every if one not in doomed]
+            await self._live(scene, doomed, spared)
+            wrong = scene.done(count, sum(not one.cancelled for one in every))
+            bench.expect(not wrong, f"{self._where}: {wrong}")
+            for one in every:
+                await self._dispose(one)
+        return 0 if bench.void else sum(one.cancelled for one in doomed)
+
+    async def _live(self, scene: Scene, doomed: list[Await], spared: list[Await]) -> None:
+        some = self._bench.rng.randint(0, len(spared))
+        async with anyio.create_task_group() as group:
+            for one in spared[:some]:
+                group.start_soon(one.run)
+            if doomed:
+                group.start_soon(self._kind.run, [one.run for one in doomed])
+            for one in spared[some:]:
+                group.start_soon(one.run)
+            await self._cancel(scene, doomed, spared)
+            await scene.finish()
+        for one in spared:
+            fine = one.error is None or isinstance(one.error, scene.allowed)
+            self._expect(fine and not one.cancelled, f"one that was not cancelled has ended in {one!r}")
+
+    async def _cancel(self, scene: Scene, doomed: list[Await], spared: list[Await]) -> None:
+        count = len(doomed) + len(spared)
+        try:
+            await until(lambda: (scene.gathered or scene.reached)(count))
+        except TimeoutError:
+            told = self._bench.told(), [*doomed, *spared]
+            simulator.clear()
+            simulator.release_all()  # else the clean-up would hang
+            raise AssertionError(f"{self._where}: they did not come to it: {told}") from None
+        if scene.arrive is not None:
+            scene.arrive()
+        # From here to the request the loop does not turn.
+        self._bench.void = not scene.reached(count)
+        if self._bench.void or not doomed:
+            if doomed:
+                self._kind.cancel()
+            return
+        await (scene.request or self._at_once)(self._request)
+        await self._delivered(scene, count)
+        await self._ended(doomed)
+        wrong = scene.check(count, len(spared))
+        self._expect(not wrong, wrong)
+
+    def _request(self) -> None:
+        self._asked = self._bench.turns.count
+        self._kind.cancel()
+
+    @staticmethod
+    async def _at_once(cancel: Callable[[], None]) -> None:
+        cancel()
+
+    async def _delivered(self, scene: Scene, count: int) -> None:
+        """Until all are cancelled; they must be in their phase up to the turn before."""
+        while not self._kind.cancelled:
+            self._bench.void |= not scene.reached(count)
+            self._asked = self._bench.turns.count + 1
+            await checkpoint()
+
+    async def _ended(self, doomed: list[Await]) -> None:
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while any(one.ended is None for one in doomed):
+                await checkpoint()
+        for one in doomed:
+            late = (one.ended or 0) - self._asked
+            self._expect(one.cancelled, f"one that was cancelled has ended in {one!r}")
+            self._expect(late <= 1, f"one that was cancelled has ended {late} turns later")
+
+    def _expect(self, holds: object, finding: str) -> None:
+        self._bench.expect(holds or self._bench.void, f"{self._where}: {finding}")
+
+    @staticmethod
+    async def _dispose(one: Await) -> None:
+        close = getattr(one.value, "close", None)
+        one.value = None
+        if close is not None:
+            await close()
+
+
+class Campaign:
+    """All phases on one backend, by turns, until each has had its share."""
+
+    def __init__(self, backend: str, total: int, seed: int) -> None:
+        self.hits: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
+        self.batches = self.voids = 0
+        self.findings: list[str] = []
+        self._backend = backend
+        self._rng = random.Random(f"{seed} {backend}")
+        self._where = f"{backend}, --seed={seed}"
+        self._phases = [phase for phase in PHASES if phase.on(backend)]
+        self._share = -(-total // len(self._phases))
+
+    async def run(self, turns: Turns) -> None:
+        """The body of the loop."""
+        async with Bench(turns, self._rng) as bench:
+            for number, phase in enumerate(self._phases):
+                await self._phase(bench, phase, number)
+                if bench.findings:
+                    break
+            self.findings += bench.findings
+
+    async def _phase(self, bench: Bench, phase: Phase, number: int) -> None:
+        kinds = [kind for kind in KINDS if phase.takes(kind, self._backend)]
+        at_once = min(phase.most - 1, max(FEWEST, -(-self._share // len(kinds))))
+        await self._batch(bench, phase, kinds[0], 0, min(phase.most, at_once + 1))  # lost wake-ups show best
+        while self.hits[phase.name] < self._share and not bench.findings:
+            kind = kinds[(number + self.batches) % len(kinds)]
+            victims = min(at_once, self._share - self.hits[phase.name])
+            bystanders = self._rng.randint(0, min(BYSTANDERS_AT_MOST, phase.most - victims))
+            await self._batch(bench, phase, kind, victims, bystanders)
+            if self.voids > VOID_AT_MOST + self.batches // 20:
+                bench.findings.append(
+                    f"{self._where}: too few of the awaits came to their phase, {phase.name}"
+                )
+
+    async def _batch(
+        self, bench: Bench, phase: Phase, kind: type[Kind], victims: int, bystanders: int
+    ) -> None:
+        self.batches += 1
+        where = f"{self._where}, batch {self.batches}: {phase.name}, {kind.name}"
+        try:
+            hits = await Batch(bench, phase, kind(), where).run(victims, bystanders)
+        except Exception as error:
+            error.add_note(where)
+            raise
+        await bench.settle(where)  # now that nobody refers to the batch
+        self.hits[phase.name] += hits
+        self.kinds[kind.name] += hits
+        self.voids += bench.void
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """Both backends, one after the other."""
+    os.environ["AIOACL_SIM_DEVICES"] = str(DEVICES)
+    aioacl.use_library("simulator")
+    outcome = Outcome()
+    campaigns: dict[str, Campaign] = {}
+    aioacl.open_device(0).result().close().result()  # what is made once for the life of a process
+    before = testing.snapshot()
+    for backend in loops.BACKENDS:
+        campaign = campaigns[backend] = Campaign(backend, TOTAL[scale][backend], seed)
+        loops.run(backend, campaign.run)
+        outcome.findings += campaign.findings
+    clean = until_now(lambda: not testing.snapshot().more_than(before))
+    outcome.expect(clean, f"left of it all: {testing.snapshot().more_than(before)}")
+    outcome.expect(not simulator.violations(), f"violations: {simulator.violations()}")
+    outcome.figures = _figures(campaigns)
+    return outcome
+
+
+def _figures(campaigns: dict[str, Campaign]) -> dict[str, Any]:
+    both = list(campaigns.values())
+    names = [phase.name for phase in PHASES]
+    return {
+        "cancelled": {backend: campaign.hits.total() for backend, campaign in campaigns.items()},
+        "batches": sum(campaign.batches for campaign in both),
+        "least in a phase": min(sum(campaign.hits[name] for campaign in both) for name in names),
+        "by phase": [
+            f"{name}: {' + '.join(str(campaign.hits[name]) for campaign in both)}" for name in names
+        ],
+        "by kind": [f"{kind.name}: {sum(c.kinds[kind.name] for c in both)}" for kind in KINDS],
+    }

@@ -1,0 +1,158 @@
+"""Devices on which awaits are cancelled again and again, and what must be left of that: nothing."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import anyio
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import lib
+from aioacl._gate import counts, inside
+from aioacl._port import current_port
+from aioacl.testing import snapshot
+from tests.kit import NAP_SECONDS
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable
+
+    from aioacl import Device
+    from aioacl._lifecycle import Manager
+    from tests.reliability.loops import Turns
+
+WATCHED: Final = 8  # devices whose awaits are watched, and one whose awaits have threads
+SPARE: Final = range(WATCHED + 1, WATCHED + 5)  # to be opened and closed
+DEVICES: Final = SPARE.stop
+SETTLE_SECONDS: Final = 10.0
+BEFORE_GC_SECONDS: Final = 0.005
+JOBS_AT_ONCE: Final = 12
+SOON_SECONDS: Final = 0.02
+BYTES: Final = 256
+FLIGHTS: Final = ("aioacl-open-", "aioacl-close-", "aioacl-reset-", "aioacl-foreign-")
+POOLS: Final = ("events", "host_blocks", "native_threads", "threads")  # an open device fills them up
+
+
+class Bench:
+    """The devices, opened, and what they have when nothing is under way."""
+
+    def __init__(self, turns: Turns, rng: random.Random) -> None:
+        self.turns = turns
+        self.rng = rng
+        self.findings: list[str] = []
+        self.devices: list[Device] = []
+        self.touched: list[int] = [0]  # the devices that a batch has used, which must work after it
+        self.void = False  # whether the batch has not come to its phase, and is to be repeated
+        self.soon_seconds = SOON_SECONDS
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        for index in range(WATCHED):
+            self.devices.append(await self._stack.enter_async_context(aioacl.open_device(index)))
+        self.threaded = await self._stack.enter_async_context(aioacl.open_device(WATCHED, "thread"))
+        self.narrow, self.wide = self.devices[1], self.devices[2]
+        self.narrow.executor._limit, self.wide.executor._limit = 1, JOBS_AT_ONCE
+        for device in (*self.devices, self.threaded):
+            await self.works(device)
+        self._before = snapshot()
+        gc.collect()
+        gc.freeze()  # what is looked through between batches is what they have left
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        gc.unfreeze()
+        simulator.clear()
+        simulator.release_all()
+        await self._stack.aclose()
+
+    @property
+    def device(self) -> Device:
+        """The one that most phases use."""
+        return self.devices[0]
+
+    @property
+    def managers(self) -> Iterable[Manager]:
+        """Those of the devices that stay open."""
+        return (device._manager for device in (*self.devices, self.threaded))
+
+    def expect(self, holds: object, finding: str) -> None:
+        """Notes a finding unless the condition holds."""
+        if not holds:
+            self.findings.append(finding)
+
+    async def works(self, device: Device) -> bool:
+        """Whether a copy there and back brings the same bytes."""
+        pattern, back = self.rng.randbytes(BYTES), bytearray(BYTES)
+        async with device.create_stream() as stream, device.allocate(BYTES) as memory:
+            stream.copy(memory, pattern)
+            await stream.copy(back, memory)
+        return bytes(back) == pattern
+
+    # --- what is left of a batch ----------------------------------------------------------------------------------
+
+    async def settle(self, where: str) -> None:
+        """Everything is given back, though not at once, and everything works."""
+        begun = time.monotonic()
+        while left := self._left():
+            late = time.monotonic() - begun
+            if late > SETTLE_SECONDS:
+                self.findings.append(f"{where}: {left} left after {SETTLE_SECONDS:.0f} s")
+                return
+            if late > BEFORE_GC_SECONDS:
+                gc.collect()
+            await anyio.sleep(NAP_SECONDS)
+        for index in self.touched:
+            await self._try(index, where)
+
+    async def _try(self, index: int, where: str) -> None:
+        if index in SPARE:
+            async with aioacl.open_device(index) as device:
+                works = await self.works(device)
+        else:
+            works = await self.works([*self.devices, self.threaded][index])
+        self.expect(works, f"{where}: a copy on device {index} went wrong afterwards")
+
+    def told(self) -> dict[str, object]:
+        """How things stand now, for a finding."""
+        device = self.devices[self.touched[0]] if self.touched[0] < WATCHED else self.threaded
+        left = {name.partition(" of ")[0]: it for name, it in self._left().items()}
+        calls = [(entry["call"], entry["rc"]) for entry in simulator.journal()[-5:]]
+        return {"device": repr(device), "inside": inside(device.index), **left, "newest calls": calls}
+
+    def _left(self) -> dict[str, Any]:
+        """What is there beyond what was there before, by name."""
+        port = current_port()
+        found: dict[str, Any] = {
+            "waits in the port": len(port._waits),
+            "completions on their way": lib.aio_port_in_flight(port.handle),
+            "flights": sum(thread.name.startswith(FLIGHTS) for thread in threading.enumerate()),
+            "calls inside": simulator.stats().inside,
+            "violations": simulator.violations() if simulator.stats().violations else 0,
+            "grown": snapshot().more_than(self._before, *POOLS),
+        }
+        for manager in self.managers:
+            found |= {f"{name} of device {manager.index}": left for name, left in _left_on(manager)}
+        return {name: left for name, left in found.items() if left}
+
+
+def _left_on(manager: Manager) -> Iterable[tuple[str, object]]:
+    """What of a device must be nothing when nothing is under way."""
+    enqueueing, _, lifetime = counts(manager.index)
+    yield "leases", len(manager.leases)
+    yield "waiting turns", len(manager.turns._waiting)
+    yield "due turns", len(manager.turns._due)
+    yield "subscribers", len(manager._subscribers)
+    yield "listeners", len(manager.listeners._all)
+    yield "jobs of lanes", len(manager.maintenance._jobs) + len(manager.control._jobs)
+    yield "jobs of the executor", len(manager._executor._items) if manager._executor else 0
+    yield "calls counted by the gate", enqueueing + lifetime
+    yield "waits of streams", lib.aio_device_waits(manager.index)
+    yield "streams", len(manager.cores())
+    yield "clean-ups put off", len(manager.leftovers) + len(manager.notes)
+    yield "opens", manager.opens - 1

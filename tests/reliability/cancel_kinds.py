@@ -1,0 +1,246 @@
+"""The ways in which an await is cancelled: by its task, a cancel scope, a time-out, a sibling that fails.
+
+A kind runs the awaits that it is to cancel, its victims, and cancels all of them when it is told to. Some do that in
+the turn in which they are told; the others say when they have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    Body = Callable[[], Coroutine[Any, Any, None]]
+
+FAR_SECONDS = 3600.0
+
+
+class SiblingFailed(Exception):
+    """On purpose."""
+
+
+class Kind(ABC):
+    """One way to cancel some awaits."""
+
+    name: ClassVar[str]
+    backends: ClassVar[tuple[str, ...]] = ("asyncio", "trio")
+    at_once: ClassVar[bool] = True  # `cancel` cancels in the same turn
+    takes_what_has_come: ClassVar[bool] = False  # also a task that has its result and did not run since
+
+    @abstractmethod
+    async def run(self, bodies: Sequence[Body]) -> None:
+        """Runs the victims, side by side, to their ends."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Cancels them, or sets out to."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether all of them have been cancelled, whatever they have made of it."""
+        return True
+
+
+# --- tasks of asyncio ---------------------------------------------------------------------------------------------
+
+
+class TaskCancel(Kind):
+    name = "task.cancel()"
+    backends = ("asyncio",)
+    takes_what_has_come = True
+    times: ClassVar[int] = 1
+
+    async def run(self, bodies: Sequence[Body]) -> None:
+        self._tasks = [asyncio.ensure_future(body()) for body in bodies]
+        await asyncio.wait(self._tasks)
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            for _ in range(self.times):
+                task.cancel()
+
+
+class TaskCancelTwice(TaskCancel):
+    name = "task.cancel() twice"
+    times = 2
+
+
+class ParentCancel(Kind):
+    """The parent's task group hands it on to its children a turn later."""
+
+    name = "task.cancel() of the parent"
+    backends = ("asyncio",)
+    at_once = False
+
+    async def run(self, bodies: Sequence[Body]) -> None:
+        self._children: list[asyncio.Task[None]] = []
+        self._parent = asyncio.ensure_future(self._run(bodies))
+        await asyncio.wait([self._parent])
+
+    async def _run(self, bodies: Sequence[Body]) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._children = [group.create_task(self._child(body)) for body in bodies]
+
+    @staticmethod
+    async def _child(body: Body) -> None:
+        await body()
+
+    def cancel(self) -> None:
+        self._parent.cancel()
+
+    @property
+    def cancelled(self) -> bool:
+        return all(child.done() or child.cancelling() for child in self._children)
+
+
+class TaskGroupFailure(ParentCancel):
+    name = "a sibling in asyncio.TaskGroup fails"
+
+    async def run(self, bodies: Sequence[Body]) -> None:
+        self._fail = asyncio.Event()
+        with suppress(BaseExceptionGroup):
+            await self._run([self._sibling, *bodies])
+
+    async def _sibling(self) -> None:
+        await self._fail.wait()
+        raise SiblingFailed
+
+    def cancel(self) -> None:
+        self._fail.set()
+
+
+class AsyncioTimeout(Kind):
+    name = "asyncio.timeout"
+    backends = ("asyncio",)
+    at_once = False
+
+    async def run(self, bodies: Sequence[Body]) -> None:
+        self._timeouts: list[asyncio.Timeout] = []
+        async with asyncio.TaskGroup() as group:
+            for body in bodies:
+                group.create_task(self._within(body))
+
+    async def _within(self, body: Body) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FAR_SECONDS) as timeout:
+                self._timeouts.append(timeout)
+                await body()
+
+    def cancel(self) -> None:
+        for timeout in self._timeouts:
+            timeout.reschedule(asyncio.get_running_loop().time())
+
+    @property
+    def cancelled(self) -> bool:
+        return all(timeout.expired() for timeout in self._timeouts)
+
+
+# --- scopes and groups of anyio -----------------------------------------------------------------------------------
+
+
+class Scopes(Kind):
+    name = "a cancel scope for each"
+
+    async def run(self, bodies: Sequence[Body]) -> None:
+        self._scopes: list[anyio.CancelScope] = []
+        async with anyio.create_task_group() as group:
+            for body in bodies:
+                group.start_soon(self._within, body)
+
+    async def _within(self, body: Body) -> None:
+        with anyio.CancelScope() as scope:
+            self._scopes.append(scope)
+            await body()
+
+    def cancel(self) -> None:
+        for scope in self._scopes:
+            scope.cancel()
+
+    @property
+    def cancelled(self) -> bool:
+        return all(scope.cancel_called for scope in self._scopes)
+
+
+class OneScope(Scopes):
+    name = "one cancel scope around all"
+
+    async def run(self, bodies: Sequence[Body]) -> None:
+        with anyio.CancelScope() as scope:
+            self._scopes = [scope]
+            async with anyio.create_task_group() as group:
+                for body in bodies:
+                    group.start_soon(body)
+
+
+class NestedScopes(Scopes):
+    name = "inner and outer cancel scope"
+
+    async def _within(self, body: Body) -> None:
+        with anyio.CancelScope() as outer, anyio.CancelScope() as inner:
+            self._scopes += [inner, outer]
+            await body()
+
+
+class MoveOnAfter(Scopes):
+    name = "anyio.move_on_after"
+    at_once = False
+
+    async def _within(self, body: Body) -> None:
+        with anyio.move_on_after(FAR_SECONDS) as scope:
+            self._scopes.append(scope)
+            await body()
+
+    def cancel(self) -> None:
+        for scope in self._scopes:
+            scope.deadline = anyio.current_time()
+
+
+class FailAfter(MoveOnAfter):
+    name = "anyio.fail_after"
+
+    async def _within(self, body: Body) -> None:
+        with suppress(TimeoutError), anyio.fail_after(FAR_SECONDS) as scope:
+            self._scopes.append(scope)
+            await body()
+
+
+class GroupFailure(Scopes):
+    name = "a sibling in a task group fails"
+    at_once = False
+
+    async def run(self, bodies: Sequence[Body]) -> None:
+        self._fail = anyio.Event()
+        with suppress(BaseExceptionGroup):
+            async with anyio.create_task_group() as group:
+                self._scopes = [group.cancel_scope]
+                group.start_soon(self._sibling)
+                for body in bodies:
+                    group.start_soon(body)
+
+    async def _sibling(self) -> None:
+        await self._fail.wait()
+        raise SiblingFailed
+
+    def cancel(self) -> None:
+        self._fail.set()
+
+
+KINDS: tuple[type[Kind], ...] = (
+    TaskCancel,
+    TaskCancelTwice,
+    ParentCancel,
+    TaskGroupFailure,
+    AsyncioTimeout,
+    Scopes,
+    OneScope,
+    NestedScopes,
+    MoveOnAfter,
+    FailAfter,
+    GroupFailure,
+)

@@ -1,0 +1,210 @@
+"""Phases in which somebody waits for the device itself: at the gate, for an event, an open, a close, a job."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+import aioacl
+from aioacl import State, simulator
+from aioacl._flights import OpenFlight
+from aioacl._gate import counts
+from aioacl._lifecycle import manager_of
+from tests.kit import Waiting, until, until_now
+from tests.reliability.cancel_bench import JOBS_AT_ONCE, SPARE
+from tests.reliability.cancel_scene import (
+    Scene,
+    leased,
+    make,
+    phase,
+    resetting,
+    unhang,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from aioacl import Device
+    from tests.reliability.cancel_bench import Bench
+
+
+# --- at the gate --------------------------------------------------------------------------------------------------
+
+
+def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool = True) -> Callable[..., Any]:
+    """Somebody who comes while the device is reset."""
+
+    async def enter(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+        device, manager = bench.device, bench.device._manager
+        async with resetting(bench, device):
+
+            def reached(count: int) -> bool:
+                subscribed = len(manager._subscribers) == count + 1  # the reset's caller
+                return subscribed and (len(manager.turns._waiting) == count or not turns)
+
+            def given_up(_: int, left: int) -> str:
+                waiting = len(manager.turns._waiting), len(manager._subscribers) - 1
+                return (
+                    ""
+                    if waiting in ((left, left), (0, left))
+                    else f"{waiting} wait, {left} were not cancelled"
+                )
+
+            yield Scene(
+                lambda number: begin(device, number),
+                reached,
+                finish=lambda: unhang("aclrtResetDeviceForce"),
+                check=given_up,
+            )
+
+    return enter
+
+
+phase("at the gate: to make something")(_at_the_gate(make))
+phase("at the gate: for a lease")(_at_the_gate(lambda device, _: leased(device)))
+phase("at the gate: to open it once more")(
+    _at_the_gate(lambda device, _: aioacl.open_device(device.index), turns=False)
+)
+phase("at the gate: to run a job")(_at_the_gate(lambda device, _: device.run(int), turns=False))
+
+
+@phase("next of device.events()")
+async def _events(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    device, manager = bench.device, bench.device._manager
+    listeners = len(manager.listeners._all)
+
+    async def begin(_: int) -> str:
+        async for event in device.events():
+            return event.kind
+        return "the end"
+
+    async def finish() -> None:
+        bench.expect((await device.force_reset()).ok, "a reset went wrong")
+
+    def gone(_: int, left: int) -> str:
+        subscribed = len(manager._subscribers)
+        return "" if subscribed == left else f"{subscribed} subscribe, {left} were not cancelled"
+
+    yield Scene(
+        begin,
+        lambda count: len(manager._subscribers) == count == len(manager.listeners._all) - listeners,
+        finish=finish,
+        check=gone,
+    )
+
+
+# --- the first open and the last close ----------------------------------------------------------------------------
+
+
+@phase("in the first open")
+async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    index = SPARE[0]
+    manager = manager_of(index)
+    bench.touched = [0, index]
+    simulator.hang_call("aclrtSetDevice")
+
+    def counted(_: int, left: int) -> str:
+        return (
+            "" if manager.opens == left else f"{manager.opens} opens are counted, {left} were not cancelled"
+        )
+
+    yield Scene(
+        lambda _: aioacl.open_device(index),
+        lambda count: (
+            isinstance(manager.flight, OpenFlight)
+            and simulator.hung("aclrtSetDevice") == 1
+            and manager.opens == count == len(manager._subscribers)
+        ),
+        finish=lambda: unhang("aclrtSetDevice"),
+        check=counted,
+    )
+    simulator.unhang("aclrtSetDevice")
+    await until(lambda: manager.flight is None and manager.state is State.CLOSED)
+    bench.expect(simulator.retain_count(index) == 0, "the device of an open that was cancelled stays set")
+
+
+@phase("in the last close", most=len(SPARE))
+async def _last_close(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+    devices = [await aioacl.open_device(index) for index in SPARE[:count]]
+    bench.touched = list(SPARE[:count])
+
+    async def finish() -> None:
+        simulator.release_key("cancel")
+
+    with simulator.fault("aclrtResetDevice", hang="cancel", times=count):
+        yield Scene(
+            lambda number: devices[number].close(),
+            lambda count: (
+                simulator.hung("aclrtResetDevice") == count
+                and all(len(device._manager._subscribers) == 1 for device in devices)
+            ),
+            finish=finish,
+        )
+        simulator.release_key("cancel")
+    await until(lambda: all(device.state is State.CLOSED for device in devices))
+    retained = [simulator.retain_count(device.index) for device in devices]
+    bench.expect(not any(retained), f"devices whose close was cancelled stay set: {retained}")
+
+
+# --- jobs ---------------------------------------------------------------------------------------------------------
+
+
+@phase("a job of device.run, queued")
+async def _job_queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    device = bench.narrow
+    bench.touched = [device.index]
+    go_on, called = threading.Event(), list[int]()
+
+    def only_what_is_wanted(_: int, left: int) -> str:
+        return "" if len(called) == left else f"{len(called)} jobs were done, {left} were not cancelled"
+
+    async def finish() -> None:
+        go_on.set()
+
+    async with anyio.create_task_group() as group:
+        blocking = Waiting(group, lambda: device.run(go_on.wait))
+        await until(lambda: counts(device.index)[2] == 1)
+        yield Scene(
+            lambda number: device.run(called.append, number),
+            lambda count: len(device.executor._items) == count,
+            finish=finish,
+            done=only_what_is_wanted,
+        )
+        go_on.set()
+        await blocking.outcome()
+
+
+@phase("a job of device.run, running", most=JOBS_AT_ONCE)
+async def _job_running(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    device = bench.wide
+    bench.touched = [device.index]
+    go_on, begun, ended = threading.Event(), list[int](), list[int]()
+
+    def job(number: int) -> None:
+        begun.append(number)
+        go_on.wait()
+        ended.append(number)
+
+    def runs_on(all_: int, _: int) -> str:
+        inside = counts(device.index)[2]
+        return (
+            "" if inside == all_ and not ended else f"{inside} of {all_} jobs are inside, {len(ended)} ended"
+        )
+
+    def to_their_ends(all_: int, _: int) -> str:
+        until_now(lambda: len(ended) == all_)
+        return "" if len(ended) == all_ else f"{len(ended)} of {all_} jobs came to their end"
+
+    async def finish() -> None:
+        go_on.set()
+
+    yield Scene(
+        lambda number: device.run(job, number),
+        lambda count: len(begun) == count == counts(device.index)[2],
+        finish=finish,
+        check=runs_on,
+        done=to_their_ends,
+    )
+    go_on.set()

@@ -1,0 +1,222 @@
+"""Phases in which somebody waits for a reset: to drain, to land, or for his turn after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from aioacl import State, simulator
+from aioacl._reset import ResetFlight
+from tests.kit import Waiting, until, until_now
+from tests.reliability.cancel_bench import WATCHED
+from tests.reliability.cancel_scene import (
+    GRACE_SECONDS,
+    Scene,
+    ThreadsReset,
+    leased,
+    make,
+    phase,
+    queued,
+    release,
+    resetting,
+    unhang,
+    waits,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from aioacl._lifecycle import Manager
+    from tests.reliability.cancel_bench import Bench
+
+
+# --- turns --------------------------------------------------------------------------------------------------------
+
+
+def _no_turn_is_due(manager: Manager) -> Callable[[int, int], str]:
+    def check(_: int, left: int) -> str:
+        due = len(manager.turns._due)
+        return "" if due <= left else f"{due} turns are due, {left} were not cancelled"
+
+    return check
+
+
+@phase("a turn, not told that it is", at_once=True)
+async def _turn(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    device, manager = bench.device, bench.device._manager
+    second: list[ThreadsReset] = []
+
+    def next_reset_waits() -> bool:
+        return isinstance(manager.flight, ResetFlight) and manager.state is State.OPEN
+
+    def arrive() -> None:
+        simulator.unhang("aclrtResetDeviceForce")
+        until_now(lambda: manager.state is State.OPEN and manager.flight is None)
+        second.append(ThreadsReset(device))
+        until_now(next_reset_waits)
+
+    async with resetting(bench, device):
+        yield Scene(
+            lambda number: make(device, number),
+            lambda count: next_reset_waits() and len(manager.turns._due) == count,
+            gathered=lambda count: len(manager.turns._waiting) == count,
+            arrive=arrive,
+            check=_no_turn_is_due(manager),
+        )
+    await until(lambda: not second[0].is_alive())
+    report = second[0].report
+    bench.expect(report and report.ok, f"the reset behind the turns went wrong: {report}")
+
+
+@phase("a turn that is being taken", at_once=True)
+async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    device, manager = bench.device, bench.device._manager
+    second: list[ThreadsReset] = []
+
+    def in_their_turn(count: int) -> bool:
+        on_lane = simulator.hung("aclrtMallocHost") == 1 and queued(manager) == count - 1
+        return on_lane and len(manager.turns._due) == count and manager.state is State.OPEN
+
+    opened: list[bool] = []
+
+    def gathered(count: int) -> bool:
+        if len(manager.turns._waiting) == count and not opened:
+            opened.append(True)
+            simulator.unhang("aclrtResetDeviceForce")
+        return in_their_turn(count)
+
+    def arrive() -> None:
+        second.append(ThreadsReset(device))
+        until_now(lambda: isinstance(manager.flight, ResetFlight))
+
+    async def finish() -> None:
+        simulator.release_key("turn")
+
+    # Staging memory, of which the device may want more at any time, comes in larger pieces.
+    hang = simulator.fault("aclrtMallocHost", size_max=64, hang="turn", times=1)
+    async with resetting(bench, device):
+        with hang:
+            yield Scene(
+                lambda _: device.pinned(64),
+                in_their_turn,
+                gathered=gathered,
+                arrive=arrive,
+                finish=finish,
+                check=_no_turn_is_due(manager),
+            )
+            simulator.release_key("turn")
+    await until(lambda: not second[0].is_alive())
+    report = second[0].report
+    bench.expect(report and report.ok, f"the reset behind the turns went wrong: {report}")
+
+
+# --- resets -------------------------------------------------------------------------------------------------------
+
+
+@phase("draining: the holder of a lease")
+async def _holder(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+    device, manager = bench.device, bench.device._manager
+    async with device.allocate(64) as memory, device.create_stream() as stream:
+        simulator.hold(stream)
+        tickets = [stream.fill(memory, 1) for _ in range(count)]
+
+        async def begin(number: int) -> None:
+            async with device.lease():
+                await tickets[number]
+
+        def leases_end(_: int, left: int) -> str:
+            held_still = len(manager.leases)
+            return "" if held_still == left else f"{held_still} leases are held, {left} were not cancelled"
+
+        async with anyio.create_task_group() as group:
+            resets: list[Waiting] = []
+
+            def gathered(count: int) -> bool:
+                if len(manager.leases) == count and not resets:
+                    resets.append(Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS)))
+                return manager.state is State.DRAINING
+
+            yield Scene(
+                begin,
+                lambda count: (
+                    manager.state is State.DRAINING and len(manager.leases) == count == waits(device)
+                ),
+                gathered=gathered,
+                finish=lambda: release(stream),
+                check=leases_end,
+            )
+            report = await resets[0].outcome()
+            bench.expect(report.ok and not report.aborted, f"a reset went wrong: {report}")
+        tickets.clear()
+
+
+@phase("draining: somebody without a lease")
+async def _outsider(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    device, manager = bench.device, bench.device._manager
+    async with device.allocate(64) as memory, device.create_stream() as stream:
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        async with anyio.create_task_group() as group:
+            resetting = Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS))
+            await until(lambda: manager.state is State.DRAINING)
+            yield Scene(
+                lambda number: leased(device) if number % 2 else device.allocate(64),
+                lambda count: (
+                    manager.state is State.DRAINING
+                    and len(manager.turns._waiting) == count == len(manager._subscribers) - 1
+                ),
+                finish=lambda: release(stream),
+            )
+            report = await resetting.outcome()
+            bench.expect(report.ok and not report.aborted, f"a reset went wrong: {report}")
+
+
+@phase("in the reset: its caller", most=WATCHED)
+async def _caller(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+    devices = bench.devices[:count]
+    bench.touched = list(range(count))
+    before = [device.generation for device in devices]
+
+    async def finish() -> None:
+        simulator.release_key("cancel")
+
+    def goes_on(_: int, __: int) -> str:
+        states = [device.state.name for device in devices if device.state is not State.RESETTING]
+        return f"its caller has gone, and it is {states}" if states else ""
+
+    with simulator.fault("aclrtResetDeviceForce", hang="cancel", times=count):
+        yield Scene(
+            lambda number: devices[number].force_reset(),
+            lambda count: (
+                simulator.hung("aclrtResetDeviceForce") == count
+                and all(len(device._manager._subscribers) == 1 for device in devices)
+            ),
+            finish=finish,
+            check=goes_on,
+        )
+        simulator.release_key("cancel")
+    await until(lambda: all(device.state is State.OPEN for device in devices))
+    bench.expect(
+        [device.generation for device in devices] == [generation + 1 for generation in before],
+        "a reset whose caller has gone did not raise the generation by one",
+    )
+
+
+@phase("in the reset: one who joined")
+async def _joined(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    device, manager = bench.device, bench.device._manager
+    async with resetting(bench, device) as caller:
+        flight = manager.flight
+        assert isinstance(flight, ResetFlight)
+
+        async def begin(_: int) -> None:
+            report = await device.force_reset()
+            bench.expect(report is flight.report, "one who joined a reset has got another's report")
+
+        yield Scene(
+            begin,
+            lambda count: flight.joined == count + 1 == len(manager._subscribers),
+            finish=lambda: unhang("aclrtResetDeviceForce"),
+        )
+        bench.expect(await caller.outcome() is flight.report, "the caller has got another's report")

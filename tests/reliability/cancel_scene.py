@@ -1,0 +1,179 @@
+"""The phases in which an await is cancelled: how so many awaits get there, how that is known, how they go on.
+
+A phase is entered and gives a scene. In most the awaits stand still until the scene is finished, for the simulator
+holds or hangs what they wait for. In the others they have what they waited for and their loop has not looked: there
+the scene *arrives* by blocking the loop, and the cancellation follows in the same turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from aioacl import simulator
+from aioacl._ffi import lib
+from tests.kit import Waiting, hanging, until
+from tests.reliability.loops import BACKENDS
+
+if TYPE_CHECKING:
+    from aioacl import Device, ResetReport, Stream
+    from aioacl._lifecycle import Manager
+    from tests.reliability.cancel_bench import Bench
+    from tests.reliability.cancel_kinds import Kind
+
+MANY: Final = 24
+GRACE_SECONDS: Final = 60.0
+
+
+async def _nothing() -> None:
+    """Nothing is to be done."""
+
+
+@dataclass
+class Scene:
+    """So many awaits on their way into a phase."""
+
+    begin: Callable[[int], Awaitable[Any]]  # what the i-th of them awaits
+    reached: Callable[[int], object]  # whether that many are in it
+    finish: Callable[[], Awaitable[object]] = _nothing  # lets those go on that were not cancelled
+    gathered: Callable[[int], object] | None = None  # whether that many stand before it
+    arrive: Callable[[], object] | None = None  # brings them into it while their loop stands still
+    check: Callable[[int, int], str] = lambda _, __: (
+        ""
+    )  # of all and those left, before they go on: what is wrong
+    done: Callable[[int, int], str] = lambda _, __: ""  # the same, when they have ended
+    request: Callable[[Callable[[], None]], Awaitable[None]] | None = None  # cancels, at a moment of its own
+    allowed: tuple[type[Exception], ...] = ()  # how else it may end for those that were not cancelled
+
+
+Enter = Callable[["Bench", int], AbstractAsyncContextManager[Scene]]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Where awaits are cancelled."""
+
+    name: str
+    enter: Enter  # with the number of awaits
+    most: int = MANY
+    at_once: bool = False  # the awaits do not stand still
+    has_come: bool = False  # they have what they waited for, and will run in the next turn
+
+    def takes(self, kind: type[Kind], backend: str) -> bool:
+        """Whether that kind of cancellation can come in this phase."""
+        fits = backend in kind.backends and (kind.at_once or not self.at_once)
+        return fits and (kind.takes_what_has_come or not self.has_come)
+
+    def on(self, backend: str) -> bool:
+        """Whether there is such a phase: trio cancels nobody who has what he waited for."""
+        return backend == BACKENDS[0] or not self.has_come
+
+
+PHASES: list[Phase] = []
+
+
+def phase(name: str, **options: Any) -> Callable[[Callable[[Bench, int], AsyncGenerator[Scene]]], None]:
+    """One more phase."""
+
+    def add(enter: Callable[[Bench, int], AsyncGenerator[Scene]]) -> None:
+        PHASES.append(Phase(name, asynccontextmanager(enter), **options))
+
+    return add
+
+
+# --- what they stand behind ---------------------------------------------------------------------------------------
+
+
+def make(device: Device, number: int) -> Awaitable[Any]:
+    """One of the things that are made on the maintenance lane."""
+    made: tuple[Callable[[], Awaitable[Any]], ...] = (
+        device.create_stream,
+        lambda: device.allocate(64),
+        lambda: device.pinned(64),
+        device.create_event,
+    )
+    return made[number % len(made)]()
+
+
+async def leased(device: Device) -> None:
+    """Holds a lease for a moment."""
+    async with device.lease():
+        pass
+
+
+@asynccontextmanager
+async def resetting(bench: Bench, device: Device) -> AsyncGenerator[Waiting]:
+    """A reset that hangs in C until it is unhung, and its caller."""
+    simulator.hang_call("aclrtResetDeviceForce")
+    async with anyio.create_task_group() as group:
+        caller = Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS))
+        await until(hanging("aclrtResetDeviceForce"))
+        await until(lambda: len(device._manager._subscribers) == 1)
+        yield caller
+        simulator.unhang("aclrtResetDeviceForce")
+        report: ResetReport = await caller.outcome()
+        bench.expect(report.ok, f"a reset went wrong: {report}")
+
+
+@asynccontextmanager
+async def busy_lane(device: Device) -> AsyncGenerator[None]:
+    """The maintenance lane hangs in C until it is unhung."""
+    simulator.hang_call("aclrtMalloc")
+    async with anyio.create_task_group() as group:
+        first = Waiting(group, lambda: device.allocate(64))
+        await until(hanging("aclrtMalloc"))
+        yield
+        simulator.unhang("aclrtMalloc")
+        await (await first.outcome()).close()
+
+
+@asynccontextmanager
+async def held(device: Device) -> AsyncGenerator[Stream]:
+    """A stream that starts no task until it is released."""
+    async with device.create_stream() as stream:
+        simulator.hold(stream)
+        yield stream
+        simulator.release(stream)
+
+
+async def unhang(function: str) -> None:
+    """The call goes on."""
+    simulator.unhang(function)
+
+
+async def release(stream: Stream) -> None:
+    """The stream goes on."""
+    simulator.release(stream)
+
+
+def waits(device: Device) -> int:
+    """Awaits of the device's streams."""
+    return int(lib.aio_device_waits(device.index))
+
+
+def queued(manager: Manager) -> int:
+    """Awaits whose jobs wait for the maintenance lane, which after a reset has one of its own to do as well."""
+    return sum(job._tell is not None for job in tuple(manager.maintenance._jobs))
+
+
+def idle(manager: Manager) -> bool:
+    """Whether the maintenance lane has done everything and has told so."""
+    return not manager.maintenance._jobs and manager.maintenance._current is None
+
+
+class ThreadsReset(threading.Thread):
+    """A reset that a plain thread asks for."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(daemon=True)
+        self._device = device
+        self.report: ResetReport | None = None
+        self.start()
+
+    def run(self) -> None:
+        self.report = self._device.force_reset(grace=GRACE_SECONDS).result(GRACE_SECONDS)

@@ -1,0 +1,296 @@
+"""Phases in which somebody waits for the maintenance lane, for a stream, an event, a ticket, or with a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl import DeviceTimeout, simulator
+from aioacl._gate import counts
+from aioacl._port import current_port
+from tests.kit import fill_queue, until_now
+from tests.reliability.cancel_bench import WATCHED
+from tests.reliability.cancel_scene import (
+    Scene,
+    busy_lane,
+    held,
+    idle,
+    make,
+    phase,
+    queued,
+    release,
+    unhang,
+    waits,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from aioacl import Device, Stream
+    from tests.reliability.cancel_bench import Bench
+
+MIB: Final = 1 << 20
+MARGIN_SECONDS: Final = 0.005
+
+
+# --- the maintenance lane -----------------------------------------------------------------------------------------
+
+
+@phase("queued on the maintenance lane")
+async def _queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    device, manager = bench.device, bench.device._manager
+    begun: list[int] = []
+
+    async def begin(number: int) -> object:
+        begun.append(number)
+        return await (device.allocate(64) if number % 2 else device.create_stream())
+
+    def made() -> int:
+        return simulator.calls("aclrtMalloc") + simulator.calls("aclrtCreateStream")
+
+    async with busy_lane(device):
+        before = made()
+
+        def only_what_is_wanted(_: int, left: int) -> str:
+            calls = made() - before
+            return "" if calls == left else f"{calls} calls were made for {left} who still wanted them"
+
+        yield Scene(
+            begin,
+            lambda count: queued(manager) == count,
+            finish=lambda: unhang("aclrtMalloc"),
+            done=only_what_is_wanted,
+        )
+
+
+def _hung_in(function: str, call: Callable[[Device], Awaitable[Any]]) -> Callable[..., Any]:
+    async def enter(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+        devices = bench.devices[:count]
+        bench.touched = list(range(count))
+
+        def admitted(all_: int, _: int) -> str:
+            inside = sum(counts(device.index)[2] for device in devices)
+            return "" if inside == all_ else f"the gate counts {inside} of {all_} calls that are still in C"
+
+        async def finish() -> None:
+            simulator.release_key("cancel")
+
+        with simulator.fault(function, hang="cancel", times=count):
+            yield Scene(
+                lambda number: call(devices[number]),
+                lambda count: simulator.hung(function) == count,
+                finish=finish,
+                check=admitted,
+            )
+            simulator.release_key("cancel")
+
+    return enter
+
+
+phase("in C: aclrtMalloc", most=WATCHED)(_hung_in("aclrtMalloc", lambda device: device.allocate(64)))
+phase("in C: aclrtMallocHost", most=WATCHED)(_hung_in("aclrtMallocHost", lambda device: device.pinned(64)))
+phase("in C: aclrtCreateStream", most=WATCHED)(
+    _hung_in("aclrtCreateStream", lambda device: device.create_stream())
+)
+# Its bounded waits come back and begin again, so they do not stand still.
+phase("in C: aclrtSynchronizeDevice", most=WATCHED, at_once=True)(
+    _hung_in("aclrtSynchronizeDeviceWithTimeout", lambda device: device.synchronize())
+)
+
+
+def _made(*, drained: bool) -> Callable[..., Any]:
+    async def enter(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+        device, manager = bench.device, bench.device._manager
+        port = current_port()
+
+        def arrive() -> None:
+            simulator.unhang("aclrtMalloc")
+            until_now(lambda: idle(manager))
+            if drained:
+                port.drain()
+
+        before = simulator.stats()
+        async with busy_lane(device):
+
+            def made(_: int) -> bool:
+                now = simulator.stats()
+                new = now.device_blocks - before.device_blocks - 1 + now.streams - before.streams
+                return idle(manager) and new == count
+
+            yield Scene(
+                lambda number: device.allocate(64) if number % 2 else device.create_stream(),
+                made,
+                gathered=lambda count: queued(manager) == count,
+                arrive=arrive,
+            )
+
+    return enter
+
+
+phase("made, not handed back", at_once=True)(_made(drained=False))
+phase("handed back, not taken", at_once=True, has_come=True)(_made(drained=True))
+
+
+@phase("closing, on the maintenance lane")
+async def _closing(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+    device, manager = bench.device, bench.device._manager
+    things = [await make(device, number % 3) for number in range(count)]
+    functions = ("aclrtDestroyStream", "aclrtFree", "aclrtFreeHost")
+
+    def given_back() -> int:
+        return sum(map(simulator.calls, functions))
+
+    async with busy_lane(device):
+        before = given_back()
+
+        def each_once(all_: int, _: int) -> str:
+            until_now(lambda: idle(manager))
+            calls = given_back() - before
+            return "" if calls == all_ else f"{all_} things were given back by {calls} calls"
+
+        yield Scene(
+            lambda number: things[number].close(),
+            lambda count: queued(manager) == count,
+            finish=lambda: unhang("aclrtMalloc"),
+            done=each_once,
+        )
+
+
+# --- streams ------------------------------------------------------------------------------------------------------
+
+
+def _point_of_a_stream(point: Callable[[Device, Stream, Any], Any]) -> Callable[..., Any]:
+    """A wait for a point of a stream that is held, whichever way the device's awaits wait."""
+
+    async def enter(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+        device = bench.rng.choice((bench.device, bench.threaded))
+        bench.touched = [device.index]
+        async with device.allocate(64) as memory, held(device) as stream:
+            stream.fill(memory, 1)
+            points = [point(device, stream, memory) for _ in range(count)]
+
+            async def begin(number: int) -> None:
+                await points[number]
+
+            yield Scene(begin, lambda count: waits(device) == count, finish=lambda: release(stream))
+            points.clear()
+
+    return enter
+
+
+def _full(_: Device, stream: Stream, memory: Any) -> Any:
+    fill_queue(stream, memory)
+    return stream.ready()
+
+
+phase("waiting for a ticket")(_point_of_a_stream(lambda _, stream, memory: stream.fill(memory, 1)))
+phase("waiting for an event")(_point_of_a_stream(lambda _, stream, __: stream.record()))
+phase("waiting for a stream")(_point_of_a_stream(lambda _, stream, __: stream))
+phase("device.synchronize: its streams")(_point_of_a_stream(lambda device, _, __: device.synchronize()))
+phase("ready() of a full queue")(_point_of_a_stream(_full))
+
+
+@phase("a ticket that is done, not handed back", at_once=True)
+async def _ticket_done(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+    device = bench.device
+    async with device.allocate(64) as memory, held(device) as stream:
+        tickets = [stream.fill(memory, 1) for _ in range(count)]
+
+        async def begin(number: int) -> None:
+            await tickets[number]
+
+        def arrive() -> None:
+            simulator.release(stream)
+            until_now(lambda: waits(device) == 0)
+
+        yield Scene(
+            begin,
+            lambda _: waits(device) == 0,
+            gathered=lambda count: waits(device) == count,
+            arrive=arrive,
+        )
+        tickets.clear()
+
+
+@phase("device.synchronize: queued on the lane")
+async def _synchronize_queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    device = bench.device
+    async with busy_lane(device):
+        yield Scene(
+            lambda _: device.synchronize(),
+            lambda count: queued(device._manager) == count,
+            finish=lambda: unhang("aclrtMalloc"),
+        )
+
+
+@phase("in mid upload or download", most=4)
+async def _pump(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+    device = bench.device
+    source = bytes(3 * MIB)
+    async with AsyncExitStack() as stack:
+        memory = [await stack.enter_async_context(device.allocate(len(source))) for _ in range(count)]
+        stream = await stack.enter_async_context(held(device))
+
+        async def begin(number: int) -> None:
+            if number % 2:
+                await stream.upload(memory[number], source)
+            else:
+                await stream.download(bytearray(len(source)), memory[number])
+
+        yield Scene(begin, lambda count: waits(device) == count, finish=lambda: release(stream))
+
+
+# --- deadlines ----------------------------------------------------------------------------------------------------
+
+
+def _deadline(*, fired: bool) -> Callable[..., Any]:
+    """A wait whose own deadline ends in the turn in which it is cancelled: before its timer fires, or after."""
+
+    async def enter(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+        device, seconds = bench.device, bench.soon_seconds
+        begun: list[float] = []
+
+        async def begin(_: int) -> None:
+            begun.append(time.monotonic())
+            await stream.synchronize(timeout=seconds)
+
+        def end() -> float:
+            return max(begun) + seconds + MARGIN_SECONDS
+
+        def over() -> bool:
+            return time.monotonic() > end()
+
+        async def after_the_timers(cancel: Callable[[], None]) -> None:
+            done = asyncio.Event()
+
+            def tell() -> None:
+                cancel()
+                done.set()
+
+            asyncio.get_running_loop().call_at(end(), tell)
+            await done.wait()
+
+        def waiting(count: int) -> bool:
+            return waits(device) == count == len(begun)
+
+        async with device.allocate(64) as memory, held(device) as stream:
+            stream.fill(memory, 1)
+            yield Scene(
+                begin,
+                lambda count: waiting(count) and over(),
+                finish=lambda: release(stream),
+                gathered=lambda count: waiting(count) or (begun and over()),
+                arrive=lambda: until_now(over),
+                request=after_the_timers if fired else None,
+                allowed=(DeviceTimeout,),
+            )
+        # A machine that was busy elsewhere has let the deadline pass before all were there.
+        bench.soon_seconds = seconds * 2 if bench.void else seconds
+
+    return enter
+
+
+phase("its deadline ends in the same turn", at_once=True)(_deadline(fired=False))
+phase("its deadline has ended, not told", at_once=True, has_come=True)(_deadline(fired=True))

@@ -1,0 +1,53 @@
+"""Event loops that count their turns: one look at what is ready, and then everything that was."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+BACKENDS = ("asyncio", "trio")
+
+
+class Turns(trio.abc.Instrument):
+    """How many turns the loop has had."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def after_io_wait(self, timeout: float) -> None:
+        """For trio, which asks its instruments once a turn."""
+        del timeout
+        self.count += 1
+
+
+class _Selector(selectors.DefaultSelector):
+    """For asyncio, which selects once a turn."""
+
+    def __init__(self, turns: Turns) -> None:
+        super().__init__()
+        self._turns = turns
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._turns.count += 1
+        return super().select(timeout)
+
+
+def run(backend: str, body: Callable[[Turns], Awaitable[T]]) -> T:
+    """Runs the body on a loop of its own."""
+    turns = Turns()
+
+    async def main() -> T:
+        return await body(turns)
+
+    if backend == "trio":
+        return trio.run(main, instruments=[turns])
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_Selector(turns))) as runner:
+        return runner.run(main())
