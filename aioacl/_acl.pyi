@@ -578,7 +578,6 @@ class Lib:
     AIO_DRAINING: Final[int]
     AIO_RESETTING: Final[int]
     AIO_QUARANTINED: Final[int]
-    AIO_REVOKED: Final[int]
     AIO_FOREIGN: Final[int]
     AIO_STALE: Final[int]
     AIO_RESETTING_NOW: Final[int]

@@ -20,7 +20,6 @@ enum aio_state { AIO_CLOSED = 0, AIO_OPEN = 1, AIO_DRAINING = 2, AIO_RESETTING =
 
 /* Beside the state in the gate's word. */
 enum aio_flag {
-    AIO_REVOKED = 8, /* the leases are revoked: while DRAINING nobody enqueues any more */
     AIO_FOREIGN = 16 /* somebody else resets the device right now */
 };
 

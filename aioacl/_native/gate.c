@@ -30,11 +30,11 @@ static uint32_t count_of(uint64_t word, int kind) {
     return (uint32_t)(word >> shift_of(kind)) & COUNT_MASK;
 }
 
-static int while_draining(uint64_t word, aio_pass pass, int kind) {
+static int while_draining(aio_pass pass, int kind) {
     bool held = (pass >> 28) & 1;
     if (kind != AIO_ENQUEUE)
         return 0;
-    return held && !(aio_word_flags(word) & AIO_REVOKED) ? 0 : AIO_DRAINING_NOW;
+    return held ? 0 : AIO_DRAINING_NOW;
 }
 
 static int judge(uint64_t word, aio_pass pass, int kind) {
@@ -46,7 +46,7 @@ static int judge(uint64_t word, aio_pass pass, int kind) {
     case AIO_OPEN:
         return count_of(word, kind) == COUNT_MASK ? AIO_CROWDED : 0;
     case AIO_DRAINING:
-        return count_of(word, kind) == COUNT_MASK ? AIO_CROWDED : while_draining(word, pass, kind);
+        return count_of(word, kind) == COUNT_MASK ? AIO_CROWDED : while_draining(pass, kind);
     case AIO_RESETTING:
         return AIO_RESETTING_NOW;
     case AIO_QUARANTINED:

@@ -75,7 +75,6 @@ static void each_state_says_who_may_enter(void) {
     asked(AIO_CLOSED, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN);
     asked(AIO_OPEN, 0, 0, 0, 0);
     asked(AIO_DRAINING, AIO_DRAINING_NOW, 0, 0, 0);
-    asked(AIO_DRAINING | AIO_REVOKED, AIO_DRAINING_NOW, AIO_DRAINING_NOW, 0, 0);
     asked(AIO_RESETTING, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW);
     asked(AIO_QUARANTINED, AIO_QUARANTINE, AIO_QUARANTINE, AIO_QUARANTINE, AIO_QUARANTINE);
     asked(AIO_CLOSED, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN);
@@ -218,10 +217,51 @@ static void who_is_inside_is_known(void) {
     bed_close(0);
 }
 
+/* --- many at the gate -------------------------------------------------------- */
+enum { ENTERERS = 2, RACE_US = 1500000 };
+
+static atomic_bool shut, over;
+static atomic_int late;
+
+static void *go_in_and_out(void *unused) {
+    (void)unused;
+    while (!atomic_load(&over)) {
+        if (aio_count_in(aio_make_pass(0, 7, 0), AIO_LIFETIME))
+            continue;
+        if (atomic_load(&shut))
+            atomic_fetch_add(&late, 1);
+        aio_count_out(aio_make_pass(0, 7, 0), AIO_LIFETIME);
+    }
+    return NULL;
+}
+
+/* Whoever looked before the gate shut is counted by then, or refused. */
+static void nobody_comes_in_after_it_was_seen_empty(void) {
+    pthread_t threads[ENTERERS];
+    for (int i = 0; i < ENTERERS; i++)
+        threads[i] = bed_thread(go_in_and_out, NULL);
+    int64_t end = aio_now_us() + RACE_US;
+    for (int round = 0; aio_now_us() < end && !atomic_load(&late); round++) {
+        aio_gate_set(0, AIO_OPEN, 7);
+        for (int turn = 0; turn < round % 64; turn++)
+            aio_gate_word(0);
+        aio_gate_set(0, AIO_RESETTING, 7);
+        CHECK_EQ(aio_gate_wait(0, 1 << AIO_LIFETIME, 20000000), 1);
+        atomic_store(&shut, true);
+        for (int turn = 0; turn < 64; turn++)
+            counts_are(0, 0, 0);
+        atomic_store(&shut, false);
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < ENTERERS; i++)
+        bed_join(threads[i]);
+    CHECK_EQ(atomic_load(&late), 0);
+}
+
 TESTS(TEST(the_4096th_enqueuer_is_refused), TEST(the_4096th_waiter_is_refused),
       TEST(the_4096th_maker_is_refused), TEST(all_three_may_be_full_at_once),
       TEST(each_state_says_who_may_enter), TEST(setting_the_state_keeps_who_is_inside),
       TEST(a_foreign_reset_is_not_written_over), TEST(after_exit_has_begun_nobody_enters),
       TEST(a_thread_without_a_context_stays_bound), TEST(a_foreign_context_is_put_back),
       TEST(an_adopted_thread_does_not_look), TEST(the_text_is_kept_on_the_failing_thread),
-      TEST(who_is_inside_is_known))
+      TEST(who_is_inside_is_known), TEST(nobody_comes_in_after_it_was_seen_empty))
