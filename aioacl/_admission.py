@@ -159,7 +159,9 @@ class Admission:
             raise self.closed()
         if self.state is State.QUARANTINED:
             raise self.quarantined()
-        return self.state is State.OPEN or (self.state is State.DRAINING and self.leases.holds(holder))
+        if self.state is State.OPEN:
+            return not lib.aio_gate_foreign(self.index)  # until that is met the gate refuses everything
+        return self.state is State.DRAINING and self.leases.holds(holder)
 
     def closed(self) -> ParameterError:
         """The error of whoever uses a device that nobody has open."""

@@ -14,6 +14,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
+from aioacl._lanes import Job
 from tests.kit import Waiting, hanging, in_thread, turns, until, until_now
 
 if TYPE_CHECKING:
@@ -305,3 +306,16 @@ def test_without_the_callback_it_is_found_out_by_the_next_call() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "DeviceReset\n[0] 2 1 []\n", "")
+
+
+def test_until_a_foreign_reset_is_met_nothing_new_begins(open_device: OpenDevice) -> None:
+    go_on = threading.Event()
+    device = open_device().result()
+    try:
+        device._manager.maintenance.submit(Job(go_on.wait))  # it is this lane that meets it
+        reset_by_somebody_else()
+        with pytest.raises(aioacl.DeviceResetting):
+            device.create_stream(wait=False).result(timeout=5)
+    finally:
+        go_on.set()
+        device.close().result()
