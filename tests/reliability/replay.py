@@ -1,0 +1,45 @@
+"""python -m tests.reliability.replay SCENARIO: one schedule again, by its number or its decisions; 1 if it finds."""
+
+from __future__ import annotations
+
+import sys
+
+sys.path.append(sys.path.pop(0))  # `python -m` puts the checkout first, and the installed aioacl is meant
+
+import argparse
+import os
+
+from tests.reliability.schedule_bugs import BUGS
+from tests.reliability.schedule_runs import Ground
+from tests.reliability.schedule_scenarios import SCENARIOS
+from tests.reliability.scheduler import Grain
+from tests.reliability.strategies import Recorded
+
+
+def main() -> int:
+    """0 when nothing was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.reliability.replay", description=__doc__)
+    parser.add_argument("scenario", choices=SCENARIOS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--number", type=int, default=0, help="which schedule of the seed")
+    parser.add_argument("--decisions", help="threads by number, with commas, instead of a seed")
+    parser.add_argument("--grain", type=Grain, default=Grain.COARSE, help="where there are points")
+    parser.add_argument("--bug", choices=BUGS, help="a known bug to put in before")
+    options = parser.parse_args()
+    ground, scenario = Ground(), SCENARIOS[options.scenario]
+    if options.bug:
+        BUGS[options.bug].put()
+    strategy, grain = ground.strategy(scenario, options.seed, options.number)
+    if options.decisions is not None:
+        numbers = [int(number) for number in options.decisions.split(",") if number]
+        strategy, grain = Recorded(numbers), options.grain
+    problems = ground.once(scenario, strategy, grain=grain)
+    print(f"{len(ground.scheduler.decisions)} decisions, {ground.scheduler.points} points")
+    print("\n".join(problems) or "nothing was found")
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # threads of a schedule that was broken off wait for ever

@@ -1,0 +1,121 @@
+"""Known bugs, put into the aioacl of this process: each must be found within the schedules of its scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl._admission import Admission
+from aioacl._ffi import lib
+from aioacl._flights import CloseFlight
+from aioacl._law import Event, State
+from aioacl._lifecycle import Manager
+from aioacl._port import current_holder, current_port
+from aioacl._reset import ResetFlight
+from aioacl._turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._acl import CData
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What is wrong, how to make it so, and the scenario that must find it."""
+
+    sentence: str
+    scenario: str
+    put: Callable[[], None]
+
+
+def _put(owner: type, name: str, wrong: Callable[..., object]) -> None:
+    setattr(owner, name, wrong)
+
+
+async def _change_without_a_second_look(self: Any, _: int, deadline: float | None) -> None:
+    port = current_port()
+
+    def start(_: CData, key: int) -> int:
+        with self.changed:
+            self._subscribers[port, key] = None
+        return 0
+
+    await port.wait(start, deadline=deadline)
+
+
+def _lose_wake_ups() -> None:
+    _put(Admission, "change", _change_without_a_second_look)
+
+
+async def _reset_without_the_lock(self: Any, *, grace: float, timeout: float, reason: str) -> Any:
+    flight = self.flight
+    if not isinstance(flight, ResetFlight):
+        with self.changed:
+            holder = repr(current_holder())
+        flight = ResetFlight(self, grace=grace, timeout=timeout, reason=reason, by=holder)
+        with self.changed:
+            self.launch(flight)
+    await flight.arrive(None)
+    return flight.report
+
+
+def _fly_twice() -> None:
+    _put(Manager, "force_reset", _reset_without_the_lock)
+
+
+def _may_pass_when_open(self: Any, holder: object) -> bool:
+    if self.leases.lost(holder):
+        raise self._revoked()
+    if self.state is State.CLOSED:
+        raise self.closed()
+    return self.state is State.OPEN and not lib.aio_gate_foreign(self.index)
+
+
+def _wait_within_a_lease() -> None:
+    _put(Admission, "may_pass", _may_pass_when_open)
+
+
+def _leave_quietly(self: Any, place: Any) -> None:
+    with self.changed:
+        self._waiting.discard(place)
+        self._due.discard(place)
+
+
+def _tell_nobody_of_the_last_turn() -> None:
+    _put(Turns, "leave", _leave_quietly)
+
+
+def _close_later(self: Any, *states: State) -> Any:
+    if self.opens or self.flight is not None or self.state not in states:
+        return None
+    flight = CloseFlight(self)
+    fly = flight.fly
+
+    def drain_first() -> None:
+        flight._apply(Event.DRAIN)
+        fly()
+
+    if self.state is State.OPEN:
+        flight.fly = drain_first  # type: ignore[method-assign]  # that is the bug
+    self.launch(flight)
+    return flight
+
+
+def _drain_late() -> None:
+    _put(Manager, "close_if_unused", _close_later)
+
+
+BUGS: Final[dict[str, Bug]] = {
+    "lost-wake-up": Bug(
+        "whoever waits for a change does not look again under the lock", "reset_open_close", _lose_wake_ups
+    ),
+    "two-flights": Bug("a reset is launched after a look without the lock", "reset_reset_close", _fly_twice),
+    "nested-lease": Bug("a lease within a lease waits for the reset", "lease_reset", _wait_within_a_lease),
+    "silent-turn": Bug("the last turn wakes nobody", "core_turns", _tell_nobody_of_the_last_turn),
+    "late-drain": Bug(
+        "the last close drains on its flight, and somebody counts himself in before",
+        "open_close",
+        _drain_late,
+    ),
+}

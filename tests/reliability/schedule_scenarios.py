@@ -1,0 +1,448 @@
+"""The lifecycle's scenarios for the scheduler: what stands at the beginning, and two to four threads side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from aioacl import AclError, DeviceReset, DeviceResetting, simulator
+from aioacl._admission import Admission
+from aioacl._ffi import lib
+from aioacl._law import Event
+from aioacl._lease import Lease
+from aioacl._port import run_blocking
+from tests.reliability.schedule_world import INDEX, Closed, Quarantined, Stale, TimedOut
+
+if TYPE_CHECKING:
+    from aioacl import Device
+    from aioacl._lifecycle import Manager
+    from tests.reliability.schedule_world import World
+
+RESET_FAILS: Final = 507000
+ATTEMPTS: Final = 3
+CORE_INDEX: Final = 63  # no device: only its gate is used
+AMPLE_SECONDS: Final = 60.0
+
+Body = Callable[[], object]
+Bodies = list[Body]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario. `patience`: how many virtual seconds may pass early."""
+
+    name: str
+    build: Callable[[World], Bodies]
+    patience: float = 0.0
+    core: bool = (
+        False  # cut down: all schedules with so many preemptions are tried, whoever goes on in between
+    )
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(
+    *, patience: float = 0.0, core: bool = False
+) -> Callable[[Callable[[World], Bodies]], Callable[[World], Bodies]]:
+    """Enters a function into the table."""
+
+    def enter(build: Callable[[World], Bodies]) -> Callable[[World], Bodies]:
+        name = build.__name__
+        SCENARIOS[name] = Scenario(name, build, patience, core)
+        return build
+
+    return enter
+
+
+# --- opening and closing ------------------------------------------------------------------------------------------
+
+
+def _pass_through(device: Device) -> None:
+    with device.lease():
+        pass
+
+
+@scenario()
+def open_close(world: World) -> Bodies:
+    """Three first opens and last closes of one device: it is open from the one to the other."""
+
+    def use() -> None:
+        device = world.open()
+        if device is not None:
+            world.attempt("lease", lambda: _pass_through(device))
+        world.close(device)
+
+    return [use] * 3
+
+
+@scenario()
+def reset_reset_close(world: World) -> Bodies:
+    """Two resets join or follow each other, while the device is closed under them."""
+    device = world.opened()
+    return [
+        lambda: world.reset(device, Closed),
+        lambda: world.reset(device, Closed),
+        lambda: world.close(device),
+    ]
+
+
+@scenario()
+def reset_open_close(world: World) -> Bodies:
+    """A reset, while others open the device anew and close it."""
+    device = world.opened()
+    return [
+        lambda: world.reset(device, Closed),
+        lambda: world.close(world.open()),
+        lambda: world.close(device),
+    ]
+
+
+# --- leases -------------------------------------------------------------------------------------------------------
+
+
+def _hold(world: World, device: Device, share: bool = False) -> None:
+    with device.lease() as lease:
+        if share:
+            world.say("lease", lease.share())
+        with device.lease():
+            world.close(world.attempt("create in a lease", lambda: device.create_stream().result()))
+        if share:
+            world.hear("shared")
+
+
+def _share(world: World, device: Device) -> None:
+    with world.hear("lease"):
+        world.say("shared")
+        with device.lease():
+            world.close(world.attempt("allocate in a shared lease", lambda: device.allocate(64).result()))
+
+
+@scenario()
+def lease_reset(world: World) -> Bodies:
+    """A lease within a lease, and a reset that waits for both."""
+    device = world.opened()
+    return [lambda: _hold(world, device), lambda: world.reset(device, grace=AMPLE_SECONDS)]
+
+
+@scenario()
+def shared_lease_reset(world: World) -> Bodies:
+    """A lease that another thread shares, leases within both, and a reset that waits for all of them."""
+    device = world.opened()
+    return [
+        lambda: _hold(world, device, share=True),
+        lambda: _share(world, device),
+        lambda: world.reset(device, grace=AMPLE_SECONDS),
+    ]
+
+
+# --- making -------------------------------------------------------------------------------------------------------
+
+
+def _make_stream(world: World, device: Device, *allowed: type[Exception]) -> None:
+    stream = world.attempt("create_stream", lambda: device.create_stream().result(), *allowed)
+    world.close(stream, *allowed)
+
+
+def _make_buffer(world: World, device: Device, *allowed: type[Exception]) -> None:
+    world.close(world.attempt("allocate", lambda: device.allocate(64).result(), *allowed))
+
+
+@scenario()
+def make_reset(world: World) -> Bodies:
+    """A stream and memory are made while the device is reset."""
+    device = world.opened()
+    return [
+        lambda: _make_stream(world, device),
+        lambda: _make_buffer(world, device),
+        lambda: world.reset(device),
+    ]
+
+
+@scenario()
+def make_close(world: World) -> Bodies:
+    """A stream and memory are made while the device is closed."""
+    device = world.opened()
+    return [
+        lambda: _make_stream(world, device, Closed, Stale),
+        lambda: _make_buffer(world, device, Closed, Stale),
+        lambda: world.close(device),
+    ]
+
+
+# --- jobs ---------------------------------------------------------------------------------------------------------
+
+
+def _run_job(world: World, device: Device, *allowed: type[Exception], timeout: float | None = None) -> None:
+    """A job that others may overtake while it is inside the device."""
+    inside: list[bool] = []
+
+    def job() -> int:
+        with world.scheduler.lock():
+            inside.append(True)
+        return 42
+
+    answer = world.attempt("run", lambda: device.run(job).result(timeout), *allowed)
+    world.expect(answer is None or (answer == 42 and inside == [True]), f"the job answered {answer}")
+
+
+@scenario()
+def job_reset(world: World) -> Bodies:
+    """Two jobs on the device's threads, and a reset."""
+    device = world.opened()
+    return [
+        lambda: _run_job(world, device),
+        lambda: _run_job(world, device),
+        lambda: world.reset(device, grace=AMPLE_SECONDS),
+    ]
+
+
+@scenario(patience=0.2)
+def job_cancelled(world: World) -> Bodies:
+    """Whoever waits for a job leaves it, while the device is reset and closed."""
+    device = world.opened()
+    ends = (Closed, Stale, DeviceResetting, _cancelled(), RuntimeError)
+    return [
+        lambda: _run_job(world, device, TimedOut, *ends, timeout=0.1),
+        lambda: _run_job(world, device, *ends),
+        lambda: world.reset(device, Closed),
+        lambda: world.close(device),
+    ]
+
+
+def _cancelled() -> type[Exception]:
+    from concurrent.futures import CancelledError
+
+    return CancelledError
+
+
+# --- a reset that fails -------------------------------------------------------------------------------------------
+
+
+def _repair(world: World, device: Device) -> None:
+    report = world.reset(device)
+    if report is not None and not report.ok:
+        again = world.reset(device)
+        world.expect(again is not None and again.ok, f"the second reset has not repaired it: {again}")
+
+
+@scenario()
+def failed_reset(world: World) -> Bodies:
+    """A reset fails for good and the next one repairs, while others make things and reset too."""
+    device = world.opened()
+    simulator.fail_call("aclrtResetDeviceForce", RESET_FAILS, ATTEMPTS)
+    return [
+        lambda: _repair(world, device),
+        lambda: world.reset(device),
+        lambda: _make_stream(world, device, Quarantined),
+    ]
+
+
+# --- somebody else's reset ----------------------------------------------------------------------------------------
+
+
+def _reset_by_hand(world: World) -> None:
+    """As another library would, past aioacl."""
+    world.foreign = True
+    code = lib.aio_u_aclrtResetDeviceForce(INDEX)
+    world.outcomes.append(f"foreign reset: {code}")
+
+
+@scenario()
+def foreign_open(world: World) -> Bodies:
+    """Somebody else resets the device while it is opened once more."""
+    device = world.opened()
+    return [
+        lambda: _reset_by_hand(world),
+        lambda: world.close(world.open()),
+        lambda: _make_stream(world, device),
+    ]
+
+
+@scenario()
+def foreign_reset(world: World) -> Bodies:
+    """Somebody else resets the device while we do, and things are made."""
+    device = world.opened()
+    return [
+        lambda: _reset_by_hand(world),
+        lambda: world.reset(device),
+        lambda: _make_stream(world, device, Quarantined),
+    ]
+
+
+@scenario()
+def foreign_close(world: World) -> Bodies:
+    """Somebody else resets the device while it is closed and opened."""
+    device = world.opened()
+    return [
+        lambda: _reset_by_hand(world),
+        lambda: world.close(device),
+        lambda: world.close(world.open()),
+    ]
+
+
+# --- turns, events, finalizers, deadlines -------------------------------------------------------------------------
+
+
+@scenario()
+def turns(world: World) -> Bodies:
+    """Three resets without a pause, and whoever waits at the gate has a turn between them."""
+    device = world.opened()
+    manager = world.manager
+    came: list[int] = []
+    wait = manager.turns.wait
+
+    def noting(place: object) -> None:
+        came.append(manager.generation)
+        wait(place)  # type: ignore[arg-type]  # whatever a place is
+
+    manager.turns.wait = noting  # type: ignore[method-assign]  # for this run
+
+    def resets() -> None:
+        for _ in range(3):
+            world.reset(device)
+
+    def maker() -> None:
+        stream = world.attempt("create_stream", lambda: device.create_stream().result())
+        if stream is not None and came:
+            world.expect(
+                stream.generation <= came[0] + 1,
+                f"waited since generation {came[0]} and was served in {stream.generation}",
+            )
+        world.close(stream)
+        del manager.turns.wait
+
+    return [resets, maker]
+
+
+@scenario()
+def events(world: World) -> Bodies:
+    """A listener hears all that happens, in order, until the device is closed."""
+    device = world.opened()
+    listener = device.events()
+    heard: list[str] = []
+
+    def listen() -> None:
+        while True:
+            try:
+                event = run_blocking(listener.__anext__, None)
+            except StopAsyncIteration:
+                break
+            heard.append(event.kind)
+
+    def end() -> None:
+        world.reset(device, Closed)
+        world.close(device)
+
+    def check() -> None:
+        listen()
+        legal = (
+            *("draining", "resetting", "reopened") * heard.count("reopened"),
+            "draining",
+            "resetting",
+            "closed",
+        )
+        world.expect(tuple(heard) == legal[: len(heard)], f"heard {heard}")
+
+    return [check, end]
+
+
+@scenario()
+def finalizers(world: World) -> Bodies:
+    """Handles that nobody closed are dropped at any point, on whoever runs, while the device is reset and made from."""
+    device = world.opened()
+    things: list[object] = [
+        device.create_stream().result(),
+        device.allocate(64).result(),
+        world.open(),
+    ]
+    world.scheduler.garbage = things
+    return [lambda: world.reset(device), lambda: _make_buffer(world, device)]
+
+
+@scenario(patience=0.5)
+def deadlines(world: World) -> Bodies:
+    """Deadlines end while a lease keeps a reset in the air."""
+    device = world.opened()
+
+    def hold() -> None:
+        with device.lease():
+            world.say("held")
+            world.attempt("create", lambda: device.create_stream(timeout=0.3).result(), AclError)
+
+    def make() -> None:
+        opening = device.create_stream(timeout=0.01)
+        world.close(world.attempt("create_stream", opening.result, TimedOut, DeviceReset))
+
+    return [hold, make, lambda: world.reset(device, grace=AMPLE_SECONDS)]
+
+
+# --- cut down to a few waits, so that all schedules with few preemptions can be tried -------------------------------
+
+
+@scenario(core=True)
+def core_gate(world: World) -> Bodies:
+    """The gate alone: somebody waits for it, somebody holds a lease in a lease, and the state goes round once."""
+    admission = _gate_alone()
+
+    def steps() -> None:
+        for event in (Event.DRAIN, Event.SEIZE, Event.REVIVE):
+            with admission.changed:
+                admission.apply(event)
+
+    def hold() -> None:
+        with _lease(admission), _lease(admission):
+            pass
+
+    def wait() -> None:
+        run_blocking(admission.until_open, None)
+
+    return [steps, lambda: world.attempt("wait", wait), lambda: world.attempt("hold", hold)]
+
+
+@scenario(core=True)
+def core_turns(world: World) -> Bodies:
+    """A turn: whoever waited has it when the gate opens, and whoever waits for the last turn is woken at once."""
+    admission = _gate_alone(Event.DRAIN, Event.SEIZE)
+
+    def wait() -> None:
+        with admission.turns.place() as place:
+            run_blocking(lambda: admission.until_open(place), None)
+
+    def reset() -> None:
+        begun = world.scheduler.now
+        with admission.changed:
+            admission.apply(Event.REVIVE)
+            while admission.turns.due:
+                admission.changed.wait(1.0)
+        world.expect(world.scheduler.now == begun, "the last turn woke nobody")
+
+    return [reset, lambda: world.attempt("wait", wait), lambda: world.attempt("wait", wait)]
+
+
+@scenario(core=True)
+def core_lane(world: World) -> Bodies:
+    """A lane with a customer, while it is stopped."""
+    lane = world.manager.control  # a new one would leave a port: those last as long as the process
+    lane.start()
+
+    def call() -> None:
+        world.expect(world.attempt("call", lambda: lane.call(lambda: 42, None)) == 42, "no answer")
+
+    def stop() -> None:
+        world.expect(lane.stop(5.0), "the lane has not stopped")
+
+    return [call, stop]
+
+
+def _gate_alone(*events: Event) -> Admission:
+    admission = Admission(CORE_INDEX)
+    for event in (Event.OPEN, *events):
+        with admission.changed:
+            admission.apply(event)
+    return admission
+
+
+def _lease(admission: Admission) -> Lease:
+    return Lease(cast("Manager", admission), wait=True, timeout=None)

@@ -1,0 +1,236 @@
+"""What the threads of a scenario share: devices, what came of each operation, and what must hold at the end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import aioacl
+from aioacl import (
+    DeviceQuarantined,
+    DeviceTimeout,
+    ParameterError,
+    StaleHandleError,
+    _ffi,
+    _flights,
+    _lifecycle,
+    _memory,
+    _runtime,
+    _sync,
+    simulator,
+)
+from aioacl._law import State
+from tests.reliability.scheduler import Crossings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl import Device, ResetReport
+    from tests.reliability.scheduler import Scheduler
+
+T = TypeVar("T")
+
+INDEX: Final = 0
+POOL_EVENTS: Final = 2  # fewer than usual: a foreign reset leaves them behind, and the simulator has 65,536
+NOTICED: Final = frozenset(
+    {
+        "aio_enter",
+        "aio_leave",
+        "aio_bind_thread",
+        "aio_gate_set",
+        "aio_gate_met",
+        "aio_gate_foreign",
+        "aio_port_post",
+        "aio_port_take",
+        "aio_device_start",
+        "aio_device_stop",
+        "aio_device_flush",
+        "aio_device_kicks",
+        "aio_device_abort",
+        "aio_device_destroy_events",
+        "aio_device_refill",
+        "aio_stage_grow",
+        "aio_stage_close",
+        "aio_stream_destroy",
+        "aio_watch",
+        "aio_set_context",
+        "aio_u_aclrtSetDevice",
+        "aio_u_aclrtResetDevice",
+        "aio_u_aclrtResetDeviceForce",
+        "aio_u_aclrtGetCurrentContext",
+        "aio_g_aclrtCreateStream",
+        "aio_g_aclrtDestroyStream",
+        "aio_g_aclrtMalloc",
+        "aio_g_aclrtFree",
+    }
+)  # what one thread does in C and another can notice: the gate, the ports, the device's state
+
+Closed = ParameterError
+Stale = StaleHandleError
+Quarantined = DeviceQuarantined
+TimedOut = DeviceTimeout
+
+
+def settle_in(scheduler: Scheduler) -> None:
+    """Puts the scheduler behind the seam, once in a process in which no device was opened yet."""
+    aioacl.use_library("simulator")
+    _runtime.acquire()  # a user that stays: initialising is no part of a schedule
+    for module in (_flights, _lifecycle):
+        vars(module)["POOL_EVENTS"] = POOL_EVENTS
+    _sync.backend = scheduler
+    _lifecycle._managers_lock = scheduler.lock()
+    _runtime._lock = scheduler.lock()
+    _memory._uses_lock = scheduler.lock()
+    Crossings(_ffi.lib, scheduler, NOTICED).put(_modules())
+    scheduler.engine_at_work = lambda: _ffi.lib.aio_device_waits(INDEX)
+
+
+def _modules() -> list[Any]:
+    return [module for name, module in sys.modules.items() if name.startswith("aioacl._")]
+
+
+class World:
+    """One run of a scenario."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.manager = _lifecycle.manager_of(INDEX)
+        self.problems: list[str] = []
+        self.outcomes: list[str] = []
+        self.reports: list[ResetReport] = []
+        self.warned: set[type[Warning]] = set()
+        self.foreign = False
+        self._kept: list[Device] = []
+        self._resets = simulator.calls("aclrtResetDeviceForce")
+        before = simulator.stats()
+        self._violations, self._events = before.violations, before.events
+        self._changed = scheduler.condition()
+        self._said: dict[str, Any] = {}
+        for lane in (self.manager.control, self.manager.maintenance):
+            if lane._port is not None:  # a kick may be left of the run before
+                lane._port.drain()
+
+    # --- what threads do --------------------------------------------------------------------------------------
+
+    def attempt(self, what: str, act: Callable[[], T], *allowed: type[Exception]) -> T | None:
+        """Does something; its outcome is noted, and anything but success and what is allowed is a problem."""
+        try:
+            result = act()
+        except allowed as error:
+            self.outcomes.append(f"{what}: {type(error).__name__}")
+            return None
+        except Exception as error:
+            self.expect(False, f"{what} raised {error!r}")
+            return None
+        self.outcomes.append(f"{what}: ok")
+        return result
+
+    def expect(self, holds: object, problem: str) -> None:
+        """Notes a problem unless the condition holds."""
+        if not holds:
+            self.problems.append(problem)
+
+    def open(self, *allowed: type[Exception], keep: bool = False) -> Device | None:
+        """Opens the device; the driver closes one that is kept."""
+        device = self.attempt("open", lambda: aioacl.open_device(INDEX).result(), *allowed)
+        if keep and device is not None:
+            self._kept.append(device)
+        return device
+
+    def opened(self) -> Device:
+        """Opens the device before the threads start."""
+        device = self.open(keep=True)
+        assert device is not None
+        return device
+
+    def reset(self, device: Device, *allowed: type[Exception], grace: float = 0.0) -> ResetReport | None:
+        """One force reset; its report is noted."""
+        report = self.attempt("reset", lambda: device.force_reset(grace=grace).result(), *allowed)
+        if report is not None:
+            self.reports.append(report)
+        return report
+
+    def close(self, thing: Any, *allowed: type[Exception]) -> None:
+        """Closes something; that fails only if the device is quarantined while it waits."""
+        if thing is not None:
+            self.attempt(f"close {type(thing).__name__}", lambda: thing.close().result(), *allowed)
+
+    def say(self, name: str, value: object = True) -> None:
+        """Something that another thread waits for."""
+        with self._changed:
+            self._said[name] = value
+            self._changed.notify_all()
+
+    def hear(self, name: str) -> Any:
+        """Waits for what another thread says."""
+        with self._changed:
+            while name not in self._said:
+                self._changed.wait()
+            return self._said[name]
+
+    # --- what must hold ---------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Closes and drops what is left."""
+        self.scheduler.garbage.clear()
+        for device in self._kept:
+            self.close(device)
+        self._kept.clear()
+
+    def check(self) -> None:
+        """At the end, when nobody runs any more."""
+        self._check_python()
+        self._check_simulator()
+        ok = [report for report in self.reports if report.ok]
+        generations = {report.generation for report in ok}
+        self.expect(len({id(report) for report in ok}) == len(generations), "one generation, two resets")
+
+    def _check_python(self) -> None:
+        manager = self.manager
+        self.expect(manager.state is State.CLOSED, f"the device is {manager.state.name}")
+        self.expect(manager.opens == 0, f"{manager.opens} opens are left")
+        self.expect(manager.flight is None, f"a flight is left: {manager.flight}")
+        self.expect(not len(manager.leases), "leases are left")
+        self.expect(not manager.turns.due and not manager.turns._waiting, "turns are left")
+        self.expect(manager._executor is None, "the executor is left")
+        self.expect(not manager.control._jobs and not manager.maintenance._jobs, "jobs are left")
+        self.expect(not manager.notes, "notes of finalizers are left")
+        self.expect(manager.counts.retained == 0, f"{manager.counts} are counted")
+
+    def _check_simulator(self) -> None:
+        stats = simulator.stats()
+        new = stats.violations - self._violations
+        self.expect(not new, f"violations: {simulator.violations()[-new:]}")
+        self.expect(stats.inside == 0, f"{stats.inside} calls are inside")
+        retained = simulator.retain_count(INDEX)
+        self.expect(retained == 0, f"the device is set {retained} times")
+        events = (
+            0 if self.foreign else stats.events - self._events
+        )  # the runtime keeps them over a foreign reset
+        left = (stats.contexts, stats.streams, events, stats.device_blocks)
+        self.expect(not any(left), f"contexts, streams, events, blocks are left: {left}")
+        foreign = _ffi.lib.aio_gate_foreign(INDEX)
+        self.expect(not foreign, "a foreign reset was not answered")
+
+
+class Hooks:
+    """Warnings and what threads could not raise, for the run that is on."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self.errors: list[str] = []
+
+    def put(self) -> None:
+        """From now on."""
+        warnings.simplefilter("always")
+        warnings.showwarning = self._warn
+        threading.excepthook = self._hook
+
+    def _warn(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if category is not ResourceWarning:
+            self.warnings.append(f"{category.__name__}: {message}")
+
+    def _hook(self, told: threading.ExceptHookArgs, /) -> None:
+        self.errors.append(f"{told.thread and told.thread.name}: {told.exc_value!r}")

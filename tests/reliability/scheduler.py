@@ -1,0 +1,428 @@
+"""A cooperative scheduler behind aioacl's seam: real threads that run one at a time, in an order that is decided.
+
+Theory of operation. `Scheduler` is a backend of `aioacl._sync`. Every thread that the lifecycle starts, and every
+user's thread of a scenario, has a baton of its own, a lock on which it sleeps; one of them runs. At a *point* (a lock
+taken or given, a condition, a start, a descriptor, a wait in C; `Grain` says which) the thread that runs looks who
+could go on, and where that is more than one the strategy decides: a *decision*. The list of decisions is the schedule;
+the same decisions make the same run.
+
+Nobody blocks for real. Who waits says what for, as a condition that is asked at each point: the lock is free, he was
+notified, the descriptor is readable, nobody is inside C (asked with a time of 0). The clock is virtual. It stands while
+anybody can go on, and jumps to the next deadline when nobody can; with `patience` a strategy may let it jump before, by
+that many seconds altogether. When nobody can go on and nothing has a deadline, that is a deadlock: a finding, with all
+stacks.
+
+Outside of it are the engine's own threads, the watcher for instance, and the simulator's: they hold no baton, and a
+call into C is one step, however long it waits for them. Scenarios give them nothing that decides: no stream has work
+when it is awaited. Where an await is in the engine's hands all the same (`engine_at_work`), and nobody else can go on,
+the scheduler waits for the answer in real time before it moves the clock; such a schedule is not sure to be replayed.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import threading
+import traceback
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+CLOCK: Final = -1  # not a thread: the clock jumps to the next deadline although somebody could go on
+DROP: Final = -2  # not a thread: whoever runs drops the last reference to something
+DRIVER: Final = 0
+BEGINNING: Final = 1000.0
+POINTS_AT_MOST: Final = 50_000
+HANG_SECONDS: Final = 60.0
+ENGINE_SECONDS: Final = 2.0
+GLANCE_SECONDS: Final = 0.002
+_HIDDEN: Final = (__file__, threading.__file__)  # in every stack
+
+
+class Stuck(BaseException):
+    """Nobody can go on, or somebody has left the seam."""
+
+
+class Grain(Enum):
+    """Where there are points."""
+
+    COARSE = "coarse"  # before what may have to wait, and after what has ended a wait: enough if all is under locks
+    LOCKS = "locks"  # where a lock is given, too
+    CROSSINGS = "crossings"  # before calls into C that others can notice, too
+
+
+class Strategy(Protocol):
+    """Who goes on."""
+
+    def pick(self, options: Sequence[int], current: int) -> int:
+        """One of the options, threads by number, CLOCK or DROP; `current` runs, if it is among them."""
+        ...
+
+
+class Actor:
+    """A thread of a run, and what it waits for."""
+
+    __slots__ = ("baton", "deadline", "ended", "fd", "name", "notified", "number", "ready", "thread")
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number = number
+        self.name = name
+        self.baton = threading.Lock()
+        self.baton.acquire()
+        self.thread: threading.Thread | None = None
+        self.ready: Callable[[], object] | None = None
+        self.deadline: float | None = None
+        self.notified = False
+        self.fd = -1
+        self.ended = False
+
+    def story(self) -> str:
+        """What it waits for and where."""
+        frames = sys._current_frames()
+        frame = frames.get(self.thread.ident or 0) if self.thread else None
+        steps = (
+            [step for step in traceback.extract_stack(frame) if step.filename not in _HIDDEN] if frame else []
+        )
+        told = "".join(traceback.format_list(steps))
+        return f"thread {self.number} {self.name}, deadline {self.deadline}:\n{told}"
+
+
+class _Lock:
+    """A lock; taking it and giving it are points."""
+
+    __slots__ = ("_scheduler", "owner")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.owner: object = None
+
+    def free(self) -> bool:
+        return self.owner is None
+
+    def __enter__(self) -> bool:
+        self._scheduler.point(self.free)
+        self.owner = self._scheduler.current
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        self.owner = None
+        if not self._scheduler.coarse:
+            self._scheduler.point()
+
+
+class _Condition:
+    """A condition with a lock of its own."""
+
+    __slots__ = ("_lock", "_scheduler", "_waiting")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._lock = _Lock(scheduler)
+        self._waiting: list[Actor] = []
+
+    def __enter__(self) -> bool:
+        return self._lock.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.__exit__()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        scheduler, lock = self._scheduler, self._lock
+        me = scheduler.current
+        assert lock.owner is me, "who waits holds the lock"
+        assert me is not None, "nobody waits outside of a run"
+        me.notified = False
+        self._waiting.append(me)
+        lock.owner = None
+        notified = scheduler.point(lambda: me.notified and lock.owner is None, timeout)
+        if not notified:
+            scheduler.point(lock.free)
+            if me in self._waiting:
+                self._waiting.remove(me)
+        lock.owner = me
+        return notified
+
+    def notify_all(self) -> None:
+        for actor in self._waiting:
+            actor.notified = True
+        self._waiting.clear()
+
+
+class Scheduler:
+    """A backend of `aioacl._sync`, for many runs one after another: what a run makes may outlive it."""
+
+    def __init__(self) -> None:
+        self.current: Actor | None = None
+        self.actors: list[Actor] = []
+        self._alive: list[Actor] = []
+        self.now = BEGINNING
+        self.fine = False
+        self.coarse = False
+        self.exploring = False
+        self.patience = 0.0
+        self.garbage: list[object] = []
+        self.decisions: list[int] = []
+        self.problems: list[str] = []
+        self.points = 0
+        self.engine_at_work: Callable[[], object] = bool
+        self._strategy: Strategy | None = None
+        self._quiet = False
+        self._over = threading.Lock()
+        self._epoll = select.epoll()
+        self._readers: dict[int, Actor] = {}
+        self._readable: set[int] = set()
+
+    # --- the seam ---------------------------------------------------------------------------------------------
+
+    def lock(self) -> _Lock:
+        return _Lock(self)
+
+    def condition(self) -> _Condition:
+        return _Condition(self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def spawn(self, name: str, body: Callable[[], object]) -> None:
+        actor = Actor(len(self.actors), name)
+        actor.thread = threading.Thread(target=self._live, args=(actor, body), name=name, daemon=True)
+        actor.thread.start()
+        self.actors.append(actor)
+        self._alive.append(actor)
+        self.point()
+
+    def readable(self, fd: int, timeout: float | None) -> bool:
+        me = self.current
+        assert me is not None, "nobody waits outside of a run"
+        self._readers[fd] = me
+        self._epoll.register(fd, select.EPOLLIN)
+        try:
+            return self.point(lambda: fd in self._readable, timeout)
+        finally:
+            self._epoll.unregister(fd)
+            self._readable.discard(fd)
+            del self._readers[fd]
+
+    def settled(self, ask: Callable[[float], bool], timeout: float) -> bool:
+        return self.point(lambda: ask(0.0), timeout)
+
+    # --- points -----------------------------------------------------------------------------------------------
+
+    def crossing(self) -> None:
+        """A point at a crossing into C."""
+        if self.fine:
+            self.point()
+
+    def point(self, ready: Callable[[], object] | None = None, timeout: float | None = None) -> bool:
+        """Others may go on; returns once the condition holds, or False after the time."""
+        me = self.current
+        if me is None or self._quiet:
+            if ready is not None and not ready():
+                raise Stuck("a finalizer, or somebody outside of the run, would have to wait")
+            return True
+        me.ready = ready
+        me.deadline = None if timeout is None else self.now + max(0.0, timeout)
+        self._hand_on(me)
+        held = ready is None or bool(ready())
+        me.ready = me.deadline = None
+        return held
+
+    def _able(self) -> list[int]:
+        """The threads that can go on."""
+        if len(self._readable) < len(self._readers):
+            self._readable.update(fd for fd, _ in self._epoll.poll(0))
+        able = list[int]()
+        for actor in self._alive:
+            late = actor.deadline is not None and actor.deadline <= self.now
+            if late or actor.ready is None or actor.ready():
+                able.append(actor.number)
+        return able
+
+    def _next_deadline(self) -> float | None:
+        return min(
+            (
+                actor.deadline
+                for actor in self._alive
+                if actor.deadline is not None and actor.deadline > self.now
+            ),
+            default=None,
+        )
+
+    def _decide(self, me: Actor) -> int:
+        """A thread that goes on."""
+        self.points += 1
+        if self.points > POINTS_AT_MOST:
+            raise Stuck(f"no end after {POINTS_AT_MOST} points")
+        if not self.exploring and not me.ended and (me.ready is None or me.ready()):
+            return me.number
+        while True:
+            options = self._able()
+            if not options:
+                self._wait_for_time()
+                continue
+            mine = me.number in options
+            if not self.exploring or self._strategy is None:
+                return options[0]
+            if self.garbage:
+                options.append(DROP)
+            if self._may_jump():
+                options.append(CLOCK)
+            if len(options) == 1:
+                return options[0]
+            chosen = self._strategy.pick(options, me.number if mine else DRIVER - 10)
+            self.decisions.append(chosen)
+            if chosen >= 0:
+                return chosen
+            self._happen(chosen)
+
+    def _may_jump(self) -> bool:
+        """Whether the clock may jump although somebody could go on."""
+        if not self.patience:
+            return False
+        following = self._next_deadline()
+        return following is not None and following <= BEGINNING + self.patience
+
+    def _happen(self, what: int) -> None:
+        if what == CLOCK:
+            following = self._next_deadline()
+            self.now = self.now if following is None else following
+            return
+        self._quiet = True
+        try:
+            self.garbage.pop()
+        finally:
+            self._quiet = False
+
+    def _wait_for_time(self) -> None:
+        """Nobody can go on: the engine may still answer somebody, or the clock jumps."""
+        following = self._next_deadline()
+        if self._readers and self.engine_at_work():
+            self._readable.update(
+                fd for fd, _ in self._epoll.poll(ENGINE_SECONDS if following is None else GLANCE_SECONDS)
+            )
+            if self._readable:
+                return
+        if following is None:
+            raise Stuck("deadlock: everybody waits for ever")
+        self.now = following
+
+    def _hand_on(self, me: Actor) -> None:
+        try:
+            chosen = self.actors[self._decide(me)]
+        except Stuck as stuck:
+            self._fail(str(stuck))
+            me.baton.acquire()  # for good: the process ends with what was found
+            raise
+        if chosen is me:
+            return
+        self.current = chosen
+        chosen.baton.release()
+        if not me.ended:
+            me.baton.acquire()
+
+    # --- a run ------------------------------------------------------------------------------------------------
+
+    def _live(self, actor: Actor, body: Callable[[], object]) -> None:
+        actor.baton.acquire()
+        try:
+            body()
+        except BaseException:
+            self.problems.append(f"thread {actor.name} ended in\n{traceback.format_exc()}")
+        actor.ended = True
+        self._alive.remove(actor)
+        if not self._alive:
+            self.current = None
+            self._over.release()
+        else:
+            self._hand_on(actor)
+
+    def _fail(self, what: str) -> None:
+        self.problems.append("\n".join([what, *(actor.story() for actor in self._alive)]))
+        self._over.release()
+
+    def run(
+        self,
+        body: Callable[[], object],
+        strategy: Strategy,
+        *,
+        grain: Grain = Grain.LOCKS,
+        patience: float = 0.0,
+    ) -> bool:
+        """Runs the body, and all that it starts, to the end. False if they cannot be run any more."""
+        self.actors, self._alive, self.decisions, self.problems, self.garbage = [], [], [], [], []
+        self.now, self.points = BEGINNING, 0
+        self.fine, self.coarse = grain is Grain.CROSSINGS, grain is Grain.COARSE
+        self.patience, self._strategy = patience, strategy
+        self.exploring = False
+        self._over.acquire(blocking=False)
+        self.spawn("driver", body)
+        driver = self.current = self.actors[DRIVER]
+        driver.baton.release()
+        if not self._over.acquire(timeout=HANG_SECONDS):
+            self._over.acquire(blocking=False)
+            self._fail(f"somebody waits outside of the seam, or in C, for {HANG_SECONDS:.0f} s")
+            return False
+        if self._alive:
+            return False
+        for actor in self.actors:
+            if actor.thread is not None:
+                actor.thread.join(HANG_SECONDS)
+        return True
+
+    # --- for scenarios ----------------------------------------------------------------------------------------
+
+    def ended(self, numbers: range) -> bool:
+        """Whether these threads have ended."""
+        return all(self.actors[number].ended for number in numbers)
+
+    def side_by_side(self, bodies: Sequence[tuple[str, Callable[[], object]]]) -> None:
+        """Runs the bodies on threads of their own, as the strategy decides, until they have ended."""
+        first = len(self.actors)
+        for name, body in bodies:
+            self.spawn(name, body)
+        users = range(first, first + len(bodies))
+        self.exploring = True
+        self.point(lambda: self.ended(users))
+        self.exploring = False
+
+    def others_end(self) -> None:
+        """Returns when all other threads have ended; a deadlock if they do not."""
+        me = self.current
+        self.point(lambda: self._alive == [me])
+
+
+class Crossings:
+    """The compiled module as aioacl's modules see it: before a call that others can notice there is a point."""
+
+    def __init__(self, real: Any, scheduler: Scheduler, names: frozenset[str]) -> None:
+        self._real = real
+        self._crossing = scheduler.crossing
+        self._names = names
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._real, name)
+        if name in self._names:
+            value = self._with_a_point(value)
+        self.__dict__[name] = value
+        return value
+
+    def _with_a_point(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        crossing = self._crossing
+
+        def crossed(*arguments: Any) -> Any:
+            crossing()
+            return call(*arguments)
+
+        return crossed
+
+    def put(self, modules: Sequence[Any]) -> Self:
+        """Takes the compiled module's place in those that use it."""
+        for module in modules:
+            if vars(module).get("lib") is self._real:
+                module.lib = self
+        return self

@@ -1,0 +1,208 @@
+"""Threads of the lifecycle one at a time, in thousands of orders: at random, and all with few preemptions.
+
+Every batch of schedules runs in a process of its own, forked before anything of ACL is loaded, on one processor: a
+hand-over between threads is several times as dear across two. A finding ends its batch and says how to see it again.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.reliability.part import Outcome, Scale
+from tests.reliability.schedule_bugs import BUGS
+from tests.reliability.schedule_runs import Ground, Tally
+from tests.reliability.schedule_scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 240.0, Scale.SLOW: 1800.0}
+RANDOM: Final = (3, 85, 1200)  # schedules of each scenario
+TWICE: Final = (1, 4, 30)  # schedules of each scenario that are run three times over
+BUG: Final = (
+    400,
+    4000,
+    10_000,
+)  # schedules in which a known bug must be found; the first that finds it is the last
+SMALL: Final = ("open_close", "lease_reset", "make_close", "foreign_open", "foreign_reset")
+TOO_LONG: Final = ("job_cancelled", "foreign_close")  # for all schedules with two deviations
+QUICK_BUGS: Final = ("lost-wake-up", "silent-turn")
+CORE_BOUND: Final = (1, 2, 3)
+FULL_BOUND: Final = (0, 1, 2)
+NAP_SECONDS: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one process does."""
+
+    kind: str  # "random", "twice", "core", "delays" or "bug"
+    scenarios: tuple[str, ...]
+    number: int = 0  # schedules of each, or preemptions
+    bug: str = ""
+
+
+def _tallies(batch: Batch, seed: int, slot: int) -> Iterable[Tally]:
+    ground = Ground(slot)
+    if batch.bug:
+        BUGS[batch.bug].put()
+    for name in batch.scenarios:
+        ground.outcomes = {}
+        if batch.kind in ("random", "bug"):
+            tally = ground.at_random(name, seed, range(batch.number))
+        elif batch.kind == "twice":
+            tally = Tally(name, schedules=3 * batch.number)
+            tally.finding = ground.same_twice(name, seed, range(batch.number))
+        else:
+            tally = ground.all_of(name, batch.number, strict=batch.kind == "delays")
+        yield tally
+        if tally.finding:
+            return
+
+
+def _work(batch: Batch, seed: int, slot: int, answers: Any) -> None:
+    """A batch's process. It ends at once: threads of a schedule that was broken off wait for ever."""
+    for tally in _tallies(batch, seed, slot):
+        answers.put(tally)
+    answers.put(None)
+    answers.close()
+    answers.join_thread()
+    os._exit(0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    batch: Batch
+    slot: int
+    process: Any
+    answers: Any
+
+    def next(self) -> Tally | None:
+        """The next tally, one without a name if there is none yet, or None when all were told."""
+        alive = self.process.is_alive()  # before the look: what it has said by then is there
+        try:
+            tally: Tally | None = self.answers.get(timeout=NAP_SECONDS)
+        except queue.Empty:
+            if alive:
+                return Tally("")
+            raise EOFError(f"{self.batch} ended with {self.process.exitcode} and no answer") from None
+        if tally is None:
+            self.process.join()
+        return tally
+
+
+class _Runner:
+    """Batches, so many at a time."""
+
+    def __init__(self, seed: int, at_once: int) -> None:
+        self._seed = seed
+        self._free = list(range(at_once))
+        self._running: list[_Running] = []
+        self._context = multiprocessing.get_context("fork")
+
+    def run(self, batches: list[Batch]) -> Iterable[tuple[Batch, Tally]]:
+        """What they come to."""
+        waiting = list(batches)
+        while waiting or self._running:
+            while waiting and self._free:
+                self._start(waiting.pop(0), self._free.pop())
+            for running in list(self._running):
+                yield from self._look(running)
+
+    def _look(self, running: _Running) -> Iterable[tuple[Batch, Tally]]:
+        try:
+            tally = running.next()
+        except EOFError as error:
+            yield running.batch, Tally(running.batch.scenarios[0], finding=str(error))
+            tally = None
+        if tally is None:
+            self._running.remove(running)
+            self._free.append(running.slot)
+        elif tally.scenario:
+            yield running.batch, tally
+
+    def _start(self, batch: Batch, slot: int) -> None:
+        answers = self._context.Queue()
+        process = self._context.Process(target=_work, args=(batch, self._seed, slot, answers))
+        process.start()
+        self._running.append(_Running(batch, slot, process, answers))
+
+
+def _batches(scale: Scale) -> list[Batch]:
+    """What a scale runs."""
+    everything = tuple(SCENARIOS)
+    core = tuple(name for name, scenario in SCENARIOS.items() if scenario.core)
+    whole = tuple(name for name in everything if name not in core)
+    number, bound = scale.pick(*RANDOM), scale.pick(*FULL_BOUND)
+    bugs = tuple(BUGS) if scale is not Scale.QUICK else QUICK_BUGS
+    halves = (whole[::2], whole[1::2]) if scale is Scale.SLOW else (whole,)
+    batches = [Batch("random", half, number) for half in halves]
+    batches.append(Batch("twice", everything, scale.pick(*TWICE)))
+    batches.append(Batch("core", core, scale.pick(*CORE_BOUND)))
+    if bound:
+        names = [name for name in whole if name not in TOO_LONG] if scale is Scale.SLOW else SMALL
+        batches += [Batch("delays", (name,), bound) for name in names]
+    batches += [Batch("bug", (BUGS[bug].scenario,), scale.pick(*BUG), bug) for bug in bugs]
+    return batches
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """The part."""
+    outcome = Outcome()
+    began = time.monotonic()
+    tallies: dict[str, list[Tally]] = {}
+    bugs: dict[str, Tally] = {}
+    for batch, tally in _Runner(seed, 2 if scale is Scale.SLOW else 1).run(_batches(scale)):
+        if batch.bug and tally.schedules:
+            bugs[batch.bug] = tally
+            continue
+        tallies.setdefault(batch.kind, []).append(tally)
+        outcome.expect(not tally.finding, tally.finding)
+    _tell(outcome, tallies, scale, time.monotonic() - began)
+    for bug in (batch.bug for batch in _batches(scale) if batch.bug):
+        found = bugs.get(bug)
+        outcome.expect(found and found.finding, f"the bug {bug} was not found: {found}")
+    outcome.figures["known bugs"] = [
+        f"{bug}: found in schedule {tally.schedules} of {tally.scenario}"
+        for bug, tally in bugs.items()
+        if tally.finding
+    ]
+    return outcome
+
+
+def _tell(outcome: Outcome, tallies: dict[str, list[Tally]], scale: Scale, seconds: float) -> None:
+    random, figures = tallies.get("random", []), outcome.figures
+    count = sum(tally.schedules for tally in random)
+    busy = sum(tally.seconds for tally in random)
+    figures["random schedules"] = (
+        f"{count}, {sum(tally.distinct for tally in random)} distinct, of {len(random)} scenarios; "
+        f"{count / busy if busy else 0:.0f}/s a process"
+    )
+    figures["each"] = [
+        f"{tally.scenario}: {tally.distinct} distinct of {tally.schedules}, "
+        f"{tally.decisions // max(1, tally.schedules)} decisions"
+        for tally in random
+    ]
+    figures["run three times, the same each time"] = (
+        sum(tally.schedules for tally in tallies.get("twice", [])) // 3
+    )
+    bound, deviations = scale.pick(*CORE_BOUND), scale.pick(*FULL_BOUND)
+    figures[f"all with at most {bound} preemptions"] = [
+        f"{tally.scenario}: {tally.schedules}" for tally in tallies.get("core", [])
+    ]
+    if deviations:
+        figures[f"all with at most {deviations} deviations from the eldest goes on"] = [
+            f"{tally.scenario}: {tally.schedules}" for tally in tallies.get("delays", [])
+        ]
+    outcomes = Counter[str]()
+    for tally in [tally for each in tallies.values() for tally in each]:
+        outcomes.update(tally.outcomes)
+    figures["outcomes"] = ", ".join(f"{what} {number}" for what, number in sorted(outcomes.items()))
+    figures["schedules"] = sum(tally.schedules for each in tallies.values() for tally in each)
+    figures["seconds"] = round(seconds, 1)

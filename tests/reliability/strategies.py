@@ -1,0 +1,125 @@
+"""Who goes on at a scheduling point: at random, by priorities that change (PCT), as recorded, or one after another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.reliability.scheduler import Stuck
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator, Sequence
+
+EVENT_SHARE: Final = 16  # what is not a thread, the clock for instance, is picked once in so many decisions
+
+
+class Uniform:
+    """Anybody, with equal chances."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def pick(self, options: Sequence[int], current: int) -> int:
+        del current
+        threads = [option for option in options if option >= 0]
+        if len(threads) < len(options) and self._rng.randrange(EVENT_SHARE) == 0:
+            return self._rng.choice([option for option in options if option < 0])
+        return self._rng.choice(threads)
+
+
+class Pct:
+    """The highest priority; `depth - 1` times somebody falls behind all others (probabilistic concurrency testing)."""
+
+    def __init__(self, rng: random.Random, depth: int, length: int) -> None:
+        self._rng = rng
+        self._changes = {rng.randrange(max(1, length)): float(-change) for change in range(1, depth)}
+        self._priorities: dict[int, float] = {}
+        self._decision = 0
+
+    def pick(self, options: Sequence[int], current: int) -> int:
+        for option in options:
+            if option not in self._priorities:
+                self._priorities[option] = self._rng.random()
+        low = self._changes.get(self._decision)
+        self._decision += 1
+        first = max(options, key=self._priorities.__getitem__)
+        if low is None:
+            return first
+        self._priorities[current if current in options else first] = low
+        return max(options, key=self._priorities.__getitem__)
+
+
+class Recorded:
+    """As the list says, then whoever runs; a list that does not fit is of another run."""
+
+    def __init__(self, decisions: Sequence[int]) -> None:
+        self._decisions = decisions
+        self._next = 0
+
+    def pick(self, options: Sequence[int], current: int) -> int:
+        if self._next >= len(self._decisions):
+            return current if current in options else options[0]
+        chosen = self._decisions[self._next]
+        self._next += 1
+        if chosen not in options:
+            raise Stuck(f"decision {self._next} was {chosen}, and now it is one of {options}")
+        return chosen
+
+
+class _Branch:
+    """One decision of a run: what could be decided, in order, and what it costs."""
+
+    __slots__ = ("free", "options", "spent", "taken")
+
+    def __init__(self, options: Sequence[int], current: int, spent: int, *, strict: bool) -> None:
+        mine = [current] if current in options else []
+        self.options = [*mine, *(option for option in options if option != current)]
+        threads = sum(option >= 0 for option in options)
+        self.free = 1 if mine or strict else threads  # those behind cost something
+        self.spent = spent  # before this decision
+        self.taken = 0
+
+    def cost(self, index: int) -> int:
+        return self.spent + (index >= self.free)
+
+
+class Bounded:
+    """All schedules with at most `bound` preemptions, one after another, depth first.
+
+    A preemption takes the baton from a thread that could go on. Who goes on after a thread that waits is free, and all
+    answers are tried: their number grows with the factorial of the waits. With `strict` the eldest goes on, and
+    another choice costs as much as a preemption (delay bounding), so longer scenarios come to an end too. What is not
+    a thread always costs that much.
+    """
+
+    def __init__(self, bound: int, *, strict: bool) -> None:
+        self._bound = bound
+        self._strict = strict
+        self._path: list[_Branch] = []
+        self._depth = 0
+
+    def pick(self, options: Sequence[int], current: int) -> int:
+        if self._depth == len(self._path):
+            before = self._path[-1] if self._path else None
+            spent = before.cost(before.taken) if before else 0
+            self._path.append(_Branch(options, current, spent, strict=self._strict))
+        branch = self._path[self._depth]
+        if set(branch.options) != set(options):
+            raise Stuck(f"decision {self._depth} was of {branch.options}, and now it is of {options}")
+        self._depth += 1
+        return branch.options[branch.taken]
+
+    def schedules(self) -> Iterator[Bounded]:
+        """Itself, once for each schedule, while there is one left."""
+        while True:
+            self._depth = 0
+            yield self
+            del self._path[self._depth :]  # a run that was shorter than its prefix has no such decisions
+            while self._path and not self._advance(self._path[-1]):
+                self._path.pop()
+            if not self._path:
+                return
+
+    def _advance(self, branch: _Branch) -> bool:
+        branch.taken += 1
+        return branch.taken < len(branch.options) and branch.cost(branch.taken) <= self._bound

@@ -1,0 +1,144 @@
+"""The scheduler that the part `schedules` stands on, with threads that have nothing to do with ACL."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.reliability.scheduler import BEGINNING, Grain, Scheduler
+from tests.reliability.strategies import Bounded, Pct, Recorded, Uniform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.reliability.scheduler import Strategy
+
+ROOT = Path(__file__).parents[2]
+
+STRATEGIES: dict[str, Callable[[int], Strategy]] = {
+    "uniform": lambda seed: Uniform(random.Random(seed)),
+    "pct": lambda seed: Pct(random.Random(seed), 3, 20),
+}
+DEADLOCK = """
+import os, sys
+from tests.reliability.scheduler import Scheduler
+from tests.reliability.strategies import Recorded
+
+scheduler = Scheduler()
+one, other = scheduler.lock(), scheduler.lock()
+
+def take(first, second):
+    with first, second:
+        pass
+
+ended = scheduler.run(
+    lambda: scheduler.side_by_side([("a", lambda: take(one, other)), ("b", lambda: take(other, one))]),
+    Recorded([1, 1, 2, 2, 1]),
+)
+print(ended, *scheduler.problems, flush=True)
+os._exit(0)
+"""
+
+
+class Shop:
+    """Three customers and a counter: they take a number under a lock, look at the clock and wait for their turn."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler()
+        self.order: list[str] = []
+
+    def open(self, strategy: Strategy, grain: Grain = Grain.LOCKS) -> list[int]:
+        """One run; its decisions."""
+        self.order.clear()
+        assert self.scheduler.run(self._drive, strategy, grain=grain)
+        assert self.scheduler.problems == []
+        return self.scheduler.decisions
+
+    def _drive(self) -> None:
+        condition = self.scheduler.condition()
+        served: list[str] = []
+
+        def customer(name: str) -> None:
+            with condition:
+                self.order.append(name)
+                mine = len(self.order)
+                while len(served) < mine - 1:
+                    condition.wait()
+                served.append(name)
+                condition.notify_all()
+
+        self.scheduler.side_by_side([(name, partial(customer, name)) for name in "abc"])
+        assert served == self.order
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_seed_decides_everything(name: str) -> None:
+    shop = Shop()
+    seen = {seed: shop.open(STRATEGIES[name](seed)) for seed in range(20)}
+    for seed, decisions in seen.items():
+        assert shop.open(STRATEGIES[name](seed)) == decisions
+        order = list(shop.order)
+        assert shop.open(Recorded(decisions)) == decisions
+        assert shop.order == order
+    assert len({tuple(decisions) for decisions in seen.values()}) > 1
+
+
+def test_all_orders_of_three_customers_are_tried() -> None:
+    shop = Shop()
+    orders: list[str] = []
+    for strategy in Bounded(0, strict=False).schedules():
+        shop.open(strategy, Grain.COARSE)
+        orders.append("".join(shop.order))
+    assert set(orders) == {"abc", "acb", "bac", "bca", "cab", "cba"}
+
+
+def test_more_preemptions_are_more_schedules_and_none_comes_twice() -> None:
+    shop = Shop()
+    counts: list[int] = []
+    for bound in range(3):
+        seen = [tuple(shop.open(strategy)) for strategy in Bounded(bound, strict=False).schedules()]
+        assert len(set(seen)) == len(seen)
+        counts.append(len(seen))
+    assert counts[0] < counts[1] < counts[2]
+
+
+def test_the_clock_jumps_when_nobody_can_go_on() -> None:
+    scheduler = Scheduler()
+    times: list[float] = []
+
+    def wait(seconds: float) -> None:
+        condition = scheduler.condition()
+        with condition:
+            assert not condition.wait(seconds)
+        times.append(scheduler.monotonic() - BEGINNING)
+
+    assert scheduler.run(
+        lambda: scheduler.side_by_side([("a", lambda: wait(3600.0)), ("b", lambda: wait(5.0))]), Recorded(())
+    )
+    assert times == [5.0, 3600.0]
+
+
+def test_decisions_that_do_not_fit_are_refused() -> None:
+    told = _run(DEADLOCK.replace("[1, 1, 2, 2, 1]", "[7]"))
+    assert told.startswith("False decision 1 was 7")
+
+
+def test_a_deadlock_is_found_with_the_stacks_of_all() -> None:
+    told = _run(DEADLOCK)
+    assert told.startswith("False deadlock: everybody waits for ever")
+    assert "thread 1 a" in told
+    assert "thread 2 b" in told
+
+
+def _run(program: str) -> str:
+    """In a process of its own: threads of a run that was broken off wait for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout
