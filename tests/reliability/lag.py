@@ -1,0 +1,188 @@
+"""The event loop's lag while 64 calls sit in C for half a second, beside that of the same loop with nothing to do.
+
+A probe sleeps a millisecond at a time and notes by how much it wakes too late, first while the calls begin, sit and
+end, then for as long again with none. Each time the worst counts, and of some rounds the best: a machine that is busy
+elsewhere spoils one or the other.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import AsyncExitStack, ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+import aioacl
+from aioacl import lowlevel, simulator
+from tests.kit import until, wait_for
+from tests.reliability import loops
+from tests.reliability.part import Outcome, Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from aioacl import Device
+    from tests.reliability.loops import Turns
+
+LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 120.0, Scale.SLOW: 300.0}
+
+ALLOWED_MS: Final = 50.0
+NAP_SECONDS: Final = 0.001
+WAITS: Final = 8  # in a pair of devices, on the one that has threads for them
+JOBS: Final = 3  # on each device
+IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS  # with one call on each maintenance lane
+MOST_PAIRS: Final = 4
+HUNG: Final = ("aclrtMalloc", "aclrtCreateStream", "aclrtGetMemInfo")  # on lanes, and in jobs
+SLICED: Final = "aclrtSynchronizeDeviceWithTimeout"
+
+
+class Probe:
+    """By how much the loop comes late."""
+
+    def __init__(self) -> None:
+        self.worst = 0.0
+        self.seconds = 0.0
+
+    async def run(self, over: Callable[[], bool]) -> None:
+        """Looks at the loop until it is over."""
+        began = time.monotonic()
+        while not over():
+            asleep = time.monotonic()
+            await anyio.sleep(NAP_SECONDS)
+            self.worst = max(self.worst, time.monotonic() - asleep - NAP_SECONDS)
+        self.seconds = time.monotonic() - began
+
+
+class Load:
+    """Pairs of devices, one with a watcher and one with threads for its awaits, and one to synchronize."""
+
+    def __init__(self, pairs: int, seconds: float) -> None:
+        self.calls = pairs * IN_A_PAIR
+        self.most_inside = 0
+        self._pairs = pairs
+        self._seconds = seconds
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Opens them; they are closed with the stack."""
+
+        async def opened(index: int, waits: Any) -> Device:
+            return await stack.enter_async_context(aioacl.open_device(index, waits))
+
+        self._watched = [await opened(2 * pair, "watch") for pair in range(self._pairs)]
+        self._threaded = [await opened(2 * pair + 1, "thread") for pair in range(self._pairs)]
+        self._synchronized = await opened(2 * MOST_PAIRS, "watch")
+
+    async def sit(self) -> None:
+        """All calls begin, are inside together for so long, and end."""
+        devices = [*self._watched, *self._threaded]
+        async with AsyncExitStack() as stack:
+            streams = [
+                await stack.enter_async_context(device.create_stream())
+                for device in self._threaded
+                for _ in range(WAITS)
+            ]
+            memory = [await stack.enter_async_context(device.allocate(64)) for device in self._threaded]
+            for number, stream in enumerate(streams):
+                simulator.hold(stream)
+                stream.fill(memory[number // WAITS], 1)
+            with self._faults():
+                await self._all_inside(devices, streams)
+
+    def _faults(self) -> ExitStack:
+        faults = ExitStack()
+        for function in HUNG:
+            faults.enter_context(simulator.fault(function, hang="lag"))
+        faults.enter_context(simulator.fault(SLICED, latency=self._seconds * 1000, times=1))
+        return faults
+
+    async def _all_inside(self, devices: Sequence[Device], streams: Sequence[aioacl.Stream]) -> None:
+        async with anyio.create_task_group() as group:
+            for number, device in enumerate(devices):
+                group.start_soon(_made, device.create_stream if number % 2 else partial(device.allocate, 64))
+                for _ in range(JOBS):
+                    group.start_soon(_ask, device)
+            for stream in streams:
+                group.start_soon(wait_for, stream)
+            group.start_soon(wait_for, self._synchronized.synchronize())
+            await until(lambda: self._inside() >= self.calls)
+            await anyio.sleep(self._seconds)
+            simulator.release_all()
+
+    def _inside(self) -> int:
+        inside = simulator.stats().inside
+        self.most_inside = max(self.most_inside, inside)
+        return inside
+
+
+async def _made(make: Callable[[], Awaitable[Any]]) -> None:
+    await (await make()).close()
+
+
+async def _ask(device: Device) -> None:
+    free, total = lowlevel.ffi.new("size_t *"), lowlevel.ffi.new("size_t *")
+    await device.run(lowlevel.on(device).aclrtGetMemInfo, 0, free, total)
+
+
+class Rounds:
+    """Some rounds on one backend."""
+
+    def __init__(self, scale: Scale) -> None:
+        self.rounds: list[tuple[float, float]] = []
+        self.most_inside = 0
+        self._count = scale.pick(3, 3, 9)
+        self._pairs = scale.pick(1, MOST_PAIRS, MOST_PAIRS)
+        self._seconds = scale.pick(100, 500, 500) / 1000
+
+    async def run(self, turns: Turns) -> None:
+        """The body of the loop."""
+        del turns  # what counts here is time
+        for _ in range(self._count):
+            self.rounds.append(await self._round())
+
+    @property
+    def added_ms(self) -> float:
+        """What the calls have added, by the best round of each."""
+        return min(loaded for loaded, _ in self.rounds) - min(idle for _, idle in self.rounds)
+
+    async def _round(self) -> tuple[float, float]:
+        load, loaded, idle = Load(self._pairs, self._seconds), Probe(), Probe()
+        over: list[bool] = []
+        async with AsyncExitStack() as stack:
+            await load.open(stack)
+            async with anyio.create_task_group() as group:
+                group.start_soon(loaded.run, lambda: bool(over))
+                await load.sit()
+                over.append(True)
+            end = time.monotonic() + loaded.seconds
+            await idle.run(lambda: time.monotonic() > end)
+        self.most_inside = max(self.most_inside, load.most_inside)
+        self.wanted = load.calls
+        return loaded.worst * 1000, idle.worst * 1000
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """Both backends; asyncio's is held to the bound."""
+    del seed  # nothing here is by chance
+    os.environ["AIOACL_SIM_DEVICES"] = str(2 * MOST_PAIRS + 1)
+    aioacl.use_library("simulator")
+    outcome = Outcome()
+    for backend in loops.BACKENDS:
+        rounds = Rounds(scale)
+        loops.run(backend, rounds.run)
+        worst = [f"{loaded:.1f} ms with the calls, {idle:.1f} ms without" for loaded, idle in rounds.rounds]
+        outcome.figures |= {
+            f"{backend}: calls in C at once": rounds.most_inside,
+            f"{backend}: worst lag of each round": worst,
+            f"{backend}: added by the calls, best rounds": f"{rounds.added_ms:.1f} ms",
+        }
+        few = f"{backend}: only {rounds.most_inside} calls were in C at once, not {rounds.wanted}"
+        outcome.expect(rounds.most_inside >= rounds.wanted, few)
+        added = (
+            f"{backend}: the calls have added {rounds.added_ms:.1f} ms to the loop's lag: {'; '.join(worst)}"
+        )
+        outcome.expect(rounds.added_ms <= ALLOWED_MS or backend != loops.BACKENDS[0], added)
+    outcome.expect(not simulator.violations(), f"violations: {simulator.violations()}")
+    return outcome
