@@ -214,6 +214,13 @@ class Admission:
             if self.leases.remove(lease, holder):
                 self.announce()
 
+    def revoke_leases(self) -> None:
+        """The steps that they hold together are about to be parted; call it with the lock held."""
+        revoked = self.leases.revoke()
+        if revoked:
+            text = f"{revoked} {'lease' if revoked == 1 else 'leases'}"
+            self.listeners.tell("revoked", self.state, self.generation, text=text)
+
     def may_enqueue_while_draining(self) -> bool:
         """Whether the current task holds a lease that is not revoked."""
         with self.changed:

@@ -17,8 +17,8 @@ class Lease:
     """A task's promise that it is between steps which a reset should not part.
 
     `async with device.lease() as lease:` A force reset waits for it, at most its grace time; then the lease is
-    revoked, and the holder's next call raises DeviceResetting. Only the task that entered it holds it, and those
-    to which `share()` was handed.
+    revoked, and the holder's next call raises DeviceResetting. A foreign reset waits for nobody: it revokes at once.
+    Only the task that entered it holds it, and those to which `share()` was handed.
     """
 
     def __init__(self, manager: Manager, *, wait: bool, timeout: float | None) -> None:

@@ -301,6 +301,7 @@ class Manager(Admission):
         if self.state is State.CLOSED:
             lib.aio_gate_met(self.index)
             return
+        self.revoke_leases()
         self.apply(Event.FOREIGN)
         self.counts = Counts()
         if self.state is State.RESETTING:

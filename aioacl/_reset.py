@@ -85,7 +85,7 @@ class ResetFlight(Flight):
             with self._stage("drain"):
                 self._drain()
         with self.manager.changed:
-            self._revoke_leases()
+            self.manager.revoke_leases()
             self.manager.apply(Event.SEIZE)
         with self._stage("abort"):
             self._abort()
@@ -154,13 +154,6 @@ class ResetFlight(Flight):
             while manager.turns.due and (left := end - _sync.monotonic()) > 0:
                 manager.changed.wait(left)
             manager.turns.forget()
-
-    def _revoke_leases(self) -> None:
-        manager = self.manager
-        revoked = manager.leases.revoke()
-        if revoked:
-            text = f"{revoked} {'lease' if revoked == 1 else 'leases'}"
-            manager.listeners.tell("revoked", manager.state, manager.generation, text=text)
 
     def _drain(self) -> None:
         self._apply(Event.DRAIN)

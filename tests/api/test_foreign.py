@@ -70,6 +70,17 @@ async def test_old_handles_are_stale_at_once_and_new_ones_work(open_device: Open
     assert simulator.retain_count() == 0
 
 
+async def test_it_revokes_leases_for_their_steps_are_parted(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.lease() as lease:
+        generation, events = device.generation, device.events()
+        reset_by_somebody_else()
+        await until(lambda: mended(device, generation))
+        assert not lease.held
+        with pytest.raises(aioacl.DeviceResetting, match="the lease was revoked"):
+            await device.create_stream()
+        assert [(await anext(events)).kind for _ in range(2)] == ["revoked", "foreign reset"]
+
+
 async def test_when_the_device_cannot_be_set_again_it_is_quarantined_until_a_reset(
     open_device: OpenDevice,
 ) -> None:
