@@ -17,6 +17,7 @@ from aioacl._admission import Admission
 from aioacl._errors import (
     AclError,
     ContextError,
+    DeviceFault,
     DeviceResetting,
     LeaseHeldError,
     ParameterError,
@@ -206,6 +207,9 @@ class Manager(Admission):
                 except ContextError as error:
                     if not (wait and self.found_reset(error.generation, error.code)):
                         raise
+                except DeviceFault as error:
+                    self.note_fault(error)
+                    raise
 
     @property
     def executor(self) -> DeviceExecutor:
@@ -247,6 +251,8 @@ class Manager(Admission):
     def note_fault(self, error: AclError) -> None:
         """Remembers a device fault until the next reset; a copy of it, for its traceback would keep its frames."""
         with self.changed:
+            if error.generation != self.generation:  # somebody hears of it late: the reset has cured it
+                return
             self.last_fault = copy.copy(error)
             self.listeners.tell("fault", self.state, self.generation, text=str(error))
             self.announce()

@@ -220,3 +220,40 @@ async def test_a_call_that_fails_while_enqueueing_raises_at_once_and_costs_no_po
                 enqueue()
         assert stream.fill(memory, 1).position == position + 1
         await stream
+
+
+MEETS: dict[str, tuple[str, Callable[[aioacl.Device], Any]]] = {
+    "allocate": ("aclrtMalloc", lambda device: device.allocate(64)),
+    "create_stream": ("aclrtCreateStream", lambda device: device.create_stream()),
+    "memory_info": ("aclrtGetMemInfo", lambda device: device.memory_info()),
+    "synchronize": ("aclrtSynchronizeDeviceWithTimeout", lambda device: device.synchronize()),
+}
+
+
+@pytest.mark.parametrize("what", MEETS)
+async def test_a_fault_that_no_task_meets_is_remembered_and_told_too(
+    open_device: OpenDevice, what: str
+) -> None:
+    function, begin = MEETS[what]
+    async with open_device() as device:
+        events = device.events()
+        simulator.fail_call(function, FAULT)
+        await raises_fault(begin(device))
+        assert device.health.status == "poisoned"
+        assert str(FAULT) in device.health.last_fault
+        assert (await anext(events)).kind == "fault"
+
+
+@pytest.mark.leaves("events")  # of a device that has failed
+async def test_a_fault_that_is_heard_of_after_the_reset_that_cured_it_does_not_poison(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        ticket = failing(stream, memory)
+        await raises_fault(ticket)
+        assert (await device.force_reset()).ok
+        events = device.events()
+        await raises_fault(ticket)
+        assert device.health.status == "ok"
+        assert (await device.force_reset()).ok
+        assert (await anext(events)).kind == "draining"
