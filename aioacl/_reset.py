@@ -197,12 +197,13 @@ class ResetFlight(Flight):
 
     def _attempt(self) -> bool:
         self._attempts += 1
+        before = self.manager.ended
         self.manager.ended = self.manager.generation  # at once: a call that is late may come back any time
         limit = RESET_SECONDS + DROP_SECONDS * self._work["not_aborted"]
         with self._stage("reset"):
             reset = self._call("aclrtResetDeviceForce", self._reset_force, limit)
         if reset not in (0, RELEASED_ALREADY):
-            self.manager.ended = 0  # the runtime has taken it back: the device is still set
+            self.manager.ended = before  # the runtime has taken it back: the device is still set
             return False
         self._count(Counts())
         with self._stage("set"):

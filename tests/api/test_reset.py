@@ -266,6 +266,22 @@ async def test_a_flight_after_one_that_has_reset_in_vain_asks_no_dead_stream(
         assert simulator.violations() == []
 
 
+async def test_a_reset_that_was_taken_back_does_not_bring_streams_back_that_one_before_has_ended(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        with simulator.fault("aclrtResetDeviceForce", after=1, rc=507000):
+            simulator.fail_call("aclrtMemcpy", 507000, 1)
+            report = await device.force_reset(grace=0)
+        assert [call for call, _ in report.codes] == ["aclrtMemcpy", *["aclrtResetDeviceForce"] * 2]
+        asked = simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")
+        assert (await device.force_reset(grace=0)).ok
+        assert (simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")) == asked
+        assert simulator.violations() == []
+
+
 async def test_a_reset_that_was_taken_back_leaves_streams_that_can_be_aborted(
     open_device: OpenDevice,
 ) -> None:
