@@ -1,8 +1,8 @@
 """The event loop's lag while 64 calls sit in C for half a second, beside that of the same loop with nothing to do.
 
 A probe sleeps a millisecond at a time and notes by how much it wakes too late, first while the calls begin, sit and
-end, then for as long again with none. Each time the worst counts, and of some rounds the best: a machine that is busy
-elsewhere spoils one or the other.
+end, then for as long again with none. Each time the worst counts, and of three rounds the best. A machine that is busy
+elsewhere may spoil all three, so there are more while the bound is not kept: calls that hold the loop up spoil every one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 120.0, Scale.SLOW: 300.0}
 
 ALLOWED_MS: Final = 50.0
+MORE: Final = 4  # times as many rounds at most
 NAP_SECONDS: Final = 0.001
 WAITS: Final = 8  # in a pair of devices, on the one that has threads for them
 JOBS: Final = 3  # on each device
@@ -139,13 +140,18 @@ class Rounds:
     async def run(self, turns: Turns) -> None:
         """The body of the loop."""
         del turns  # what counts here is time
-        for _ in range(self._count):
+        while len(self.rounds) < self._count or (not self.kept and len(self.rounds) < MORE * self._count):
             self.rounds.append(await self._round())
 
     @property
     def added_ms(self) -> float:
         """What the calls have added, by the best round of each."""
         return min(loaded for loaded, _ in self.rounds) - min(idle for _, idle in self.rounds)
+
+    @property
+    def kept(self) -> bool:
+        """Whether that is within the bound."""
+        return self.added_ms <= ALLOWED_MS
 
     async def _round(self) -> tuple[float, float]:
         load, loaded, idle = Load(self._pairs, self._seconds), Probe(), Probe()
@@ -183,6 +189,6 @@ def run(scale: Scale, seed: int) -> Outcome:
         added = (
             f"{backend}: the calls have added {rounds.added_ms:.1f} ms to the loop's lag: {'; '.join(worst)}"
         )
-        outcome.expect(rounds.added_ms <= ALLOWED_MS or backend != loops.BACKENDS[0], added)
+        outcome.expect(rounds.kept or backend != loops.BACKENDS[0], added)
     outcome.expect(not simulator.violations(), f"violations: {simulator.violations()}")
     return outcome
