@@ -10,8 +10,8 @@ import argparse
 import os
 
 from tests.reliability.schedule_bugs import BUGS
+from tests.reliability.schedule_core import SCENARIOS
 from tests.reliability.schedule_runs import Ground
-from tests.reliability.schedule_scenarios import SCENARIOS
 from tests.reliability.scheduler import Grain
 from tests.reliability.strategies import Recorded
 

@@ -8,10 +8,11 @@ import os
 import random
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aioacl import simulator
-from tests.reliability.schedule_scenarios import SCENARIOS, Scenario
+from tests.reliability.schedule_core import SCENARIOS
 from tests.reliability.schedule_world import Hooks, World, settle_in
 from tests.reliability.scheduler import Grain, Scheduler
 from tests.reliability.strategies import Bounded, Pct, Recorded, Uniform
@@ -19,6 +20,7 @@ from tests.reliability.strategies import Bounded, Pct, Recorded, Uniform
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tests.reliability.schedule_scenarios import Scenario
     from tests.reliability.scheduler import Strategy
 
 COLLECT_EVERY: Final = 50
@@ -51,10 +53,11 @@ class Ground:
         settle_in(self.scheduler)
         self.hooks = Hooks()
         self.hooks.put()
-        self._files = 0
         self._runs = 0
         self._lengths: dict[str, int] = {}
         self.outcomes: dict[str, int] = {}
+        self.once(SCENARIOS["open_close"], Recorded(()), grain=Grain.LOCKS)
+        self._before = _descriptors()  # with the ports of the lanes, which last
 
     # --- one schedule -----------------------------------------------------------------------------------------
 
@@ -88,6 +91,12 @@ class Ground:
         self._runs += 1
         if self._runs % COLLECT_EVERY == 0:
             gc.collect()
+
+    def left(self) -> str:
+        """Descriptors that the runs have left in the process; threads were joined by each."""
+        gc.collect()
+        now = _descriptors()
+        return "" if now <= self._before else f"{self._before} descriptors, now {now}"
 
     # --- many -------------------------------------------------------------------------------------------------
 
@@ -166,6 +175,10 @@ class Ground:
     def _decisions(self, scenario: Scenario, strategy: Strategy, grain: Grain) -> list[int]:
         self.once(scenario, strategy, grain=grain)
         return self.scheduler.decisions
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def digest(decisions: Sequence[int], *, grain: Grain) -> bytes:

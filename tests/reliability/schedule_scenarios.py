@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from aioacl import AclError, DeviceReset, DeviceResetting, simulator
-from aioacl._admission import Admission
 from aioacl._ffi import lib
-from aioacl._law import Event
-from aioacl._lease import Lease
 from aioacl._port import run_blocking
 from tests.reliability.schedule_world import INDEX, Closed, Quarantined, Stale, TimedOut
 
 if TYPE_CHECKING:
     from aioacl import Device
-    from aioacl._lifecycle import Manager
     from tests.reliability.schedule_world import World
 
 RESET_FAILS: Final = 507000
 ATTEMPTS: Final = 3
-CORE_INDEX: Final = 63  # no device: only its gate is used
 AMPLE_SECONDS: Final = 60.0
 
 Body = Callable[[], object]
@@ -376,73 +371,3 @@ def deadlines(world: World) -> Bodies:
         world.close(world.attempt("create_stream", opening.result, TimedOut, DeviceReset))
 
     return [hold, make, lambda: world.reset(device, grace=AMPLE_SECONDS)]
-
-
-# --- cut down to a few waits, so that all schedules with few preemptions can be tried -------------------------------
-
-
-@scenario(core=True)
-def core_gate(world: World) -> Bodies:
-    """The gate alone: somebody waits for it, somebody holds a lease in a lease, and the state goes round once."""
-    admission = _gate_alone()
-
-    def steps() -> None:
-        for event in (Event.DRAIN, Event.SEIZE, Event.REVIVE):
-            with admission.changed:
-                admission.apply(event)
-
-    def hold() -> None:
-        with _lease(admission), _lease(admission):
-            pass
-
-    def wait() -> None:
-        run_blocking(admission.until_open, None)
-
-    return [steps, lambda: world.attempt("wait", wait), lambda: world.attempt("hold", hold)]
-
-
-@scenario(core=True)
-def core_turns(world: World) -> Bodies:
-    """A turn: whoever waited has it when the gate opens, and whoever waits for the last turn is woken at once."""
-    admission = _gate_alone(Event.DRAIN, Event.SEIZE)
-
-    def wait() -> None:
-        with admission.turns.place() as place:
-            run_blocking(lambda: admission.until_open(place), None)
-
-    def reset() -> None:
-        begun = world.scheduler.now
-        with admission.changed:
-            admission.apply(Event.REVIVE)
-            while admission.turns.due:
-                admission.changed.wait(1.0)
-        world.expect(world.scheduler.now == begun, "the last turn woke nobody")
-
-    return [reset, lambda: world.attempt("wait", wait), lambda: world.attempt("wait", wait)]
-
-
-@scenario(core=True)
-def core_lane(world: World) -> Bodies:
-    """A lane with a customer, while it is stopped."""
-    lane = world.manager.control  # a new one would leave a port: those last as long as the process
-    lane.start()
-
-    def call() -> None:
-        world.expect(world.attempt("call", lambda: lane.call(lambda: 42, None)) == 42, "no answer")
-
-    def stop() -> None:
-        world.expect(lane.stop(5.0), "the lane has not stopped")
-
-    return [call, stop]
-
-
-def _gate_alone(*events: Event) -> Admission:
-    admission = Admission(CORE_INDEX)
-    for event in (Event.OPEN, *events):
-        with admission.changed:
-            admission.apply(event)
-    return admission
-
-
-def _lease(admission: Admission) -> Lease:
-    return Lease(cast("Manager", admission), wait=True, timeout=None)

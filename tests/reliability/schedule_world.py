@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import aioacl
 from aioacl import (
@@ -22,10 +22,9 @@ from aioacl import (
     simulator,
 )
 from aioacl._law import State
-from tests.reliability.scheduler import Crossings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from aioacl import Device, ResetReport
     from tests.reliability.scheduler import Scheduler
@@ -89,6 +88,38 @@ def settle_in(scheduler: Scheduler) -> None:
 
 def _modules() -> list[Any]:
     return [module for name, module in sys.modules.items() if name.startswith("aioacl._")]
+
+
+class Crossings:
+    """The compiled module as aioacl's modules see it: before a call that others can notice there is a point."""
+
+    def __init__(self, real: Any, scheduler: Scheduler, names: frozenset[str]) -> None:
+        self._real = real
+        self._crossing = scheduler.crossing
+        self._names = names
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._real, name)
+        if name in self._names:
+            value = self._with_a_point(value)
+        self.__dict__[name] = value
+        return value
+
+    def _with_a_point(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        crossing = self._crossing
+
+        def crossed(*arguments: Any) -> Any:
+            crossing()
+            return call(*arguments)
+
+        return crossed
+
+    def put(self, modules: Sequence[Any]) -> Self:
+        """Takes the compiled module's place in those that use it."""
+        for module in modules:
+            if vars(module).get("lib") is self._real:
+                module.lib = self
+        return self
 
 
 class World:

@@ -25,7 +25,7 @@ import sys
 import threading
 import traceback
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -394,35 +394,3 @@ class Scheduler:
         """Returns when all other threads have ended; a deadlock if they do not."""
         me = self.current
         self.point(lambda: self._alive == [me])
-
-
-class Crossings:
-    """The compiled module as aioacl's modules see it: before a call that others can notice there is a point."""
-
-    def __init__(self, real: Any, scheduler: Scheduler, names: frozenset[str]) -> None:
-        self._real = real
-        self._crossing = scheduler.crossing
-        self._names = names
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._real, name)
-        if name in self._names:
-            value = self._with_a_point(value)
-        self.__dict__[name] = value
-        return value
-
-    def _with_a_point(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        crossing = self._crossing
-
-        def crossed(*arguments: Any) -> Any:
-            crossing()
-            return call(*arguments)
-
-        return crossed
-
-    def put(self, modules: Sequence[Any]) -> Self:
-        """Takes the compiled module's place in those that use it."""
-        for module in modules:
-            if vars(module).get("lib") is self._real:
-                module.lib = self
-        return self

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.reliability.part import Outcome, Scale
 from tests.reliability.schedule_bugs import BUGS
+from tests.reliability.schedule_core import SCENARIOS
 from tests.reliability.schedule_runs import Ground, Tally
-from tests.reliability.schedule_scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,6 +61,8 @@ def _tallies(batch: Batch, seed: int, slot: int) -> Iterable[Tally]:
             tally.finding = ground.same_twice(name, seed, range(batch.number))
         else:
             tally = ground.all_of(name, batch.number, strict=batch.kind == "delays")
+        if not tally.finding:
+            tally.finding = ground.left()
         yield tally
         if tally.finding:
             return
