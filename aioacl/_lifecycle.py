@@ -174,7 +174,7 @@ class Manager(Admission):
     def _reset_flight(self, grace: float, timeout: float, reason: str) -> ResetFlight | None:
         if self.state is State.CLOSED and self.flight is None:
             raise self.closed()
-        if isinstance(self.flight, ResetFlight):
+        if isinstance(self.flight, ResetFlight) and not self.flight.landed:
             self.flight.joined += 1
             return self.flight
         if self.flight is not None:

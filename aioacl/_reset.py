@@ -65,6 +65,11 @@ class ResetFlight(Flight):
         self._report: ResetReport | None = None
 
     @property
+    def landed(self) -> bool:
+        """Whether it is over, and so no answer to who asks from now on; with the lock held."""
+        return self._report is not None
+
+    @property
     def report(self) -> ResetReport:
         """The report, once the flight has landed."""
         assert self._report is not None, "the flight has landed"

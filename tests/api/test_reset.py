@@ -11,11 +11,13 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
+from aioacl._reset import ResetFlight
 from tests.kit import Raised, Waiting, hanging, turns, until, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioacl._options import Stuck
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
@@ -184,6 +186,28 @@ async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_
         assert simulator.resets() == resets + 1
         async with device.create_stream() as stream, device.allocate(64) as memory:
             await stream.fill(memory, 1)
+
+
+async def test_a_reset_that_has_landed_is_no_answer_to_who_asks_after_it(open_device: OpenDevice) -> None:
+    landed, go_on = threading.Event(), threading.Event()
+
+    class Lingering(ResetFlight):
+        def _land(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
+            super()._land(problem, stuck)
+            landed.set()
+            go_on.wait()
+
+    async with open_device() as device, anyio.create_task_group() as group:
+        manager, resets = device._manager, simulator.resets()
+        with manager.changed:
+            manager.launch(Lingering(manager, grace=20, timeout=60, reason="", by=""))
+        await until(landed.is_set)
+        asking = Waiting(group, device.force_reset)
+        await turns()
+        go_on.set()
+        report = await asking.outcome()
+        assert (report.joined, report.generation) == (1, device.generation)
+        assert simulator.resets() == resets + 2
 
 
 async def test_a_user_job_that_does_not_end_means_quarantine(open_device: OpenDevice) -> None:
