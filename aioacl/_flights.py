@@ -108,10 +108,7 @@ class Flight:
 
     def _settle_foreign(self) -> None:
         """Foreign resets before our set are made up for by it, later ones are yet to be met. With the lock held."""
-        if lib.aio_device_foreign(self.index) == self._told:
-            lib.aio_gate_met(self.index)
-        if lib.aio_device_foreign(self.index) != self._told and not lib.aio_gate_foreign(self.index):
-            lib.aio_foreign_found(self.index, self.manager.generation)
+        lib.aio_foreign_settle(self.index, self._told)
 
     def _checked_set(self) -> None:
         code = self._set()
@@ -173,10 +170,7 @@ class OpenFlight(Flight):
             manager.counts = _law.set_device(manager.counts).counts
             manager.last_fault = None
             manager.apply(Event.OPEN)
-            if (
-                lib.aio_device_foreign(self.index) != self._told
-            ):  # until now the gate was closed, and took no notice
-                lib.aio_foreign_found(self.index, manager.generation)
+            self._settle_foreign()  # until now the gate was closed, and took no notice
         manager.maintenance.call(self._prepare, None)
 
     def _start(self) -> None:

@@ -188,6 +188,21 @@ uint32_t aio_device_foreign(int device) {
     return atomic_load(&aio_devices[device].foreign);
 }
 
+/*
+ * The callback counts before it shuts, so a word from before the look at the count, swapped after it, takes
+ * nothing back that came since.
+ */
+void aio_foreign_settle(int device, uint32_t told) {
+    struct aio_device *self = &aio_devices[device % AIO_DEVICES];
+    uint64_t seen = atomic_load(&self->word);
+    while (atomic_load(&self->foreign) == told)
+        if (atomic_compare_exchange_weak(&self->word, &seen, seen & ~((uint64_t)AIO_FOREIGN << 56)))
+            return;
+    seen = atomic_load(&self->word);
+    if (!(aio_word_flags(seen) & AIO_FOREIGN))
+        aio_foreign_found(device, aio_word_generation(seen));
+}
+
 int aio_watch_foreign(void) {
     if (!aio_present[AIO_FN_aclrtRegDeviceStateCallback])
         return AIO_ABSENT;

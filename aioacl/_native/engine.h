@@ -142,6 +142,10 @@ int aio_device_heartbeat(int device);
 uint32_t aio_device_foreign(int device);
 /* A foreign reset that was found out by a call of that generation: shuts the gate, unless it is shut. */
 void aio_foreign_found(int device, uint32_t generation);
+/* We have set the device when `told` foreign resets were told of: those are dealt with, and if there are more,
+ * the gate is shut until they are.  To be called once the gate is open.
+ */
+void aio_foreign_settle(int device, uint32_t told);
 int aio_watch_foreign(void);
 int64_t aio_threads(void);
 void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);

@@ -266,6 +266,25 @@ async def test_a_reset_during_the_first_open_is_made_up_for(open_device: OpenDev
     assert simulator.retain_count() == 0
 
 
+async def test_a_reset_that_came_after_our_set_is_not_taken_for_one_before_it(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        generation = device.generation
+        told = lib.aio_device_foreign(0)
+        lib.aio_foreign_settle(0, told)  # there was none
+        assert (device.generation, lib.aio_gate_foreign(0)) == (generation, 0)
+        with device._manager.changed:  # nobody can meet it
+            reset_by_somebody_else()
+            lib.aio_foreign_settle(0, told)
+            assert (device.generation, lib.aio_gate_foreign(0)) == (generation + 1, 1)
+            lib.aio_gate_met(0)
+            lib.aio_foreign_settle(0, told)  # not known by its flag, but by the count
+            assert (device.generation, lib.aio_gate_foreign(0)) == (generation + 2, 1)
+        assert await works(device)
+        assert simulator.retain_count() == 1
+
+
 async def test_a_reset_while_we_probe_is_made_up_for(open_device: OpenDevice) -> None:
     async with open_device() as device:
         generation = device.generation
