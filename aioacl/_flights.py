@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS: Final = 3
 BARRIER_SECONDS: Final = 10.0
+LEAVE_SECONDS: Final = 0.5
 ABORT_SECONDS: Final = 2.0
 RESET_SECONDS: Final = 5.0
 DROP_SECONDS: Final = 3.5  # what the runtime takes to drop the work of one stream, one after another
@@ -152,6 +153,13 @@ class Flight:
         sitters_may_stay = self.manager.strategy == "thread"
         return EVERYBODY | (lib.AIO_SITTERS_MAY_STAY if sitters_may_stay else 0)
 
+    def _barrier_is_clear(self, leave: float, rest: float) -> bool:
+        """Whether nobody is inside any more whom a reset would harm; False after the time.
+
+        A wait that may stay must be in its call by then, not on the way to it: so all are given time to leave.
+        """
+        return self._all_have_left(EVERYBODY, leave) or self._all_have_left(self._must_be_empty(), rest)
+
 
 class OpenFlight(Flight):
     """The first open of a device."""
@@ -204,7 +212,7 @@ class CloseFlight(Flight):
         stopped = manager.maintenance.stop(CLOSE_SECONDS)
         self._apply(Event.SEIZE)
         lib.aio_device_flush(self.index)
-        empty = self._all_have_left(self._must_be_empty(), CLOSE_SECONDS)
+        empty = self._barrier_is_clear(LEAVE_SECONDS, CLOSE_SECONDS)
         if not (stopped and empty):
             self._give_up(inside(self.index))
             return

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl import _law, _sync
 from aioacl._ffi import ffi, lib, next_generation
-from aioacl._flights import DROP_SECONDS, EVERYBODY, RESET_SECONDS, Flight
+from aioacl._flights import DROP_SECONDS, LEAVE_SECONDS, RESET_SECONDS, Flight
 from aioacl._gate import counts, inside
 from aioacl._lanes import Job, LaneStuck
 from aioacl._law import RELEASED_ALREADY, Counts, Event, State
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 ATTEMPTS: Final = 3
 BARRIER_SECONDS: Final = 10.0
-LEAVE_SECONDS: Final = 0.5
 ABORT_SECONDS: Final = 2.0
 SHORTEST_NAP: Final = 0.0002
 LONGEST_NAP: Final = 0.005
@@ -189,9 +188,7 @@ class ResetFlight(Flight):
 
     def _barrier(self) -> None:
         lib.aio_watcher_nudge(self.index)
-        # A wait that may stay must be in its call by then, not on the way to it: so all are given time to leave.
-        self._all_have_left(EVERYBODY, self._left(LEAVE_SECONDS))
-        if self._all_have_left(self._must_be_empty(), self._left(BARRIER_SECONDS)):
+        if self._barrier_is_clear(self._left(LEAVE_SECONDS), self._left(BARRIER_SECONDS)):
             return
         calls = "; ".join(
             f"{call.function} on thread {call.thread} for {call.seconds:.1f} s" for call in inside(self.index)
