@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from aioacl import _origin, _runtime, _sync
-from aioacl._errors import AclError, DeviceReset, DeviceTimeout, ParameterError
+from aioacl._errors import AclError, DeviceTimeout, ParameterError
 from aioacl._event import Event
 from aioacl._events import DeviceEvents
 from aioacl._ffi import ffi, lib, make_pass, text_of
@@ -13,6 +13,7 @@ from aioacl._gate import error_of
 from aioacl._handle import Opening, Operation, Owned, error_on, size_of, warn_of_drop
 from aioacl._health import health_of
 from aioacl._lanes import call_on
+from aioacl._law import State
 from aioacl._lease import Lease
 from aioacl._lifecycle import Manager, manager_of
 from aioacl._memory import DeviceBuffer, PinnedBuffer, discard, make_device, make_pinned
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from aioacl._acl import CData
     from aioacl._executor import DeviceExecutor
-    from aioacl._law import State
     from aioacl._origin import Origin
 
 P = ParamSpec("P")
@@ -42,6 +42,7 @@ T = TypeVar("T")
 
 SLICE_MS: Final = 50
 SYNC_TIMEOUT: Final = 507046
+STREAM_ABORTED: Final = 107023
 TIMED_EVENTS: Final = 2
 
 
@@ -214,7 +215,7 @@ class Device(metaclass=Owned):
 
     async def _slice(self, generation: int, deadline: float | None) -> bool:
         """One bounded wait for streams that are not ours; True when everything is done."""
-        manager = self._manager
+        manager, call = self._manager, "aclrtSynchronizeDeviceWithTimeout"
         await manager.until_open(deadline=deadline)
         shown = make_pass(manager.index, generation)
         if deadline is not None:  # one question is asked, however little time there is
@@ -225,20 +226,20 @@ class Device(metaclass=Owned):
             if code == 0:
                 return None
             text = text_of(lib.aio_error_text())
-            if code > 0 and code != SYNC_TIMEOUT:
+            if code > 0 and code not in (
+                SYNC_TIMEOUT,
+                STREAM_ABORTED,
+            ):  # who aborts has said whose work it was
                 lib.aio_device_blame(manager.index, code, ffi.new("char[]", text.encode()))
-            return error_on(manager, generation, code, "aclrtSynchronizeDeviceWithTimeout", text)
+            return error_on(manager, generation, code, call, text)
 
         error = await call_on(manager.maintenance, work, deadline=deadline)
         if error is None or error.code == SYNC_TIMEOUT:
             return error is None
         if manager.generation != generation:
-            raise DeviceReset(
-                f"device {manager.index} was reset while this waited",
-                device=manager.index,
-                generation=generation,
-                report=manager.report,
-            ) from error
+            raise error_on(manager, generation, lib.AIO_WAS_RESET, call) from error
+        if error.code == STREAM_ABORTED and manager.state is not State.OPEN:
+            return False  # by our own reset: the next one waits until it is over
         raise error
 
     # --- running ---------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -10,10 +11,10 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import FAULT, Blocker, Waiting, until
+from tests.kit import FAULT, Blocker, Waiting, hanging, turns, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from tests.kit import OpenDevice
 
@@ -257,3 +258,58 @@ async def test_a_fault_that_is_heard_of_after_the_reset_that_cured_it_does_not_p
         assert device.health.status == "ok"
         assert (await device.force_reset()).ok
         assert (await anext(events)).kind == "draining"
+
+
+ABORTED = 107023
+DEVICE_WAIT = "aclrtSynchronizeDeviceWithTimeout"
+
+
+@asynccontextmanager
+async def waited_for_as_a_whole(device: aioacl.Device) -> AsyncGenerator[Waiting]:
+    """A wait for the device that asks C no earlier than the block's end: what is enqueued in it was not awaited."""
+    async with anyio.create_task_group() as group:
+        simulator.hang_call("aclrtGetMemInfo")
+        Waiting(group, device.memory_info)
+        await until(hanging("aclrtGetMemInfo"))
+        waiting = Waiting(group, device.synchronize)
+        await turns()
+        yield waiting
+
+
+async def test_an_abort_that_a_wait_for_the_device_meets_is_not_blamed_on_all_work(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        waited_for_as_a_whole(device) as waiting,
+    ):
+        simulator.hold(stream)
+        ticket = stream.fill(memory, 1)
+        simulator.fail_call(DEVICE_WAIT, ABORTED)
+        simulator.unhang("aclrtGetMemInfo")
+        with pytest.raises(aioacl.StreamAborted):
+            await waiting.outcome()
+        simulator.release(stream)
+        await ticket
+        await stream
+
+
+async def test_a_wait_for_the_device_whose_work_a_reset_aborts_ends_in_device_reset(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        waited_for_as_a_whole(device) as waiting,
+    ):
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        simulator.unhang("aclrtGetMemInfo")
+        await until(lambda: simulator.calls(DEVICE_WAIT) > 1)
+        report = await device.force_reset(grace=0)
+        with pytest.raises(aioacl.DeviceReset) as caught:
+            await waiting.outcome()
+        assert caught.value.report == report
