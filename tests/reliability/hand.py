@@ -67,6 +67,7 @@ class Plan:
     weights: Mapping[Operation, int]
     faulty: bool = False  # whether faults may strike anything
     cancelled: float = 0.08  # which part of the operations is cancelled, some before they began
+    impatient: float = 0.15  # which part of what may have a time limit has one
     outcomes: Counter[str] = field(default_factory=Counter[str])
     crews: Counter[str] = field(default_factory=Counter[str])
     findings: list[str] = field(default_factory=list[str])
@@ -139,14 +140,16 @@ class Hand:
 
     def timeout(self) -> float | None:
         """Seconds to wait, now and then; none else."""
-        if self.random.random() > 0.15:
+        if self.random.random() >= self.plan.impatient:
             return None
         self._impatient = True
         return self.random.choice((0.0, 0.0005, 0.005))
 
     def demands(self) -> dict[str, Any]:
         """Whether an opening waits for a reset, and for how long."""
-        return {"wait": False} if self.random.random() < 0.1 else {"timeout": self.timeout()}
+        return (
+            {"wait": False} if self.random.random() < self.plan.impatient / 2 else {"timeout": self.timeout()}
+        )
 
     def expects(self, code: int) -> None:
         """The operation may end in that code, which somebody provokes."""
@@ -182,14 +185,15 @@ class Hand:
     async def _do(self, operation: Operation) -> None:
         name = operation.__name__
         self.begins()
-        with anyio.move_on_after(HANGS_SECONDS) as patience, anyio.CancelScope() as whim:
-            if operation is not operations.reset and self.random.random() < self.plan.cancelled:
-                whim.deadline = anyio.current_time() + self.random.choice((-1, 0.003)) * self.random.random()
-            try:
+        try:
+            with anyio.move_on_after(HANGS_SECONDS) as patience, anyio.CancelScope() as whim:
+                if operation is not operations.reset and self.random.random() < self.plan.cancelled:
+                    when = self.random.choice((-1, 0.003)) * self.random.random()
+                    whim.deadline = anyio.current_time() + when
                 await self._on_some_device(operation)
-            except Exception as error:
-                self.ended(name, error)
-                return
+        except Exception as error:
+            self.ended(name, error)
+            return
         if patience.cancelled_caught:
             finding = f"{name} of {self.name} has not ended in {HANGS_SECONDS:g} s"
             self.plan.ended(self.crew, name, "hangs", finding)

@@ -1,0 +1,212 @@
+"""Chaos: crowds in bad weather, a seed each; when it clears, every device is open again within two resets and works.
+
+Two phases. While faults strike, operations may end in any error that the table of codes has for what was injected, and
+supervisors reset a device of which a fault or a quarantine is told, as a service would. Then the faults stop, though
+devices may still be sick of them: from there on everything must work, and nothing may be left.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from aioacl import AclError, AclWarning, QueueFull, State, open_device, simulator
+from aioacl._errors import error_for
+from aioacl.testing import snapshot
+from tests.reliability import crowd, operations
+from tests.reliability.hand import Hand, Plan
+from tests.reliability.part import Outcome, Scale
+from tests.reliability.weather import codes, forecast
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from aioacl import Device
+    from aioacl._options import Strategy
+
+LIMIT_SECONDS: Final[dict[Scale, float]] = {Scale.QUICK: 60, Scale.DEFAULT: 240, Scale.SLOW: 2400}
+DEVICES: Final = 3
+KEPT_OPEN: Final = 2
+TASKS: Final = 24
+RESETS_TO_RECOVER: Final = 2
+CALM_TASKS: Final = 6
+AFTERWARDS: Final = 60  # operations when the faults are over: all of them must end well
+PATIENCE_SECONDS: Final = 60.0
+WEIGHTS: Final = {**operations.WEIGHTS, operations.synchronize: 1}
+
+
+class Sufferer(Hand):
+    """One whose operations may end in what was injected, each code as the error that the table has for it."""
+
+    codes: frozenset[int] = frozenset()
+
+    def _outcome(self, error: BaseException) -> str:
+        outcome = super()._outcome(error)
+        if outcome or not isinstance(error, AclError):
+            return outcome
+        if error.code is None:
+            return "QueueFull" if isinstance(error, QueueFull) else ""
+        known = error.code in self.codes and type(error) is type(error_for(error.code, "call"))
+        return type(error).__name__ if known else ""
+
+
+async def supervise(index: int, waits: Strategy, over: anyio.Event) -> None:
+    """Resets the device of which a fault or a quarantine is told."""
+    async with open_device(index, waits) as device, anyio.create_task_group() as group:
+
+        async def follow() -> None:
+            async for event in device.events():
+                if event.kind in ("fault", "quarantined") and event.generation == device.generation:
+                    await device.force_reset(grace=0.05, reason=event.kind)
+
+        group.start_soon(follow)
+        await over.wait()
+        group.cancel_scope.cancel()
+
+
+@dataclass
+class Storm:
+    """One seed, and what came of it."""
+
+    seed: int
+    operations: int
+    rules: dict[str, str] = field(init=False)
+    fired: Counter[str] = field(default_factory=Counter[str])
+    plan: Plan = field(init=False)
+    needed: list[int] = field(default_factory=list[int])  # resets, of each device, until it worked again
+
+    def __post_init__(self) -> None:
+        self.rules = forecast(self.seed)
+        self.plan = Plan(self.operations, self.operations // 200, WEIGHTS, faulty=True)
+        self.backend = tuple(crowd.BACKENDS)[self.seed % 3]
+        self.waits: Strategy = "thread" if self.seed // 3 % 2 else "watch"
+        self.findings = self.plan.findings
+
+    def told(self) -> str:
+        """What it takes to see it again."""
+        faults = "; ".join((f"seed={self.seed}", *self.rules.values()))
+        return f'seed {self.seed}, {self.backend}, waits="{self.waits}", AIOACL_SIM_FAULTS="{faults}"'
+
+    # --- while faults strike -------------------------------------------------------------------------------------
+
+    async def rage(self, devices: list[Device]) -> None:
+        """The crowd, and a supervisor for each device that is kept open."""
+        over = anyio.Event()
+        async with anyio.create_task_group() as outer:
+            for device in devices:
+                outer.start_soon(supervise, device.index, self.waits, over)
+            async with anyio.create_task_group() as inner:
+                for number in range(TASKS):
+                    hand = Sufferer(self.backend, number, self.plan, devices, self.waits, self.seed)
+                    hand.codes = codes(self.rules)
+                    inner.start_soon(hand.work)
+            over.set()
+
+    # --- when they are over --------------------------------------------------------------------------------------
+
+    async def clear(self) -> None:
+        """Brings each device back, and works on all of them."""
+        async with anyio.create_task_group() as group:
+            for index in range(DEVICES):
+                group.start_soon(self._bring_back, index)
+        calm = Plan(AFTERWARDS, 0, operations.WEIGHTS, cancelled=0, impatient=0)
+        async with (
+            open_device(0, self.waits) as one,
+            open_device(1, self.waits) as two,
+            anyio.create_task_group() as group,
+        ):
+            for number in range(CALM_TASKS):
+                hand = Hand(self.backend, number, calm, (one, two), self.waits, self.seed)
+                group.start_soon(hand.work)
+        self.findings += calm.findings
+        if calm.outcomes.keys() != {"ok"}:
+            self.findings.append(f"operations after the faults ended in {dict(calm.outcomes)}")
+
+    async def _bring_back(self, index: int) -> None:
+        with anyio.move_on_after(PATIENCE_SECONDS) as patience, self._noting(index):
+            async with open_device(index, self.waits) as device:
+                trouble, resets = await _trouble(device), 0
+                while trouble and resets < RESETS_TO_RECOVER:
+                    await device.force_reset(grace=0.5, reason=trouble)
+                    trouble, resets = await _trouble(device), resets + 1
+                self.needed.append(resets)
+                if trouble:
+                    self.findings.append(f"device {index} does not work after {resets} resets: {trouble}")
+        if patience.cancelled_caught:
+            self.findings.append(f"device {index} was not brought back in {PATIENCE_SECONDS:g} s")
+
+    @contextmanager
+    def _noting(self, index: int) -> Generator[None]:
+        try:
+            yield
+        except AclError as error:
+            self.findings.append(f"device {index} cannot be opened or closed: {error!r}")
+
+    # --- all of it -----------------------------------------------------------------------------------------------
+
+    def run(self, limit: float) -> None:
+        """From calm to calm."""
+        before = snapshot()
+        with crowd.overhearing(self.findings, lawful=(AclWarning,)):
+            devices = [open_device(index, self.waits).result() for index in range(KEPT_OPEN)]
+            simulator.set_seed(self.seed)
+            with ExitStack() as stack:
+                faults = {
+                    kind: stack.enter_context(simulator.Fault(rule)) for kind, rule in self.rules.items()
+                }
+                self.findings += crowd.at_once([crowd.loop(self.backend, lambda: self.rage(devices))], limit)
+                self.fired.update({kind: fault.hits for kind, fault in faults.items()})
+            self.findings += crowd.at_once([crowd.loop(self.backend, self.clear)], limit)
+            self.findings += crowd.idle(devices)
+            while devices:
+                devices.pop().close().result(crowd.SETTLES_SECONDS)
+            self.findings += crowd.left_since(before, "events")  # after a fault they are left to the runtime
+            self.findings += crowd.violations()
+
+
+async def _trouble(device: Device) -> str:
+    """Why the device does not work; "" if it does."""
+    try:
+        async with device.create_stream() as stream, device.allocate(256) as memory:
+            sent, answer = bytes(range(256)), bytearray(256)
+            stream.copy(memory, sent)
+            await stream.copy(answer, memory)
+            await device.synchronize()
+    except AclError as error:
+        return str(error)
+    if answer != sent:
+        return "256 bytes came back as others"
+    return "" if device.state is State.OPEN else f"it is {device.state.name}"
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """All seeds, one after another."""
+    outcome = Outcome()
+    os.environ["AIOACL_SIM_DEVICES"] = str(DEVICES)
+    crowd.warmed_up(range(DEVICES))
+    seeds, size = scale.pick(2, 6, 100), scale.pick(200, 500, 2_000)
+    totals, fired, needed, resets = Counter[str](), Counter[str](), Counter[int](), 0
+    for each in range(seed, seed + seeds):
+        storm = Storm(each, size)
+        storm.run(LIMIT_SECONDS[scale] * 0.9)
+        totals, fired = totals + storm.plan.outcomes, fired + storm.fired
+        needed.update(storm.needed)
+        resets += len(storm.plan.reports)
+        again = f"python -m tests.reliability chaos --{scale.value} --seed={each}"
+        outcome.findings += [f"{storm.told()}\n{finding}\n  again: {again}" for finding in storm.findings]
+        if storm.findings:
+            break  # what is left of one seed would be found of the next
+    outcome.figures = {
+        "seeds": seeds,
+        "operations": totals.total(),
+        "faults that struck": dict(fired.most_common()),
+        "outcomes": dict(totals.most_common()),
+        "resets that hands asked for": resets,
+        "devices that worked again after so many resets": dict(sorted(needed.items())),
+    }
+    return outcome

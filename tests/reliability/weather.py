@@ -1,0 +1,92 @@
+"""Bad weather: which faults a seed brings, as rules of the simulator's fault engine.
+
+Only what can be survived: a fault may cost work, handles and a reset, but no rule makes a call lie about bytes that it
+has not moved, and none keeps what it has made to itself.
+
+    rc, oom       never of a call that gives something back: what it kept would be the simulator's own for ever
+    rc-after      never of a call that makes or enqueues: nobody could know what it has made, or that a copy still runs
+    lost          of a device that is kept open only: one that cannot be set cannot be opened either, nor reset then
+    foreign reset of calls that take no memory: theirs would be gone in the midst of the call; and at most twice, for
+                  each waits a second for the very call that it strikes
+    false-drain   of a wait for the whole device only: behind one for a stream nobody could tell that nothing was done
+    hang          not at all: who hangs is told of by the stuck calls' own tests
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LEAST, MOST = 0.001, 0.05
+# What makes something, or asks for facts; what enqueues; what waits, or asks how far the work is.
+MAKING: Final = "aclrtMalloc|aclrtMallocHost|aclrtCreateStream|aclrtCreateEventExWithFlag|aclrtGetMemInfo"
+ENQUEUEING: Final = "aclrtMemcpyAsync|aclrtMemsetAsync|aclrtRecordEvent|aclrtStreamWaitEvent"
+ASKING: Final = "query|sync"
+
+CODES: Final = (  # one for each thing that helps, and each class of errors
+    100000,  # parameter
+    107002,  # context
+    107020,  # a task timed out: again
+    107023,  # aborted: again
+    207001,  # out of memory
+    207005,  # exhausted
+    300000,  # other: again
+    507015,  # device fault: reset
+    507053,  # device fault: repair
+)
+SICK: Final = (507018, 507010, 507899)
+
+KINDS: Final[dict[str, Callable[[random.Random], str]]] = {
+    "rc, making": lambda dice: f"{MAKING}:rc={dice.choice(CODES)}",
+    "rc, enqueueing": lambda dice: f"{ENQUEUEING}:rc={dice.choice(CODES)}",
+    "rc, asking": lambda dice: f"{ASKING}:rc={dice.choice(CODES)}",
+    "rc, setting": lambda dice: f"aclrtSetDevice|aclrtResetDevice:rc={dice.choice(CODES)}",
+    "rc-after": lambda dice: f"{ASKING}:rc-after={dice.choice(CODES)}",
+    "oom": lambda _: f"{MAKING}:oom",
+    "async-error": lambda dice: f"copy:async-error={dice.choice(CODES)}",
+    "sticky": lambda dice: f"copy|sync:sticky={dice.choice(SICK)}",
+    "lost": lambda dice: f"copy|sync:dev=0:lost={dice.choice(SICK)}",
+    "reset-fail": lambda dice: f"aclrtResetDeviceForce:reset-fail={dice.randint(1, 3)}",
+    "reset-lies": lambda dice: f"aclrtResetDeviceForce:reset-lies={dice.choice(SICK)}",
+    "false-drain": lambda _: "aclrtSynchronizeDevice*:false-drain",
+    "slow-teardown": lambda dice: f"aclrtDestroyStream|reset:slow-teardown={dice.randint(1, 20)}",
+    "late-complete": lambda dice: f"copy:late-complete={dice.randint(1, 10)}",
+    "late-copy": lambda dice: f"copy:late-copy={dice.randint(1, 10)}",
+    "latency": lambda dice: f"*:latency={dice.randint(1, 4)}+-1:at={dice.choice(('before', 'after'))}",
+    "foreign reset": lambda dice: f"{MAKING}:times={dice.randint(1, 2)}:ext-reset",
+    "text": lambda dice: f"*:errmsg={dice.choice(('null', 'long', 'non-utf8', 'stale'))}",
+}
+TELLS: Final[dict[str, tuple[int, ...]]] = {  # beside the code in the rule
+    "oom": (207001, 207007, 207008),  # memory, events, streams
+    **dict.fromkeys(
+        ("sticky", "lost", "reset-lies"), (507899, 507046, 507047)
+    ),  # of a sick device: calls, waits
+}
+SICKENING: Final = ("sticky", "lost", "reset-lies")  # a false drain is nothing without one of them
+
+
+def forecast(seed: int) -> dict[str, str]:
+    """The rules of a seed, by kind: two to five, each fires at 0.1 to 5 % of its calls."""
+    dice = random.Random(seed)
+    kinds = dice.sample(tuple(KINDS), dice.randint(2, 5))
+    if "false-drain" in kinds and not set(kinds) & set(SICKENING):
+        kinds.append("sticky")
+    rules: dict[str, str] = {}
+    for kind in kinds:
+        which, _, effect = KINDS[kind](dice).partition(":")
+        chance = math.exp(dice.uniform(math.log(LEAST), math.log(MOST)))
+        rules[kind] = f"{which}:p={chance:.4f}:{effect}"
+    return rules
+
+
+def codes(rules: dict[str, str]) -> frozenset[int]:
+    """What calls may answer in that weather."""
+    told = {code for kind in rules for code in TELLS.get(kind, ())}
+    return frozenset(
+        told | {int(code) for rule in rules.values() for code in re.findall(r"=(\d{6})\b", rule)}
+    )
