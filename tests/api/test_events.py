@@ -134,5 +134,5 @@ async def test_each_event_comes_to_one_of_those_who_share_an_iterator_and_to_eve
             assert (await device.force_reset()).ok
             await until(lambda: all(one.ended for one in waiting))
             kinds = {(await one.outcome()).kind for one in waiting}
-        assert kinds == {"draining", "resetting", "reopened"}
+            assert kinds == {"draining", "resetting", "reopened"}
         assert len(await taken(own, 3)) == 3

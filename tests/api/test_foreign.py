@@ -260,9 +260,9 @@ async def test_a_reset_during_the_first_open_is_made_up_for(open_device: OpenDev
         elsewhere("aclrtResetDeviceForce")
         simulator.unhang("aclrtGetCurrentContext")
         device: aioacl.Device = await opening.outcome()
-    assert await works(device)
-    assert simulator.retain_count() == 1
-    await device.close()
+        assert await works(device)
+        assert simulator.retain_count() == 1
+        await device.close()
     assert simulator.retain_count() == 0
 
 

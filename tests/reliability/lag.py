@@ -2,7 +2,8 @@
 
 A probe sleeps a millisecond at a time and notes by how much it wakes too late, first while the calls begin, sit and
 end, then for as long again with none. Each time the worst counts, and of three rounds the best. A machine that is busy
-elsewhere may spoil all three, so there are more while the bound is not kept: calls that hold the loop up spoil every one.
+elsewhere may spoil all three, so there are more while the bound is not kept: calls that hold the loop up spoil every
+one.
 """
 
 from __future__ import annotations
