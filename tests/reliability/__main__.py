@@ -28,7 +28,17 @@ if TYPE_CHECKING:
 
     from tests.reliability.part import Part
 
-PARTS: Final[tuple[str, ...]] = ("law", "load", "curve", "cancel", "schedules", "chaos", "endings", "lag")
+PARTS: Final[tuple[str, ...]] = (
+    "law",
+    "machine",
+    "load",
+    "curve",
+    "cancel",
+    "schedules",
+    "chaos",
+    "endings",
+    "lag",
+)
 AT_ONCE: Final = 2
 REQUIRED: Final = (Scale.DEFAULT, Scale.SLOW)  # scales at which a part that cannot run is a failure
 

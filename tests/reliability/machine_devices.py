@@ -1,0 +1,213 @@
+"""The machine's rules about devices: open, close, resets of ours and of others, leases, listeners, making and jobs."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition
+
+import aioacl
+from aioacl import State, simulator
+from aioacl._ffi import lib
+from aioacl._lifecycle import manager_of
+from aioacl._port import run_blocking
+from tests.kit import in_thread, until_now
+from tests.reliability.machine_ground import BYTES, DEVICES, PATIENCE_SECONDS, PICK, Ground, expect, step
+from tests.reliability.machine_model import RESETS, Device, Event, Listener, Pinned, Stream, Thing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._lifecycle import Manager
+
+with_a_device = precondition(lambda self: self.devices)
+
+
+def _settled(manager: Manager) -> bool:
+    """Whether a reset by somebody else has been met, and nothing is under way."""
+    with manager.changed:
+        return manager.flight is None and not lib.aio_gate_foreign(manager.index)
+
+
+class Devices(Ground):
+    """Rules about devices."""
+
+    @step(index=st.sampled_from(DEVICES), waits=st.sampled_from(["watch", "watch", "thread"]))
+    def open(self, index: int, waits: Any) -> None:
+        card = self.cards[index]
+        expected: type[BaseException] | None = None
+        if card.state is State.QUARANTINED:
+            expected = aioacl.DeviceQuarantined
+        elif card.opens and waits != card.waits:
+            expected = aioacl.ParameterError
+        made, error = expect(lambda: aioacl.open_device(index, waits).result(), expected)
+        if error is None:
+            card.opened(waits)
+            self.devices.append(Device(made, card))
+
+    @step(initialize, index=st.sampled_from(DEVICES))
+    def begin(self, index: int) -> None:
+        made = aioacl.open_device(index).result()
+        self.cards[index].opened("watch")
+        self.devices.append(Device(made, self.cards[index]))
+        self.furnish(pick=0)
+
+    @precondition(lambda self: len(self.devices) > 1)
+    @step(pick=PICK)
+    def close(self, pick: int) -> None:
+        device = self.device(pick)
+        expect(lambda: device.made.close().result(), None)
+        if not device.closed:
+            device.closed = True
+            device.card.closed()
+
+    # --- resets ---------------------------------------------------------------------------------------------------
+
+    @with_a_device
+    @step(pick=PICK, how=st.sampled_from(list(RESETS)), other=st.booleans())
+    def force_reset(self, pick: int, how: str, other: bool) -> None:
+        """Asked for by this thread or by another, which need not leave this one's leases first."""
+        device = self.device(pick)
+        card = device.card
+        expected: type[BaseException] | None = aioacl.ParameterError if device.closed else None
+        if card.leases and not other:
+            expected = expected or aioacl.LeaseHeldError
+
+        def ask() -> Any:
+            return device.made.force_reset(grace=0, reason=how).result()
+
+        rule, was_set = RESETS[how].rule, card.retained > 0
+        before = simulator.resets(card.index)
+        with ExitStack() as armed:
+            if rule:
+                armed.enter_context(simulator.fault(rule.format(card.index)))
+            report, error = expect((lambda: in_thread(ask)) if other else ask, expected)
+        simulator.clear()  # a device about which a reset has lied is sick until then
+        if error is not None:
+            assert simulator.resets(card.index) == before
+            return
+        if card.faulted:
+            self.abandoned.add("events")
+        came = card.reset(how)
+        assert (simulator.resets(card.index) > before) is (was_set and came.releases)
+        seen = (report.ok, report.generation, report.reason, report.joined, report.attempts, report.stuck)
+        assert seen == (came.opens, card.generation, how, 1, came.attempts, ()), report
+        assert bool(report.problem) is not came.opens
+
+    @precondition(lambda self: any(card.retained for card in self.cards))
+    @step(index=st.sampled_from(DEVICES), force=st.booleans())
+    def foreign_reset(self, index: int, force: bool) -> None:
+        """Another library resets the device; who has it open sets it again."""
+        card, manager = self.cards[index], manager_of(index)
+        call = lib.aio_u_aclrtResetDeviceForce if force else lib.aio_u_aclrtResetDevice
+        code = in_thread(lambda: call(index))
+        assert code == card.foreign_reset()
+        if code == 0:
+            self.abandoned.add("events")
+        assert until_now(lambda: _settled(manager))
+
+    @precondition(lambda self: any(card.retained for card in self.cards))
+    @step(pick=PICK)
+    def visit(self, pick: int) -> None:
+        """Another library sets the device and gives it back: nobody minds."""
+        cards = [card for card in self.cards if card.retained]
+        index = self.of(cards, pick).index
+        acts = (lib.aio_u_aclrtSetDevice, lib.aio_u_aclrtResetDevice)
+        assert in_thread(lambda: [act(index) for act in acts]) == [0, 0]
+
+    # --- making ---------------------------------------------------------------------------------------------------
+
+    @with_a_device
+    @step(pick=PICK, kind=st.sampled_from(["stream", "buffer", "pinned", "event"]))
+    def make(self, pick: int, kind: str) -> None:
+        device = self.device(pick)
+        if kind == "stream":
+            self._make(device, device.made.create_stream, Stream, self.streams)
+        elif kind == "buffer":
+            self._make(device, lambda: device.made.allocate(BYTES), Thing, self.buffers)
+        elif kind == "pinned":
+            self._make(device, lambda: device.made.pinned(BYTES), Pinned, self.buffers)
+        else:
+            self._make(device, device.made.create_event, Event, self.events)
+
+    def _make(
+        self, device: Device, make: Callable[[], Any], kind: Callable[..., Any], things: list[Any]
+    ) -> None:
+        made, error = expect(lambda: make().result(), device.card.refusal(device))
+        if error is None:
+            things.append(kind(made, device.card, device.card.generation))
+
+    @with_a_device
+    @step(pick=PICK)
+    def furnish(self, pick: int) -> None:
+        """New handles, without which only old ones would be tried after a reset."""
+        for kind in ("stream", "buffer"):
+            self.make(pick=pick, kind=kind)
+
+    @with_a_device
+    @step(pick=PICK, value=st.integers(0, 9))
+    def run(self, pick: int, value: int) -> None:
+        """A job; one that is given an odd number raises."""
+        device = self.device(pick)
+
+        def job(number: int) -> int:
+            if number % 2:
+                raise aioacl.QueueFull("the job's own error")
+            return number
+
+        refusal = device.card.refusal(device) or (aioacl.QueueFull if value % 2 else None)
+        answer, error = expect(lambda: device.made.run(job, value).result(), refusal)
+        assert error or answer == value
+
+    @with_a_device
+    @step(pick=PICK)
+    def memory_info(self, pick: int) -> None:
+        device = self.device(pick)
+        answer, error = expect(lambda: device.made.memory_info().result(), device.card.refusal(device))
+        assert error or 0 < answer.free <= answer.total
+
+    # --- leases and listeners -------------------------------------------------------------------------------------
+
+    @with_a_device
+    @step(pick=PICK)
+    def enter_lease(self, pick: int) -> None:
+        device = self.device(pick)
+        lease, error = expect(lambda: device.made.lease().__enter__(), device.card.refusal(device))
+        if error is None:
+            device.card.leases.append(lease)
+
+    @precondition(lambda self: any(card.leases or card.lost for card in self.cards))
+    @step(pick=PICK)
+    def leave_lease(self, pick: int) -> None:
+        books = [book for card in self.cards for book in (card.leases, card.lost) if book]
+        lease = self.of(books, pick).pop()
+        lease.__exit__()
+        assert not lease.held
+
+    @with_a_device
+    @step(pick=PICK)
+    def listen(self, pick: int) -> None:
+        device = self.device(pick)
+        events, error = expect(device.made.events, aioacl.ParameterError if device.closed else None)
+        if error is None:
+            device.card.listeners.append(Listener(events, device))
+
+    @precondition(lambda self: any(card.listeners for card in self.cards))
+    @step(pick=PICK)
+    def hear(self, pick: int) -> None:
+        """Everything that has happened since, in order; then the end, if it is closed."""
+        listener: Listener = self.of([it for card in self.cards for it in card.listeners], pick)
+        missed = listener.missed
+        for expected in listener.taken():
+            told = run_blocking(listener.events.__anext__, PATIENCE_SECONDS)
+            assert (told.kind, told.state, told.generation, told.missed) == (*expected, missed)
+            missed = 0
+        if listener.by.closed or listener.by.card.state is State.CLOSED:
+            try:
+                event = run_blocking(listener.events.__anext__, PATIENCE_SECONDS)
+            except StopAsyncIteration:
+                listener.by.card.listeners.remove(listener)
+            else:
+                raise AssertionError(f"{event} comes after the end")

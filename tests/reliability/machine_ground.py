@@ -1,0 +1,158 @@
+"""The ground of the machine: how a step is made and counted, what holds after each, and what holds at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+import aioacl
+from aioacl import State, simulator
+from aioacl._lifecycle import manager_of
+from aioacl.testing import Audit, force_close, release_everything
+from tests.reliability.machine_model import Card, Device, Event, Point, Stream, Thing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DEVICES: Final = (0, 1)
+BYTES: Final = 64
+PATIENCE_SECONDS: Final = 20.0
+NEWEST: Final = 4  # of what there is, the newest are used
+LAST_PICK: Final = NEWEST - 1
+PICK: Final = st.integers(0, LAST_PICK)
+NOTHING_LEFT: Final = ("contexts", "streams", "device_blocks", "host_blocks", "inside")
+
+
+def expect(call: Callable[..., Any], *expected: type[BaseException] | None) -> tuple[Any, Any]:
+    """Calls it: its value, and the class of its error, which must be one of these; None stands for no error."""
+    try:
+        value, raised = call(), None
+    except aioacl.AclError as error:
+        value, raised = error, type(error)
+    names = [it.__name__ if it else "no error" for it in expected]
+    assert raised in expected, (
+        f"{value!r} ({raised.__name__ if raised else 'no error'}), not {' or '.join(names)}"
+    )
+    return value, raised
+
+
+def step(kind: Callable[..., Any] = rule, /, **strategies: Any) -> Any:
+    """A rule, or what else may be a step, which is counted by its name."""
+
+    def wrap(function: Callable[..., None]) -> Any:
+        @wraps(function)
+        def counted(self: Ground, **drawn: Any) -> None:
+            self.steps[function.__name__] += 1
+            try:
+                function(self, **drawn)
+            except BaseException:
+                self.broken = True
+                raise
+
+        return kind(**strategies)(counted)
+
+    return wrap
+
+
+class Ground(RuleBasedStateMachine):
+    """Two devices that nobody has open, and the books of what is made."""
+
+    steps: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self) -> None:
+        super().__init__()
+        simulator.forget()
+        self._audit = Audit()
+        self._audit.begin()
+        self.broken = False
+        self.abandoned: set[str] = set()  # what a dead context has left in the runtime, for good
+        self.cards = [Card(index, State.CLOSED, manager_of(index).generation) for index in DEVICES]
+        self.devices: list[Device] = []
+        self.streams: list[Stream] = []
+        self.buffers: list[Thing] = []
+        self.events: list[Event] = []
+        self.points: list[Point] = []
+
+    @property
+    def things(self) -> list[Thing]:
+        """All handles."""
+        return [*self.streams, *self.buffers, *self.events]
+
+    @staticmethod
+    def of(things: Sequence[Any], pick: int) -> Any:
+        """One of the newest."""
+        return things[-1 - pick % min(len(things), NEWEST)]
+
+    def device(self, pick: int) -> Device:
+        """One of the newest; mostly of those that are open."""
+        opened = [device for device in self.devices if not device.closed]
+        device: Device = self.of(self.devices if pick == LAST_PICK or not opened else opened, pick)
+        return device
+
+    @invariant()
+    def everybody_says_what_is_so(self) -> None:
+        """States, generations, health and counts, by whoever tells them."""
+        for card in self.cards:
+            manager = manager_of(card.index)
+            now = (manager.state, manager.generation)
+            assert now == (card.state, card.generation), (now, card)
+            assert simulator.retain_count(card.index) == card.retained
+        for device in self.devices[-NEWEST:]:
+            self._says(device)
+        for thing in self.things[-NEWEST:]:
+            assert thing.made.stale is thing.stale
+            assert thing.made.generation == thing.generation
+        assert simulator.stats().violations == 0, simulator.violations()
+
+    @staticmethod
+    def _says(device: Device) -> None:
+        card, health = device.card, device.made.health
+        poisoned = card.faulted or card.state is State.QUARANTINED
+        assert (device.made.state, device.made.generation) == (card.state, card.generation)
+        assert (health.state, health.generation) == (card.state, card.generation)
+        assert health.status == ("poisoned" if poisoned else "ok"), health
+        assert health.ready is (card.state is State.OPEN and not poisoned)
+        assert bool(health.last_fault) is card.faulted
+        assert health.leases == len(card.leases)
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        """Closes everything; then nothing is left."""
+        try:
+            if not self.broken:
+                self._close_everything()
+        finally:
+            if self.broken:
+                self._clear_away()
+                self._audit._patience = 0  # it is not this that is told
+            findings = self._audit.left() + self._audit.counted(*self.abandoned)
+        assert self.broken or not findings, "\n".join(map(str, findings))
+
+    def _close_everything(self) -> None:
+        self.broken = True  # until it has worked
+        for card in self.cards:
+            for lease in [*card.leases, *card.lost]:
+                lease.__exit__()
+        simulator.release_all()
+        for made in [it.made for it in self.things] + [it.made for it in self.devices]:
+            made.close().result(PATIENCE_SECONDS)
+        for card in self.cards:
+            assert manager_of(card.index).state is State.CLOSED
+            assert simulator.retain_count(card.index) == 0
+        left = {name: count for name in NOTHING_LEFT if (count := getattr(simulator.stats(), name))}
+        assert left == {}
+        assert simulator.violations() == []
+        self.broken = False
+
+    def _clear_away(self) -> None:
+        """After a failure: the next example begins on devices that nobody has open."""
+        release_everything()
+        for card in self.cards:
+            for lease in [*card.leases, *card.lost]:
+                lease.__exit__()
+        force_close()

@@ -1,0 +1,300 @@
+"""The machine's rules about work: enqueueing, standing still, waiting, failing, and the ends of handles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition
+
+import aioacl
+from aioacl import State, simulator
+from tests.reliability.machine_ground import BYTES, PATIENCE_SECONDS, PICK, Ground, expect, step
+from tests.reliability.machine_model import Event, Pinned, Point, Stream, Thing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FAULT = 507015
+
+with_a_buffer = precondition(lambda self: self.streams and self.buffers)
+with_a_stream = precondition(lambda self: self.streams)
+with_an_event = precondition(lambda self: self.events)
+
+
+class Work(Ground):
+    """Rules about work."""
+
+    # --- enqueueing -----------------------------------------------------------------------------------------------
+
+    def _enqueue(
+        self, stream: Stream, call: Callable[[], Any], *others: Thing, wrong: Any = None
+    ) -> Point | None:
+        """First what handles refuse, in the order of the arguments, then what is wrong with them, then the gate."""
+        refusals = [thing.refusal for thing in (stream, *others)]
+        expected = next((refusal for refusal in refusals if refusal), None) or wrong or stream.card.shut
+        made, error = expect(call, expected)
+        if error is not None:
+            return None
+        stream.points.append(Point(stream, made, stands=stream.stands))
+        return stream.points[-1]
+
+    def _ticket(self, stream: Stream, call: Callable[[], Any], *others: Thing, wrong: Any = None) -> None:
+        point = self._enqueue(stream, call, *others, wrong=wrong)
+        if point is not None:
+            self.points.append(point)
+
+    @staticmethod
+    def _of_another(stream: Stream, buffer: Thing) -> Any:
+        elsewhere = not isinstance(buffer, Pinned) and buffer.card is not stream.card
+        return aioacl.ParameterError if elsewhere else None
+
+    @with_a_buffer
+    @step(pick=PICK, which=PICK, value=st.integers(0, 255))
+    def fill(self, pick: int, which: int, value: int) -> None:
+        stream, buffer = self.of(self.streams, pick), self.of(self.buffers, which)
+        wrong = self._of_another(stream, buffer)
+        self._ticket(stream, lambda: stream.made.fill(buffer.made, value), buffer, wrong=wrong)
+
+    @with_a_buffer
+    @step(pick=PICK, which=PICK, up=st.booleans())
+    def copy(self, pick: int, which: int, up: bool) -> None:
+        """Between pageable memory and the device: two places of the host are refused."""
+        stream, buffer = self.of(self.streams, pick), self.of(self.buffers, which)
+        wrong = aioacl.ParameterError if isinstance(buffer, Pinned) else self._of_another(stream, buffer)
+        target, source = (buffer.made, bytes(BYTES)) if up else (bytearray(BYTES), buffer.made)
+        self._ticket(stream, lambda: stream.made.copy(target, source), buffer, wrong=wrong)
+
+    @with_a_stream
+    @step(pick=PICK)
+    def record(self, pick: int) -> None:
+        stream = self.of(self.streams, pick)
+        point = self._enqueue(stream, stream.made.record)
+        if point is not None:
+            self.events.append(Event(point.made, stream.card, stream.generation, point=point))
+
+    @precondition(lambda self: self.streams and self.events)
+    @step(pick=PICK, which=PICK)
+    def record_again(self, pick: int, which: int) -> None:
+        stream, event = self.of(self.streams, pick), self.of(self.events, which)
+        wrong = aioacl.ParameterError if event.card is not stream.card else None
+        point = self._enqueue(stream, lambda: stream.made.record(event.made), event, wrong=wrong)
+        event.point = point or event.point
+
+    @precondition(lambda self: self.streams and self.events)
+    @step(pick=PICK, which=PICK)
+    def wait_event(self, pick: int, which: int) -> None:
+        """For an event of its device: of one that has ended, or that stands on a stream that is held."""
+        stream, event = self.of(self.streams, pick), self.of(self.events, which)
+        point: Point | None = event.point
+        other = point.stream if point and point.stands and point.stream is not stream else None
+        if event.card is not stream.card or (other and (stream.held or not other.held)):
+            return
+        before = stream.waits_for[:]
+        if other and stream.goes:
+            self._all_known(stream)
+            if event.refusal is None:
+                stream.waits_for.append(other)
+        wrong = aioacl.ParameterError if point is None else None
+        entered = self._enqueue(stream, lambda: stream.made.wait_event(event.made), event, wrong=wrong)
+        if entered is None:
+            stream.waits_for = before
+        else:
+            self.points.append(entered)
+
+    # --- standing still -------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: any(stream.goes for stream in self.streams))
+    @step(pick=PICK)
+    def hold(self, pick: int) -> None:
+        """What was enqueued before has ended, and is known to."""
+        stream = self.of([stream for stream in self.streams if stream.goes], pick)
+        self._all_known(stream)
+        simulator.hold(stream.made)
+        stream.held = True
+
+    @precondition(lambda self: any(stream.usable and stream.held for stream in self.streams))
+    @step(pick=PICK)
+    def release(self, pick: int) -> None:
+        self._release(self.of([stream for stream in self.streams if stream.usable and stream.held], pick))
+
+    def _release(self, stream: Stream) -> None:
+        simulator.release(stream.made)
+        stream.goes_on()
+        for other in self.streams:
+            if stream in other.waits_for:
+                other.waits_for = [it for it in other.waits_for if it is not stream]
+                if not other.stands:
+                    other.goes_on()
+
+    def _all_known(self, stream: Stream) -> None:
+        """Waits for all of a stream that goes on."""
+        expect(lambda: stream.made.result(PATIENCE_SECONDS), stream.last)
+        self._raised(stream, stream.last)
+        for point in stream.points:
+            point.known = True
+
+    @staticmethod
+    def _raised(stream: Stream, error: Any) -> None:
+        """A fault of this generation is remembered each time that it is raised; of an older one it is history."""
+        if error is aioacl.DeviceFault and not stream.stale:
+            stream.card.faulted = True
+            stream.card.tell("fault")
+
+    # --- failing --------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self._going())
+    @step(pick=PICK, which=PICK)
+    def fail(self, pick: int, which: int) -> None:
+        """A task fails: its ticket says so, now and whenever it is asked; work behind it is clean."""
+        stream, buffer = self._pair(pick, which)
+        self._all_known(stream)
+        simulator.fail_next(stream.made, FAULT)
+        point = Point(stream, stream.made.fill(buffer.made, 1), known=True, error=aioacl.DeviceFault)
+        stream.points.append(point)
+        self.points.append(point)
+        expect(lambda: point.made.result(PATIENCE_SECONDS), aioacl.DeviceFault)
+        self._raised(stream, point.error)
+
+    @precondition(lambda self: self._going())
+    @step(pick=PICK, which=PICK, value=st.integers(0, 255))
+    def round_trip(self, pick: int, which: int, value: int) -> None:
+        """What was filled comes back."""
+        stream, buffer = self._pair(pick, which)
+        answer = bytearray(BYTES)
+        self._ticket(stream, lambda: stream.made.fill(buffer.made, value), buffer)
+        self._ticket(stream, lambda: stream.made.copy(answer, buffer.made), buffer)
+        self._all_known(stream)
+        assert bytes(answer) == bytes([value]) * BYTES
+
+    def _going(self) -> list[tuple[Stream, Thing]]:
+        """Streams that go on, each with a buffer of its device."""
+        return [
+            (stream, buffer)
+            for stream in self.streams
+            if stream.goes
+            for buffer in self.buffers
+            if buffer.usable and buffer.card is stream.card and not isinstance(buffer, Pinned)
+        ]
+
+    def _pair(self, pick: int, which: int) -> tuple[Stream, Thing]:
+        pair: tuple[Stream, Thing] = self.of(self._going(), pick + which)
+        return pair
+
+    # --- waiting --------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.points)
+    @step(pick=PICK)
+    def ticket_result(self, pick: int) -> None:
+        point: Point = self.of(self.points, pick)
+        self._wait_for(point, point.made)
+        if point.known:
+            assert point.made.done
+
+    @precondition(lambda self: any(point.known and point.stream.stale for point in self.points))
+    @step(pick=PICK)
+    def ask_an_old_ticket(self, pick: int) -> None:
+        """What had ended before the reset stays known, and of an older failure nobody is reminded but who asks."""
+        old = [point for point in self.points if point.known and point.stream.stale]
+        point: Point = self.of(sorted(old, key=lambda point: point.error is not None), pick)
+        self._wait_for(point, point.made)
+
+    def _wait_for(self, point: Point, made: Any) -> None:
+        _, error = expect(lambda: made.result(0 if point.stands else PATIENCE_SECONDS), *point.ends)
+        self._raised(point.stream, error)
+        point.known = point.known or error is None
+
+    @with_an_event
+    @step(pick=PICK)
+    def event_result(self, pick: int) -> None:
+        event: Event = self.of(self.events, pick)
+        refusal = event.refusal or (aioacl.ParameterError if event.point is None else None)
+        if refusal or event.point is None:
+            expect(lambda: event.made.result(PATIENCE_SECONDS), refusal)
+        else:
+            self._wait_for(event.point, event.made)
+
+    @with_an_event
+    @step(pick=PICK)
+    def event_query(self, pick: int) -> None:
+        event: Event = self.of(self.events, pick)
+        point = event.point
+        refusal = event.refusal or (aioacl.ParameterError if point is None else None)
+        may_be: list[Any] = [refusal]
+        if not refusal and point and not point.known and event.card.state is State.QUARANTINED:
+            may_be = [aioacl.DeviceQuarantined] if point.stands else [None, aioacl.DeviceQuarantined]
+        done, error = expect(event.made.query, *may_be)
+        if error is None and point:
+            assert done is True if point.known else done is False if point.stands else True
+
+    @with_a_stream
+    @step(pick=PICK)
+    def stream_result(self, pick: int) -> None:
+        stream: Stream = self.of(self.streams, pick)
+        if stream.goes:
+            self._all_known(stream)
+            return
+        whole = stream.points[-1:]  # all of it is what is up to its last
+        expected = (stream.refusal,) if stream.refusal else whole[0].ends if whole else (None,)
+        _, error = expect(lambda: stream.made.result(0 if stream.stands else PATIENCE_SECONDS), *expected)
+        self._raised(stream, error)
+
+    @with_a_stream
+    @step(pick=PICK)
+    def stream_query(self, pick: int) -> None:
+        stream: Stream = self.of(self.streams, pick)
+        quarantined = stream.card.state is State.QUARANTINED
+        may_be = (
+            (stream.refusal,)
+            if stream.refusal
+            else (None, aioacl.DeviceQuarantined)
+            if quarantined
+            else (None,)
+        )
+        done, error = expect(stream.made.query, *may_be)
+        if error is None and stream.usable and stream.unfinished:
+            assert done is False
+
+    @precondition(lambda self: self.devices)
+    @step(pick=PICK)
+    def synchronize(self, pick: int) -> None:
+        device = self.device(pick)
+        card = device.card
+        streams = [
+            stream for stream in self.streams if stream.card is card and stream.generation == card.generation
+        ]
+        if any(stream.last for stream in streams):
+            return  # which of them speaks first is not said
+        points = [point for stream in streams for point in stream.points]
+        stands = any(point.stands for point in points)
+        may_be = [card.refusal(device)]
+        if not device.closed and not all(
+            point.known for point in points
+        ):  # then the device's streams are asked first
+            quarantined = card.state is State.QUARANTINED
+            may_be = (
+                [aioacl.DeviceQuarantined] if quarantined else [aioacl.DeviceTimeout] if stands else may_be
+            )
+            may_be += [card.refusal(device)] if quarantined and not stands else []
+        _, error = expect(
+            lambda: device.made.synchronize(0 if stands else PATIENCE_SECONDS).result(), *may_be
+        )
+        if error is None:
+            for point in points:
+                point.known = True
+
+    # --- ends -----------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.things)
+    @step(pick=PICK, of=st.sampled_from(["streams", "buffers", "events"]))
+    def close_one(self, pick: int, of: str) -> None:
+        """Closing is no error, once or twice, stale or not; what was enqueued goes on."""
+        things = getattr(self, of) or self.things
+        thing: Thing = self.of(things, pick)
+        fresh = thing.refusal is None
+        expect(lambda: thing.made.close().result(), None)
+        if isinstance(thing, Stream) and fresh and thing.held and thing.unfinished and thing.usable:
+            self._release(thing)
+        thing.closed = True
+        if isinstance(thing, Event):
+            thing.point = None
