@@ -26,6 +26,7 @@ LEADS: Final = {
     State.DRAINING: {Event.SEIZE: State.RESETTING, Event.FOREIGN: State.RESETTING},
     State.RESETTING: {
         Event.REVIVE: State.OPEN,
+        Event.RETAKE: State.OPEN,
         Event.FAIL: State.QUARANTINED,
         Event.RELEASE: State.CLOSED,
         Event.FOREIGN: State.RESETTING,
