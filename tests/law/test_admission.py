@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import _reset, simulator
 from aioacl._ffi import lib, make_pass
 from aioacl._lease import Lease
 from aioacl._lifecycle import manager_of
@@ -104,3 +104,77 @@ def test_a_job_does_not_begin_when_a_reset_began_after_the_look(
     assert entered == [make_pass(0, generation + 1)]
     lib.aio_leave(entered[0], lib.AIO_LIFETIME)
     assert device.health.in_flight == 0
+
+
+def test_a_change_between_the_look_and_the_subscription_is_not_lost(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = device._manager
+    resetting = begin_reset(device)
+
+    def end_reset() -> None:
+        simulator.release_all()
+        assert resetting.join().ok
+        assert until_now(lambda: manager.flight is None)
+
+    between = Interleaved(manager, end_reset, exits=1)
+    monkeypatch.setattr(manager, "changed", between)
+    lease = Lease(manager, wait=True, timeout=5)  # for who has missed the change waits for another in vain
+    with lease:
+        assert lease.held
+    monkeypatch.undo()
+
+
+class Waited:
+    """A manager's condition that tells when somebody waits for it."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.by: list[str] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.by.append(threading.current_thread().name)
+        return bool(self._inner.wait(timeout))
+
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self._inner.__exit__(kind, error, trace)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def test_whoever_has_waited_for_a_reset_goes_before_the_next_one(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = device._manager
+    begun, go_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        begun.set()
+        go_on.wait()
+
+    first = begin_reset(device)
+    making = Raised(lambda: device.create_stream().result())
+    assert until_now(lambda: manager.turns._waiting)
+    manager.leave_note(block)  # on the lane that makes streams
+    assert begun.wait(20)
+    simulator.release_all()
+    generation = first.join().generation
+    waited = Waited(manager.changed)
+    monkeypatch.setattr(manager, "changed", waited)
+    monkeypatch.setattr(_reset, "TURN_SECONDS", 20.0)
+    second = Raised(lambda: device.force_reset().result())
+    assert until_now(lambda: "aioacl-reset-0" in waited.by or device.generation > generation)
+    assert (device.state, device.generation) == (aioacl.State.OPEN, generation)
+    go_on.set()
+    stream = making.join()
+    assert stream.generation == generation
+    assert second.join().generation == generation + 1
+    monkeypatch.undo()
+    stream.close().result()

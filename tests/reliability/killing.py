@@ -1,0 +1,358 @@
+"""Runs tests on changed copies of the package, two at a time, and says what noticed the change.
+
+Each run is a fork of this process, which has imported what the tests are run with and nothing of aioacl: so a run
+costs no start of Python. The child puts its copy first on the path, tells over a pipe which test it is at, and is
+killed when a test takes far longer than it did on the unchanged package: that counts as noticed too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import selectors
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SLOTS: Final = 2
+PATIENCE_SECONDS: Final = 10.0  # for what takes no time
+PATIENCE_FACTOR: Final = 10
+GIVE_UP_SECONDS: Final = 4.0
+PR_SET_PDEATHSIG: Final = 1
+COLLECTING: Final = "collecting"
+OPTIONS: Final = (
+    "-q",
+    "-x",
+    "-W",
+    "ignore::pytest.PytestAssertRewriteWarning",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "--hypothesis-seed=1",
+    "-o",
+    "pythonpath=",
+)
+
+KILLED: Final = "killed"
+HUNG: Final = "hung"
+SURVIVED: Final = "survived"
+BROKEN: Final = "not run"
+BROKEN_STATUS: Final = 70
+
+
+def preload() -> None:
+    """Imports what every run needs, before anything is forked."""
+    for name in ("anyio", "asyncio", "hypothesis", "numpy", "trio", "trio.testing", "uvloop"):
+        __import__(name)
+    assert "aioacl" not in sys.modules, "a copy could not take its place"
+
+
+@dataclass
+class Verdict:
+    """What came of a run."""
+
+    kind: str
+    by: str = ""  # the test that noticed, or was at work
+    tests: int = 0
+    seconds: float = 0.0
+    log: str = ""
+
+
+@dataclass
+class Plan:
+    """Which tests are run, in which order, and how long each may take."""
+
+    files: tuple[str, ...]
+    share: int = 0  # of a run that is divided into SLOTS: which part of it
+    shares: int = 1
+    durations: dict[str, float] = field(default_factory=dict)
+    kills: Counter[tuple[str, str]] = field(default_factory=Counter)
+    longest: float = float("inf")  # tests that take longer are left out
+    group: str = ""
+    patience: float = PATIENCE_SECONDS
+
+    def chosen(self, items: list[pytest.Item]) -> list[pytest.Item]:
+        """The tests of this plan; what has noticed most comes first, and then what is quick."""
+        items = [item for item in items if "uvloop" not in item.nodeid]  # asyncio's port, once more
+        items = [item for item in items if self.durations.get(item.nodeid, 0.0) <= self.longest]
+        return sorted(items[self.share :: self.shares], key=lambda item: self.rank(item.nodeid))
+
+    def rank(self, name: str) -> tuple[float, float, int]:
+        """Lower is sooner."""
+        cost = self.durations.get(name, 0.05) + 0.01
+        own, all_ = self.kills[self.group, name], self.kills["", name]
+        file = next((i for i, path in enumerate(self.files) if name.startswith(path)), 0)
+        return (-(3 * own + all_) / cost, file, 0) if own or all_ else (0.0, file, 0)
+
+    def limit(self, test: str) -> float:
+        """How long a test may take."""
+        return self.patience + PATIENCE_FACTOR * self.durations.get(test, 0.0)
+
+
+class Reporter:
+    """A pytest plugin: orders the tests, and tells how far they are."""
+
+    def __init__(self, pipe: int, plan: Plan) -> None:
+        self._pipe = pipe
+        self._plan = plan
+        self._began = 0.0
+
+    def tell(self, kind: str, test: str = "", seconds: float = 0.0) -> None:
+        """One line to whoever runs us."""
+        os.write(self._pipe, (json.dumps([kind, test, seconds]) + "\n").encode())
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leaves out what the plan does not want; who waits for what will not happen gives up sooner."""
+        if self._plan.group:
+            sys.modules["tests.kit"].__dict__["PATIENCE_SECONDS"] = GIVE_UP_SECONDS
+        items[:] = self._plan.chosen(items)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A test begins."""
+        self._began = time.monotonic()
+        self.tell("start", nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """It has failed."""
+        if report.failed:
+            self.tell("failed", report.nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """It has ended."""
+        self.tell("end", nodeid, time.monotonic() - self._began)
+
+
+@dataclass
+class Job:
+    """A change, and the tests that should notice it."""
+
+    name: str
+    plan: Plan
+    files: dict[str, str] = field(default_factory=dict)  # of the package, with their new text
+    before: Callable[[Path, Reporter], None] | None = (
+        None  # in the child, with the copy's folder; raises Noticed
+    )
+
+
+class Noticed(Exception):
+    """Something other than pytest has noticed the change."""
+
+
+def _child(copy: Path, job: Job, pipe: int, log: Path) -> NoReturn:
+    os.setsid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # whoever runs us may be killed himself
+    for descriptor, name in ((0, os.devnull), (1, str(log)), (2, str(log))):
+        opened = os.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        os.dup2(opened, descriptor)
+    sys.path.insert(0, str(copy))
+    sys.dont_write_bytecode = True
+    os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    os.chdir(ROOT)
+    reporter = Reporter(pipe, job.plan)
+    status = BROKEN_STATUS
+    try:
+        if job.before is not None:
+            job.before(copy, reporter)
+        if job.plan.files:
+            status = int(pytest.main([*OPTIONS, f"--rootdir={ROOT}", *job.plan.files], plugins=[reporter]))
+            found = str(getattr(sys.modules.get("aioacl"), "__file__", copy))
+            if not found.startswith(str(copy)):
+                raise RuntimeError(f"{found} was tested")
+        else:
+            status = 0
+    except Noticed as noticed:
+        reporter.tell("failed", str(noticed))
+        status = 1
+    except BaseException:
+        status = BROKEN_STATUS
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+class Run:
+    """A child at work, as it looks from outside."""
+
+    def __init__(self, copy: Path, job: Job, log: Path) -> None:
+        self.job = job
+        self.log = log
+        self.began = self.since = time.monotonic()
+        self.test = COLLECTING
+        self.failed = ""
+        self.tests = 0
+        self.hung = False
+        self._rest = b""
+        self.pipe, end = os.pipe()
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.pipe)
+            _child(copy, job, end, log)
+        os.close(end)
+
+    def read(self) -> bool:
+        """Takes what the child has said; False at its end."""
+        said = os.read(self.pipe, 1 << 16)
+        *lines, self._rest = (self._rest + said).split(b"\n")
+        for line in lines:
+            kind, test, seconds = json.loads(line)
+            self.test, self.since = (test, time.monotonic()) if kind == "start" else (self.test, self.since)
+            self.failed = self.failed or (test if kind == "failed" else "")
+            if kind == "end":
+                self.tests += 1
+                self.job.plan.durations.setdefault(test, seconds)
+        return bool(said)
+
+    def left(self) -> float:
+        """How long the test at work may go on."""
+        allowed = 4 * PATIENCE_SECONDS if self.test == COLLECTING else self.job.plan.limit(self.test)
+        return self.since + allowed - time.monotonic()
+
+    def kill(self) -> None:
+        """It hangs."""
+        self.hung = True
+        os.kill(self.pid, signal.SIGKILL)
+        self._end_group()
+
+    def _end_group(self) -> None:
+        with suppress(ProcessLookupError):  # nothing of it is left
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def end(self) -> Verdict:
+        """What came of it; nothing of the child is left."""
+        os.close(self.pipe)
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self._end_group()
+        kind = HUNG if self.hung else {0: SURVIVED, BROKEN_STATUS: BROKEN}.get(status, KILLED)
+        by = self.failed or ("" if kind == SURVIVED else f"{self.test} ({status})")
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        self.log.unlink(missing_ok=True)
+        return Verdict(kind, by, self.tests, time.monotonic() - self.began, text[-4000:])
+
+
+def _link_library(source: str, target: str) -> None:
+    if source.endswith(".so"):
+        try:
+            os.link(source, target)
+        except OSError:  # on another file system
+            pass
+        else:
+            return
+    shutil.copy2(source, target)
+
+
+class Ground:
+    """The copies of the package, and the runs on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._template = folder / "template"
+        found = importlib.util.find_spec("aioacl")
+        assert found is not None, "aioacl is installed"
+        assert found.origin is not None, "aioacl is a package with a file"
+        self._clone(Path(found.origin).parent, self._template / "aioacl")
+        for slot in range(SLOTS):
+            self._clone(self._template / "aioacl", self.copy(slot) / "aioacl")
+
+    @staticmethod
+    def _clone(source: Path, target: Path) -> None:
+        """A copy with what Python has compiled; libraries, which are replaced and never written to, are linked."""
+        ignored = shutil.ignore_patterns("csrc", "_native")
+        shutil.copytree(source, target, ignore=ignored, copy_function=_link_library)
+
+    def copy(self, slot: int) -> Path:
+        """The folder of a copy."""
+        return self._folder / f"copy-{slot}"
+
+    @property
+    def library(self) -> Path:
+        """The simulator."""
+        return self._template / "aioacl" / "simulator" / "libascendcl.so"
+
+    def source(self, name: str) -> str:
+        """The text of a file of the package."""
+        return (self._template / "aioacl" / name).read_text()
+
+    def _change(self, slot: int, files: dict[str, str]) -> None:
+        for name, text in files.items():
+            file = self.copy(slot) / "aioacl" / name
+            file.write_text(text)
+            for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+                compiled.unlink()
+
+    def _restore(self, slot: int) -> None:
+        for file in self._template.rglob("*"):
+            copied = self.copy(slot) / file.relative_to(self._template)
+            if file.is_file() and not (
+                copied.exists() and copied.stat().st_mtime_ns == file.stat().st_mtime_ns
+            ):
+                shutil.copy2(file, copied)
+
+    def _start(self, slot: int, job: Job) -> Run:
+        self._change(slot, job.files)
+        return Run(self.copy(slot), job, self._folder / f"log-{slot}")
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Verdict]]:
+        """Runs them, as many at a time as there are copies."""
+        waiting, free = iter(jobs), set(range(SLOTS))
+        with selectors.DefaultSelector() as selector:
+            while True:
+                while free and (job := next(waiting, None)) is not None:
+                    slot = free.pop()
+                    run = self._start(slot, job)
+                    selector.register(run.pipe, selectors.EVENT_READ, (slot, run))
+                running = [key.data for key in selector.get_map().values()]
+                if not running:
+                    return
+                ready = selector.select(max(0.0, min(run.left() for _, run in running)))
+                ended = [key.data for key, _ in ready if not key.data[1].read()]
+                if not ready:
+                    ended = [(slot, run) for slot, run in running if run.left() <= 0]
+                    for _, run in ended:
+                        run.kill()
+                for slot, run in ended:
+                    selector.unregister(run.pipe)
+                    yield run.job, run.end()
+                    self._restore(slot)
+                    free.add(slot)
+
+    def baseline(self, plan: Plan, before: Callable[[Path, Reporter], None] | None = None) -> list[str]:
+        """Runs the plan on unchanged copies, which takes its measure; what went wrong."""
+        halves = [
+            Plan(plan.files, share, SLOTS, plan.durations, plan.kills, plan.longest) for share in range(SLOTS)
+        ]
+        jobs = [Job(f"unchanged {half.share}", half, before=before) for half in halves]
+        return [
+            f"{job.name}: {verdict.kind} by {verdict.by}\n{verdict.log}"
+            for job, verdict in self.run(jobs)
+            if verdict.kind != SURVIVED
+        ]
+
+
+@contextmanager
+def ground() -> Generator[tuple[Ground, Path]]:
+    """A place for the copies, and one for what is built; nothing is left of them."""
+    with tempfile.TemporaryDirectory(prefix="aioacl-mutants-") as folder:
+        os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(Path(folder, "hypothesis"))
+        preload()
+        yield Ground(Path(folder, "copies")), Path(folder)

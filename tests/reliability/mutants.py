@@ -1,0 +1,334 @@
+"""Bugs that are put into the code are noticed: ten that break the protocol, small ones in Python, one-liners in C.
+
+Quick: two of the ten. By default: all ten and five small ones, each with the tests that are there for it. Slow: 160
+mutants of the lifecycle's modules, drawn from all that mutmut makes of them, and the table of one-line changes to the
+engine; nine in ten of each must be noticed. Everything happens to copies of the installed package; tests and C sources
+are the checkout's.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import tempfile
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.reliability import rebuilt
+from tests.reliability.killing import (
+    BROKEN,
+    HUNG,
+    KILLED,
+    ROOT,
+    SURVIVED,
+    Ground,
+    Job,
+    Plan,
+    Verdict,
+    ground,
+)
+from tests.reliability.part import Outcome, Scale
+
+if TYPE_CHECKING:
+    from tests.reliability.killing import Reporter
+    from tests.reliability.mutation import Mutant
+
+LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 200.0, Scale.SLOW: 3000.0}
+HERE: Final = Path(__file__).resolve().parent
+QUICK_BUGS: Final = ("drain_ignores_leases", "two_flights")
+MUST_BE_NOTICED: Final = 0.9
+PYTHON_MUTANTS: Final = 160
+LONGEST_SECONDS: Final = 2.5
+BUG_SECONDS: Final = 5.0  # after which the one test that is there for a bug counts as hung
+
+# What notices most of a module comes first; the rest follows in this order.
+FIRST: Final = {
+    "_law": ("tests/law",),
+    "_lifecycle": ("tests/api/test_device.py", "tests/api/test_flights.py", "tests/api/test_reset.py"),
+    "_admission": ("tests/law", "tests/api/test_lease.py", "tests/api/test_flights.py"),
+    "_lease": ("tests/api/test_lease.py",),
+    "_turns": ("tests/api/test_contract.py", "tests/api/test_lease.py"),
+    "_flights": ("tests/api/test_flights.py", "tests/api/test_foreign.py", "tests/api/test_device.py"),
+    "_reset": ("tests/api/test_reset.py", "tests/api/test_contract.py"),
+    "_executor": ("tests/api/test_executor.py",),
+    "_port": ("tests/api/test_port.py", "tests/api/test_awaits.py"),
+}
+# The list of native tests that is about a file of the engine; for the others it is test_stream.c.
+LISTS: Final = {
+    "gate.c": "gate",
+    "port.c": "port",
+    "watcher.c": "waits",
+    "waiters.c": "waits",
+    "exit.c": "ends",
+    "ledger.c": "outcome",
+}
+REST: Final = (
+    "tests/law",
+    "tests/api/test_device.py",
+    "tests/api/test_port.py",
+    "tests/api/test_lease.py",
+    "tests/api/test_flights.py",
+    "tests/api/test_foreign.py",
+    "tests/api/test_reset.py",
+    "tests/api/test_executor.py",
+    "tests/api/test_events.py",
+    "tests/api/test_contract.py",
+    "tests/api/test_awaits.py",
+    "tests/api/test_stale.py",
+    "tests/api/test_faults.py",
+    "tests/api/test_stream.py",
+    "tests/api/test_event.py",
+    "tests/api/test_threads.py",
+    "tests/cancellation",
+)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A change by hand."""
+
+    file: str
+    find: str
+    replace: str
+    name: str = ""
+    what: str = ""
+    tests: list[str] = field(default_factory=list)
+    survives: str = ""
+
+    @property
+    def in_c(self) -> bool:
+        """Whether it is the engine that changes."""
+        return self.file.endswith(".c")
+
+    def __str__(self) -> str:
+        return self.name or f"{self.file}: `{one_line(self.find)}` became `{one_line(self.replace)}`"
+
+    def apply(self, text: str) -> str:
+        """The changed text; ValueError if what is to be changed is not there exactly once."""
+        if text.count(self.find) != 1:
+            raise ValueError(f"{self}: what it changes is there {text.count(self.find)} times")
+        return text.replace(self.find, self.replace)
+
+
+def one_line(text: str) -> str:
+    """A piece of code, for a list."""
+    return " ".join(text.split())
+
+
+def patches(kind: str) -> list[Patch]:
+    """The rows of the table."""
+    table: dict[str, list[dict[str, Any]]] = tomllib.loads((HERE / "patches.toml").read_text())
+    return [Patch(**row) for row in table[kind]]
+
+
+class Excuses:
+    """Why some of mutmut's mutants cannot be noticed."""
+
+    def __init__(self) -> None:
+        table: dict[str, list[dict[str, str]]] = tomllib.loads((HERE / "survivors.toml").read_text())
+        self._single = {(row["module"], row["was"], row["becomes"]) for row in table.get("survivor", [])}
+        self._families = [
+            (re.compile(row["was"]), re.compile(row["becomes"])) for row in table.get("family", [])
+        ]
+
+    def __contains__(self, mutant: Mutant) -> bool:
+        single = (mutant.module, mutant.was, mutant.becomes) in self._single
+        return single or any(
+            was.search(mutant.was) and becomes.search(mutant.becomes) for was, becomes in self._families
+        )
+
+
+def plan_for(module: str, base: Plan) -> Plan:
+    """The tests for a module, those first that are about it."""
+    first = FIRST.get(module, ())
+    files = (*first, *(file for file in REST if file not in first))
+    files = tuple(file for file in files if (ROOT / file).exists())
+    return Plan(files, durations=base.durations, kills=base.kills, longest=base.longest, group=module)
+
+
+class Tally:
+    """What was noticed of one kind of change, and what was not."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.kinds: Counter[str] = Counter()
+        self.survivors: list[str] = []
+        self.by: Counter[str] = Counter()
+        self.broken: list[str] = []
+
+    def add(self, job: Job, verdict: Verdict, reason: str = "") -> None:
+        """One more run."""
+        self.kinds[verdict.kind] += 1
+        if verdict.kind == BROKEN:
+            self.broken.append(f"{job.name} could not be tried: {verdict.log}")
+        elif verdict.kind == SURVIVED:
+            self.survivors.append(f"{job.name}{': ' if reason else ''}{reason}")
+        else:
+            self.by[verdict.by.partition("::")[0]] += 1
+
+    @property
+    def total(self) -> int:
+        """How many were tried."""
+        return sum(self.kinds.values())
+
+    def tell(self, outcome: Outcome, least: float = MUST_BE_NOTICED) -> None:
+        """Writes the figures, and a finding if too little was noticed."""
+        noticed = self.kinds[KILLED] + self.kinds[HUNG]
+        outcome.findings += self.broken
+        text = f"{noticed} of {self.total} noticed, {self.kinds[KILLED]} by a failure, {self.kinds[HUNG]} by a hang"
+        outcome.figures[self.what] = text
+        if self.survivors:
+            outcome.figures[f"{self.what}: survivors"] = self.survivors
+        outcome.figures[f"{self.what}: noticed by"] = dict(self.by.most_common(6))
+        outcome.expect(noticed >= least * self.total, f"{self.what}: {text}: {'; '.join(self.survivors)}")
+
+
+# --- C ------------------------------------------------------------------------------------------------------------
+
+
+def try_natively(
+    engine: rebuilt.Engine, patch: Patch | None, place: Path, copy: Path, reporter: Reporter
+) -> None:
+    """In the child: builds the changed engine and runs the native tests; else leaves the extension for pytest."""
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        folder = Path(name)
+        source = patch.file if patch else "gate.c"
+        text = (rebuilt.ENGINE / source).read_text()
+        objects = engine.changed(source, patch.apply(text) if patch else text, folder)
+        reporter.pytest_runtest_logstart("a build")
+        engine.try_lists(objects, folder, reporter, LISTS.get(source, "stream"))
+        if engine.for_python:
+            target = next((copy / "aioacl").glob("_acl.*.so"))
+            target.unlink()
+            engine.extension(objects, target)
+
+
+def c_job(engine: rebuilt.Engine, patch: Patch, place: Path, plan: Plan) -> Job:
+    """A changed engine, tried."""
+    return Job(str(patch), plan, before=partial(try_natively, engine, patch, place))
+
+
+# --- the three kinds ----------------------------------------------------------------------------------------------
+
+
+def bug_job(patch: Patch, site: Ground, engine: rebuilt.Engine | None, place: Path) -> Job | None:
+    """A seeded bug and the tests that are there for it; None if it is in C and the sources are not here."""
+    if not patch.in_c:
+        plan = Plan(tuple(patch.tests), group=patch.name, patience=BUG_SECONDS)
+        return Job(patch.name, plan, {patch.file: patch.apply(site.source(patch.file))})
+    return None if engine is None else c_job(engine, patch, place, Plan(()))
+
+
+def try_bugs(
+    outcome: Outcome, site: Ground, engine: rebuilt.Engine | None, place: Path, kinds: dict[str, list[Patch]]
+) -> None:
+    """Bugs that have tests of their own; each must be noticed by them, and they must pass without it."""
+    chosen = [patch for of_kind in kinds.values() for patch in of_kind]
+    tests = tuple(dict.fromkeys(test for patch in chosen if not patch.in_c for test in patch.tests))
+    for problem in site.baseline(Plan(tests), partial(try_natively, engine, None, place) if engine else None):
+        outcome.findings.append(f"unchanged: {problem}")
+    for what, of_kind in kinds.items():
+        tally = Tally(what)
+        jobs = [bug_job(patch, site, engine, place) for patch in of_kind]
+        for job, verdict in site.run(job for job in jobs if job is not None):
+            tally.add(job, verdict)
+        tally.tell(outcome, 1.0)
+
+
+def drawn(site: Ground, count: int, seed: int) -> tuple[list[Mutant], int, int]:
+    """So many mutants, drawn from all but those with an excuse; and how many there are of either."""
+    from tests.reliability.mutation import Mutants
+
+    modules = [Mutants(name, site.source(f"{name}.py")) for name in FIRST]
+    every = [(mutants, number) for mutants in modules for number in range(len(mutants))]
+    known = Excuses()
+    random.Random(seed).shuffle(every)
+    found: list[Mutant] = []
+    excused = 0
+    for mutants, number in every:
+        if len(found) == count:
+            break
+        mutant = mutants[number]
+        if mutant in known:
+            excused += 1
+        else:
+            found.append(mutant)
+    return found, excused, len(every)
+
+
+def try_python(outcome: Outcome, site: Ground, count: int, seed: int) -> Plan:
+    """Mutants of the lifecycle's modules; returns what the tests took."""
+    chosen, excused, every = drawn(site, count, seed)
+    base = Plan(tuple(file for file in REST if (ROOT / file).exists()))
+    for problem in site.baseline(base):
+        outcome.findings.append(f"unchanged: {problem}")
+    base.longest = LONGEST_SECONDS
+    plans = {name: plan_for(name, base) for name in FIRST}
+    tally = Tally("Python mutants")
+    by_name = {str(mutant): mutant for mutant in chosen}
+    jobs = (
+        Job(name, plans[mutant.module], {f"{mutant.module}.py": mutant.text})
+        for name, mutant in by_name.items()
+    )
+    for job, verdict in site.run(jobs):
+        tally.add(job, verdict)
+        if verdict.kind == KILLED:
+            base.kills[job.plan.group, verdict.by] += 1
+            base.kills["", verdict.by] += 1
+    outcome.figures["mutants there are"] = every
+    outcome.figures["drawn and left out, with an excuse in survivors.toml"] = excused
+    tally.tell(outcome)
+    return base
+
+
+def try_c(outcome: Outcome, site: Ground, engine: rebuilt.Engine, place: Path, base: Plan) -> None:
+    """The one-line changes to the engine."""
+    tally = Tally("C mutants")
+    table = {str(patch): patch for patch in patches("mutant")}
+    plan = plan_for("c", base)
+    for job, verdict in site.run(c_job(engine, patch, place, plan) for patch in table.values()):
+        tally.add(job, verdict, table[job.name].survives)
+        if verdict.kind == KILLED:
+            plan.kills["c", verdict.by] += 1
+    tally.tell(outcome)
+
+
+def check_patches(outcome: Outcome, site: Ground, *, in_c: bool) -> bool:
+    """Whether the table still fits the code."""
+    fits = True
+    for patch in patches("bug") + patches("small") + patches("mutant"):
+        if patch.in_c and not in_c:
+            continue
+        try:
+            patch.apply((rebuilt.ENGINE / patch.file).read_text() if patch.in_c else site.source(patch.file))
+        except ValueError as gone:
+            fits = False
+            outcome.findings.append(f"patches.toml: {gone}")
+    return fits
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """Puts them in, one at a time."""
+    outcome = Outcome()
+    lacking = rebuilt.missing()
+    outcome.not_run = f"C: {lacking}" if lacking and scale is not Scale.QUICK else ""
+    with ground() as (site, place):
+        if not check_patches(outcome, site, in_c=not lacking):
+            return outcome
+        engine = None
+        if scale is not Scale.QUICK and not lacking:
+            engine = rebuilt.Engine(place / "engine", site.library, extension=scale is Scale.SLOW)
+        bugs = [one for one in patches("bug") if scale is not Scale.QUICK or one.name in QUICK_BUGS]
+        kinds = {"protocol bugs": bugs}
+        if scale is not Scale.QUICK:
+            kinds["slips"] = patches("small")
+        try_bugs(outcome, site, engine, place, kinds)
+        if scale is Scale.SLOW:
+            base = try_python(outcome, site, PYTHON_MUTANTS, seed)
+            if engine is not None:
+                try_c(outcome, site, engine, place, base)
+    return outcome

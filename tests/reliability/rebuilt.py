@@ -1,0 +1,122 @@
+"""The engine, built once, and then again with one file changed: the extension, and the lists of native tests.
+
+Nothing of the checkout is written: objects and programs are in a folder of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from tests.reliability.killing import ROOT, Noticed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.reliability.killing import Reporter
+
+ENGINE: Final = ROOT / "aioacl" / "_native"
+SIMULATOR: Final = ROOT / "aioacl" / "simulator" / "csrc"
+NATIVE: Final = ROOT / "tests" / "native"
+COMPILER: Final = os.environ.get("CC", "gcc").split()[0]
+FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-pthread", "-fvisibility=hidden", "-w"]
+INCLUDES: Final = [f"-I{folder}" for folder in (ENGINE, SIMULATOR, NATIVE)]
+LIBRARIES: Final = ["-pthread", "-ldl", "-lm"]
+NATIVE_SECONDS: Final = 30.0
+
+
+def missing() -> str:
+    """What is not here of all that a build needs."""
+    lacking = [
+        str(path.relative_to(ROOT)) for path in (ENGINE / "gate.c", NATIVE / "bed.c") if not path.exists()
+    ]
+    return f"no {' and no '.join(lacking)}: run it in a checkout" if lacking else ""
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+
+
+def _compile(source: Path, target: Path, *flags: str) -> Path:
+    _run([COMPILER, *FLAGS, *INCLUDES, *flags, "-c", str(source), "-o", str(target)])
+    return target
+
+
+class Engine:
+    """The objects of the unchanged engine."""
+
+    def __init__(self, folder: Path, library: Path, *, extension: bool) -> None:
+        self._folder = folder
+        self._library = library
+        folder.mkdir()
+        sources = [*sorted(ENGINE.glob("*.c")), NATIVE / "bed.c", *sorted(NATIVE.glob("test_*.c"))]
+        with ThreadPoolExecutor(2) as pool:
+            made = pool.map(lambda source: _compile(source, folder / f"{source.stem}.o"), sources)
+            self._objects = dict(zip((source.stem for source in sources), made, strict=True))
+            self._python = list(pool.map(self._generated, ("trampolines", "_acl"))) if extension else []
+        self.for_python = extension
+        self.lists = [name for name in self._objects if name.startswith("test_")]
+
+    def _generated(self, name: str) -> Path:
+        """What build_ffi.py generates for the extension."""
+        source = self._folder / f"{name}.c"
+        program = {
+            "trampolines": f"import pathlib; pathlib.Path({str(source)!r}).write_text(build_ffi.trampolines())",
+            "_acl": f"import pathlib; build_ffi.extension_source(pathlib.Path({str(source)!r}))",
+        }[name]
+        begin = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import build_ffi; "
+        _run([sys.executable, "-c", begin + program])
+        limited = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
+        return _compile(
+            source,
+            self._folder / f"{name}.o",
+            f"-I{sysconfig.get_path('include')}",
+            *limited,
+            "-fvisibility=default",
+        )
+
+    def changed(self, name: str, text: str, folder: Path) -> dict[str, Path]:
+        """The engine's objects, one of them of another text."""
+        source = folder / name
+        source.write_text(text)
+        stem = source.stem
+        return {**self._objects, stem: _compile(source, folder / f"{stem}.o")}
+
+    def extension(self, objects: dict[str, Path], target: Path) -> None:
+        """Links the extension."""
+        engine = [str(path) for name, path in objects.items() if name != "bed" and name not in self.lists]
+        _run([COMPILER, "-shared", *engine, *map(str, self._python), *LIBRARIES, "-o", str(target)])
+
+    def try_lists(self, objects: dict[str, Path], folder: Path, reporter: Reporter, first: str) -> None:
+        """Runs the native tests, those of the file that is like the changed one first; raises Noticed."""
+        engine = [str(path) for name, path in objects.items() if name not in self.lists]
+        for name in sorted(self.lists, key=lambda name: (first not in name, name)):
+            program = folder / name
+            _run([COMPILER, str(objects[name]), *engine, *LIBRARIES, "-o", str(program)])
+            for test in subprocess.run(
+                [str(program)], capture_output=True, text=True, check=True
+            ).stdout.split():
+                self._try(program, test, reporter)
+
+    def _try(self, program: Path, test: str, reporter: Reporter) -> None:
+        name = f"{program.name}.c::{test}"
+        reporter.pytest_runtest_logstart(name)
+        environment = {**os.environ, "AIOACL_TEST_LIBRARY": str(self._library)}
+        try:
+            status = subprocess.run(
+                [str(program), test],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                timeout=NATIVE_SECONDS,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            raise Noticed(f"{name} hangs") from None
+        if status:
+            raise Noticed(f"{name} ({status})")
+        reporter.pytest_runtest_logfinish(name)
