@@ -37,6 +37,7 @@ PARTS: Final[tuple[str, ...]] = (
     "schedules",
     "chaos",
     "endings",
+    "mutants",
     "lag",
 )
 AT_ONCE: Final = 2

@@ -1,0 +1,180 @@
+"""The tests reach every branch of the lifecycle, and 95 % of the package's.
+
+Quick: the tables and leases, by their own tests. By default: the modules of the lifecycle, by the tests that are about
+them. Slow: the whole package, by the whole suite. What runs is measured where it runs: in threads, in children that
+tests start, and in forked ones.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from tests.reliability.part import Outcome, Scale
+
+LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1800.0}
+ROOT: Final = Path(__file__).resolve().parents[2]
+PACKAGE_PERCENT: Final = 95.0
+LIFECYCLE: Final = (
+    "_law",
+    "_lifecycle",
+    "_admission",
+    "_lease",
+    "_turns",
+    "_flights",
+    "_reset",
+    "_executor",
+    "_port",
+    "_trio",
+)
+REASON: Final = re.compile(r"#\s*pragma: no (cover|branch)\b(?! - \w)")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is run, and the modules of which every branch must be reached by it."""
+
+    tests: tuple[str, ...]
+    modules: tuple[str, ...]
+    workers: int = 2
+    match: str = ""  # of those tests, the ones whose names fit
+    package: bool = False  # whether all of the package is measured
+
+
+SELECTIONS: Final = {
+    Scale.QUICK: Selection(
+        ("tests/law/test_steps.py", "tests/law/test_counts.py"), ("_law",), 0, match="not walk"
+    ),
+    Scale.DEFAULT: Selection(
+        (
+            "tests/law",
+            "tests/api",
+            "tests/cancellation",
+            "tests/process/test_fork.py",
+        ),
+        LIFECYCLE,
+    ),
+    Scale.SLOW: Selection(("tests",), LIFECYCLE, package=True),
+}
+
+SETTINGS: Final = """
+[run]
+branch = true
+source_pkgs = aioacl
+patch = subprocess, fork, _exit
+data_file = {folder}/data
+[report]
+exclude_also =
+    if TYPE_CHECKING:
+    raise AssertionError
+    raise NotImplementedError
+    @overload
+"""
+
+
+def measured(selection: Selection, folder: Path) -> tuple[int, str]:
+    """Runs the tests under coverage; pytest's status and last words."""
+    settings = folder / "settings"
+    settings.write_text(SETTINGS.format(folder=folder))
+    workers = ("-n", str(selection.workers)) if selection.workers else ("-p", "no:xdist")
+    tests = [test for test in selection.tests if (ROOT / test).exists()]
+    command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q", "-x"]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", *workers, "-k", selection.match, *tests],
+        cwd=ROOT,
+        env={key: value for key, value in os.environ.items() if not key.startswith("AIOACL_")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout[-3000:]
+
+
+class Reached:
+    """What was reached, of all that was measured."""
+
+    def __init__(self, folder: Path) -> None:
+        import coverage
+
+        self._data = coverage.Coverage(data_file=str(folder / "data"), config_file=str(folder / "settings"))
+        self._data.combine()
+        self._data.load()
+        spec = find_spec("aioacl")
+        assert spec is not None, "aioacl is installed"
+        assert spec.origin is not None, "aioacl is a package with a file"
+        self.path = Path(spec.origin).parent
+
+    def lacking(self, module: str) -> tuple[list[int], list[str]]:
+        """Lines and branches of a module that nobody has reached."""
+        file = str(self.path / f"{module}.py")
+        _, _, _, lines, _ = self._data.analysis2(file)
+        branches = self._data.branch_stats(file)
+        arcs = [
+            f"{line} ({taken} of {all_} ways)" for line, (all_, taken) in branches.items() if taken < all_
+        ]
+        return lines, [arc for arc in arcs if int(arc.partition(" ")[0]) not in lines]
+
+    def percent(self, files: str = "") -> float:
+        """Lines and branches that were reached."""
+        include = str(self.path / (files or "*"))
+        return float(self._data.report(file=io.StringIO(), include=[include]))
+
+
+def unreasoned(package: Path) -> list[str]:
+    """Pragmas that give no reason."""
+    return [
+        f"{path.name}:{number}: {line.strip()}"
+        for path in sorted(package.rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if REASON.search(line)
+    ]
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """Runs the tests that belong to the scale, and looks at what they have reached."""
+    del seed  # the tests choose their own
+    outcome = Outcome()
+    selection = SELECTIONS[scale]
+    if not (ROOT / "tests" / "law").is_dir():
+        outcome.not_run = "the tests are not here: run it in a checkout"
+        return outcome
+    with tempfile.TemporaryDirectory(prefix="aioacl-coverage-") as name:
+        folder = Path(name)
+        status, said = measured(selection, folder)
+        outcome.expect(status == 0, f"pytest ended with {status}: {said}")
+        outcome.figures["tests"] = f"{' '.join(selection.tests)}: {said.strip().splitlines()[-1]}"
+        try:
+            reached = Reached(folder)
+        except Exception as error:  # coverage has errors of many kinds
+            outcome.findings.append(f"no data: {error!r}: {said}")
+            return outcome
+        judge(outcome, reached, selection)
+    return outcome
+
+
+def judge(outcome: Outcome, reached: Reached, selection: Selection) -> None:
+    """Writes what was reached, and a finding for what was not."""
+    shares: dict[str, Any] = {}
+    for module in selection.modules:
+        lines, branches = reached.lacking(module)
+        shares[module] = round(reached.percent(f"{module}.py"), 2)
+        outcome.expect(
+            not lines and not branches, f"{module}.py: not reached: lines {lines}, branches {branches}"
+        )
+    outcome.figures["percent of lines and branches"] = shares
+    if selection.package:
+        percent = round(reached.percent(), 2)
+        outcome.figures["percent of the package"] = percent
+        outcome.expect(percent >= PACKAGE_PERCENT, f"only {percent} % of the package is reached")
+    for line in unreasoned(reached.path):
+        outcome.findings.append(f"a pragma without its reason: {line}")
