@@ -153,12 +153,16 @@ class Flight:
         sitters_may_stay = self.manager.strategy == "thread"
         return EVERYBODY | (lib.AIO_SITTERS_MAY_STAY if sitters_may_stay else 0)
 
-    def _barrier_is_clear(self, leave: float, rest: float) -> bool:
+    def _barrier_is_clear(self, seconds: float) -> bool:
         """Whether nobody is inside any more whom a reset would harm; False after the time.
 
-        A wait that may stay must be in its call by then, not on the way to it: so all are given time to leave.
+        A wait that may stay must be in its call by then, not on the way to it: so all are given time to leave, but
+        never all the time that there is.
         """
-        return self._all_have_left(EVERYBODY, leave) or self._all_have_left(self._must_be_empty(), rest)
+        end = _sync.monotonic() + seconds
+        if self._all_have_left(EVERYBODY, min(LEAVE_SECONDS, seconds / 2)):
+            return True
+        return self._all_have_left(self._must_be_empty(), max(0.0, end - _sync.monotonic()))
 
 
 class OpenFlight(Flight):
@@ -212,7 +216,7 @@ class CloseFlight(Flight):
         stopped = manager.maintenance.stop(CLOSE_SECONDS)
         self._apply(Event.SEIZE)
         lib.aio_device_flush(self.index)
-        empty = self._barrier_is_clear(LEAVE_SECONDS, CLOSE_SECONDS)
+        empty = self._barrier_is_clear(CLOSE_SECONDS)
         if not (stopped and empty):
             self._give_up(inside(self.index))
             return

@@ -15,6 +15,7 @@ from aioacl import _origin
 from aioacl._errors import AclError, DeviceFault, DeviceQuarantined, DeviceReset, ParameterError
 from aioacl._ffi import lib
 from aioacl._gate import error_of
+from aioacl._law import State
 from aioacl._options import is_whole
 from aioacl._port import ThreadPort, current_port, run_blocking
 
@@ -116,6 +117,8 @@ def error_on(manager: Manager, generation: int, code: int, call: str, text: str 
     if manager.found_reset(generation, code):
         code, text = lib.AIO_WAS_RESET, None
     error = error_of(code, call, manager.index, generation, text)
+    if isinstance(error, DeviceReset) and manager.state is State.QUARANTINED:
+        return manager.quarantined()  # the reset that has ended the wait has failed
     if isinstance(error, DeviceReset | DeviceQuarantined):
         error.report = manager.report
     if isinstance(error, DeviceFault):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl import _law, _sync
 from aioacl._ffi import ffi, lib, next_generation
-from aioacl._flights import DROP_SECONDS, LEAVE_SECONDS, RESET_SECONDS, Flight
+from aioacl._flights import DROP_SECONDS, RESET_SECONDS, Flight
 from aioacl._gate import counts, inside
 from aioacl._lanes import Job, LaneStuck
 from aioacl._law import RELEASED_ALREADY, Counts, Event, State
@@ -146,6 +146,9 @@ class ResetFlight(Flight):
             spent = (_sync.monotonic() - begun) * 1000
             self._stages[name] = self._stages.get(name, 0.0) + spent
 
+    def _spent(self) -> str:
+        return ", ".join(f"{name} {spent / 1000:.1f} s" for name, spent in self._stages.items())
+
     def _left(self, at_most: float) -> float:
         return max(0.0, min(at_most, self._end - _sync.monotonic()))
 
@@ -188,7 +191,7 @@ class ResetFlight(Flight):
 
     def _barrier(self) -> None:
         lib.aio_watcher_nudge(self.index)
-        if self._barrier_is_clear(self._left(LEAVE_SECONDS), self._left(BARRIER_SECONDS)):
+        if self._barrier_is_clear(self._left(BARRIER_SECONDS)):
             return
         calls = "; ".join(
             f"{call.function} on thread {call.thread} for {call.seconds:.1f} s" for call in inside(self.index)
@@ -229,8 +232,11 @@ class ResetFlight(Flight):
         return failed[1] or -1
 
     def _call(self, name: str, work: Callable[[], int], limit: float) -> int:
+        seconds = self._left(limit)
+        if not seconds:
+            raise _Failed(f"no time was left for {name}: {self._spent()}")
         try:
-            code = self.manager.control.call(work, self._left(limit))
+            code = self.manager.control.call(work, seconds)
         except LaneStuck:
             raise _Failed(f"{name} has not returned within its time") from None
         if code and name != "probe" and not (name == "aclrtResetDeviceForce" and code == RELEASED_ALREADY):

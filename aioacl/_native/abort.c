@@ -23,6 +23,7 @@ typedef struct {
     atomic_int left;
     atomic_int outcome[3]; /* aborted, not supported, failed */
     void *context;
+    int device;
     int size;
     aio_stream *streams[];
 } abort_job;
@@ -53,6 +54,8 @@ static void abort_one(abort_job *job, aio_stream *stream) {
 
 static void *abort_some(void *argument) {
     abort_job *job = argument;
+    aio_pass pass = aio_make_pass(job->device, 0, 0);
+    aio_helper_begin(job->device, AIO_FN_aclrtStreamAbort);
     aio_outside_begin();
     bool leaving = atomic_load(&aio_exiting); /* counted first and asked then, as in the gate */
     if (!leaving)
@@ -62,6 +65,7 @@ static void *abort_some(void *argument) {
         atomic_fetch_sub(&job->left, 1);
     }
     aio_outside_end(0);
+    aio_leave(pass, AIO_LIFETIME);
     release_job(job);
     return NULL;
 }
@@ -78,6 +82,7 @@ static abort_job *new_job(int device) {
         aio_stream_hold(stream);
         job->streams[job->size++] = stream;
     }
+    job->device = device;
     job->context = atomic_load(&aio_devices[device].context);
     atomic_init(&job->references, 1);
     atomic_init(&job->left, job->size);
@@ -86,9 +91,13 @@ static abort_job *new_job(int device) {
 
 static void start_aborters(abort_job *job) {
     for (int i = 0; i < job->size && i < AIO_ABORTERS; i++) {
+        if (aio_helper_count(job->device))
+            return;
         atomic_fetch_add(&job->references, 1);
-        if (aio_spawn("aioacl-abort", abort_some, job))
-            atomic_fetch_sub(&job->references, 1);
+        if (aio_spawn("aioacl-abort", abort_some, job) == 0)
+            continue;
+        atomic_fetch_sub(&job->references, 1);
+        aio_count_out(aio_make_pass(job->device, 0, 0), AIO_LIFETIME);
     }
 }
 

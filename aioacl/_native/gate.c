@@ -179,6 +179,21 @@ int aio_enter(aio_pass pass, int kind, int function) {
     return code;
 }
 
+int aio_helper_count(int device) {
+    _Atomic uint64_t *word = &aio_devices[device].word;
+    uint64_t seen = atomic_load(word);
+    do {
+        if (count_of(seen, AIO_LIFETIME) == COUNT_MASK)
+            return AIO_CROWDED;
+    } while (!atomic_compare_exchange_weak(word, &seen, seen + 1));
+    return 0;
+}
+
+void aio_helper_begin(int device, int function) {
+    aio_frame frame = {.pass = aio_make_pass(device, 0, 0), .kind = AIO_LIFETIME};
+    note(&frame, function);
+}
+
 void aio_leave(aio_pass pass, int kind) {
     atomic_store(&aio_self()->device, -1);
     aio_count_out(pass, kind);

@@ -210,6 +210,50 @@ async def test_a_reset_that_has_landed_is_no_answer_to_who_asks_after_it(open_de
         assert simulator.resets() == resets + 2
 
 
+async def test_waits_that_a_failed_reset_has_ended_say_that_the_device_is_quarantined(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        ticket, event = stream.fill(memory, 1), stream.record()
+        simulator.hang_call("aclrtMalloc")
+        async with anyio.create_task_group() as group:
+            allocating = Waiting(group, lambda: device.allocate(64))
+            await until(hanging("aclrtMalloc"))
+            waiting = [Waiting(group, lambda: ticket), Waiting(group, event.synchronize)]
+            await until(lambda: lib.aio_device_waits(0) == 2)
+            report = await device.force_reset(grace=0, timeout=0.2)
+            for one in (*waiting, allocating):
+                with pytest.raises(aioacl.DeviceQuarantined) as caught:
+                    await one.outcome()
+                assert (caught.value.report, caught.value.action) == (report, "reset")
+        simulator.release_all()
+        assert (await device.force_reset()).ok
+
+
+@pytest.mark.parametrize("timeout", [0.2, 2.5])
+async def test_an_abort_hung_in_c_means_quarantine_for_a_reset_would_run_into_it(
+    open_device: OpenDevice, timeout: float
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        simulator.hang_call("aclrtStreamAbort")
+        report = await device.force_reset(grace=0, timeout=timeout)
+        assert "aclrtStreamAbort" in [stuck.function for stuck in report.stuck]
+        assert simulator.calls("aclrtResetDeviceForce") == 0
+        assert device.state is aioacl.State.QUARANTINED
+        simulator.release_all()
+        assert (await device.force_reset()).ok
+
+
+async def test_a_reset_without_time_says_where_it_went(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        report = await device.force_reset(timeout=0)
+        assert report.problem.startswith("no time was left for aclrtDestroyEvent: turns 0.0 s, drain 0.0 s")
+        assert (await device.force_reset()).ok
+
+
 async def test_a_user_job_that_does_not_end_means_quarantine(open_device: OpenDevice) -> None:
     go_on, begun = threading.Event(), threading.Event()
 
