@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -23,7 +24,6 @@ from aioacl.simulator import include_dir
 from tests.process.child import Child
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Mapping
 
 RUNTIME_SECONDS: Final = 1.0  # what the runtime itself may take to end
@@ -62,20 +62,33 @@ def until_now(condition):
     while not condition():
         time.sleep(0.001)
 
+def pump(turns, done):
+    "A host's loop, with trio for a guest."
+    while not done():
+        try:
+            turn = turns.get(timeout=0.001)
+        except queue.Empty:
+            continue
+        turn()
+
 def waits():
     return lib.aio_device_waits(0)
 
 async def wait(thing):
     await thing
 
-async def at_ease(main):
+def new_loop():
     "How long a callback may take is not the question here: a loaded machine makes all of them slow."
-    asyncio.get_running_loop().slow_callback_duration = 3600
-    return await main()
+    loop = asyncio.new_event_loop()
+    loop.slow_callback_duration = 3600
+    return loop
 
 def run(main):
     use_library("simulator")
-    return trio.run(main) if BACKEND == "trio" else asyncio.run(at_ease(main))
+    if BACKEND == "trio":
+        return trio.run(main)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(main())
 
 def interrupted(error):
     while isinstance(error, BaseExceptionGroup):
@@ -177,13 +190,22 @@ def end_of(case: Case, backend: str, *, debug: bool = False, more: Mapping[str, 
         program = case.trio if case.trio and backend == "trio" else case.program
         with Child(PRELUDE + program, backend, case.waits, strict=case.strict, more=environ) as child:
             lines, last = _signalled(child, case)
-            status, rest, complaint = child.end()
+            status, rest, complaint = _ended(child)
             ended = time.monotonic()
         calls = [json.loads(line) for line in trace.read_text().splitlines()] if trace.exists() else []
     lines += rest.splitlines()
     left = [float(line.split()[1]) for line in lines if line.startswith("leaving ")]
     said = tuple(line for line in lines if not line.startswith("leaving "))
     return Ending(status, said, complaint, ended - max([last, *left]), tuple(calls))
+
+
+def _ended(child: Child) -> tuple[int, str, str]:
+    """Its end; one that does not come is brought about by a signal that makes it say where it stands."""
+    try:
+        return child.end()
+    except subprocess.TimeoutExpired:
+        child.send(signal.SIGABRT)
+        return child.end()
 
 
 def _signalled(child: Child, case: Case) -> tuple[list[str], float]:

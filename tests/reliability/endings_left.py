@@ -101,7 +101,7 @@ LOOPS: Final = (
         "the loop closed, waits in flight",
         """
 use_library("simulator")
-copies, loop = Copies(), asyncio.new_event_loop()
+copies, loop = Copies(), new_loop()
 loop.run_until_complete(copies.__aenter__())
 tasks = [loop.create_task(wait(copies.ticket)) for _ in range(5)]
 loop.run_until_complete(until(lambda: waits() == 5))
@@ -132,7 +132,7 @@ leaving()
         "the loop stopped in mid-call, and gone on with",
         """
 use_library("simulator")
-device, loop = open_device(0).result(), asyncio.new_event_loop()
+device, loop = open_device(0).result(), new_loop()
 async def allocate():
     return await device.allocate(64)
 def stop():
@@ -156,12 +156,10 @@ async def allocate():
     return await device.allocate(64)
 simulator.hang_call("aclrtMalloc")
 trio.lowlevel.start_guest_run(allocate, run_sync_soon_threadsafe=turns.put, done_callback=end.append)
-while not simulator.hung("aclrtMalloc"):
-    turns.get()()
+pump(turns, lambda: simulator.hung("aclrtMalloc"))
 say("stopped", bool(end))
 simulator.unhang("aclrtMalloc")
-while not end:
-    turns.get()()
+pump(turns, lambda: end)
 memory = end[0].unwrap()
 memory.close().result(), device.close().result()
 leaving()
@@ -172,7 +170,7 @@ leaving()
         "the loop stopped in mid-call, for good",
         """
 use_library("simulator")
-device, loop = open_device(0).result(), asyncio.new_event_loop()
+device, loop = open_device(0).result(), new_loop()
 async def allocate():
     return await device.allocate(64)
 def stop():
@@ -193,8 +191,7 @@ async def allocate():
 simulator.hang_call("aclrtMalloc")
 forever(turns)
 trio.lowlevel.start_guest_run(allocate, run_sync_soon_threadsafe=turns.put, done_callback=end.append)
-while not simulator.hung("aclrtMalloc"):
-    turns.get()()
+pump(turns, lambda: simulator.hung("aclrtMalloc"))
 leave(3)
 """,
         status=3,
