@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl import _sync
 from aioacl._errors import AclWarning, DeviceTimeout
-from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass
+from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass, owner
 from aioacl._handle import error_on
 from aioacl._law import State
 from aioacl._port import TIMED_OUT, current_port
@@ -26,6 +26,9 @@ LIMBO_BOUND: Final = 64
 TEXT_BYTES: Final = 8192
 
 
+_own: Final = owner(lib.aio_stream_drop)
+
+
 class StreamCore:
     """The engine's record of a stream, and what its unfinished work needs."""
 
@@ -35,7 +38,7 @@ class StreamCore:
         record = lib.aio_stream_new(make_pass(manager.index, generation), native)
         if not record:
             raise MemoryError
-        self.handle = ffi.gc(record, lib.aio_stream_drop)
+        self.handle = _own(record)
         self.native = native
         self.manager = manager
         self.generation = generation
@@ -116,6 +119,9 @@ def destroy(core: StreamCore) -> None:
     code = lib.aio_stream_destroy(core.handle)
     core.sweep()
     if code == lib.AIO_PENDING:
+        core.manager.adopt(
+            core
+        )  # anew, for weak references end when something becomes garbage, if for a moment
         tail = lib.aio_stream_tail(core.handle)
         core.manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
     elif code > 0 and core.manager.last_fault is None:  # after a fault, handles are left to the reset

@@ -7,10 +7,10 @@ a native event of its own from the pool; recording again while somebody awaits t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._errors import ParameterError
-from aioacl._ffi import ffi, lib, make_pass
+from aioacl._ffi import ffi, lib, make_pass, owner
 from aioacl._handle import Handle, Operation
 from aioacl._options import deadline_of
 from aioacl._port import run_blocking
@@ -65,6 +65,9 @@ class Ticket:
         return f"<Ticket {self._position}{' done' if self.done else ''}>"
 
 
+_own: Final = owner(lib.aio_event_drop)
+
+
 class _Version:
     """One record of an event."""
 
@@ -73,7 +76,7 @@ class _Version:
     def __init__(self, core: StreamCore, position: int, native: CData) -> None:
         self.core = core
         self.position = position
-        self.native = ffi.gc(native, lib.aio_event_drop)
+        self.native = _own(native)
 
 
 class Event(Handle):

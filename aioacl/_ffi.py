@@ -6,11 +6,14 @@ number. Codes at or below `lib.AIO_LIMIT` are the library's own refusals, all ot
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Final
 
 from aioacl._acl import ffi, lib
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aioacl._acl import CData
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "make_pass",
     "name_of_function",
     "next_generation",
+    "owner",
     "pointer",
     "refused",
     "state_of",
@@ -87,3 +91,31 @@ def pointer(value: CData) -> int:
 def name_of_function(index: int) -> str:
     """The ACL function with that number in the table; a negative one is a job of the user's."""
     return text_of(lib.aio_table_name(index)) if index >= 0 else "a job on device.executor"
+
+
+class _Last(weakref.ref["CData"]):
+    """A weak reference to a pointer's object, and the address for when that is gone."""
+
+    __slots__ = ("address",)
+    address: CData
+
+
+def owner(give_back: Callable[[CData], object]) -> Callable[[CData], CData]:
+    """What makes a pointer the owner of what it points to: that is given back when its object is gone, not before.
+
+    `ffi.gc` gives back sooner. The garbage collector finalizes all of a cycle, in no order, before it looks whether
+    one of the finalizers has brought something back, which may still use what another has given back. A plain pointer
+    the collector does not know: it goes when the last reference does.
+    """
+    alive: dict[int, _Last] = {}
+
+    def gone(last: weakref.ref[CData]) -> None:
+        give_back(alive.pop(id(last)).address)
+
+    def own(pointer: CData) -> CData:
+        last = _Last(pointer, gone)
+        last.address = ffi.cast(ffi.typeof(pointer), pointer)
+        alive[id(last)] = last
+        return pointer
+
+    return own

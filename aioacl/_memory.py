@@ -12,16 +12,17 @@ import ctypes
 import sys
 import warnings
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import _runtime, _sync
 from aioacl._errors import AclWarning
-from aioacl._ffi import ffi, lib, make_pass, pointer
+from aioacl._ffi import ffi, lib, make_pass, owner, pointer
 from aioacl._gate import error_of
 from aioacl._handle import Handle, Operation, warn_of_drop
 from aioacl._lanes import call_on
 
 if TYPE_CHECKING:
+    from aioacl._acl import CData
     from aioacl._core import StreamCore
     from aioacl._lifecycle import Manager
 
@@ -200,14 +201,21 @@ class _Allocation:
             _warn("aclrtFreeHost", code)
 
 
+_allocations: Final[dict[int, _Allocation]] = {}  # by address; what nobody refers to any more has left
+
+
+def _unheld(address: CData) -> None:
+    if not lib.aio_forked() and not sys.is_finalizing():
+        _allocations.pop(pointer(address)).unheld()
+
+
+_own: Final = owner(_unheld)
+
+
 class _Bytes:
     """The array of a pinned buffer's bytes: the one object that views of them keep alive."""
 
-    allocation: _Allocation
-
-    def __del__(self) -> None:
-        if "allocation" in self.__dict__ and not lib.aio_forked() and not sys.is_finalizing():
-            self.allocation.unheld()
+    address: CData  # which owns them
 
 
 @lru_cache(maxsize=256)
@@ -241,7 +249,8 @@ class PinnedBuffer(Buffer, _Exporter):
         super().__init__(manager, generation, address, size)
         self._allocation = _Allocation(manager, address)
         self._bytes: Any = _array_of(size).from_address(address)
-        self._bytes.allocation = self._allocation
+        _allocations[address] = self._allocation
+        self._bytes.address = _own(ffi.cast("char *", address))
 
     @property
     def _exported(self) -> object:
