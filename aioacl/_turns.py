@@ -31,7 +31,7 @@ class Turns:
     def wait(self, place: Place) -> None:
         """Somebody waits at the gate; with the lock held."""
         place.taken = True
-        self._due.discard(place)
+        self._end_turn(place)
         self._waiting.add(place)
 
     def give(self) -> None:
@@ -40,13 +40,17 @@ class Turns:
         self._waiting.clear()
 
     def leave(self, place: Place) -> None:
-        """Somebody is done, or has given up. Wakes whoever waits for the last turn."""
+        """Somebody is done, or has given up."""
         with self.changed:
             self._waiting.discard(place)
-            due = bool(self._due)
-            self._due.discard(place)
-            if due and not self._due:
-                self.changed.notify_all()
+            self._end_turn(place)
+
+    def _end_turn(self, place: Place) -> None:
+        """Wakes whoever waits for the last turn; with the lock held."""
+        due = bool(self._due)
+        self._due.discard(place)
+        if due and not self._due:
+            self.changed.notify_all()
 
     @property
     def due(self) -> bool:
