@@ -164,7 +164,7 @@ class Storm:
             self.findings += crowd.at_once([crowd.loop(self.backend, self.clear)], limit)
             self.findings += crowd.idle(devices)
             while devices:
-                devices.pop().close().result(crowd.SETTLES_SECONDS)
+                self.findings += crowd.at_once([devices.pop().close().result], crowd.SETTLES_SECONDS)
             self.findings += crowd.left_since(before, "events")  # after a fault they are left to the runtime
             self.findings += crowd.violations()
 
@@ -190,19 +190,19 @@ def run(scale: Scale, seed: int) -> Outcome:
     os.environ["AIOACL_SIM_DEVICES"] = str(DEVICES)
     crowd.warmed_up(range(DEVICES))
     seeds, size = scale.pick(2, 6, 100), scale.pick(200, 500, 2_000)
-    totals, fired, needed, resets = Counter[str](), Counter[str](), Counter[int](), 0
+    totals, fired, needed, resets, done = Counter[str](), Counter[str](), Counter[int](), 0, 0
     for each in range(seed, seed + seeds):
         storm = Storm(each, size)
         storm.run(LIMIT_SECONDS[scale] * 0.9)
         totals, fired = totals + storm.plan.outcomes, fired + storm.fired
         needed.update(storm.needed)
-        resets += len(storm.plan.reports)
+        resets, done = resets + len(storm.plan.reports), done + 1
         again = f"python -m tests.reliability chaos --{scale.value} --seed={each}"
         outcome.findings += [f"{storm.told()}\n{finding}\n  again: {again}" for finding in storm.findings]
         if storm.findings:
             break  # what is left of one seed would be found of the next
     outcome.figures = {
-        "seeds": seeds,
+        "seeds": done,
         "operations": totals.total(),
         "faults that struck": dict(fired.most_common()),
         "outcomes": dict(totals.most_common()),

@@ -142,7 +142,7 @@ def _measure(tasks: int, resets: int, limit: float) -> Point:
         loop = crowd.loop("asyncio", *bodies)
         point.findings += crowd.at_once([loop, point.reset], limit)
         point.findings += crowd.idle([device])
-        device.close().result(crowd.SETTLES_SECONDS)
+        point.findings += crowd.at_once([device.close().result], crowd.SETTLES_SECONDS)
         point.findings += crowd.left_since(before)
         point.findings += crowd.violations()
     return point

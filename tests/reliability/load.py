@@ -110,7 +110,7 @@ def _run(shape: Shape, plan: Plan, seed: int, limit: float) -> None:
         plan.findings += crowd.at_once(_crews(shape, plan, devices, seed), limit)
         plan.findings += crowd.idle(devices)
         while devices:
-            devices.pop().close().result(crowd.SETTLES_SECONDS)
+            plan.findings += crowd.at_once([devices.pop().close().result], crowd.SETTLES_SECONDS)
         plan.findings += crowd.left_since(before)
         plan.findings += crowd.violations()
 
