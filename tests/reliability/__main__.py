@@ -34,10 +34,12 @@ PARTS: Final[tuple[str, ...]] = (
     "load",
     "curve",
     "cancel",
+    "model",
     "schedules",
     "chaos",
     "endings",
     "mutants",
+    "coverage",
     "lag",
 )
 AT_ONCE: Final = 2

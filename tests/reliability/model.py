@@ -1,0 +1,128 @@
+"""Models of the gate, its manager, its flights and their users, explored by spin in every state; seeded bugs are caught.
+
+models/device.pml says what is modelled and what is not. A configuration is a set of users; each is explored in several
+modes (MODES in model_spin.py), and what is counted are different states, each visited. A bug is one change to the
+model (-DBUG_...), and one that is not caught is as much of a finding as an error of the model without any.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.reliability.model_spin import Exploration, Explored, SpinError, explore, missing
+from tests.reliability.part import Outcome, Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LIMIT_SECONDS: Final = {Scale.QUICK: 120.0, Scale.DEFAULT: 600.0, Scale.SLOW: 3600.0}
+AT_ONCE: Final = 2
+DEVICE: Final = "device.pml"
+
+QUICK: Final = (("ENQUEUERS=1 RESETTERS=1", "bounded"),)
+DEFAULT: Final = (
+    ("ENQUEUERS=1 RESETTERS=1 FAILS=1", "bounded cancelled"),
+    ("HOLDERS=1 RESETTERS=1", "patient live"),
+    ("MAKERS=1 RESETTERS=1 RESETS=2", "patient"),
+)
+SLOW: Final = (*DEFAULT,)
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """One wrong step, and the smallest users and the mode that show it."""
+
+    name: str
+    users: str
+    mode: str = "bounded"
+
+    @property
+    def exploration(self) -> Exploration:
+        """The model with it."""
+        return Exploration(DEVICE, (*self.users.split(), f"BUG_{self.name}"), self.mode)
+
+
+#: Those that are put into the real code as well, by the same names.
+BUGS: Final = (
+    Bug("no_generation_check", "ENQUEUERS=1 RESETTERS=1 TIMES=2"),
+    Bug("drain_ignores_leases", "HOLDERS=1 RESETTERS=1", "patient"),
+    Bug("no_lifetime_barrier", "MAKERS=1 RESETTERS=1"),
+    Bug("lost_wake", "MAKERS=1 RESETTERS=1", "patient"),
+    Bug("flight_leaves_gate_shut", "RESETTERS=1 FAILS=1"),
+    Bug("two_flights", "RESETTERS=2"),
+    Bug("nested_lease_waits", "HOLDERS=1 RESETTERS=1", "patient"),
+    Bug("check_then_count", "ENQUEUERS=1 RESETTERS=1"),
+    Bug("foreign_flag_lost", "HOLDERS=1 RESETTERS=1 STRANGERS=1"),
+    Bug("no_turns", "MAKERS=1 RESETTERS=1 RESETS=2", "patient"),
+)
+#: Those that only the model has.
+MORE_BUGS: Final = (
+    Bug("no_leave_time", "SITTERS=1 OPENERS=1"),
+    Bug("landing_ignores_foreign", "RESETTERS=1 STRANGERS=1"),
+    Bug("join_after_landing", "RESETTERS=2"),
+    Bug("open_is_deaf", "OPENERS=1 ENQUEUERS=1 STRANGERS=1"),
+    Bug("settle_in_steps", "MAKERS=1 RESETTERS=1 STRANGERS=1", "patient"),
+    Bug("silent_turn", "MAKERS=1 RESETTERS=1 RESETS=2 STRANGERS=1", "patient"),
+)
+
+
+def _explorations(scale: Scale) -> Iterable[Exploration]:
+    rows = {Scale.QUICK: QUICK, Scale.DEFAULT: DEFAULT, Scale.SLOW: SLOW}[scale]
+    optimise = {Scale.QUICK: "-O0", Scale.DEFAULT: "-O1", Scale.SLOW: "-O2"}[scale]
+    for users, modes in rows:
+        for mode in modes.split():
+            yield Exploration(DEVICE, tuple(users.split()), mode, optimise)
+
+
+def _bugs(scale: Scale) -> tuple[Bug, ...]:
+    return {Scale.QUICK: (), Scale.DEFAULT: BUGS, Scale.SLOW: BUGS + MORE_BUGS}[scale]
+
+
+def _try(exploration: Exploration) -> Explored | SpinError:
+    try:
+        return explore(exploration)
+    except SpinError as error:
+        return error
+
+
+def _tell_model(outcome: Outcome, exploration: Exploration, explored: Explored | SpinError) -> None:
+    if isinstance(explored, SpinError):
+        outcome.findings.append(str(explored))
+        return
+    outcome.figures["models"].append(f"{exploration!s:<62} {explored}")
+    outcome.figures["states in all"] += explored.states
+    outcome.expect(
+        not explored.error,
+        f"{exploration}: {explored.error}; the end of the trail:\n{explored.trail}\n"
+        f"see it again: spin -a {' '.join(exploration.defines)} tests/reliability/models/{exploration.model}",
+    )
+
+
+def _tell_bug(outcome: Outcome, bug: Bug, explored: Explored | SpinError) -> bool:
+    if isinstance(explored, SpinError):
+        outcome.findings.append(str(explored))
+        return False
+    caught = bool(explored.error)
+    outcome.figures["bugs caught"].append(f"{bug.name:<24} {bug.mode:<9} {explored.error or 'NOT CAUGHT'}")
+    outcome.expect(caught, f"{bug.exploration} shows nothing in {explored.states:,} states")
+    return caught
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """Explores what belongs to the scale. The seed decides nothing: every order is tried."""
+    del seed
+    outcome = Outcome(not_run=missing())
+    if outcome.not_run:
+        return outcome
+    figures: dict[str, Any] = {"models": [], "states in all": 0, "bugs caught": []}
+    outcome.figures = figures
+    models, bugs = list(_explorations(scale)), _bugs(scale)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        explored = list(pool.map(_try, [*models, *(bug.exploration for bug in bugs)]))
+    for exploration, one in zip(models, explored[: len(models)], strict=True):
+        _tell_model(outcome, exploration, one)
+    caught = [_tell_bug(outcome, bug, one) for bug, one in zip(bugs, explored[len(models) :], strict=True)]
+    figures["bugs"] = f"{sum(caught)} of {len(bugs)} caught"
+    return outcome

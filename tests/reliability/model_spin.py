@@ -1,0 +1,143 @@
+"""One exploration by spin: a model and what it is made of in, states and errors out. A helper of `model`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MODELS: Final = Path(__file__).resolve().parent / "models"
+COMPILER: Final = os.environ.get("CC", "gcc")
+MEBIBYTES: Final = 1900
+DEEPEST: Final = 50_000
+LIMIT_SECONDS: Final = 900.0
+TRAIL_LINES: Final = 40
+
+#: What is added to a model in a mode. Bounds and cancellations end waits that would last for ever otherwise, so only
+#: a mode without both shows a lost wake-up.
+MODES: Final[dict[str, tuple[str, ...]]] = {
+    "bounded": (),  # bounds may run out, nobody is cancelled
+    "cancelled": ("CANCEL",),  # bounds may run out, and whoever waits may be cancelled
+    "patient": ("PATIENT",),  # no bound runs out, and nobody is cancelled
+    "live": ("PATIENT", "LIVE"),  # the same; with fair scheduling, everybody is done in the end
+}
+
+
+def missing() -> str:
+    """What is not there, and how to get it; "" if nothing is missing."""
+    tools = {"spin": "spin", COMPILER: "gcc"}
+    return "; ".join(
+        f"{tool} is missing: apt-get install {package}"
+        for tool, package in tools.items()
+        if shutil.which(tool) is None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """A model, its parameters ("ENQUEUERS=2", "BUG_lost_wake") and a mode."""
+
+    model: str
+    parameters: tuple[str, ...]
+    mode: str
+    optimise: str = "-O0"
+
+    @property
+    def defines(self) -> list[str]:
+        """For the preprocessor."""
+        return [f"-D{each}" for each in (*self.parameters, *MODES[self.mode])]
+
+    def __str__(self) -> str:
+        return f"{self.model} {' '.join(self.parameters).lower()} ({self.mode})"
+
+
+@dataclass(slots=True)
+class Explored:
+    """What came of it. `error` is pan's word for what it has found, `trail` how it got there."""
+
+    states: int = 0
+    depth: int = 0
+    seconds: float = 0.0
+    mebibytes: float = 0.0
+    error: str = ""
+    trail: str = ""
+
+    def __str__(self) -> str:
+        speed = self.states / self.seconds if self.seconds else 0.0
+        return (
+            f"{self.states:>10,} states, depth {self.depth}, {self.seconds:.1f} s, "
+            f"{self.mebibytes:.0f} MiB, {speed:,.0f} states/s"
+        )
+
+
+class SpinError(Exception):
+    """Spin, the compiler or the search itself has failed."""
+
+
+def _run(command: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=LIMIT_SECONDS,
+    )
+    if done.returncode:
+        raise SpinError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
+    return done.stdout
+
+
+def _number(pattern: str, text: str) -> float:
+    found = re.search(pattern, text)
+    return float(found[1]) if found else 0.0
+
+
+def _search(exploration: Exploration, folder: Path) -> Explored:
+    live = exploration.mode == "live"
+    kind = ["-DNFAIR=3"] if live else ["-DSAFETY"]
+    made = ["-w", "-DCOLLAPSE", f"-DMEMLIM={MEBIBYTES}", "-o", "pan", "pan.c"]
+    _run([COMPILER, exploration.optimise, *kind, *made], folder)
+    begun = time.monotonic()
+    told = _run(["./pan", *(["-a", "-f"] if live else []), f"-m{DEEPEST}"], folder)
+    found = re.search(r"^pan:1: (.*)$", told, re.MULTILINE)
+    explored = Explored(
+        states=int(_number(r"(\d+) states, stored", told)),
+        depth=int(_number(r"depth reached (\d+)", told)),
+        seconds=time.monotonic() - begun,
+        mebibytes=_number(r"([\d.]+)\s+total actual memory usage", told),
+        error=found[1] if found else "",
+    )
+    broken_off = "not completed" in told or "max search depth too small" in told
+    if not explored.error and (not explored.states or "errors: 0" not in told or broken_off):
+        raise SpinError(f"{exploration} was not explored to the end:\n{told[-3000:]}")
+    return explored
+
+
+def _end_of_trail(exploration: Exploration, folder: Path) -> str:
+    path = str(MODELS / exploration.model)
+    trail = folder / f"{exploration.model}.trail"
+    told = _run(["spin", "-t", "-k", str(trail), "-p", "-g", *exploration.defines, path], folder)
+    return "\n".join(told.splitlines()[-TRAIL_LINES:])
+
+
+def explore(exploration: Exploration) -> Explored:
+    """Every state that the model can get into, until the first that must not be. SpinError if that was not possible."""
+    with tempfile.TemporaryDirectory(prefix="aioacl-model-") as name:
+        folder = Path(name)
+        try:
+            _run(["spin", "-a", *exploration.defines, str(MODELS / exploration.model)], folder)
+            explored = _search(exploration, folder)
+            if explored.error:
+                explored.trail = _end_of_trail(exploration, folder)
+        except subprocess.TimeoutExpired as late:
+            raise SpinError(f"{exploration} was not explored in {LIMIT_SECONDS:.0f} s") from late
+        return explored

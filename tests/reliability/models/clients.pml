@@ -1,0 +1,379 @@
+/*
+ * Who uses a device.  Each does it TIMES times, resetters until RESETS of theirs were good, and then says so.
+ *
+ *     Enqueuer  enqueue.c: a plain call with a handle, on any thread; a stale one is replaced when the device is open
+ *     Sitter    waiters.c: sit(), sit_in_stream(), conclude(); with it the barrier lets those stay who sit
+ *     Maker     Manager.make: something made on the maintenance lane. Makers here are not one after another as on the
+ *               lane, so they do everything that the lane's jobs could do in any order, and more
+ *     Job       Manager.enter_job: a worker of device.executor
+ *     Holder    Admission.grant and .give_back: a lease, inside it another one, and enqueueing under them
+ *     Resetter  Manager.force_reset
+ *     Opener    Manager.open and .close
+ */
+/* Admission.may_pass, for who holds no lease: until a foreign reset is met the gate refuses everything. */
+#define OPEN_TO_ALL (state == OPEN && !word_foreign)
+
+/* Manager.make, which is a Maker's in full: a handle is of the generation in which the gate let its maker in. */
+inline make_handle(held) {
+    atomic {
+        !locked ->
+        judge(LIFETIME, generation, false, answer);
+        if
+        :: answer == OK && (state == OPEN || (held && state == DRAINING)) ->
+            assert(!gone);
+            stamp = generation;
+            born = incarnation
+        :: else
+        fi;
+        answer = 0
+    }
+}
+
+proctype Enqueuer() {
+    byte k, stamp, born, answer;
+    make_handle(false);
+    do
+    :: k < TIMES ->
+        count_in(ENQUEUE, stamp, false, born, answer);
+        if
+        :: answer == OK -> count_out(ENQUEUE)
+        :: answer == STALE -> make_handle(false)
+        :: else
+        fi;
+        atomic { answer = 0; k++ }
+    :: else -> break
+    od;
+    atomic { stamp = 0; born = 0; finished++ }
+}
+
+#if SITTERS > 0
+proctype Sitter() {
+    byte k, stamp, born, answer;
+    bool stuck;
+    make_handle(false);
+    do
+    :: k < TIMES ->
+        count_in(WAIT, stamp, false, born, answer);
+        if
+        :: answer == OK ->
+            sitting++;
+            if
+            :: true     /* it ends, or is aborted, whenever it likes */
+            :: moving-- /* nobody can abort it */; stuck = true
+            fi;
+            atomic { moving = (stuck -> moving : moving - 1); stuck = false }; /* back from the call */
+            sitting--;
+            count_in(LIFETIME, stamp, false, born, answer); /* conclude() */
+            if
+            :: answer == OK -> count_out(LIFETIME)
+            :: else
+            fi;
+            count_out(WAIT)
+        :: answer == STALE -> make_handle(false)
+        :: else
+        fi;
+        atomic { answer = 0; k++ }
+    :: else -> break
+    od;
+    atomic { stamp = 0; born = 0; finished++ }
+}
+#endif
+
+#if MAKERS > 0
+proctype Maker(byte me) {
+    byte k, stamp, answer;
+    bool left;
+    do
+    :: k < TIMES ->
+        do
+        :: atomic {
+               !locked ->
+               if
+               :: state == CLOSED || state == QUARANTINED -> break /* raises */
+               :: OPEN_TO_ALL -> answer = UNJUDGED
+               :: else -> take_place(); look()
+               fi
+           };
+            if
+            :: answer == UNJUDGED ->
+                stamp = generation;
+                count_in(LIFETIME, stamp, false, incarnation, answer);
+                tried();
+                if
+                :: answer == OK && changer == THEIRS && retained == 0 -> /* 107002: found_reset() */
+                    atomic { found(stamp); answer = 0; stamp = 0 };
+                    count_out(LIFETIME)
+                :: answer == OK -> count_out(LIFETIME); break
+                :: else -> answer = 0
+                fi
+            :: else ->
+                change();
+                if
+                :: left -> break
+                :: else
+                fi
+            fi
+        od;
+        leave_place();
+        atomic { stamp = 0; answer = 0; left = false; k++ }
+    :: else -> break
+    od;
+    finished++
+}
+#endif
+
+#if JOBS > 0
+proctype Job(byte me) {
+    byte k, stamp, answer;
+    do
+    :: k < TIMES ->
+        do
+        :: atomic {
+               !locked ->
+               if
+               :: state == CLOSED || state == QUARANTINED -> break
+               :: OPEN_TO_ALL -> stamp = generation; answer = UNJUDGED
+               :: else -> take_place(); asleep = asleep | me
+               fi
+           };
+            if
+            :: answer == UNJUDGED ->
+                count_in(LIFETIME, stamp, false, incarnation, answer);
+                tried();
+                if
+                :: answer == OK -> count_out(LIFETIME); break
+                :: else -> atomic { answer = 0; stamp = 0 }
+                fi
+            :: else -> !mine(asleep)
+            fi
+        od;
+        leave_place();
+        atomic { stamp = 0; answer = 0; k++ }
+    :: else -> break
+    od;
+    finished++
+}
+#endif
+
+#if HOLDERS > 0
+#ifdef BUG_nested_lease_waits
+#define MAY_NEST false
+#else
+#define MAY_NEST (state == DRAINING && holds[h] > 0)
+#endif
+
+/* until_open() and then grant(), which asks again under the lock. */
+inline grant() {
+    do
+    :: atomic {
+           !locked ->
+           if
+           :: lost[h] > 0 || state == CLOSED || state == QUARANTINED -> raised = true; break
+           :: lost[h] == 0 && (OPEN_TO_ALL || MAY_NEST) -> answer = UNJUDGED
+           :: else -> take_place(); look()
+           fi
+       };
+        if
+        :: answer == UNJUDGED ->
+            atomic {
+                !locked ->
+                answer = 0;
+                if
+                :: lost[h] > 0 || state == CLOSED || state == QUARANTINED -> raised = true; tried(); break
+                :: lost[h] == 0 && (OPEN_TO_ALL || MAY_NEST) -> holds[h]++; leases++; depth++; tried(); break
+                :: else
+                fi
+            }
+        :: else ->
+            change();
+            if
+            :: left -> raised = true; break
+            :: else
+            fi
+        fi
+    od;
+    leave_place()
+}
+
+/* Admission.give_back */
+inline give_back() {
+    atomic {
+        !locked ->
+        if
+        :: holds[h] > 0 -> holds[h]--; leases--; announce()
+        :: else -> lost[h]--
+        fi;
+        depth--
+    }
+}
+
+proctype Holder(byte me; byte h) {
+    byte k, stamp, born, answer, depth;
+    bool left, raised;
+    do
+    :: k < TIMES ->
+        grant();
+        if
+        :: raised
+        :: else ->
+            make_handle(holds[h] > 0);
+            if
+            :: grant()
+            :: true
+            fi;
+            /* Refused as draining, it asks for its leases and comes again as a holder: the second try alone matters. */
+            atomic { !locked -> raised = (state == DRAINING && holds[h] > 0) };
+            count_in(ENQUEUE, stamp, raised, born, answer);
+            if
+            :: answer == OK -> count_out(ENQUEUE)
+            :: else
+            fi
+        fi;
+        do
+        :: depth > 0 -> give_back()
+        :: else -> break
+        od;
+        atomic { assert(holds[h] == 0 && lost[h] == 0); stamp = 0; born = 0; answer = 0; left = false; raised = false; k++ }
+    :: else -> break
+    od;
+    finished++
+}
+#endif
+
+/* --- those who fly, or ride -------------------------------------------------- */
+/* Flight.arrive: `left` if the caller was cancelled, else `good` says what came of the flight. */
+inline arrive() {
+    do
+    :: atomic {
+           !locked ->
+           if
+           :: mine(arrived) -> good = mine(well); arrived = arrived & ~me; well = well & ~me; break
+           :: else -> look()
+           fi
+       };
+        change();
+        if
+        :: left -> atomic { riding = riding & ~me; arrived = arrived & ~me; well = well & ~me; break }
+        :: else
+        fi
+    od
+}
+
+#if RESETTERS > 0
+#ifdef BUG_join_after_landing
+#define MAY_JOIN (flight == RESET)
+#else
+#define MAY_JOIN (flight == RESET && !landed)
+#endif
+
+proctype Resetter(byte me) {
+    byte k, wanted;
+    bool left, good, aboard, must_wait;
+    do
+    :: k < RESETS ->
+        atomic {
+            !locked ->
+            /* What was seen on an open device is cured by a reset from now on, and by none from before. */
+            wanted = (state == OPEN && !word_foreign -> incarnation + 1 : 0);
+            if
+            :: flight == 0 && state == CLOSED -> left = true /* raises */
+#ifdef BUG_two_flights
+            :: !(flight == 0 && state == CLOSED) -> launch(RESET); aboard = (flight != 0)
+#else
+            :: MAY_JOIN -> aboard = true
+            :: flight == 0 && state != CLOSED -> launch(RESET); aboard = (flight != 0)
+            :: flight != 0 && !MAY_JOIN -> look(); must_wait = true
+#endif
+            fi;
+            riding = (aboard -> riding | me : riding)
+        };
+        if
+        :: left
+        :: !left && aboard -> arrive()
+        :: !left && !aboard && must_wait -> change()
+        :: !left && !aboard && !must_wait /* no thread could be had; asks again */
+        fi;
+        atomic {
+            assert(!good || incarnation >= wanted);
+            k = (good || left -> k + 1 : k);
+            left = false;
+            good = false;
+            aboard = false;
+            must_wait = false;
+            wanted = 0
+        }
+    :: else -> break
+    od;
+    finished++
+}
+#endif
+
+#if OPENERS > 0
+inline count_open_out() {
+    atomic { take_lock(); opens--; announce() };
+    close_if_unused(true);
+    give_lock()
+}
+
+inline until_closed() {
+    do
+    :: atomic {
+           !locked ->
+           if
+           :: opens > 0 || (flight == 0 && (state == CLOSED || state == QUARANTINED)) -> break
+           :: else -> look()
+           fi
+       };
+        change();
+        if
+        :: left -> break
+        :: else
+        fi
+    od
+}
+
+proctype Opener(byte me) {
+    byte k;
+    bool left, good, repaired, counted, aboard;
+    do
+    :: k < TIMES ->
+        do
+        :: atomic {
+               !locked ->
+               if
+               :: state == QUARANTINED && (opens > 0 || repaired) -> left = true; break /* raises */
+               :: else ->
+                   if
+                   :: flight == 0 && state == CLOSED -> launch(OPENING); left = (flight == 0)
+                   :: flight == 0 && state == QUARANTINED -> launch(CLOSING); left = (flight == 0)
+                   :: else
+                   fi;
+                   if
+                   :: left -> break /* raises: no thread could be had */
+                   :: !left && flight == OPENING -> opens++; counted = true; riding = riding | me; aboard = true; break
+                   :: !left && flight != OPENING && state == OPEN -> opens++; counted = true; break
+                   :: else -> repaired = repaired || flight == CLOSING; look()
+                   fi
+               fi
+           };
+            change();
+            if
+            :: left -> break
+            :: else
+            fi
+        od;
+        if
+        :: aboard -> arrive()
+        :: else
+        fi;
+        /* Opened, or failed and counted out all the same. */
+        if
+        :: counted -> count_open_out(); left = false; until_closed()
+        :: else
+        fi;
+        atomic { left = false; good = false; repaired = false; counted = false; aboard = false; k++ }
+    :: else -> break
+    od;
+    finished++
+}
+#endif

@@ -1,0 +1,164 @@
+/*
+ * One device: its gate, its manager, its flights, and those who use it.
+ *
+ * This file has the parameters, what is shared, and what must hold at the end; the rest follows the code:
+ *
+ *     word.pml      aioacl/_native/gate.c, abort.c                      the gate's word
+ *     manager.pml   aioacl/_admission.py, _lifecycle.py, _turns.py, _lease.py  the state under `changed`
+ *     flights.pml   aioacl/_flights.py, _reset.py, _lanes.py            flights, the control lane, a foreign reset
+ *     clients.pml   who calls: _stream.py, waiters.c, Manager.make, .enter_job, .grant, .force_reset, .open
+ *
+ * How time is abstracted.  A bound that may run out is a choice that may be taken at any time, so whatever clocks do
+ * is covered.  That also hides who would wait for ever without the bound: under PATIENT the bounds of the drain, the
+ * turns and of the foreign resetter never run out.  In the same way a waiter that may be cancelled at any time never
+ * waits for ever: cancellation is a choice under CANCEL only, and each configuration is explored in both modes.
+ * One bound is not free: LEAVE_SECONDS runs out only when nobody on his way out of C is left who could move, see
+ * `barrier` in flights.pml.
+ *
+ * What is bounded: how many of each kind there are (N...), how often each does what it does (K...), and how many
+ * times the runtime, the lane, the barrier or a flight as such fail in all (FAILS).  Callers ask again after a failure,
+ * so in the end the device must be OPEN.
+ *
+ * What is left out: the counters' upper bound (AIO_CROWDED), the end of the process (AIO_EXITING) and forks, none of
+ * which has to do with resets; what a call does in C; the number of leases per holder beyond two.
+ *
+ * Seeded errors, one each: -DBUG_no_generation_check, BUG_drain_ignores_leases, BUG_no_lifetime_barrier, BUG_lost_wake,
+ * BUG_flight_leaves_gate_shut, BUG_two_flights, BUG_nested_lease_waits, BUG_check_then_count, BUG_foreign_flag_lost,
+ * BUG_no_turns, BUG_no_leave_time, BUG_landing_ignores_foreign, BUG_join_after_landing, BUG_open_is_deaf,
+ * BUG_settle_in_steps.
+ */
+#ifndef ENQUEUERS
+#define ENQUEUERS 0
+#endif
+#ifndef SITTERS
+#define SITTERS 0
+#endif
+#ifndef MAKERS
+#define MAKERS 0
+#endif
+#ifndef JOBS
+#define JOBS 0
+#endif
+#ifndef HOLDERS
+#define HOLDERS 0
+#endif
+#ifndef RESETTERS
+#define RESETTERS 0
+#endif
+#ifndef STRANGERS
+#define STRANGERS 0
+#endif
+#ifndef OPENERS
+#define OPENERS 0
+#endif
+#ifndef TIMES
+#define TIMES 1 /* how often each client does what it does */
+#endif
+#ifndef RESETS
+#define RESETS 1 /* good resets that each resetter asks for */
+#endif
+#ifndef FAILS
+#define FAILS 0
+#endif
+
+#ifdef CANCEL
+#define MAY_CANCEL true
+#else
+#define MAY_CANCEL false
+#endif
+#ifdef PATIENT
+#define TIME_OUT false
+#else
+#define TIME_OUT true
+#endif
+
+#define CLIENTS (ENQUEUERS + SITTERS + MAKERS + JOBS + HOLDERS + RESETTERS + STRANGERS + OPENERS)
+
+/* The states of a device, and flights; 0 is CLOSED, and no flight. */
+#define CLOSED 0
+#define OPEN 1
+#define DRAINING 2
+#define RESETTING 3
+#define QUARANTINED 4
+
+#define RESET 1
+#define FOREIGN 2
+#define OPENING 3
+#define CLOSING 4
+
+/* The referee's own: what the code does not know, and what must hold. */
+byte incarnation = 1; /* of the device: one more for each tear-down, whoever does it */
+byte inside;          /* who enqueues, makes or destroys in C */
+byte moving;          /* who waits and is on his way into the blocking call, or in one that can be aborted */
+byte may_fail = FAILS;
+byte finished;
+bool over;
+
+#include "word.pml"
+#include "manager.pml"
+#include "flights.pml"
+#include "clients.pml"
+
+#define START(number, what) \
+    i = 0; \
+    do \
+    :: i < number -> run what; mask = mask << 1; i++ \
+    :: else -> break \
+    od
+
+init {
+    byte i = 0, mask = 1;
+    atomic {
+        if
+        :: OPENERS == 0 -> state = OPEN; word_state = OPEN; retained = 1
+        :: else -> gone = true
+        fi;
+        generation = 1;
+        run Lane();
+#if STRANGERS > 0
+        run Maintenance();
+#endif
+        START(ENQUEUERS, Enqueuer());
+#if SITTERS > 0
+        START(SITTERS, Sitter());
+#endif
+#if STRANGERS > 0
+        START(STRANGERS, Stranger());
+#endif
+        /* Who subscribes has a bit. */
+        mask = 1;
+#if MAKERS > 0
+        START(MAKERS, Maker(mask));
+#endif
+#if JOBS > 0
+        START(JOBS, Job(mask));
+#endif
+#if HOLDERS > 0
+        START(HOLDERS, Holder(mask, i));
+#endif
+#if RESETTERS > 0
+        START(RESETTERS, Resetter(mask));
+#endif
+#if OPENERS > 0
+        START(OPENERS, Opener(mask));
+#endif
+        i = 0;
+        mask = 0
+    }
+    /* Nobody waits for ever: if this never comes, that is an invalid end state, or a cycle. */
+    atomic {
+        finished == CLIENTS && flight == 0 && !kicked && !locked ->
+        assert(state == word_state && !word_foreign);
+        assert(state == OPEN || state == CLOSED || state == QUARANTINED);
+        assert(OPENERS == 0 || state == CLOSED || state == QUARANTINED);
+        assert(state == OPEN || RESETTERS == 0 || OPENERS + STRANGERS > 0 || MAY_CANCEL); /* a later flight recovers */
+        assert(state != OPEN || retained > 0);                  /* who is let in finds a device that is set */
+        assert(enqueueing + waiting + lifetime + inside == 0);
+        assert(leases == 0 && due == 0 && queueing == 0);
+        over = true
+    }
+}
+
+#ifdef LIVE
+ltl live { <> over }
+#endif

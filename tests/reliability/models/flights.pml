@@ -1,0 +1,371 @@
+/*
+ * Flights, the control lane, and a reset by somebody else: aioacl/_flights.py, _reset.py, _lanes.py, and abort.c.
+ *
+ *     Flight        Flight.run with the fly() of ResetFlight, ForeignFlight, OpenFlight, CloseFlight
+ *     Lane          Lane._run of the control lane: one job after another, each to its end, awaited or not
+ *     Maintenance   Manager._on_wake, as far as it meets a foreign reset
+ *     call          Lane.call: a job that does not come back in time is withdrawn, or left behind in C
+ *
+ * The runtime's side, as the simulator has it (csrc/device.c, reset.c) and the self-test asks of any library: what sets
+ * and what resets a device exclude each other; a reset that releases forgets the count at once and tells RESET_PRE
+ * before it tears down; a reset of a device that is not set answers 507007 and does nothing.
+ *
+ * What is left out of a flight: aborting streams (whoever can be aborted may leave C at any time anyway, see Sitter),
+ * native events, staging memory and the report's figures, none of which the gate looks at.
+ */
+#define SET 1
+#define RESET_FORCE 2
+#define RESET_PLAIN 3
+#define PROBE 4
+
+#define DONE 1
+#define BAD 2
+
+#define OURS 1
+#define THEIRS 2
+
+#define ATTEMPTS 2 /* three in the code; what comes after the last is the same */
+
+byte job, serving, told; /* the lane's queue, what it is in, and the answer */
+bool forsaken;           /* nobody awaits what it is in */
+byte retained;           /* how often the device is set, by anybody */
+byte changer;            /* who sets or resets it */
+byte told_when_set;      /* Flight._told: `foreign` when we had set it */
+byte next;               /* a local of Admission.apply, guarded by the lock */
+bool in_time = true;     /* the referee's: the flight's bounds have not run out */
+
+/* Flight._set: again, if somebody else has reset it before we were back. */
+inline set_device() {
+    do
+    :: before = foreign;
+        if
+        :: atomic { changer == 0 -> retained++; gone = false; code = DONE }
+        :: atomic { may_fail > 0 -> may_fail--; code = BAD }
+        fi;
+        told_when_set = foreign;
+        if
+        :: atomic { before == told_when_set -> break }
+        :: atomic { before != told_when_set && code == DONE && retained > 0 && changer != THEIRS -> break } /* it lives */
+        :: atomic { before != told_when_set && (code == BAD || retained == 0 || changer == THEIRS) ->
+               tries++;
+               if
+               :: tries == ATTEMPTS -> break
+               :: else
+               fi
+           }
+        fi
+    od;
+    atomic { before = 0; tries = 0 }
+}
+
+proctype Lane() {
+    byte code, before, tries;
+end_idle:
+    do
+    :: atomic { job != 0 -> serving = job; job = 0 };
+        if
+        :: serving == SET -> set_device()
+        :: atomic { serving == PROBE -> code = (retained > 0 && changer == 0 -> DONE : BAD) }
+        :: atomic { serving == PROBE && may_fail > 0 -> may_fail--; code = BAD }
+        :: atomic { serving != SET && serving != PROBE && retained == 0 -> code = DONE } /* 507007 */
+        :: atomic {
+               serving != SET && serving != PROBE && retained > 0 && changer == 0 ->
+               changer = OURS;
+               gone = true;
+               /* Nobody enqueues, makes or destroys in C; whoever waits sits in a call that could not be aborted. */
+               assert(inside == 0 && moving == 0)
+           };
+            if
+            :: atomic { retained = (serving == RESET_FORCE -> 0 : retained - 1); incarnation++; code = DONE }
+            :: atomic { serving == RESET_FORCE && may_fail > 0 -> may_fail--; gone = false; code = BAD } /* taken back */
+            fi;
+            changer = 0
+        fi;
+        atomic {
+            if
+            :: forsaken -> forsaken = false
+            :: else -> told = code
+            fi;
+            serving = 0;
+            code = 0
+        }
+    od
+}
+
+/* `stuck` when it has not come back within its time. */
+inline call(work) {
+    atomic { assert(job == 0); job = work; told = 0 };
+    if
+    :: atomic { told != 0 -> answer = told; told = 0 }
+    :: atomic {
+           told == 0 && may_fail > 0 && work != PROBE ->
+           may_fail--;
+           if
+           :: job != 0 -> job = 0
+           :: else -> forsaken = true
+           fi;
+           stuck = true
+       }
+    fi
+}
+
+/* A flight breaks off: an exception, in any step. */
+inline may_break() {
+    if
+    :: atomic { may_fail > 0 -> may_fail--; broken = true }
+    :: true
+    fi
+}
+
+/* aio_gate_wait with _must_be_empty(): looks at the word, and at who sits after that. */
+inline until_empty() {
+    do
+    :: atomic {
+#ifdef BUG_no_lifetime_barrier
+           enqueueing == 0 ->
+#else
+           enqueueing == 0 && lifetime == 0 ->
+#endif
+           seen = waiting
+       };
+        if
+        :: atomic { seen <= (SITTERS > 0 -> sitting : 0) -> seen = 0; break }
+        :: atomic { seen > sitting && seen != waiting -> seen = 0 }
+        fi
+    :: atomic { may_fail > 0 && enqueueing + waiting + lifetime > 0 -> may_fail--; failed = true; break }
+    od
+}
+
+/* LEAVE_SECONDS are enough for a thread to return that no call holds up; this alone is said about time. */
+inline time_to_leave() {
+#ifndef BUG_no_leave_time
+    moving == 0
+#else
+    skip
+#endif
+}
+
+inline wait_for_turns() {
+    do
+    :: atomic {
+           !locked ->
+           if
+           :: due == 0 -> break
+           :: else -> flight_asleep = true
+           fi
+       };
+        if
+        :: !flight_asleep
+        :: atomic { TIME_OUT && flight_asleep && !locked -> flight_asleep = false; due = 0; in_time = false; break }
+        fi
+    od
+}
+
+inline drain() {
+    wait_for_turns();
+    atomic { take_lock(); assert(promised == 0 || !in_time) }; /* each who waited for the reset before has tried */
+    promised = 0;
+    apply(DRAINING, 0);
+    give_lock();
+    if
+    :: enqueueing + lifetime == 0 ->
+#ifndef BUG_drain_ignores_leases
+        if
+        :: leases == 0 && !locked
+        :: TIME_OUT -> in_time = false
+        fi
+#endif
+    :: TIME_OUT -> in_time = false
+    fi
+}
+
+inline attempt() {
+    call(RESET_FORCE);
+    if
+    :: answer == DONE && !stuck ->
+        call(SET);
+        if
+        :: answer == DONE && !stuck -> call(PROBE)
+        :: else
+        fi
+    :: else
+    fi
+}
+
+/* Flight._settle_foreign: resets before our set are made up for by it, later ones are yet to be met. */
+inline settle_foreign() {
+#ifdef BUG_settle_in_steps
+    if
+    :: foreign == told_when_set -> word_foreign = false
+    :: else
+    fi;
+#endif
+    atomic { /* aio_foreign_settle(): a look at the count, and a compare-and-swap of the word from before it */
+        if
+        :: foreign == told_when_set -> word_foreign = false
+        :: foreign != told_when_set && !word_foreign -> found(generation)
+        :: else
+        fi
+    }
+}
+
+/* ResetFlight.fly */
+inline fly_reset() {
+    if
+    :: state == OPEN -> drain()
+    :: else -> drained = false
+    fi;
+    may_break();
+    if
+    :: broken
+    :: else ->
+        atomic { take_lock(); assert(leases == 0 || !in_time || !drained) };
+        revoke();
+        apply(RESETTING, 0);
+        give_lock();
+        may_break();
+        if
+        :: broken
+        :: else ->
+            time_to_leave();
+            until_empty();
+            do
+            :: !failed && !stuck && tries < ATTEMPTS && answer != DONE -> tries++; attempt()
+            :: !failed && !stuck && tries > 0 && answer == DONE -> break
+            :: failed || stuck || (tries == ATTEMPTS && answer != DONE) -> failed = true; break
+            od;
+            atomic { take_lock(); landed = true };
+            if
+            :: failed -> apply(QUARANTINED, 0)
+            :: else -> apply(OPEN, 1); settle_foreign()
+            fi;
+            give_lock()
+        fi
+    fi
+}
+
+inline fly_foreign() {
+    call(SET);
+    may_break();
+    if
+    :: broken
+    :: !broken && (stuck || answer == BAD) -> failed = true; take_lock(); apply(QUARANTINED, 0); give_lock()
+    :: !broken && !stuck && answer == DONE -> take_lock(); apply(OPEN, 0); settle_foreign(); give_lock()
+    fi
+}
+
+inline fly_open() {
+    call(SET);
+    if
+    :: stuck || answer == BAD -> broken = true
+    :: else ->
+        take_lock();
+        apply(OPEN, 0);
+#ifndef BUG_open_is_deaf
+        settle_foreign();
+#endif
+        give_lock();
+        may_break()
+    fi
+}
+
+inline fly_close() {
+    take_lock();
+    apply(RESETTING, 0);
+    give_lock();
+    may_break();
+    if
+    :: broken
+    :: else ->
+        time_to_leave();
+        until_empty();
+        if
+        :: failed
+        :: else -> call(RESET_PLAIN); failed = stuck
+        fi;
+        take_lock();
+        if
+        :: failed -> apply(QUARANTINED, 0)
+        :: else -> apply(CLOSED, 1)
+        fi;
+        give_lock()
+    fi
+}
+
+proctype Flight(byte kind) {
+    byte answer, tries, seen;
+    bool broken, failed, stuck, drained = true;
+    atomic { flying++; assert(flying == 1) }; /* one flight at a time */
+    if
+    :: kind == RESET -> fly_reset()
+#if STRANGERS > 0
+    :: kind == FOREIGN -> fly_foreign()
+#endif
+#if OPENERS > 0
+    :: kind == OPENING -> fly_open()
+    :: kind == CLOSING -> fly_close()
+#endif
+    fi;
+    if
+    :: broken -> take_lock(); break_off(); give_lock()
+    :: else
+    fi;
+    /* Flight.run, its end */
+    atomic {
+        take_lock();
+        arrived = arrived | riding;
+        well = (broken || failed -> well : well | riding);
+        riding = 0;
+        in_time = true;
+        flight = 0;
+        flying--;
+        announce()
+    };
+#ifndef BUG_landing_ignores_foreign
+    meet_foreign();
+#endif
+    close_if_unused(false);
+    give_lock()
+}
+
+#if STRANGERS > 0
+proctype Maintenance() {
+end_idle:
+    do
+    :: atomic { kicked && !locked -> kicked = false; locked = true };
+        meet_foreign();
+        give_lock()
+    od
+}
+
+/* A reset by another library: its call, with on_state of abort.c in the midst of it. */
+proctype Stranger() {
+    byte k;
+    bool late, shut;
+    do
+    :: k < TIMES ->
+        if
+        :: retained == 0 /* 507007 */
+        :: atomic { retained > 0 && changer == 0 -> changer = THEIRS; retained = 0 };
+            foreign++;
+            atomic { /* shut(): a compare-and-swap */
+                if
+                :: word_state == CLOSED
+                :: else -> generation++; word_foreign = true; shut = true
+                fi
+            };
+            if
+            :: !shut
+            :: shut && enqueueing + waiting + lifetime == 0 /* whoever can be aborted has left */
+            :: TIME_OUT && shut -> late = true
+            fi;
+            kicked = kicked || shut;
+            atomic { gone = true; assert(late || inside == 0) };
+            atomic { incarnation++; changer = 0; late = false; shut = false }
+        fi;
+        k++
+    :: else -> break
+    od;
+    finished++
+}
+#endif

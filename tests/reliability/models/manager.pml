@@ -1,0 +1,229 @@
+/*
+ * The manager's state, under its lock `changed`: aioacl/_admission.py, _lifecycle.py, _turns.py, _lease.py.
+ *
+ *     apply, apply_foreign   Admission.apply          announce      Admission.announce
+ *     look                   `seen = self.version`    change        Admission.change, Port.wait
+ *     pass_or_wait           Admission.may_pass, and turns.wait, as in until_open
+ *     leave_place            Turns.leave              meet_foreign  Manager.meet_foreign
+ *     launch, break_off, close_if_unused              the manager's
+ *
+ * A section under the lock is one atomic sequence where it only touches what the lock guards: nobody else sees the
+ * middle of it.  Where it touches the word, which others change without the lock, it is cut, and `locked` is held.
+ *
+ * `version == seen` is asked in the form "nobody has announced since I looked", one bit for each subscriber (`fresh`),
+ * cleared by `announce`: an integer that only grows would tell the same and never let two states be equal.  A
+ * completion is a bit too (`posted`): every wait has a key of its own, and one that nobody awaits any more is dropped
+ * by the port, so a waiter that leaves clears his bits.
+ *
+ * A condition (`changed.wait()`) is a bit `asleep` that notify_all clears, and the lock is free meanwhile.
+ */
+byte state;
+bool locked;
+byte fresh, subscribed, posted; /* bits of clients */
+byte asleep;                    /* bits of clients that wait for the condition */
+bool flight_asleep;             /* and the flight that waits for turns */
+
+byte flight;    /* the kind of the one in the air */
+byte flying;    /* threads of flights, for the referee */
+bool landed;    /* it has its report already */
+byte riding;    /* bits of those who await it */
+byte arrived;   /* bits of those whose flight is done ... */
+byte well;      /* ... and was good */
+byte opens;
+bool kicked;    /* AIO_KICK_FOREIGN */
+
+byte queueing, due; /* Turns._waiting, ._due */
+byte promised;      /* the referee's: who waited when the device opened and has not tried since */
+
+byte leases;        /* held, in all */
+#if HOLDERS > 0
+byte holds[HOLDERS], lost[HOLDERS];
+#endif
+
+#define mine(set) ((set & me) != 0)
+
+inline take_lock() { atomic { !locked -> locked = true } }
+
+inline notify_all() { asleep = 0; flight_asleep = false }
+
+inline announce() {
+    fresh = 0;
+    posted = posted | subscribed;
+    subscribed = 0;
+    notify_all()
+}
+
+inline give_turns() {
+    if
+    :: state == OPEN ->
+        promised = promised | queueing;
+#ifndef BUG_no_turns
+        due = due | queueing;
+#endif
+        queueing = 0
+    :: else
+    fi
+}
+
+/* The law, as a referee of who applies what: aioacl/_law.py STEPS. */
+inline lawful(to) {
+    assert((state == CLOSED && to == OPEN) || (state == OPEN && (to == DRAINING || to == RESETTING)) ||
+           (state == DRAINING && to == RESETTING) || (state == QUARANTINED && to == RESETTING) ||
+           (state == RESETTING && to != DRAINING))
+}
+
+/* With the lock held, and not inside an atomic sequence: a foreign reset may come between look and swap. */
+inline apply(to, up) {
+    atomic { lawful(to); state = to; next = generation + up };
+    atomic { set_word(to, next); next = 0; give_turns(); announce() }
+}
+
+inline apply_foreign(to) {
+    atomic { assert(to == RESETTING || to == QUARANTINED); state = to; next = generation };
+    set_word(to, next);
+    atomic { next = 0; word_foreign = false; announce() } /* aio_gate_met */
+}
+
+/* A flight gets a thread of its own, unless none can be had: then who asked hears it (`flight` stays 0). */
+inline launch(kind) {
+#ifndef BUG_two_flights
+    assert(flight == 0);
+#endif
+    if
+    :: flight = kind; landed = false; run Flight(kind)
+    :: may_fail > 0 -> may_fail--; announce()
+    fi
+}
+
+/* Manager.break_off; with the lock held. */
+inline break_off() {
+#ifndef BUG_flight_leaves_gate_shut
+    if
+    :: state == DRAINING -> apply(RESETTING, 0)
+    :: else
+    fi;
+    if
+    :: state == RESETTING -> apply(QUARANTINED, 0)
+    :: else
+    fi
+#else
+    skip
+#endif
+}
+
+inline break_off_without(a_flight) {
+    if
+    :: a_flight == 0 -> break_off()
+    :: else
+    fi
+}
+
+/* Leases.revoke; with the lock held. */
+inline revoke() {
+#if HOLDERS > 0
+    atomic {
+        lost[0] = lost[0] + holds[0];
+        holds[0] = 0;
+#if HOLDERS > 1
+        lost[1] = lost[1] + holds[1];
+        holds[1] = 0;
+#endif
+        leases = 0
+    }
+#else
+    skip
+#endif
+}
+
+/* The lock may be free only when the gate is not left half shut without a flight. */
+inline give_lock() {
+    atomic {
+        assert(flight != 0 || state == OPEN || state == CLOSED || state == QUARANTINED);
+        locked = false
+    }
+}
+
+inline meet_foreign() {
+#if STRANGERS > 0
+    if
+    :: flight == 0 && word_foreign && state == CLOSED -> word_foreign = false
+    :: flight == 0 && word_foreign && state == QUARANTINED -> revoke(); apply_foreign(QUARANTINED)
+    :: flight == 0 && word_foreign && state != CLOSED && state != QUARANTINED ->
+        revoke();
+        apply_foreign(RESETTING);
+        atomic { launch(FOREIGN) };
+        break_off_without(flight)
+    :: flight != 0 || !word_foreign
+    fi
+#else
+    skip
+#endif
+}
+
+inline close_if_unused(quarantined_too) {
+#if OPENERS > 0
+    if
+    :: opens == 0 && flight == 0 && state == OPEN ->
+        apply(DRAINING, 0);
+        atomic { launch(CLOSING) };
+        break_off_without(flight)
+    :: opens == 0 && flight == 0 && state == QUARANTINED && quarantined_too -> atomic { launch(CLOSING) }
+    :: opens > 0 || flight != 0 || !(state == OPEN || (state == QUARANTINED && quarantined_too))
+    fi
+#else
+    skip
+#endif
+}
+
+/* --- waiting for a change ---------------------------------------------------- */
+inline look() { fresh = fresh | me }
+
+/* `left` when the caller was cancelled, or his deadline came first. */
+inline change() {
+    atomic {
+        !locked ->
+        if
+#ifdef BUG_lost_wake
+        :: true -> subscribed = subscribed | me
+#else
+        :: mine(fresh) -> subscribed = subscribed | me
+        :: else -> posted = posted | me
+#endif
+        fi;
+        fresh = fresh & ~me
+    };
+    if
+    :: atomic { mine(posted) -> posted = posted & ~me }
+    :: atomic { MAY_CANCEL -> posted = posted & ~me; subscribed = subscribed & ~me; left = true }
+    fi
+}
+
+/* --- turns ------------------------------------------------------------------- */
+inline take_place() {
+#ifdef BUG_silent_turn
+    due = due & ~me;
+#else
+    give_turn_back();
+#endif
+    queueing = queueing | me;
+    promised = promised & ~me /* refused, by a foreign reset at the earliest: it is his next turn that counts */
+}
+
+/* Whoever waits for the last turn is woken. */
+inline give_turn_back() {
+    if
+    :: due == me -> due = 0; notify_all()
+    :: else -> due = due & ~me
+    fi
+}
+
+inline tried() { promised = promised & ~me }
+
+inline leave_place() {
+    atomic {
+        !locked ->
+        queueing = queueing & ~me;
+        promised = promised & ~me;
+        give_turn_back()
+    }
+}
