@@ -43,6 +43,7 @@ T = TypeVar("T")
 SLICE_MS: Final = 50
 SYNC_TIMEOUT: Final = 507046
 STREAM_ABORTED: Final = 107023
+BLAMES_NOBODY: Final = (SYNC_TIMEOUT, STREAM_ABORTED)  # who aborts has said whose work it was
 TIMED_EVENTS: Final = 2
 
 
@@ -226,10 +227,7 @@ class Device(metaclass=Owned):
             if code == 0:
                 return None
             text = text_of(lib.aio_error_text())
-            if code > 0 and code not in (
-                SYNC_TIMEOUT,
-                STREAM_ABORTED,
-            ):  # who aborts has said whose work it was
+            if code > 0 and code not in BLAMES_NOBODY:
                 lib.aio_device_blame(manager.index, code, ffi.new("char[]", text.encode()))
             return error_on(manager, generation, code, call, text)
 

@@ -53,7 +53,9 @@ async def works(device: aioacl.Device) -> bool:
 
 
 def mended(device: aioacl.Device, generation: int) -> bool:
-    return device.state is aioacl.State.OPEN and device.generation > generation
+    """Whether a foreign reset was met, which clears its flag, and the device set again after it."""
+    met = not lib.aio_gate_foreign(0)
+    return met and device.state is aioacl.State.OPEN and device.generation > generation
 
 
 async def test_old_handles_are_stale_at_once_and_new_ones_work(open_device: OpenDevice) -> None:

@@ -1,4 +1,4 @@
-"""Models of the gate, its manager, its flights and their users, explored by spin in every state; seeded bugs are caught.
+"""Models of the gate, its manager, its flights and their users, explored by spin in every state.
 
 models/device.pml says what is modelled and what is not. A configuration is a set of users; each is explored in several
 modes (MODES in model_spin.py), and what is counted are different states, each visited. A bug is one change to the

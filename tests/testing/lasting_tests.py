@@ -56,7 +56,7 @@ class TestSession:
         async with npu.allocate(64) as memory:
             aioacl_simulator.hold(stream)  # and nobody releases it
             waiting = asyncio.ensure_future(self._fill(stream, memory))
-            await until(lambda: aioacl_simulator.pending(stream) == 1)
+            await until(lambda: aioacl_simulator.pending(stream))  # a mark may be among them
             waiting.cancel()
 
     async def _fill(self, stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:
