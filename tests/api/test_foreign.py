@@ -15,7 +15,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
 from aioacl._lanes import Job
-from tests.kit import Waiting, hanging, in_thread, turns, until, until_now
+from tests.kit import PATIENCE_SECONDS, Waiting, hanging, in_thread, turns, until, until_now
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -341,10 +341,16 @@ def test_without_the_callback_it_is_found_out_by_the_next_call() -> None:
 
 
 def test_until_a_foreign_reset_is_met_nothing_new_begins(open_device: OpenDevice) -> None:
-    go_on = threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        begun.set()
+        go_on.wait(PATIENCE_SECONDS)
+
     device = open_device().result()
     try:
-        device._manager.maintenance.submit(Job(go_on.wait))  # it is this lane that meets it
+        device._manager.maintenance.submit(Job(block))  # it is this lane that meets it
+        assert begun.wait(PATIENCE_SECONDS)
         reset_by_somebody_else()
         with pytest.raises(aioacl.DeviceResetting):
             device.create_stream(wait=False).result(timeout=5)
