@@ -38,7 +38,7 @@ class Admission:
         self.leases = Leases()
         self.turns = Turns(self.changed)
         self.listeners = Listeners(index)
-        self.report: ResetReport | None = None
+        self.report: ResetReport | None = None  # of our reset, if it was one that led to this state
         self._subscribers: dict[tuple[Port, int], None] = {}
 
     # --- state -----------------------------------------------------------------------------------------------
@@ -55,6 +55,8 @@ class Admission:
         if step.new_generation and event is not Event.FOREIGN:  # that one was raised in C
             generation = next_generation(generation)
         self.state = step.state
+        if event is not Event.DRAIN:  # waits of a generation that a reset has ended are still on their way out
+            self.report = report
         lib.aio_gate_set(self.index, int(step.state), generation or 1)
         if event is Event.FOREIGN:
             lib.aio_gate_met(self.index)
@@ -108,8 +110,7 @@ class Admission:
 
     def quarantined(self) -> DeviceQuarantined:
         """The error that says why."""
-        last = self.report
-        report = last if last is not None and not last.ok else None  # one that helped is not to blame
+        report = self.report
         problem = (
             report.problem if report else "it could not be closed, or not set again after a foreign reset"
         )

@@ -109,7 +109,7 @@ class ResetFlight(Flight):
         with manager.changed:
             event = Event.FAIL if problem else Event.REVIVE
             generation = manager.generation if problem else next_generation(manager.generation)
-            self._report = manager.report = self._make_report(problem, stuck, generation)
+            self._report = self._make_report(problem, stuck, generation)
             if not problem:
                 manager.last_fault = None
             manager.apply(event, self._report)

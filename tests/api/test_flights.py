@@ -107,6 +107,25 @@ async def test_a_last_close_that_meets_a_job_gives_up_and_the_next_open_makes_up
     assert simulator.retain_count() == 0
 
 
+async def test_a_close_that_gives_up_is_not_blamed_on_a_reset_that_failed_before(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_device() as device:
+        simulator.fail_call("aclrtResetDeviceForce", 507000, times=3)
+        report = await device.force_reset()
+        with pytest.raises(aioacl.DeviceQuarantined, match="failed 3 times") as blamed:
+            await device.create_stream()
+        assert blamed.value.report is report
+    device = await open_device()
+    monkeypatch.setattr(_sync, "backend", FewThreads(0))
+    with pytest.raises(aioacl.ResourceExhausted, match="no thread"):
+        await device.close()
+    assert device._manager.quarantined().report is None
+    monkeypatch.undo()
+    async with open_device():
+        assert simulator.retain_count() == 1
+
+
 @pytest.mark.usefixtures("impatient")
 async def test_a_last_close_whose_reset_does_not_return_gives_up_and_names_it(
     open_device: OpenDevice,
