@@ -55,7 +55,7 @@ class Admission:
         if step.new_generation and event is not Event.FOREIGN:  # that one was raised in C
             generation = next_generation(generation)
         self.state = step.state
-        if event is not Event.DRAIN:  # waits of a generation that a reset has ended are still on their way out
+        if event is not Event.DRAIN:  # those whom the last reset has ended may still be on their way out
             self.report = report
         lib.aio_gate_set(self.index, int(step.state), generation or 1)
         if event is Event.FOREIGN:
