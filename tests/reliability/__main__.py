@@ -41,6 +41,7 @@ PARTS: Final[tuple[str, ...]] = (
     "mutants",
     "coverage",
     "lag",
+    "stuck",
 )
 AT_ONCE: Final = 2
 REQUIRED: Final = (Scale.DEFAULT, Scale.SLOW)  # scales at which a part that cannot run is a failure

@@ -1,0 +1,109 @@
+"""Calls stuck in C: a reset says in its time who they are, calls no reset, and recovers once they have returned."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import aioacl
+from aioacl import simulator, testing
+from aioacl.testing._snapshot import growth
+from tests.kit import until_now
+from tests.reliability import loops
+from tests.reliability.part import Outcome, Scale
+from tests.reliability.stuck_cases import CASES, NAMED
+from tests.reliability.stuck_flights import Bench, quarantined_and_back, sat_out
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aioacl._options import Strategy
+    from tests.reliability.loops import Turns
+    from tests.reliability.stuck_cases import Case
+
+LIMIT_SECONDS: Final = {Scale.QUICK: 90.0, Scale.DEFAULT: 240.0, Scale.SLOW: 900.0}
+
+ALLOWED_SECONDS: Final = 0.075  # half of the shortest time that a reset gets here
+TRIES: Final = 8
+HOPELESS_SECONDS: Final = 5.0
+PAIRS: Final[tuple[tuple[str, Strategy], ...]] = (
+    ("asyncio", "watch"),
+    ("trio", "thread"),
+    ("asyncio", "thread"),
+    ("trio", "watch"),
+)
+
+
+class Run:
+    """The cases on one backend, with one way to wait."""
+
+    def __init__(self, bench: Bench, cases: tuple[Case, ...], times: int) -> None:
+        self.late: dict[str, list[float]] = {}
+        self._bench = bench
+        self._cases = cases
+        self._times = times
+
+    async def run(self, turns: Turns) -> None:
+        """The body of the loop; whatever follows a finding would follow from it."""
+        del turns  # what counts here is time
+        bench = self._bench
+        async with aioacl.open_device(0):
+            pass  # a loop's port is made once
+        for case in self._cases:
+            late = self.late[case.title] = []
+            while not bench.findings and self._wants_more(late):
+                late.append(await self._clean(case.title, partial(quarantined_and_back, bench, case)))
+            if not bench.findings:
+                text = f"the report came {min(late):.3f} s too late, at best of {len(late)}"
+                bench.expect(min(late) <= ALLOWED_SECONDS, text)
+        if bench.waits == "thread" and not bench.findings:
+            await self._clean("waits that cannot be aborted", partial(sat_out, bench))
+
+    def _wants_more(self, late: list[float]) -> bool:
+        """Some times, and more while none has come in its time: a machine that is busy elsewhere spoils some."""
+        spoilt = late and min(late) > ALLOWED_SECONDS and len(late) < TRIES and sum(late) < HOPELESS_SECONDS
+        return len(late) < self._times or bool(spoilt)
+
+    async def _clean(self, scene: str, once: Callable[[], Awaitable[float]]) -> float:
+        """Once; it must leave nothing behind."""
+        bench, before = self._bench, testing.snapshot()
+        bench.scene = scene
+        simulator.forget()
+        try:
+            late = await once()
+        except Exception as error:
+            error.add_note(f"{bench.name}, {scene}")
+            raise
+        await bench.comes_true(
+            lambda: not testing.snapshot().more_than(before),
+            lambda: f"left: {testing.snapshot().more_than(before)}, {growth(before, testing.snapshot())}",
+        )
+        bench.expect(not simulator.violations(), f"violations: {simulator.violations()}")
+        return late
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """Every loop with a way to wait of its own, slowly with both; quickly, one and those calls that are best known."""
+    del seed  # nothing here is by chance
+    aioacl.use_library("simulator")
+    aioacl.open_device(0).result().close().result()  # what is made once for the life of a process
+    until_now(lambda: not testing.snapshot().devices)
+    outcome = Outcome()
+    timeout = scale.pick(150, 300, 1000) / 1000
+    rows: list[str] = []
+    for backend, waits in PAIRS[: scale.pick(1, 2, 4)]:
+        bench = Bench(backend, waits, timeout)
+        these = Run(bench, NAMED if scale is Scale.QUICK else CASES, scale.pick(1, 1, 3))
+        loops.run(backend, these.run)
+        outcome.findings += bench.findings
+        rows += [
+            f"{bench.name}, {name}: {min(late) * 1000:.1f} to {max(late) * 1000:.1f} ms"
+            for name, late in these.late.items()
+            if late
+        ]
+    outcome.figures = {
+        "the resets' time": f"{timeout:g} s",
+        "cases": len(rows),
+        "reports, later than a wait of that time beside them": rows,
+    }
+    return outcome

@@ -1,0 +1,136 @@
+"""What can be stuck in C when a device is reset."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aioacl import open_device, simulator
+from tests.kit import Raised, Waiting, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.abc import TaskGroup
+
+    from aioacl import Device, DeviceBuffer, Stream
+
+JOB: Final = "a job on device.executor"
+ABORT: Final = "aclrtStreamAbort"
+
+
+class Somebody(Protocol):
+    """Who waits or works, in a task or a thread."""
+
+    value: Any
+
+    @property
+    def ended(self) -> bool:
+        """Whether he has been told something."""
+        ...
+
+    @property
+    def error(self) -> BaseException | None:
+        """What he was told, if that is an error."""
+        ...
+
+
+class InThread(Raised):
+    """Somebody in a plain thread."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether he is done."""
+        return not self.running
+
+
+class Scene:
+    """A device with a stream that is held, and what the cases use."""
+
+    def __init__(self, device: Device, held: Stream, spare: Stream, memory: tuple[DeviceBuffer, ...]) -> None:
+        self.device = device
+        self.held = held
+        self.spare = spare  # to be closed, or enqueued on
+        self.memory, self.spare_memory = memory
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def job(self) -> None:
+        """What does not end."""
+        self.begun.set()
+        self.go_on.wait()
+
+    def refused(self) -> dict[str, Callable[[], Any]]:
+        """What is refused on a device that is quarantined, by what it is called."""
+        device = self.device
+        return {
+            "allocate": partial(device.allocate, 64),
+            "pinned": partial(device.pinned, 64),
+            "create_event": device.create_event,
+            "run": partial(device.run, int),
+            "open_device": partial(open_device, device.index),
+        }
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something that does not come back from C.
+
+    Attributes:
+        name: of the ACL function, or of the job, as a report names it.
+        begin: who gets stuck; without it, the flight itself does.
+        lane: whether it is the maintenance lane that is stuck: whoever waits for that is told so at once.
+        resets: calls of aclrtResetDeviceForce.
+        named: how the report names it, if not so.
+        aborts: whether waits can be aborted; else threads in them stay there until a reset has been made.
+    """
+
+    name: str
+    begin: Callable[[Scene, TaskGroup], Somebody] | None = None
+    lane: bool = False
+    resets: int = 0
+    named: str = ""
+    aborts: bool = True
+
+    @property
+    def title(self) -> str:
+        """What tells it from the others."""
+        return self.name if self.aborts or self.name == ABORT else f"{self.name}, and no wait can be aborted"
+
+    async def hang(self, scene: Scene, group: TaskGroup) -> Somebody | None:
+        """It hangs, or will when the flight comes to it."""
+        simulator.set_abort_supported(self.aborts or self.name == ABORT)
+        if self.name != JOB:
+            simulator.hang_call(self.name)
+        if self.begin is None:
+            return None
+        stuck = self.begin(scene, group)
+        await until(lambda: scene.begun.is_set() if self.name == JOB else simulator.hung(self.name))
+        return stuck
+
+    def let_go(self, scene: Scene) -> None:
+        """It comes back."""
+        if self.name == JOB:
+            scene.go_on.set()
+        else:
+            simulator.unhang(self.name)
+
+
+NAMED: Final = (
+    Case("aclrtMalloc", lambda s, group: Waiting(group, lambda: s.device.allocate(64)), lane=True),
+    Case("aclrtCreateStream", lambda s, group: Waiting(group, s.device.create_stream), lane=True),
+    Case(JOB, lambda s, group: Waiting(group, lambda: s.device.run(s.job))),
+)
+CASES: Final = (
+    *NAMED,
+    Case("aclrtDestroyStream", lambda s, group: Waiting(group, s.spare.close), lane=True),
+    Case("aclrtFree", lambda s, group: Waiting(group, s.spare_memory.close), lane=True),
+    Case("aclrtMemsetAsync", lambda s, _: InThread(lambda: s.spare.fill(s.memory, 2))),
+    Case(ABORT, aborts=False),
+    replace(NAMED[0], aborts=False),
+    Case("aclrtDestroyEvent"),
+    Case("aclrtResetDeviceForce", resets=1),
+    Case("aclrtSetDevice", resets=1),
+    Case("aclrtMemcpy", resets=1, named="probe"),
+)

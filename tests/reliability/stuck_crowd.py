@@ -1,0 +1,69 @@
+"""Everybody else, when somebody is stuck in C: in flight when the device is reset, or at its gate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioacl import open_device
+from aioacl._ffi import lib
+from tests.kit import Waiting, until
+from tests.reliability.stuck_cases import InThread
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from aioacl._options import Strategy
+    from tests.reliability.stuck_cases import Scene, Somebody
+
+
+class People(dict[str, "Somebody"]):
+    """Some of them, by what they wait for."""
+
+    def hanging(self) -> list[str]:
+        """Who has not been told anything yet."""
+        return [who for who, it in self.items() if not it.ended]
+
+    def misled(self, errors: tuple[type[Exception], ...]) -> list[str]:
+        """Who has been told something else."""
+        others = {who: it for who, it in self.items() if not isinstance(it.error, errors)}
+        return [f"{who}: {it.error or it.value!r}" for who, it in others.items()]
+
+
+class Crowd:
+    """Those in waits for streams, and all others: in flight or at the gate."""
+
+    def __init__(self, scene: Scene, waits: Strategy) -> None:
+        self._scene = scene
+        self._waits: Strategy = waits
+        self.in_waits, self.others = People(), People()
+        self.kinds: list[str] = []  # of the device's events
+
+    async def come(self, group: TaskGroup, *, lane: bool) -> None:
+        """Those who wait for streams, for the lane if that is stuck, and for events of the device."""
+        device, held = self._scene.device, self._scene.held
+        ticket, event = held.fill(self._scene.memory, 1), held.record()
+        self.in_waits["a ticket"] = Waiting(group, lambda: ticket)
+        self.in_waits["an event"] = Waiting(group, event.synchronize)
+        self.in_waits["a stream"] = Waiting(group, held.synchronize)
+        self.in_waits["device.synchronize()"] = Waiting(group, device.synchronize)
+        group.start_soon(self._listen)
+        if lane:
+            self.others["an allocation behind it"] = Waiting(group, lambda: device.allocate(64))
+            self.others["a thread's allocation"] = InThread(lambda: device.allocate(64).result())
+        queued = device._manager.maintenance._jobs
+        await until(lambda: lib.aio_device_waits(device.index) == 4 and len(queued) >= 2 * lane)
+
+    def come_to_the_gate(self, group: TaskGroup) -> None:
+        """Those who come while the device drains or is reset."""
+        device = self._scene.device
+        self.others["somebody else's open"] = Waiting(group, lambda: open_device(device.index, self._waits))
+        self.others["a stream to be made"] = Waiting(group, device.create_stream)
+        self.others["a lease"] = Waiting(group, device.lease().__aenter__)
+        self.others["a job"] = Waiting(group, lambda: device.run(int))
+        self.others["a thread's stream"] = InThread(lambda: device.create_stream().result())
+
+    async def _listen(self) -> None:
+        async for event in self._scene.device.events():
+            self.kinds.append(event.kind)
+            if event.kind in ("quarantined", "reopened"):
+                return

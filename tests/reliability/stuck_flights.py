@@ -1,0 +1,246 @@
+"""The flights of a device with somebody stuck in C: those that fail, and the one after them that recovers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+import aioacl
+from aioacl import DeviceQuarantined, DeviceReset, State, simulator
+from tests.kit import Waiting, until
+from tests.reliability.stuck_cases import Scene
+from tests.reliability.stuck_crowd import Crowd, People
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.abc import TaskGroup
+
+    from aioacl import Device, ResetReport
+    from aioacl._options import Strategy
+    from tests.reliability.stuck_cases import Case, Somebody
+
+GRACE_SECONDS: Final = 0.02
+AGAIN_SECONDS: Final = 0.05
+AMPLE_SECONDS: Final = 20.0
+WAITS: Final = ("aclrtSynchronizeStream", "aclrtSynchronizeEvent")  # whoever sits in one may stay
+SENT: Final = bytes(range(256))
+
+
+class Bench:
+    """Where something was found, and how long a reset may take."""
+
+    def __init__(self, backend: str, waits: Strategy, timeout: float) -> None:
+        self.name = f"{backend}, waits={waits}"
+        self.waits: Strategy = waits
+        self.timeout = timeout
+        self.scene = ""
+        self.findings: list[str] = []
+
+    def expect(self, holds: object, finding: str) -> None:
+        """Notes a finding unless the condition holds."""
+        if not holds:
+            self.findings.append(f"{self.name}, {self.scene}: {finding}")
+
+    async def comes_true(self, condition: Callable[[], object], finding: Callable[[], str]) -> None:
+        """Notes a finding unless the condition holds after a while."""
+        with suppress(TimeoutError):
+            await until(condition)
+        if not condition():
+            self.expect(None, finding())
+
+
+class Control:
+    """A plain thread that waits as long as the reset may take, beside it: how late a wait ends on this machine now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._spent = 0.0
+        self._thread = threading.Thread(target=self._run, args=(seconds,), daemon=True)
+        self._thread.start()
+
+    def _run(self, seconds: float) -> None:
+        began = time.monotonic()
+        threading.Event().wait(seconds)
+        self._spent = time.monotonic() - began
+
+    def late(self, spent: float) -> float:
+        """By how much something has taken longer."""
+        self._thread.join()
+        return spent - self._spent
+
+
+# --- somebody is stuck --------------------------------------------------------------------------------------------
+
+
+async def quarantined_and_back(bench: Bench, case: Case) -> float:
+    """A reset that cannot be made, and the next that can; by how much the first one's report was late."""
+    async with aioacl.open_device(0, bench.waits) as device:
+        held, spare = await device.create_stream(), await device.create_stream()
+        scene = Scene(device, held, spare, (await device.allocate(64), await device.allocate(64)))
+        flights = Flights(bench, case, scene)
+        simulator.hold(held)
+        try:
+            async with anyio.create_task_group() as group:
+                await flights.run(group)
+                group.cancel_scope.cancel()  # whoever still waits is a finding by now
+        finally:
+            simulator.clear()
+            simulator.release_all()
+            simulator.set_abort_supported(supported=True)
+            scene.go_on.set()
+        for thing in (scene.memory, scene.spare_memory, spare, held):
+            await thing.close()
+    return flights.late
+
+
+class Flights:
+    """A case on a device, from what hangs to a device that works again."""
+
+    def __init__(self, bench: Bench, case: Case, scene: Scene) -> None:
+        self.late = 0.0  # by how many seconds the first report was
+        self._bench = bench
+        self._case = case
+        self._scene = scene
+        self._device = scene.device
+        self._crowd = Crowd(scene, bench.waits)
+        self._culprit: Somebody | None = None
+        self._generation = self._device.generation
+
+    async def run(self, group: TaskGroup) -> None:
+        """The reset that finds somebody inside, or hangs itself, one more, and one after the call's return."""
+        self._culprit = await self._case.hang(self._scene, group)
+        await self._crowd.come(group, lane=self._case.lane)
+        report = await self._reset(group)
+        self._bench.expect(not report.ok and self._device.state is State.QUARANTINED, f"{report}")
+        self._names(report)
+        self._has_called(self._case.resets)
+        for step in (self._all_are_told, self._all_is_refused, self._fails_again, self._recovers):
+            if not self._bench.findings:
+                await step()
+
+    async def _reset(self, group: TaskGroup) -> ResetReport:
+        """The report, within its time. Two ask for it in one turn of the loop, so they share it."""
+        device, timeout = self._device, self._bench.timeout
+
+        async def ask() -> tuple[ResetReport, float]:
+            began = time.monotonic()
+            report = await device.force_reset(grace=GRACE_SECONDS, timeout=timeout)
+            return report, time.monotonic() - began
+
+        control, asking = Control(timeout), [Waiting(group, ask) for _ in range(2)]
+        await until(lambda: device.state is not State.OPEN)
+        self._crowd.come_to_the_gate(group)
+        report: ResetReport
+        (report, spent), (shared, _) = [await one.outcome() for one in asking]
+        self._bench.expect(shared is report, "one who joined the reset got another report")
+        self.late = control.late(spent)
+        return report
+
+    def _names(self, report: ResetReport) -> None:
+        case = self._case
+        self._bench.expect((case.named or case.name) in report.problem, f"it is not named: {report.problem}")
+        if case.begin is not None:
+            stuck = [it for it in report.stuck if case.aborts or it.function not in WAITS]
+            fine = [(it.function, it.thread > 0, it.seconds > 0) for it in stuck] == [(case.name, True, True)]
+            self._bench.expect(fine, f"the report calls {report.stuck} stuck")
+
+    def _has_called(self, resets: int) -> None:
+        """The journal has calls that are over, the count those as well that are still inside."""
+        for function, most in (("aclrtResetDeviceForce", resets), ("aclrtResetDevice", 0)):
+            journal = [entry for entry in simulator.journal() if entry["call"] == function]
+            called = max(simulator.calls(function), len(journal))
+            self._bench.expect(called == most, f"{called} calls of {function}, not {most}")
+
+    async def _all_are_told(self) -> None:
+        bench, crowd, case, culprit = self._bench, self._crowd, self._case, self._culprit
+        await told(bench, crowd.others, DeviceQuarantined)
+        if case.aborts or bench.waits == "watch":
+            await told(bench, crowd.in_waits, DeviceQuarantined)
+        if culprit is not None and case.lane:
+            await told(bench, People({"whoever waits for it": culprit}), DeviceQuarantined)
+        await bench.comes_true(
+            lambda: crowd.kinds[-1:] == ["quarantined"], lambda: f"the device's events are {crowd.kinds}"
+        )
+
+    async def _all_is_refused(self) -> None:
+        for name, call in self._scene.refused().items():
+            await self._refused(name, call)
+
+    async def _refused(self, name: str, call: Callable[[], Any]) -> None:
+        try:
+            with anyio.fail_after(AMPLE_SECONDS):
+                made = await call()
+        except (DeviceQuarantined, TimeoutError) as error:
+            self._bench.expect(isinstance(error, DeviceQuarantined), f"{name} hangs")
+        else:
+            self._bench.expect(None, f"{name} answered {made!r}")
+
+    async def _fails_again(self) -> None:
+        again = await self._device.force_reset(grace=0, timeout=AGAIN_SECONDS)
+        self._bench.expect(not again.ok, "one more reset went well although it is still stuck")
+        self._has_called(self._case.resets)
+
+    async def _recovers(self) -> None:
+        bench, case, device, culprit = self._bench, self._case, self._device, self._culprit
+        case.let_go(self._scene)
+        if culprit is not None:
+            await bench.comes_true(lambda: culprit.ended, lambda: "whoever waited for it still does")
+            bench.expect(case.lane or culprit.error is None, f"whoever waited for it got {culprit.error!r}")
+        report = await device.force_reset(grace=1.0, timeout=AMPLE_SECONDS)
+        bench.expect(report.ok, f"the next reset: {report}")
+        bench.expect(device.generation == self._generation + 1, f"generation {device.generation}")
+        self._has_called(case.resets + 1)
+        await told(bench, self._crowd.in_waits, DeviceQuarantined, DeviceReset)
+        await _works(bench, device)
+
+
+async def told(bench: Bench, people: People, *errors: type[Exception]) -> None:
+    """Notes who is not told one of these."""
+    await bench.comes_true(lambda: not people.hanging(), lambda: f"nobody has told {people.hanging()}")
+    bench.expect(not (misled := people.misled(errors)), f"told something else: {misled}")
+
+
+async def _works(bench: Bench, device: Device) -> None:
+    back = bytearray(len(SENT))
+    async with device.create_stream() as stream, device.allocate(len(SENT)) as memory:
+        stream.copy(memory, SENT)
+        await stream.copy(back, memory)
+    bench.expect(back == SENT, "a copy went wrong afterwards")
+
+
+# --- waits in threads of their own ----------------------------------------------------------------------------------
+
+
+async def sat_out(bench: Bench) -> float:
+    """Threads in waits that cannot be aborted may stay where they are: the reset goes on, and ends them."""
+    simulator.set_abort_supported(supported=False)
+    try:
+        await _sit_out(bench)
+    finally:
+        simulator.set_abort_supported(supported=True)
+    return 0.0
+
+
+async def _sit_out(bench: Bench) -> None:
+    async with (
+        aioacl.open_device(0, bench.waits) as device,
+        device.create_stream() as held,
+        device.create_stream() as spare,
+        device.allocate(64) as memory,
+        device.allocate(64) as other,
+    ):
+        simulator.hold(held)
+        generation = device.generation
+        async with anyio.create_task_group() as group:
+            crowd = Crowd(Scene(device, held, spare, (memory, other)), bench.waits)
+            await crowd.come(group, lane=False)
+            report = await device.force_reset(grace=GRACE_SECONDS, timeout=AMPLE_SECONDS)
+            bench.expect(report.ok and report.not_aborted, f"{report}")
+            bench.expect(device.generation == generation + 1, f"generation {device.generation}")
+            await told(bench, crowd.in_waits, DeviceReset)
+            group.cancel_scope.cancel()
+        await _works(bench, device)
