@@ -47,7 +47,8 @@ class DeviceEvents:
         self._ended = ended
         self._queue: deque[DeviceEvent] = deque()
         self._missed = 0
-        manager.listeners.add(self)
+        with manager.changed:  # whoever tells them goes through all there are
+            manager.listeners.add(self)
 
     def __aiter__(self) -> Self:
         return self
@@ -78,7 +79,7 @@ class DeviceEvents:
 
 
 class Listeners:
-    """Who listens to a device. Guarded by the lock of the device's manager, but for the joining."""
+    """Who listens to a device. Guarded by the lock of the device's manager."""
 
     def __init__(self, index: int) -> None:
         self._index = index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING
 
 import anyio
@@ -10,10 +11,13 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._events import KEPT
+from aioacl._lifecycle import manager_of
 from tests.api.test_foreign import reset_by_somebody_else
-from tests.kit import FAULT, Waiting, no_call, turns, until
+from tests.kit import FAULT, Raised, Waiting, no_call, turns, until, until_now
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
@@ -136,3 +140,29 @@ async def test_each_event_comes_to_one_of_those_who_share_an_iterator_and_to_eve
             kinds = {(await one.outcome()).kind for one in waiting}
             assert kinds == {"draining", "resetting", "reopened"}
         assert len(await taken(own, 3)) == 3
+
+
+class _Slow(weakref.WeakSet[aioacl.DeviceEvents]):
+    """Listeners that somebody joins while they are told, if he can."""
+
+    def __init__(self, there: Iterable[aioacl.DeviceEvents], join: Callable[[], object]) -> None:
+        super().__init__(there)
+        self._join = join
+        self.joins: list[Raised] = []
+
+    def __iter__(self) -> Iterator[aioacl.DeviceEvents]:
+        for listener in super().__iter__():
+            if not self.joins:
+                self.joins.append(Raised(self._join))
+                until_now(lambda: not self.joins[0].running, 0.2)  # never, when he has to wait for us
+            yield listener
+
+
+async def test_who_begins_to_listen_while_others_are_told_disturbs_nobody(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        listening = [device.events() for _ in range(3)]
+        there = _Slow(listening, device.events)
+        manager_of(0).listeners._all = there
+        assert (await device.force_reset()).ok
+        there.joins[0].join()
+        assert [(await taken(events, 1))[0].kind for events in listening] == ["draining"] * 3
