@@ -137,7 +137,9 @@ class DeviceExecutor(Executor):
         return partial(item.future.set_result, result)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more jobs; waits for those that run, if asked to."""
+        """Takes no more jobs; waits for those that run, if asked to. In a forked child there are none."""
+        if lib.aio_forked():
+            return
         with self._changed:
             self._closed = True
             dropped = list(self._items) if cancel_futures else []

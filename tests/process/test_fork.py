@@ -117,6 +117,7 @@ memory = device.allocate(64).result()
 over = stream.fill(memory, 1)
 stream.result()
 device.run(int).result()
+executor = device.executor
 listener, lease = device.events(), device.lease()
 lease.__enter__()
 kinds = (type(threading.Lock()), threading.Condition)
@@ -167,6 +168,7 @@ if pid == 0:
             if "Use the spawn start method" not in str(error):
                 say("unclear", name, error)
     lease.__exit__()
+    executor.shutdown()
     for thing in (stream, memory, device):
         thing.close().result()
     del device, stream, memory, over, listener, lease
