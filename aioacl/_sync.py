@@ -64,6 +64,21 @@ class Backend(Protocol):
         ...
 
 
+class Uninterrupted(threading.Condition):
+    """A condition that Ctrl-C cannot leave locked: `with` calls its lock's own methods, which are C.
+
+    `threading.Condition` has them in Python, and an interrupt between two lines there leaves it locked for ever.
+    """
+
+    __slots__ = ("__enter__", "__exit__")  # descriptors in C: what is found there is called without a frame
+
+    def __init__(self) -> None:
+        lock = threading.Lock()
+        super().__init__(lock)
+        self.__enter__ = lock.__enter__  # type: ignore[method-assign]
+        self.__exit__ = lock.__exit__  # type: ignore[method-assign]
+
+
 class Threads:
     """The real world."""
 
@@ -71,7 +86,7 @@ class Threads:
         return threading.Lock()
 
     def condition(self) -> Condition:
-        return threading.Condition(threading.Lock())
+        return Uninterrupted()
 
     def monotonic(self) -> float:
         return time.monotonic()

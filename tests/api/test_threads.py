@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,12 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import _sync, simulator
 from tests.kit import Raised, in_thread
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from tests.kit import OpenDevice
 
 RESETS = 50
@@ -168,3 +171,39 @@ def test_opens_from_many_threads_are_counted_and_the_last_close_resets_once(open
     assert len({thread.join() for thread in threads}) == 1
     assert simulator.calls("aclrtSetDevice") == sets + 1
     assert simulator.resets() == resets + 1
+
+
+def test_between_a_with_and_the_lock_there_is_no_line_at_which_an_interrupt_could_come() -> None:
+    condition, lines = _sync.condition(), list[str]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            lines.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        with condition:
+            pass
+    finally:
+        sys.setprofile(None)
+    assert lines == []
+
+
+def test_a_condition_wakes_who_waits_and_is_free_afterwards() -> None:
+    condition, ready = _sync.condition(), list[int]()
+
+    def wait() -> bool:
+        with condition:
+            while not ready:
+                condition.wait()
+            return condition.wait(0)
+
+    waiting = Raised(wait)
+    with condition:
+        ready.append(1)
+        condition.notify_all()
+    assert not waiting.join()
+    with pytest.raises(KeyError), condition:
+        raise KeyError
+    with condition:
+        pass
