@@ -208,8 +208,11 @@ class Admission:
             self.leases.join(lease, holder)
 
     def give_back(self, lease: Lease, holder: object) -> None:
-        """One holder less; a drain looks whether he was the last. In a forked child there is none to give back."""
-        if lib.aio_forked():
+        """One holder less; a drain looks whether he was the last. In a forked child there is none to give back.
+
+        Who does not hold it takes no lock: he may be a finalizer, on a thread that has it.
+        """
+        if lib.aio_forked() or not lease.concerns(holder):
             return
         with self.changed:
             if self.leases.remove(lease, holder):

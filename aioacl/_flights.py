@@ -202,6 +202,7 @@ class OpenFlight(Flight):
     def _undo(self) -> None:
         self.manager.control.stop(CLOSE_SECONDS)
         self.manager.maintenance.stop(CLOSE_SECONDS)
+        self.manager.clean_up()  # who has left is told by notes, and now by no lane
         _runtime.release()
 
 

@@ -47,6 +47,10 @@ class Lease:
         """What another task enters, with `with`, to hold this lease too."""
         return SharedLease(self._manager, self)
 
+    def concerns(self, holder: object) -> bool:
+        """Whether he holds it, or held it when it was revoked."""
+        return holder in self._holders or holder in self._lost
+
     @property
     def held(self) -> bool:
         """Whether the current task holds it now."""

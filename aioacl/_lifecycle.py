@@ -89,12 +89,13 @@ class Manager(Admission):
 
     def _count_in(self, strategy: Strategy) -> bool:
         """Counts the open if the device is open, or about to be; True when it is open."""
-        if self.opens and strategy != self.strategy:
+        closed = self.flight is None and self.state is State.CLOSED
+        if self.opens and strategy != self.strategy and not closed:
             raise ParameterError(
                 f"device {self.index} is open with waits={self.strategy!r}",
                 hint="The first open fixes it: pass the same, or close the device first.",
             )
-        if self.flight is None and self.state is State.CLOSED:
+        if closed:
             self.strategy = strategy
             self.launch(OpenFlight(self))
         elif self.flight is None and self.state is State.QUARANTINED:
@@ -106,6 +107,9 @@ class Manager(Admission):
     async def _ride(self, flight: Flight, deadline: float | None) -> None:
         try:
             await flight.arrive(deadline)
+        except GeneratorExit:  # by a finalizer, perhaps on a thread that has the lock
+            self.leave_note(self.count_out)
+            raise
         except BaseException:
             self.count_out()
             raise

@@ -45,6 +45,11 @@ class Turns:
             self._waiting.discard(place)
             self._end_turn(place)
 
+    def forsake(self, place: Place) -> None:
+        """For finalizers, without the lock: a drain that waits for this turn waits for its time."""
+        self._waiting.discard(place)  # first, for from there it would come to the others
+        self._due.discard(place)
+
     def _end_turn(self, place: Place) -> None:
         """Wakes whoever waits for the last turn; with the lock held."""
         due = bool(self._due)
@@ -74,6 +79,10 @@ class Place:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        if self.taken:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if not self.taken:
+            return
+        if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has the lock
+            self._turns.forsake(self)
+        else:
             self._turns.leave(self)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aioacl import simulator
 from aioacl._ffi import ffi, lib, owner, pointer
-from tests.kit import until
+from aioacl._law import State
+from aioacl._lifecycle import manager_of
+from tests.kit import FAULT, Raised, hanging, in_thread, until, until_now, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from tests.kit import OpenDevice
 
 # What is dropped says that it was not closed; that is not the question here.
@@ -81,3 +87,85 @@ async def test_memory_that_is_garbage_beside_its_stream_stays_until_the_copy_is_
         assert blocks() == before
         simulator.release_all()
         await until(lambda: blocks() == before - 2)
+
+
+# --- what waited in a loop that was closed is garbage, and may be found on a thread that has the device's lock -------
+
+
+def abandoned(
+    begin: Callable[[], Coroutine[Any, Any, object]], waits: Callable[[], object]
+) -> Callable[[], object]:
+    """Whether there still is the task, which waits in a loop that was closed."""
+
+    async def leave_behind() -> weakref.ref[asyncio.Task[object]]:
+        task = asyncio.create_task(begin())
+        await until(waits)
+        return weakref.ref(task)
+
+    def run() -> weakref.ref[asyncio.Task[object]]:
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda *_: None)  # that it was pending
+        try:
+            return loop.run_until_complete(leave_behind())
+        finally:
+            loop.close()
+
+    return in_thread(run)
+
+
+def collect_with_the_lock() -> None:
+    """What any line that has the lock may do."""
+    manager = manager_of(0)
+    with manager.changed:
+        manager.announce()  # whoever subscribes is kept until then
+        gc.collect()
+
+
+@pytest.mark.parametrize("what", ["a stream", "a lease"])
+def test_who_waited_for_a_reset_in_a_loop_that_was_closed_stops_nobody(
+    open_device: OpenDevice, what: str
+) -> None:
+    device = open_device().result()
+    begin = {"a stream": lambda: wait_for(device.create_stream()), "a lease": device.lease().__aenter__}[what]
+    simulator.hang_call("aclrtResetDeviceForce")
+    reset = Raised(lambda: device.force_reset().result())
+    assert until_now(hanging("aclrtResetDeviceForce"))
+    there = abandoned(begin, lambda: manager_of(0).turns._waiting)
+    Raised(collect_with_the_lock).join()
+    assert there() is None
+    assert not manager_of(0).turns._waiting
+    simulator.unhang("aclrtResetDeviceForce")
+    assert reset.join().ok
+    assert device.health.leases == 0
+    device.close().result()
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_who_opened_in_a_loop_that_was_closed_has_nothing_open(
+    open_device: OpenDevice, failing: bool
+) -> None:
+    simulator.hang_call("aclrtSetDevice")
+    there = abandoned(lambda: wait_for(open_device()), hanging("aclrtSetDevice"))
+    Raised(collect_with_the_lock).join()
+    assert there() is None
+    if failing:
+        simulator.fail_call("aclrtGetCurrentContext", FAULT)
+    simulator.unhang("aclrtSetDevice")
+    manager = manager_of(0)
+    assert until_now(lambda: manager.state is State.CLOSED and not manager.flight and not manager.opens)
+    assert simulator.retain_count() == 0
+
+
+def test_who_held_a_lease_in_a_loop_that_was_closed_gives_nothing_back(open_device: OpenDevice) -> None:
+    device = open_device().result()
+
+    async def hold() -> None:
+        async with device.lease():
+            await asyncio.get_running_loop().create_future()
+
+    there = abandoned(hold, lambda: device.health.leases)
+    assert device.force_reset(grace=0).result().ok
+    Raised(collect_with_the_lock).join()
+    assert there() is None
+    assert device.health.leases == 0
+    device.close().result()
