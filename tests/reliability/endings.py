@@ -1,4 +1,9 @@
-"""endings: exits, signals, forks and kill -9; on time, with the right status, quietly, and with nothing left behind."""
+"""endings: exits, signals, forks and kill -9; on time, with the right status, quietly, and with nothing left behind.
+
+Slow: every scenario on both backends, five times each, every fork, 200 kills. By default: every scenario once, its
+backend and asyncio's debug mode by turns that the seed shifts; a fork at every place, every end of a forked child at
+least once; and ten kills. Quick: an extract on asyncio, which starts sooner.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,19 @@ from typing import TYPE_CHECKING, Final
 import aioacl
 from tests.reliability import endings_left, endings_raised, endings_signals, endings_stuck
 from tests.reliability.endings_child import Case, compiler, end_of, faults, witness
-from tests.reliability.endings_forks import FORKS, METHODS
+from tests.reliability.endings_forks import ENDS, FORKS, METHODS, PLACES
 from tests.reliability.endings_kills import LATEST_SECONDS, killed
 from tests.reliability.part import Outcome, Scale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+    from concurrent.futures import Future
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1500.0}
-AT_ONCE: Final = 2
+AT_ONCE: Final = 2  # and as many in which somebody is stuck, which are waiting but for their start
+CONTROL_EVERY: Final = 6  # trials there is an end of an interpreter in which aioacl has done nothing
+CONTROLS: Final = 5  # the slowest of those, so often, may come on top: the slowest of many more is to pass
+BACKENDS: Final = ("asyncio", "trio")
 DEVICES: Final = 2  # that the simulator has by itself
 LINES: Final = 1200  # of aioacl that the interrupted program runs through on its main thread, at least
 LINES_AGAIN: Final = 40
@@ -49,83 +58,99 @@ class Trial:
         return f"{self.case.name} ({self.backend}{debug}, run {self.run}, {self.choices})"
 
 
-def _trials(cases: Iterable[Case], backends: Sequence[str], runs: int, chance: random.Random) -> list[Trial]:
-    """Each case on each backend so often; every other run on asyncio is in its debug mode."""
-    trials: list[Trial] = []
-    for number, case in enumerate(cases):
-        for backend in backends:
-            for run in range(runs):
-                choices = {
-                    "TEST_LINE": str(chance.randrange(1, LINES)),
-                    "TEST_LINE_AGAIN": str(chance.randrange(1, LINES_AGAIN)) if "again" in case.name else "0",
-                    "TEST_MOMENT": f"{chance.uniform(0, MOMENT_SECONDS):.4f}",
-                }
-                debug = backend == "asyncio" and (run + number) % 2 == 1
-                trials.append(Trial(case, backend, debug, run, choices))
-    return trials
+def _trial(case: Case, backend: str, chance: random.Random, *, run: int = 0, debug: bool = False) -> Trial:
+    choices = {
+        "TEST_LINE": str(chance.randrange(1, LINES)),
+        "TEST_LINE_AGAIN": str(chance.randrange(1, LINES_AGAIN)) if "again" in case.name else "0",
+        "TEST_MOMENT": f"{chance.uniform(0, MOMENT_SECONDS):.4f}",
+    }
+    return Trial(case, backend, debug and backend == "asyncio", run, choices)
 
 
 class _Proof:
     """Trials and kills, some at a time, and what came of them."""
 
-    def __init__(self, outcome: Outcome) -> None:
-        self._outcome = outcome
-        self._spare = 0.0
-        self._slowest = {True: 0.0, False: 0.0}
+    def __init__(self, outcome: Outcome, chance: random.Random) -> None:
+        self._outcome, self._chance = outcome, chance
+        self._seconds: list[tuple[float, Trial]] = []
+        self._controls: list[float] = []
+        self._found: list[Future[list[str]]] = []
+        self._pools = {True: ThreadPoolExecutor(AT_ONCE), False: ThreadPoolExecutor(AT_ONCE)}
 
-    def measure(self) -> None:
-        """How long an end takes in which there is nothing to wait for."""
-        for trial in _trials([endings_left.CONTROL], ("asyncio", "trio"), 1, random.Random(0)):
-            ending = end_of(trial.case, trial.backend)
-            self._spare = max(self._spare, ending.seconds)
-            self._outcome.findings += [
-                f"{trial}: {fault}" for fault in faults(trial.case, ending, self._spare)
-            ]
-        self._outcome.figures["seconds of an end with nothing to wait for"] = round(self._spare, 2)
-
-    def try_out(self, trial: Trial) -> list[str]:
-        """Runs one."""
+    def _try(self, trial: Trial) -> list[str]:
         ending = end_of(trial.case, trial.backend, debug=trial.debug, more=trial.choices)
-        self._slowest[trial.case.reaches] = max(self._slowest[trial.case.reaches], ending.seconds)
-        return [f"{trial}: {fault}" for fault in faults(trial.case, ending, self._spare)]
+        self._seconds.append((ending.seconds, trial))
+        return [f"{trial}: {fault}" for fault in faults(trial.case, ending)]
+
+    def _control(self, backend: str) -> list[str]:
+        ending = end_of(endings_left.CONTROL, backend)
+        self._controls.append(ending.seconds)
+        return [
+            f"{endings_left.CONTROL.name} ({backend}): {fault}"
+            for fault in faults(endings_left.CONTROL, ending)
+        ]
+
+    def _kill(self, moment: float, index: int) -> list[str]:
+        told = f"kill -9 after {moment * 1000:.1f} ms, then device {index}"
+        return [f"{told}: {finding}" for finding in killed(moment, index)]
 
     def all_of(self, what: str, trials: Sequence[Trial]) -> None:
-        """Runs them, two at a time; beside them those in which a child mostly waits for somebody who is stuck."""
-        stuck = [trial for trial in trials if not trial.case.reaches]
-        others = [trial for trial in trials if trial.case.reaches]
-        with ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(AT_ONCE) as aside:
-            for found in (*aside.map(self.try_out, stuck), *pool.map(self.try_out, others)):
-                self._outcome.findings += found
+        """Sets out to run them, those in which somebody is stuck beside the others, and controls among both."""
+        for number, trial in enumerate(trials):
+            pool = self._pools[trial.case.reaches]
+            if number % CONTROL_EVERY == 0:
+                self._found.append(pool.submit(self._control, trial.backend))
+            self._found.append(pool.submit(self._try, trial))
         self._outcome.figures[what] = len(trials)
 
-    def kills(self, count: int, chance: random.Random) -> None:
-        """Kills so many, two at a time."""
-        moments = [(chance.uniform(0, LATEST_SECONDS), number % DEVICES) for number in range(count)]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for (moment, index), found in zip(
-                moments, pool.map(lambda each: killed(*each), moments), strict=True
-            ):
-                told = f"kill -9 after {moment * 1000:.1f} ms, then device {index}"
-                self._outcome.findings += [f"{told}: {finding}" for finding in found]
+    def kills(self, count: int) -> None:
+        """Sets out to kill so many."""
+        for number in range(count):
+            moment = self._chance.uniform(0, LATEST_SECONDS)
+            self._found.append(self._pools[True].submit(self._kill, moment, number % DEVICES))
         self._outcome.figures["kill -9, each with an open after it"] = count
 
     def tell(self) -> None:
-        """The slowest of all ends, by whether somebody is stuck."""
+        """Waits for all of them; what they found, and the slowest of all ends, by whether somebody is stuck."""
+        for found in self._found:
+            self._outcome.findings += found.result()
+        for pool in self._pools.values():
+            pool.shutdown()
+        self._judge_times()
+
+    def _judge_times(self) -> None:
+        """Against the ends beside them that had nothing of aioacl to wait for."""
+        control = max(self._controls)
+        self._outcome.figures["seconds of the slowest end in which aioacl has no part"] = round(control, 2)
         for reaches, what in ((True, "nobody stuck"), (False, "somebody stuck, or ended from outside")):
-            self._outcome.figures[f"seconds of the slowest end, {what}"] = round(self._slowest[reaches], 2)
+            ends = [(took, f"{trial}") for took, trial in self._seconds if trial.case.reaches == reaches]
+            took, slowest = max(ends, default=(0.0, "none"))
+            self._outcome.figures[f"seconds of the slowest end, {what}"] = f"{took:.2f}: {slowest}"
+        for took, trial in self._seconds:
+            limit = f"{trial.case.limit:.1f} and {CONTROLS} * {control:.2f} s"
+            late = took > trial.case.limit + CONTROLS * control
+            self._outcome.expect(not late, f"{trial}: it took {took:.2f} s to end, of {limit}")
 
 
 def _exits(scale: Scale, chance: random.Random) -> list[Trial]:
     if scale is Scale.QUICK:
-        return _trials(
-            chance.sample([case for case in SCENARIOS if case.reaches], 3), ("asyncio",), 1, chance
-        )
-    return _trials(SCENARIOS, ("asyncio", "trio"), scale.pick(1, 1, 5), chance)
+        brief = chance.sample([case for case in SCENARIOS if case.reaches], 3)
+        return [_trial(case, "asyncio", chance) for case in brief]
+    shift = chance.randrange(4)
+    return [
+        _trial(case, backend, chance, run=run, debug=(turn // 2 + run) % 2 == 1)
+        for turn, case in enumerate(SCENARIOS, shift)
+        for backend in (BACKENDS if scale is Scale.SLOW else (BACKENDS[turn % 2],))
+        for run in range(scale.pick(0, 1, 5))
+    ]
 
 
 def _forks(scale: Scale, chance: random.Random) -> list[Trial]:
-    cases = chance.sample(FORKS, scale.pick(2, 17, len(FORKS)))
-    return [_trials([case], (chance.choice(("asyncio", "trio")),), 1, chance)[0] for case in cases]
+    """Of a place and an end each by default: the ends by turns that the seed shuffles, so that all of them occur."""
+    places, ends = chance.sample(PLACES, len(PLACES)), chance.sample(ENDS, len(ENDS))
+    chosen = [FORKS[place, ends[turn % len(ends)]] for turn, place in enumerate(places)]
+    cases = tuple(FORKS.values()) if scale is Scale.SLOW else chosen[: scale.pick(2, len(chosen), 0)]
+    return [_trial(case, chance.choice(BACKENDS), chance) for case in cases]
 
 
 def run(scale: Scale, seed: int) -> Outcome:
@@ -136,12 +161,12 @@ def run(scale: Scale, seed: int) -> Outcome:
         return outcome
     aioacl.use_library("simulator")
     witness()
-    proof = _Proof(outcome)
-    proof.measure()
+    proof = _Proof(outcome, chance)
     proof.all_of(f"exits, {len(SCENARIOS)} scenarios", _exits(scale, chance))
     proof.all_of("forks", _forks(scale, chance))
     if scale is not Scale.QUICK:
-        proof.all_of("forks and spawns by multiprocessing", _trials(METHODS, ("asyncio",), 1, chance))
-    proof.kills(scale.pick(2, 20, 200), chance)
+        methods = [_trial(case, "asyncio", chance) for case in METHODS]
+        proof.all_of("forks and spawns by multiprocessing", methods)
+    proof.kills(scale.pick(2, 10, 200))
     proof.tell()
     return outcome

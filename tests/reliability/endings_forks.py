@@ -262,7 +262,9 @@ def _case(place: str, name: str) -> Case:
     )
 
 
-FORKS: Final = tuple(_case(place, end) for place in _PLACES for end in _ENDS)
+PLACES: Final = tuple(_PLACES)
+ENDS: Final = tuple(_ENDS)
+FORKS: Final = {(place, end): _case(place, end) for place in PLACES for end in ENDS}
 
 # --- multiprocessing ----------------------------------------------------------------------------------------------
 

@@ -6,19 +6,20 @@ from typing import Final
 
 from tests.reliability.endings_child import Case
 
-CONTROL: Final = Case(
-    "everything closed",
-    """
+CONTROL: Final = Case("nothing done", "leaving()", reaches=False)
+
+LEFT: Final = (
+    Case(
+        "everything closed",
+        """
 async def main():
     async with open_device(0) as device:
         await verified(device)
 run(main)
 leaving()
 """,
-    said="verified",
-)
-
-LEFT: Final = (
+        said="verified",
+    ),
     Case(
         "everything left open",
         """
