@@ -336,12 +336,24 @@ class Ground:
                     self._restore(slot)
                     free.add(slot)
 
-    def baseline(self, plan: Plan, before: Callable[[Path, Reporter], None] | None = None) -> list[str]:
-        """Runs the plan on unchanged copies, which takes its measure; what went wrong."""
+    def baseline(
+        self,
+        plan: Plan,
+        before: Callable[[Path, Reporter], None] | None = None,
+        *,
+        everywhere: bool = True,
+    ) -> list[str]:
+        """Runs the plan on unchanged copies, which takes its measure; what went wrong.
+
+        `before` comes on each copy or, unless `everywhere`, on the first: when it leaves nothing for pytest.
+        """
         halves = [
             Plan(plan.files, share, SLOTS, plan.durations, plan.kills, plan.longest) for share in range(SLOTS)
         ]
-        jobs = [Job(f"unchanged {half.share}", half, before=before) for half in halves]
+        jobs = [
+            Job(f"unchanged {half.share}", half, before=before if everywhere or not half.share else None)
+            for half in halves
+        ]
         return [
             f"{job.name}: {verdict.kind} by {verdict.by}\n{verdict.log}"
             for job, verdict in self.run(jobs)

@@ -1,9 +1,9 @@
 """Bugs that are put into the code are noticed: ten that break the protocol, small ones in Python, one-liners in C.
 
-Quick: two of the ten. By default: all ten and five small ones, each with the tests that are there for it. Slow: 160
-mutants of the lifecycle's modules, drawn from all that mutmut makes of them, and the table of one-line changes to the
-engine; nine in ten of each must be noticed. Everything happens to copies of the installed package; tests and C sources
-are the checkout's.
+Quick: two of the ten. By default: those of the ten that are in C, and some of the others and of the small ones, which
+the seed chooses; each with the tests that are there for it. Slow: all of these, 160 mutants of the lifecycle's modules,
+drawn from all that mutmut makes of them, and the table of one-line changes to the engine; nine in ten of each must be
+noticed. Everything happens to copies of the installed package; tests and C sources are the checkout's.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 200.0, Scale.SLOW: 3000.0}
 HERE: Final = Path(__file__).resolve().parent
 QUICK_BUGS: Final = ("drain_ignores_leases", "two_flights")
+DEFAULT_BUGS: Final = 4  # of those in Python; those in C take next to nothing once the engine is built
+DEFAULT_SLIPS: Final = 2
 MUST_BE_NOTICED: Final = 0.9
 PYTHON_MUTANTS: Final = 160
 LONGEST_SECONDS: Final = 2.5
@@ -223,13 +225,28 @@ def bug_job(patch: Patch, site: Ground, engine: rebuilt.Engine | None, place: Pa
     return None if engine is None else c_job(engine, patch, place, Plan(()))
 
 
+def chosen_bugs(scale: Scale, seed: int) -> dict[str, list[Patch]]:
+    """Those with tests of their own that are put in at a scale."""
+    bugs, slips = patches("bug"), patches("small")
+    if scale is Scale.QUICK:
+        return {"protocol bugs": [one for one in bugs if one.name in QUICK_BUGS]}
+    if scale is Scale.DEFAULT:
+        chance = random.Random(seed)
+        some = chance.sample([one for one in bugs if not one.in_c], DEFAULT_BUGS)
+        bugs = [one for one in bugs if one.in_c or one in some]
+        slips = chance.sample(slips, DEFAULT_SLIPS)
+    return {"protocol bugs": bugs, "slips": slips}
+
+
 def try_bugs(
     outcome: Outcome, site: Ground, engine: rebuilt.Engine | None, place: Path, kinds: dict[str, list[Patch]]
 ) -> None:
     """Bugs that have tests of their own; each must be noticed by them, and they must pass without it."""
     chosen = [patch for of_kind in kinds.values() for patch in of_kind]
     tests = tuple(dict.fromkeys(test for patch in chosen if not patch.in_c for test in patch.tests))
-    for problem in site.baseline(Plan(tests), partial(try_natively, engine, None, place) if engine else None):
+    natively = partial(try_natively, engine, None, place) if engine else None
+    everywhere = engine is not None and engine.for_python
+    for problem in site.baseline(Plan(tests), natively, everywhere=everywhere):
         outcome.findings.append(f"unchanged: {problem}")
     for what, of_kind in kinds.items():
         tally = Tally(what)
@@ -322,11 +339,7 @@ def run(scale: Scale, seed: int) -> Outcome:
         engine = None
         if scale is not Scale.QUICK and not lacking:
             engine = rebuilt.Engine(place / "engine", site.library, extension=scale is Scale.SLOW)
-        bugs = [one for one in patches("bug") if scale is not Scale.QUICK or one.name in QUICK_BUGS]
-        kinds = {"protocol bugs": bugs}
-        if scale is not Scale.QUICK:
-            kinds["slips"] = patches("small")
-        try_bugs(outcome, site, engine, place, kinds)
+        try_bugs(outcome, site, engine, place, chosen_bugs(scale, seed))
         if scale is Scale.SLOW:
             base = try_python(outcome, site, PYTHON_MUTANTS, seed)
             if engine is not None:
