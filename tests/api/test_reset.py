@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
 from aioacl._reset import ResetFlight
-from tests.kit import Raised, Waiting, hanging, turns, until, wait_for
+from tests.kit import PATIENCE_SECONDS, Raised, Waiting, hanging, turns, until, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -244,6 +244,22 @@ async def test_an_abort_hung_in_c_means_quarantine_for_a_reset_would_run_into_it
         assert simulator.calls("aclrtResetDeviceForce") == 0
         assert device.state is aioacl.State.QUARANTINED
         simulator.release_all()
+        assert (await device.force_reset()).ok
+
+
+async def test_a_query_hung_in_c_while_the_device_drains_means_quarantine(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        simulator.hang_call("aclrtStreamQuery")
+        try:
+            with anyio.fail_after(PATIENCE_SECONDS):
+                report = await device.force_reset(grace=0.05, timeout=0.3)
+        finally:
+            simulator.release_all()
+        assert "aclrtStreamQuery" in [stuck.function for stuck in report.stuck]
+        assert simulator.calls("aclrtResetDeviceForce") == 0
+        assert device.state is aioacl.State.QUARANTINED
         assert (await device.force_reset()).ok
 
 
