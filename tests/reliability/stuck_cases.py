@@ -84,6 +84,7 @@ class Case:
         resets: calls of aclrtResetDeviceForce.
         named: how the report names it, if not so.
         aborts: whether waits can be aborted; else threads in them stay there until a reset has been made.
+        waits: whether others wait for streams; without them, it is the flight that asks how far these are.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Case:
     resets: int = 0
     named: str = ""
     aborts: bool = True
+    waits: bool = True
 
     @property
     def title(self) -> str:
@@ -126,9 +128,17 @@ CASES: Final = (
     *NAMED,
     Case("aclrtDestroyStream", lambda s, group: Waiting(group, s.spare.close), lane=True),
     Case("aclrtFree", lambda s, group: Waiting(group, s.spare_memory.close), lane=True),
+    Case("aclrtMallocHost", lambda s, group: Waiting(group, lambda: s.device.pinned(64)), lane=True),
+    Case(
+        "aclrtSynchronizeDeviceWithTimeout",
+        lambda s, group: Waiting(group, s.device.synchronize),
+        lane=True,
+    ),
+    Case("aclrtMemcpyAsync", lambda s, _: InThread(lambda: s.spare.copy(s.memory, bytes(64)))),
     Case("aclrtMemsetAsync", lambda s, _: InThread(lambda: s.spare.fill(s.memory, 2))),
     Case(ABORT, aborts=False),
     replace(NAMED[0], aborts=False),
+    Case("aclrtStreamQuery", waits=False),
     Case("aclrtDestroyEvent"),
     Case("aclrtResetDeviceForce", resets=1),
     Case("aclrtSetDevice", resets=1),

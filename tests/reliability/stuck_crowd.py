@@ -38,15 +38,21 @@ class Crowd:
         self.in_waits, self.others = People(), People()
         self.kinds: list[str] = []  # of the device's events
 
+    async def listen(self) -> None:
+        """Whoever follows what happens to the device."""
+        async for event in self._scene.device.events():
+            self.kinds.append(event.kind)
+            if event.kind in ("quarantined", "reopened"):
+                return
+
     async def come(self, group: TaskGroup, *, lane: bool) -> None:
-        """Those who wait for streams, for the lane if that is stuck, and for events of the device."""
+        """Those who wait for streams, and for the lane if that is stuck."""
         device, held = self._scene.device, self._scene.held
         ticket, event = held.fill(self._scene.memory, 1), held.record()
         self.in_waits["a ticket"] = Waiting(group, lambda: ticket)
         self.in_waits["an event"] = Waiting(group, event.synchronize)
         self.in_waits["a stream"] = Waiting(group, held.synchronize)
         self.in_waits["device.synchronize()"] = Waiting(group, device.synchronize)
-        group.start_soon(self._listen)
         if lane:
             self.others["an allocation behind it"] = Waiting(group, lambda: device.allocate(64))
             self.others["a thread's allocation"] = InThread(lambda: device.allocate(64).result())
@@ -61,9 +67,3 @@ class Crowd:
         self.others["a lease"] = Waiting(group, device.lease().__aenter__)
         self.others["a job"] = Waiting(group, lambda: device.run(int))
         self.others["a thread's stream"] = InThread(lambda: device.create_stream().result())
-
-    async def _listen(self) -> None:
-        async for event in self._scene.device.events():
-            self.kinds.append(event.kind)
-            if event.kind in ("quarantined", "reopened"):
-                return
