@@ -212,7 +212,7 @@ class Admission:
 
         Who does not hold it takes no lock: he may be a finalizer, on a thread that has it.
         """
-        if lib.aio_forked() or not lease.concerns(holder):
+        if lib.aio_forked() or not self.leases.concerns(lease, holder):
             return
         with self.changed:
             if self.leases.remove(lease, holder):

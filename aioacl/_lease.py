@@ -47,10 +47,6 @@ class Lease:
         """What another task enters, with `with`, to hold this lease too."""
         return SharedLease(self._manager, self)
 
-    def concerns(self, holder: object) -> bool:
-        """Whether he holds it, or held it when it was revoked."""
-        return holder in self._holders or holder in self._lost
-
     @property
     def held(self) -> bool:
         """Whether the current task holds it now."""
@@ -122,6 +118,11 @@ class Leases:
     def holds(self, holder: object) -> bool:
         """Whether he holds one."""
         return any(holder in lease._holders for lease in self._held)
+
+    @staticmethod
+    def concerns(lease: Lease, holder: object) -> bool:
+        """Whether he holds it, or held it when it was revoked; takes no lock."""
+        return holder in lease._holders or holder in lease._lost
 
     def was_revoked(self, lease: Lease) -> bool:
         """Whether it was taken from somebody who has not left it yet."""
