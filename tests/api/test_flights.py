@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -16,16 +17,21 @@ from aioacl._lifecycle import manager_of
 from tests.kit import PATIENCE_SECONDS, FewThreads, Waiting, hanging, turns, until
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A close gives up early, but late enough for a machine that is busy."""
-    for name in ("CLOSE_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
-        monkeypatch.setattr(_flights, name, 0.5)
+@contextmanager
+def given_up(message: str) -> Generator[None]:
+    """A close in here meets what does not end, gives up early, and says so."""
+    warned = pytest.warns(aioacl.AclWarning, match=message)
+    with pytest.MonkeyPatch.context() as patch, warned:
+        for name in ("CLOSE_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
+            patch.setattr(_flights, name, 0.2)
+        yield
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2])
@@ -73,7 +79,6 @@ async def test_a_close_for_which_there_is_no_thread_says_so_and_the_next_open_ma
     assert simulator.retain_count() == 0
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_last_close_that_meets_a_job_gives_up_and_the_next_open_makes_up_for_it(
     open_device: OpenDevice,
 ) -> None:
@@ -86,7 +91,7 @@ async def test_a_last_close_that_meets_a_job_gives_up_and_the_next_open_makes_up
     device = await open_device()
     running = device.executor.submit(block)
     await until(begun.is_set)
-    with pytest.warns(aioacl.AclWarning, match="device 0 stays set: a job on device.executor on thread"):
+    with given_up("device 0 stays set: a job on device.executor on thread"):
         await device.close()
     assert device.state is aioacl.State.QUARANTINED
     with pytest.raises(aioacl.DeviceQuarantined, match="could not be closed"):
@@ -97,7 +102,7 @@ async def test_a_last_close_that_meets_a_job_gives_up_and_the_next_open_makes_up
             await open_device()
         await until(lambda: device._manager.flight is None)
 
-    with pytest.warns(aioacl.AclWarning, match="stays set"):
+    with given_up("stays set"):
         await open_in_vain()
     go_on.set()
     await until(running.done)
@@ -126,12 +131,11 @@ async def test_a_close_that_gives_up_is_not_blamed_on_a_reset_that_failed_before
         assert simulator.retain_count() == 1
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_last_close_whose_reset_does_not_return_gives_up_and_names_it(
     open_device: OpenDevice,
 ) -> None:
     simulator.hang_call("aclrtResetDevice")
-    with pytest.warns(aioacl.AclWarning, match="device 0 stays set: aclrtResetDevice on thread 0"):
+    with given_up("device 0 stays set: aclrtResetDevice on thread 0"):
         async with open_device() as device:
             pass
     assert device.state is aioacl.State.QUARANTINED
@@ -142,7 +146,6 @@ async def test_a_last_close_whose_reset_does_not_return_gives_up_and_names_it(
     assert simulator.retain_count() == 0
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_lane_that_is_stuck_is_named_when_nobody_is_inside(
     open_device: OpenDevice,
 ) -> None:
@@ -155,7 +158,7 @@ async def test_a_lane_that_is_stuck_is_named_when_nobody_is_inside(
     device = await open_device()
     device._manager.leave_note(block)
     await until(begun.is_set)
-    with pytest.warns(aioacl.AclWarning, match="device 0 stays set: a job is still inside"):
+    with given_up("device 0 stays set: a job is still inside"):
         await device.close()
     go_on.set()
     async with open_device():
