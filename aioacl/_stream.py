@@ -250,6 +250,8 @@ class Stream(Handle):
             if oldest and not core.passed(oldest):
                 await core.wait(oldest)
                 return True
+        if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
+            return True  # they came back while we were asking for more
         raise self._error(code, "aclrtMallocHost")  # nothing is under way that could give a slot back
 
     # --- ends ------------------------------------------------------------------------------------------------

@@ -154,14 +154,15 @@ static aio_landing *next_landing(aio_stream *stream) {
     return landing;
 }
 
+/* The slot first: who sees that a copy is done, and needs its staging memory, finds it. */
 static void pop_landing(aio_stream *stream, aio_landing *landing) {
+    aio_stage_release(stream->device, landing->slot);
     aio_lock_take(&stream->lock);
     stream->landings = landing->next;
     if (!stream->landings)
         stream->landings_end = &stream->landings;
     aio_raise(&stream->completed, landing->position);
     aio_lock_give(&stream->lock);
-    aio_stage_release(stream->device, landing->slot);
     free(landing);
 }
 

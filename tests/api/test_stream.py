@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
-from tests.kit import Waiting, fill_queue, no_call, turns, until, wait_for
+from tests.kit import PATIENCE_SECONDS, Waiting, fill_queue, no_call, turns, until, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,6 +181,35 @@ async def test_staging_memory_has_a_bound_and_ready_then_waits_for_the_device(
             simulator.release(stream)
             await waiting.outcome()
         await stream
+
+
+async def test_staging_memory_that_comes_back_while_ready_asks_for_more_is_room_enough(
+    open_device: OpenDevice,
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def keep_the_lane() -> None:
+        begun.set()
+        go_on.wait(PATIENCE_SECONDS)
+
+    async with open_device() as device, device.create_stream() as stream, device.allocate(MEGABYTE) as memory:
+        manager, full = device._manager, 0
+        simulator.hold(stream)
+        while not full:
+            try:
+                stream.copy(memory, bytes(MEGABYTE))
+            except aioacl.QueueFull:
+                full = await manager.make(lambda _: lib.aio_stage_grow(0, 1))
+        async with anyio.create_task_group() as group:
+            manager.leave_note(keep_the_lane)
+            await until(begun.is_set)
+            waiting = Waiting(group, stream.ready)
+            await until(lambda: manager.maintenance._jobs)
+            simulator.release(stream)
+            await stream
+            go_on.set()
+            await waiting.outcome()
+        await stream.copy(memory, bytes(MEGABYTE))
 
 
 @pytest.mark.parametrize("times", [1, -1])
