@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from aioacl import AclError, AclWarning, QueueFull, State, open_device, simulator
+from aioacl import AclError, AclWarning, State, open_device, simulator
 from aioacl._errors import error_for
 from aioacl.testing import snapshot
 from tests.reliability import crowd, operations
@@ -47,10 +47,8 @@ class Sufferer(Hand):
 
     def _outcome(self, error: BaseException) -> str:
         outcome = super()._outcome(error)
-        if outcome or not isinstance(error, AclError):
+        if outcome or not isinstance(error, AclError) or error.code is None:
             return outcome
-        if error.code is None:
-            return "QueueFull" if isinstance(error, QueueFull) else ""
         known = error.code in self.codes and type(error) is type(error_for(error.code, "call"))
         return type(error).__name__ if known else ""
 

@@ -20,6 +20,7 @@ from aioacl import DeviceReset, DeviceResetting, StaleHandleError, open_device
 from aioacl._turns import TURN_SECONDS
 from aioacl.testing import snapshot
 from tests.reliability import crowd
+from tests.reliability.operations import copied
 from tests.reliability.part import Outcome, Scale
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ class Point:
     async def _copy(self, stream: Stream) -> None:
         answer = bytearray(len(SENT))
         async with self.device.allocate(len(SENT), wait=False) as memory:
-            stream.copy(memory, SENT)
-            await stream.copy(answer, memory)
+            await copied(stream, memory, SENT)
+            await (await copied(stream, answer, memory))
         if answer != SENT:
             self.findings.append(f"{len(SENT)} bytes came back as others")
 

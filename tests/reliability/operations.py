@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 import aioacl
-from aioacl import Event, LeaseHeldError, open_device
+from aioacl import Event, LeaseHeldError, QueueFull, open_device
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aioacl import Device
+    from aioacl import Device, Stream, Ticket
     from tests.reliability.hand import Hand
 
     Operation = Callable[[Hand, Device], Awaitable[object]]
@@ -45,6 +45,15 @@ def must(holds: object, what: str) -> None:
 # --- copies --------------------------------------------------------------------------------------------------------
 
 
+async def copied(stream: Stream, target: object, source: object, *, nbytes: int | None = None) -> Ticket:
+    """Enqueues a copy, as soon as there is staging memory for it."""
+    while True:
+        try:
+            return stream.copy(target, source, nbytes=nbytes)
+        except QueueFull:
+            await stream.ready()
+
+
 def _compare(here: Any, there: bytes, what: str) -> None:
     must(bytes(here) == there, f"{what}: {len(there)} bytes came back as others")
 
@@ -53,8 +62,8 @@ async def there_and_back(hand: Hand, device: Device) -> None:
     """Up and down by staging memory."""
     tools, sent = await hand.tools(device), hand.bytes()
     answer = bytearray(len(sent))
-    tools.stream.copy(tools.memory, sent)
-    await tools.stream.copy(answer, tools.memory, nbytes=len(sent))
+    await copied(tools.stream, tools.memory, sent)
+    await (await copied(tools.stream, answer, tools.memory, nbytes=len(sent)))
     _compare(answer, sent, "a copy")
 
 
@@ -78,7 +87,7 @@ async def fill(hand: Hand, device: Device) -> None:
     tools, byte = await hand.tools(device), hand.random.randrange(256)
     answer = bytearray(64)
     tools.stream.fill(tools.memory, byte)
-    await tools.stream.copy(answer, tools.memory, nbytes=64)
+    await (await copied(tools.stream, answer, tools.memory, nbytes=64))
     _compare(answer, bytes([byte]) * 64, "a fill")
 
 
@@ -97,9 +106,9 @@ async def across_streams(hand: Hand, device: Device) -> None:
     tools, sent = await hand.tools(device), hand.bytes()
     answer = bytearray(len(sent))
     async with device.create_stream(**hand.demands()) as other:
-        tools.stream.copy(tools.memory, sent)
+        await copied(tools.stream, tools.memory, sent)
         other.wait_event(tools.stream.record())
-        await other.copy(answer, tools.memory, nbytes=len(sent))
+        await (await copied(other, answer, tools.memory, nbytes=len(sent)))
         await tools.stream  # an upload that has failed is told here only
     _compare(answer, sent, "a copy behind an event")
 
