@@ -54,12 +54,12 @@ class Admission:
         generation = self.generation
         if step.new_generation and event is not Event.FOREIGN:  # that one was raised in C
             generation = next_generation(generation)
-        self.state = step.state
         if event is not Event.DRAIN:  # those whom the last reset has ended may still be on their way out
             self.report = report
         lib.aio_gate_set(self.index, int(step.state), generation or 1)
         if event is Event.FOREIGN:
             lib.aio_gate_met(self.index)
+        self.state = step.state  # last: who sees it without the lock must not find the generation before it
         if self.state is State.OPEN:
             self.turns.give()
         self.listeners.tell(KINDS[event], self.state, self.generation, report=report)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 import aioacl
-from aioacl import _reset, simulator
+from aioacl import _admission, _reset, simulator
 from aioacl._ffi import lib, make_pass
 from aioacl._lease import Lease
 from aioacl._lifecycle import manager_of
@@ -178,3 +178,33 @@ def test_whoever_has_waited_for_a_reset_goes_before_the_next_one(
     assert second.join().generation == generation + 1
     monkeypatch.undo()
     stream.close().result()
+
+
+class SeenBetween:
+    """The engine; notes what a device says of itself when the gate is about to be written, and when it has been."""
+
+    def __init__(self, device: aioacl.Device) -> None:
+        self.seen: set[tuple[str, int]] = set()
+        self._device = device
+
+    def aio_gate_set(self, index: int, state: int, generation: int) -> None:
+        self._look()
+        lib.aio_gate_set(index, state, generation)
+        self._look()
+
+    def _look(self) -> None:
+        self.seen.add((self._device.state.name, self._device.generation))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(lib, name)
+
+
+def test_who_sees_that_a_device_is_open_again_sees_its_new_generation(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation, between = device.generation, SeenBetween(device)
+    monkeypatch.setattr(_admission, "lib", between)
+    assert device.force_reset().result().ok
+    assert ("OPEN", generation + 1) not in between.seen  # only when all is written
+    assert {at for state, at in between.seen if state in ("DRAINING", "OPEN")} == {generation}
+    assert ("RESETTING", generation + 1) in between.seen
