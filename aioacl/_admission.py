@@ -48,6 +48,12 @@ class Admission:
         """The gate's generation: a foreign reset raises it in C."""
         return generation_of(self.index)
 
+    @property
+    def shown(self) -> State:
+        """The state for others: somebody else's reset has shut the gate before it is met."""
+        open_still = self.state in (State.OPEN, State.DRAINING)
+        return State.RESETTING if open_still and lib.aio_gate_foreign(self.index) else self.state
+
     def apply(self, event: Event, report: ResetReport | None = None) -> None:
         """Performs the law's step; call it with the lock held."""
         step = _law.step(self.state, event)
@@ -96,7 +102,7 @@ class Admission:
             raise
         if result == TIMED_OUT:
             self._unsubscribe(subscription)
-            raise DeviceTimeout(f"device {self.index} was {self.state.name} until the deadline")
+            raise DeviceTimeout(f"device {self.index} was {self.shown.name} until the deadline")
 
     def _unsubscribe(self, subscription: list[tuple[Port, int]]) -> None:
         """Nobody waits for the change any more; one that has been posted by now is on its way all the same."""
@@ -123,7 +129,7 @@ class Admission:
 
     def _resetting(self) -> DeviceResetting:
         return DeviceResetting(
-            f"device {self.index} is {self.state.name}", device=self.index, generation=self.generation
+            f"device {self.index} is {self.shown.name}", device=self.index, generation=self.generation
         )
 
     async def until_open(
@@ -160,9 +166,8 @@ class Admission:
             raise self.closed()
         if self.state is State.QUARANTINED:
             raise self.quarantined()
-        if self.state is State.OPEN:
-            return not lib.aio_gate_foreign(self.index)  # until that is met the gate refuses everything
-        return self.state is State.DRAINING and self.leases.holds(holder)
+        state = self.shown
+        return state is State.OPEN or (state is State.DRAINING and self.leases.holds(holder))
 
     def closed(self) -> ParameterError:
         """The error of whoever uses a device that nobody has open."""

@@ -66,7 +66,7 @@ class StreamCore:
 
     def sweep(self) -> None:
         """Lets go of what the device is done with."""
-        dropped = self.stale and self.manager.state is State.OPEN
+        dropped = self.stale and self.manager.shown is State.OPEN
         completed = lib.aio_stream_completed(self.handle)
         gone: list[object] = []  # let go of outside the lock: a finalizer may run then
         with self._lock:

@@ -67,7 +67,7 @@ class Device(metaclass=Owned):
     @property
     def state(self) -> State:
         """What may be done with it now."""
-        return self._manager.state
+        return self._manager.shown
 
     @property
     def generation(self) -> int:

@@ -33,7 +33,7 @@ def health_of(manager: Manager) -> Health:
         poisoned = poisoned or manager.state is State.QUARANTINED
         return Health(
             status="stuck" if stuck else "poisoned" if poisoned else "ok",
-            state=manager.state,
+            state=manager.shown,
             generation=manager.generation,
             last_fault=str(fault) if fault is not None else "",
             stuck_for=stuck,

@@ -100,9 +100,10 @@ class Manager(Admission):
             self.launch(OpenFlight(self))
         elif self.flight is None and self.state is State.QUARANTINED:
             self.launch(CloseFlight(self))
-        if self.state is State.OPEN or isinstance(self.flight, OpenFlight):
+        is_open = self.shown is State.OPEN
+        if is_open or isinstance(self.flight, OpenFlight):
             self.opens += 1
-        return self.state is State.OPEN and not isinstance(self.flight, OpenFlight)
+        return is_open and not isinstance(self.flight, OpenFlight)
 
     async def _ride(self, flight: Flight, deadline: float | None) -> None:
         try:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,6 +19,8 @@ from aioacl._lanes import Job
 from tests.kit import PATIENCE_SECONDS, Waiting, hanging, in_thread, turns, until, until_now
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
@@ -340,20 +343,67 @@ def test_without_the_callback_it_is_found_out_by_the_next_call() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "DeviceReset\n[0] 2 1 []\n", "")
 
 
-def test_until_a_foreign_reset_is_met_nothing_new_begins(open_device: OpenDevice) -> None:
+@contextmanager
+def unmet(device: aioacl.Device) -> Generator[None]:
+    """A reset by somebody else that is met at the end of the block."""
     begun, go_on = threading.Event(), threading.Event()
 
     def block() -> None:
         begun.set()
         go_on.wait(PATIENCE_SECONDS)
 
-    device = open_device().result()
     try:
         device._manager.maintenance.submit(Job(block))  # it is this lane that meets it
         assert begun.wait(PATIENCE_SECONDS)
         reset_by_somebody_else()
-        with pytest.raises(aioacl.DeviceResetting):
-            device.create_stream(wait=False).result(timeout=5)
+        yield
     finally:
         go_on.set()
-        device.close().result()
+
+
+def test_until_a_foreign_reset_is_met_nothing_new_begins(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    with unmet(device):
+        for new in (device.create_stream(wait=False), open_device(wait=False)):
+            with pytest.raises(aioacl.DeviceResetting, match="device 0 is RESETTING"):
+                new.result(timeout=5)
+    device.close().result()
+
+
+def test_until_a_foreign_reset_is_met_nobody_is_told_that_the_device_is_open(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    with unmet(device):
+        assert device.state is device.health.state is aioacl.State.RESETTING
+        assert not device.health.ready
+    assert until_now(lambda: device.health.ready)
+    device.close().result()
+
+
+def test_until_a_foreign_reset_is_met_what_its_copies_use_is_kept(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    stream, memory = device.create_stream().result(), device.allocate(64).result()
+    pinned = device.pinned(64).result()
+    simulator.hold(stream)
+    stream.copy(memory, pinned)
+    with unmet(device):
+        stream._core.sweep()
+        assert stream._core.limbo
+    assert until_now(lambda: device.health.ready)
+    stream._core.sweep()
+    assert not stream._core.limbo
+    for thing in (stream, memory, pinned, device):
+        thing.close().result()
+
+
+async def test_a_drain_that_meets_a_foreign_reset_has_nothing_more_to_wait_for(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        async with device.lease():
+            reset = Waiting(group, lambda: device.force_reset(grace=60))
+            await until(lambda: device.state is aioacl.State.DRAINING)
+            reset_by_somebody_else()
+            with pytest.raises(aioacl.DeviceResetting):
+                await device.create_stream()
+            assert (await reset.outcome()).ok
+        assert await works(device)
