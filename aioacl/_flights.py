@@ -41,6 +41,7 @@ class Flight:
     """Something that takes time, happens once, and may be awaited by many."""
 
     name = "flight"
+    closed_after = (State.OPEN, State.QUARANTINED)  # what a device that nobody has open any more is closed from
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
@@ -64,7 +65,7 @@ class Flight:
             manager.flight = None
             manager.announce()
             manager.meet_foreign()
-            manager.close_if_unused(State.OPEN)
+            manager.close_if_unused(*self.closed_after)
 
     def fly(self) -> None:
         """What the flight does."""
@@ -210,6 +211,7 @@ class CloseFlight(Flight):
     """The last close of a device: one aclrtResetDevice."""
 
     name = "close"
+    closed_after = (State.OPEN,)  # one that has failed is made up for by the next open
 
     def fly(self) -> None:
         manager = self.manager

@@ -14,7 +14,7 @@ from aioacl import _flights, _sync, simulator
 from aioacl._flights import Flight
 from aioacl._law import Event
 from aioacl._lifecycle import manager_of
-from tests.kit import PATIENCE_SECONDS, FewThreads, Waiting, hanging, turns, until
+from tests.kit import FAULT, PATIENCE_SECONDS, FewThreads, Waiting, hanging, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -250,3 +250,19 @@ async def test_a_clean_up_that_raises_is_reported_and_the_lane_goes_on(
         async with device.create_stream() as stream:
             await stream
         await turns()
+
+
+async def test_a_close_during_a_reset_that_fails_closes_all_the_same(open_device: OpenDevice) -> None:
+    device = await open_device()
+    simulator.hang_call("aclrtResetDeviceForce")
+    simulator.fail_call("aclrtMalloc", FAULT, times=3)  # the probes'
+    async with anyio.create_task_group() as group:
+        reset = Waiting(group, device.force_reset)
+        await until(hanging("aclrtResetDeviceForce"))
+        closing = Waiting(group, device.close)
+        await until(lambda: manager_of(0).opens == 0)
+        simulator.unhang("aclrtResetDeviceForce")
+        assert not (await reset.outcome()).ok
+        await closing.outcome()
+    assert device.state is aioacl.State.CLOSED
+    assert simulator.retain_count() == 0
