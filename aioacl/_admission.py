@@ -155,7 +155,7 @@ class Admission:
             "the lease was revoked",
             device=self.index,
             generation=self.generation,
-            hint="Leave the lease and enter it anew: a reset has parted its steps.",
+            hint="Leave the lease and enter it anew: a reset or the last close has parted its steps.",
         )
 
     def may_pass(self, holder: object) -> bool:

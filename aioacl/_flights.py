@@ -41,7 +41,7 @@ class Flight:
     """Something that takes time, happens once, and may be awaited by many."""
 
     name = "flight"
-    closed_after = (State.OPEN, State.QUARANTINED)  # what a device that nobody has open any more is closed from
+    closed_after = (State.OPEN, State.QUARANTINED)  # from there a device is closed that nobody has open
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
@@ -217,7 +217,9 @@ class CloseFlight(Flight):
         manager = self.manager
         manager.end_executor()
         stopped = manager.maintenance.stop(CLOSE_SECONDS)
-        self._apply(Event.SEIZE)
+        with manager.changed:
+            manager.revoke_leases()  # else they would hold off resets of whoever opens the device next
+            manager.apply(Event.SEIZE)
         lib.aio_device_flush(self.index)
         empty = self._barrier_is_clear(CLOSE_SECONDS)
         if not (stopped and empty):

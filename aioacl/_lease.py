@@ -17,7 +17,8 @@ class Lease:
     """A task's promise that it is between steps which a reset should not part.
 
     `async with device.lease() as lease:` A force reset waits for it, at most its grace time; then the lease is
-    revoked, and the holder's next call raises DeviceResetting. A foreign reset waits for nobody: it revokes at once.
+    revoked, and the holder's next call raises DeviceResetting. A foreign reset waits for nobody: it revokes at once,
+    and so does the last close.
     Only the task that entered it holds it, and those to which `share()` was handed.
     """
 

@@ -115,7 +115,7 @@ class DeviceEvent:
     Attributes:
         kind: "opened", "draining", "resetting", "reopened" (a reset is over), "quarantined" (a reset failed),
             "closed", "foreign reset" (another library has reset it), "fault" (a task broke the device), "revoked"
-            (leases that outlasted a reset's grace time, or met a foreign one).
+            (leases that outlasted a reset's grace time, or met a foreign one or the last close).
         device: the device's index.
         state: the device's state after it.
         generation: the device's generation after it.

@@ -335,3 +335,17 @@ async def test_a_job_has_the_lease_of_whoever_submitted_it(open_device: OpenDevi
         assert (await resetting.outcome()).ok
         await until(others.done)
         assert others.result() == generation + 1
+
+
+async def test_a_lease_does_not_outlive_the_last_close(open_device: OpenDevice) -> None:
+    device = await open_device()
+    async with device.lease() as lease:
+        await device.close()
+        assert not lease.held
+        async with open_device() as again:
+            assert again.health.leases == 0
+            assert (await again.force_reset()).ok
+            with pytest.raises(aioacl.DeviceResetting, match=r"lease was revoked.*last close"):
+                await again.create_stream()
+    async with open_device() as again, again.create_stream() as stream:
+        await stream
