@@ -41,7 +41,8 @@ class Flight:
     """Something that takes time, happens once, and may be awaited by many."""
 
     name = "flight"
-    closed_after = (State.OPEN, State.QUARANTINED)  # from there a device is closed that nobody has open
+    # What a device that nobody has open any more is closed from.
+    closed_after: tuple[State, ...] = (State.OPEN, State.QUARANTINED)
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
