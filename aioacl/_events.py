@@ -61,7 +61,7 @@ class DeviceEvents:
                 seen = manager.version
                 if self._queue:
                     return self._taken()
-                if self._ended() or manager.state is State.CLOSED:
+                if manager.state is State.CLOSED or (self._ended() and manager.left()):
                     raise StopAsyncIteration
             await manager.change(seen, None)
 

@@ -121,10 +121,13 @@ class Manager(Admission):
         while True:
             with self.changed:
                 seen = self.version
-                landed = self.flight is None and self.state in (State.CLOSED, State.QUARANTINED)
-                if self.opens or landed:
+                if self.left():
                     return
             await self.change(seen, None)
+
+    def left(self) -> bool:
+        """Whether it is over for those who have counted out: others have it open, or the last close has landed."""
+        return self.opens > 0 or (self.flight is None and self.state in (State.CLOSED, State.QUARANTINED))
 
     def count_out(self) -> Flight | None:
         """One open less; the last one starts the flight that closes the device."""
