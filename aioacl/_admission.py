@@ -102,7 +102,10 @@ class Admission:
             raise
         if result == TIMED_OUT:
             self._unsubscribe(subscription)
-            raise DeviceTimeout(f"device {self.index} was {self.shown.name} until the deadline")
+            raise DeviceTimeout(
+                f"device {self.index} was {self.shown.name} until the deadline",
+                hint="Nothing was begun: try again, or pass a longer timeout=.",
+            )
 
     def _unsubscribe(self, subscription: list[tuple[Port, int]]) -> None:
         """Nobody waits for the change any more; one that has been posted by now is on its way all the same."""

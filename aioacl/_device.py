@@ -266,7 +266,8 @@ class Device(metaclass=Owned):
             raise
         if result == TIMED_OUT:
             future.cancel()
-            raise DeviceTimeout("the job was not done in time", device=self.index)
+            hint = "A job that has begun goes on, and nobody hears its result; one that has not never begins."
+            raise DeviceTimeout("the job was not done in time", device=self.index, hint=hint)
         return future.result()
 
     # --- lifecycle -------------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ class Device(metaclass=Owned):
 
         Args:
             grace: seconds that leases and work in flight get to end by themselves.
-            timeout: seconds for the whole reset; then the device is quarantined, and the report says who is stuck.
+            timeout: seconds for all of it, well above `grace`; then the device is quarantined, and the report says why.
             reason: goes into the report.
 
         Returns:
@@ -340,7 +341,7 @@ class Device(metaclass=Owned):
             await self._manager.close()
 
     def close(self) -> Operation[None]:
-        """One open less; the last one resets the device (aclrtResetDevice). Closing twice is no error."""
+        """One open less; the last resets the device (aclrtResetDevice) and waits for no work. Twice is no error."""
         return Operation("device.close()", self._close)
 
     def __del__(self) -> None:

@@ -7,9 +7,12 @@ it may carry as background. Every error can be pickled and copied whole: service
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, Unpack
 
 from aioacl._codes import Action, Family, lookup
+
+if TYPE_CHECKING:
+    from aioacl._options import ResetReport
 
 MESSAGE_LIMIT_BYTES: Final = 8 * 1024
 _CUT: Final = "..."
@@ -182,10 +185,10 @@ class StaleHandleError(_OwnError):
 class _ReportedError(_OwnError):
     """An error that tells of a reset and brings its report along, if there is one."""
 
-    report: object | None
+    report: "ResetReport | None"
 
     def __init__(
-        self, message: str = "", *, report: object | None = None, **details: Unpack[_Details]
+        self, message: str = "", *, report: "ResetReport | None" = None, **details: Unpack[_Details]
     ) -> None:
         self.report = report
         super().__init__(message, **details)
@@ -210,7 +213,8 @@ class DeviceQuarantined(_ReportedError):
 
     default_action = "reset"
     default_hint = (
-        "Call `force_reset()` again once the call named in the report has returned; else end the process."
+        "Call `force_reset()` again, after the stuck call that the report names, if any, has returned; "
+        "if that does not help, end the process."
     )
 
 

@@ -278,5 +278,8 @@ async def call_on(
     if result == TIMED_OUT:
         if not to_the_end:
             job.abandon(lane)
-        raise DeviceTimeout("the device's thread was not done in time")
+        raise DeviceTimeout(
+            "the device's thread was not done in time",
+            hint="A call inside C goes on: `device.health` tells for how long, and a stuck one needs `force_reset()`.",
+        )
     return job.outcome()

@@ -53,7 +53,7 @@ class ResetFlight(Flight):
     def __init__(self, manager: Manager, *, grace: float, timeout: float, reason: str, by: str) -> None:
         super().__init__(manager)
         self.joined = 1
-        self._grace = grace
+        self._grace, self._timeout = grace, timeout
         self._reason = reason
         self._by = by
         self._end = _sync.monotonic() + min(timeout, LONGEST_SECONDS)
@@ -244,7 +244,8 @@ class ResetFlight(Flight):
     def _call(self, name: str, work: Callable[[], int], limit: float) -> int:
         seconds = self._left(limit)
         if not seconds:
-            raise _Failed(f"no time was left for {name}: {self._spent()}")
+            cause = "; timeout= has to be longer than grace=" if self._grace >= self._timeout else ""
+            raise _Failed(f"no time was left for {name}: {self._spent()}{cause}")
         try:
             code = self.manager.control.call(work, seconds)
         except LaneStuck:

@@ -220,7 +220,7 @@ async def test_who_waits_for_a_flight_no_longer_than_his_deadline_leaves_it_in_t
     async with anyio.create_task_group() as group:
         patient = Waiting(group, open_device)
         await until(hanging("aclrtSetDevice"))
-        with pytest.raises(aioacl.DeviceTimeout, match="was CLOSED until the deadline"):
+        with pytest.raises(aioacl.DeviceTimeout, match=r"was CLOSED until the deadline\. Nothing was begun"):
             await open_device(timeout=0.01)
         simulator.release_all()
         await (await patient.outcome()).close()

@@ -267,6 +267,7 @@ async def test_a_reset_without_time_says_where_it_went(open_device: OpenDevice) 
     async with open_device() as device:
         report = await device.force_reset(timeout=0)
         assert report.problem.startswith("no time was left for aclrtDestroyEvent: turns 0.0 s, drain 0.0 s")
+        assert report.problem.endswith("; timeout= has to be longer than grace=")
         assert (await device.force_reset()).ok
 
 
