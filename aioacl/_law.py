@@ -35,6 +35,12 @@ class State(IntEnum):
     RESETTING = 3
     QUARANTINED = 4
 
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(self.name, spec)
+
 
 class Event(Enum):
     """What happens to a device."""

@@ -34,6 +34,7 @@ async def test_opens_are_counted_the_first_sets_and_the_last_close_resets(open_d
         await first.memory_info()
     assert (simulator.retain_count(), simulator.calls("aclrtResetDevice")) == (0, 1)
     assert first.state is aioacl.State.CLOSED
+    assert (str(first.state), f"{first.state:>7}", int(first.state)) == ("CLOSED", " CLOSED", 0)
 
 
 async def test_many_first_opens_at_once_set_the_device_once(open_device: OpenDevice) -> None:
