@@ -249,8 +249,8 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
 
     `which` names functions (with `*` and `?`) or groups, between bars: `"alloc|aclrtCreateStream"`. Of the
     options, those up to `size_max` narrow that down, those up to `per_thread` say when the rule fires, and the
-    others what it does then; csrc/aclsim.h tells each. Times are in milliseconds of the simulator's clock. A rule's
-    whole text will do for `which`, too.
+    others what it does then; `aclsim.h`, in the folder `include_dir()`, tells each. Times are in milliseconds of
+    the simulator's clock. A rule's whole text will do for `which`, too.
 
     Raises:
         ParameterError: an option makes no sense; when the block is entered also, they do not go together, no

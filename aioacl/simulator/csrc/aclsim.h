@@ -90,30 +90,46 @@ void aclsim_clear(void);
  *
  * A rule is text:   WHICH[:FIELD]...   as in   copy:dev=0:nth=3:rc=507015
  *
- * WHICH   names of functions, with * and ? as in a shell, or groups, between bars: alloc|aclrtCreateStream. The
- * groups: alloc copy memory stream event notify context device create destroy sync query reset init launch
- *         callback model graph op enqueue wait lifetime control free *   (group.c says who is in which)
- * and of these calls those with
- *         dev=N  stream=ID|0xHANDLE  thread=N (in the order in which threads met a rule)  tid=N  size>=N
- * size<=N WHEN    of the calls that match, in all or, with per=thread, of each thread: nth=K  the K-th, with
- * times= from the K-th on     after=K  those after the K-th     every=K  each K-th times=M  at most M times,
- * -1: for ever     once  at most once p=0.01   by chance: a hash of the seed, the rule's id and the number of
- * the match WHAT    rc=CODE             does nothing and answers the code, which may be 0 rc-after=CODE does
- * its work and answers the code oom                 as if the memory or resource that the function takes had
- * run out latency=MS[+-J]     takes that much longer; at=before (the usual), at=during (a task takes it on the
+ * WHICH   names of functions, with * and ? as in a shell, or groups, between bars: alloc|aclrtCreateStream.
+ *         The groups: alloc copy memory stream event notify context device create destroy sync query reset init
+ *         launch callback model graph op enqueue wait lifetime control free *   (group.c says who is in which)
+ *
+ *         and of these calls those with
+ *         dev=N  stream=ID|0xHANDLE  thread=N (in the order in which threads met a rule)  tid=N
+ *         size>=N  size<=N
+ *
+ * WHEN    of the calls that match, in all or, with per=thread, of each thread:
+ *         nth=K               the K-th; with times= from the K-th on
+ *         after=K             those after the K-th
+ *         every=K             each K-th
+ *         times=M             at most M times; -1: for ever
+ *         once                at most once
+ *         p=0.01              by chance: a hash of the seed, the rule's id and the number of the match
+ *
+ * WHAT    rc=CODE             does nothing and answers the code, which may be 0
+ *         rc-after=CODE       does its work and answers the code
+ *         oom                 as if the memory or resource that the function takes had run out
+ *         latency=MS[+-J]     takes that much longer; at=before (the usual), at=during (a task takes it on the
  *                             device, any other call before its work), at=after
  *         hang[=KEY]          stays inside until the key is released (without one: the function's name). A wait
- * with a time-out ends with it (507046, 507047), one for a device also when that is reset block-record[=KEY]
- * the same for aclrtRecordEvent*, as when events have run out async-error=CODE    the task is enqueued, and
- * fails late-complete=MS    the task does its work, and is over later     late-copy=MS  copies later, too
+ *                             with a time-out ends with it (507046, 507047), one for a device also when that is
+ *                             reset
+ *         block-record[=KEY]  the same for aclrtRecordEvent*, as when events have run out
+ *         async-error=CODE    the task is enqueued, and fails
+ *         late-complete=MS    the task does its work, and is over later
+ *         late-copy=MS        copies later, too
  *         sticky=CODE         the device falls sick: its tasks stand still; the first wait or query answers the
- * code, later waits 507046 or 507047, what makes or enqueues 507899, until a force reset lost=CODE the same,
- * and the device cannot be set, and the first reset fails reset-fail=K        K resets begin, fail and are
- * taken back, with rc= or 507000; of a sick device: fail reset-lies[=CODE]   the reset answers 0, and leaves
- * the device sick false-drain         a wait for a sick device or its streams answers 0 slow-teardown=MS    the
- * end of a stream, context or device takes that much longer, with its lock held ext-reset           somebody
- * else of the process force-resets the call's device while it is inside errmsg=null|long|non-utf8|stale   what
- * the thread's next aclGetRecentErrMsg answers
+ *                             code, later waits 507046 or 507047, what makes or enqueues 507899, until a force
+ *                             reset
+ *         lost=CODE           the same, and the device cannot be set, and the first reset fails
+ *         reset-fail=K        K resets begin, fail and are taken back, with rc= or 507000; of a sick device:
+ *                             fail
+ *         reset-lies[=CODE]   the reset answers 0, and leaves the device sick
+ *         false-drain         a wait for a sick device or its streams answers 0
+ *         slow-teardown=MS    the end of a stream, context or device takes that much longer, with its lock held
+ *         ext-reset           somebody else of the process force-resets the call's device while it is inside
+ *         errmsg=null|long|non-utf8|stale
+ *                             what the thread's next aclGetRecentErrMsg answers
  *
  * Where several rules fire on a call, the first that names a code wins, and times add up. An effect that a
  * function cannot show takes the function out of the rule; a rule that is left with none is refused.
