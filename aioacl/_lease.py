@@ -17,9 +17,11 @@ class Lease:
     """A task's promise that it is between steps which a reset should not part.
 
     `async with device.lease() as lease:` A force reset waits for it, at most its grace time; then the lease is
-    revoked, and the holder's next call raises DeviceResetting. A foreign reset waits for nobody: it revokes at once,
-    and so does the last close.
-    Only the task that entered it holds it, and those to which `share()` was handed.
+    revoked: the holder's waits raise DeviceReset, and his next call DeviceResetting, or StaleHandleError with an old
+    handle. A foreign reset waits for nobody: it revokes at once, and so does the last close.
+
+    Only the task that entered it holds it, and those to which `share()` was handed. `asyncio.gather`, and `wait_for`
+    before Python 3.12, make tasks of their own, which do not hold it: use `asyncio.timeout()`, and share it.
     """
 
     def __init__(self, manager: Manager, *, wait: bool, timeout: float | None) -> None:
