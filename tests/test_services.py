@@ -1,0 +1,89 @@
+"""docs/services.md does what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from tests.kit import FAULT, hanging, until
+
+PAGE = (Path(__file__).parents[1] / "docs" / "services.md").read_text()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+    path = tmp_path / "service.py"
+    path.write_text(block)
+    return path
+
+
+def test_the_program_runs(program: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert re.fullmatch(
+        r"draining DRAINING 1 \n(revoked .*\n)?resetting RESETTING 1 \n"
+        r"(reopened OPEN 2 \n|True True\n){2}100 answers\n",
+        ran.stdout,
+    ), ran.stdout
+
+
+@pytest.mark.leaves("events")  # after a fault no handle goes back to C
+def test_the_guard_cures_a_fault(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    service: dict[str, Any] = runpy.run_path(str(program))
+
+    async def main() -> None:
+        async with aioacl.open_device() as device:
+            generation = device.generation
+            guarding = asyncio.create_task(service["guard"](device))
+            await asyncio.sleep(0)
+            with simulator.fault("copy", nth=1, async_error=FAULT, sticky=FAULT):
+                with pytest.raises(aioacl.DeviceFault):
+                    await service["work"](device, b"request")
+                await until(lambda: device.generation > generation and device.health.ready)
+            assert await service["work"](device, b"request") == b"request"
+            guarding.cancel()
+            await asyncio.wait([guarding])
+            assert device.generation == generation + 1
+
+    asyncio.run(main())
+    assert capsys.readouterr().out.startswith("fault OPEN ")
+
+
+def test_the_guard_tries_again_until_a_hung_call_is_back(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service: dict[str, Any] = runpy.run_path(str(program))
+
+    async def main() -> None:
+        async with aioacl.open_device() as device:
+            guarding = asyncio.create_task(service["guard"](device))
+            await asyncio.sleep(0)
+            simulator.hang_call("aclrtMalloc")
+            request = asyncio.create_task(service["work"](device, b"request"))
+            await until(hanging("aclrtMalloc"))
+            report = await device.force_reset(grace=0, timeout=0.1)
+            assert [stuck.function for stuck in report.stuck] == ["aclrtMalloc"]
+            with pytest.raises(aioacl.DeviceQuarantined):
+                await service["work"](device, b"request")
+            simulator.release_all()
+            await until(lambda: device.health.ready)
+            with pytest.raises(aioacl.DeviceQuarantined):
+                await request
+            assert await service["work"](device, b"request") == b"request"
+            guarding.cancel()
+            await asyncio.wait([guarding])
+
+    asyncio.run(main())
+    assert "quarantined QUARANTINED " in capsys.readouterr().out
