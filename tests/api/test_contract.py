@@ -99,12 +99,15 @@ async def test_03_a_caller_that_leaves_does_not_stop_it(open_device: OpenDevice)
 @anyio_test
 async def test_04_a_lease_is_waited_for_and_revoked_and_an_open_is_not(open_device: OpenDevice) -> None:
     async with open_device() as device, open_device() as another, device.lease() as lease:
+        stream = await device.create_stream()
         report = await in_a_task(lambda: device.force_reset(grace=0))
         assert report.ok
         assert another.generation == report.generation
         assert not lease.held
         with pytest.raises(aioacl.DeviceResetting, match="revoked"):
             await device.allocate(64)
+        with pytest.raises(aioacl.StaleHandleError):
+            await stream
     async with open_device() as device:
         async with device.lease(), anyio.create_task_group() as group:
             resetting = Waiting(group, lambda: device.force_reset(grace=100))
@@ -509,3 +512,4 @@ async def test_24_health_and_events_tell_and_ask_nobody(open_device: OpenDevice)
         assert [event.kind for event in told] == ["draining", "resetting", "reopened"]
         assert told[-1].report == report
         assert told[-1].generation == device.generation
+    assert [event.kind async for event in events] == ["draining", "resetting", "closed"]
