@@ -30,7 +30,7 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
 async def respond(device: aioacl.Device, path: str, body: bytes) -> tuple[int, bytes]:
     """The status and body for a request."""
     if path == "/readyz":
-        return (200 if device.health.status == "ok" else 503), device.state.name.encode()
+        return (200 if device.health.ready else 503), device.state.name.encode()
     if path == "/reset":
         report = await device.force_reset(grace=1.0, reason="asked by the operator")
         return (200 if report.ok else 503), str(report).encode()
