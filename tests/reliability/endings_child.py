@@ -83,12 +83,18 @@ def new_loop():
     loop.slow_callback_duration = 3600
     return loop
 
+async def warmed(main):
+    "anyio imports most of itself when it is first used; an interrupt in there tears an import, which says so."
+    with anyio.CancelScope():
+        await anyio.sleep(0)
+    return await main()
+
 def run(main):
     use_library("simulator")
     if BACKEND == "trio":
-        return trio.run(main)
+        return trio.run(warmed, main)
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(main())
+        return runner.run(warmed(main))
 
 def interrupted(error):
     while isinstance(error, BaseExceptionGroup):
