@@ -7,6 +7,7 @@ an `Opening`: it is an async context manager too, and one that was forgotten war
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 import anyio
@@ -81,6 +82,9 @@ class Opening(Operation[C]):
         self._made: C | None = None
 
     async def __aenter__(self) -> C:
+        with suppress(RuntimeError):  # a thread without a loop, where nothing can be shielded
+            # anyio imports its backend for its first scope: not when something is to be closed, for it may fail.
+            anyio.CancelScope()
         self._made = await self
         return self._made
 

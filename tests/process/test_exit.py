@@ -173,3 +173,33 @@ def test_an_import_starts_nothing() -> None:
     say(len(os.listdir("/proc/self/task")))
     """
     assert run(program) == (0, "1\n", "")
+
+
+NO_DESCRIPTORS = """
+import resource
+kept = []
+async def main():
+    async with open_device(0):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        try:
+            while True:
+                kept.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            pass
+    for descriptor in kept:
+        os.close(descriptor)
+    say("closed", simulator.retain_count(0))
+use_library("simulator")
+if os.environ["TEST_BACKEND"] == "trio":
+    import trio
+    trio.run(main)
+else:
+    asyncio.run(main())
+"""
+
+
+@EVERYWHERE
+def test_a_device_is_closed_when_there_is_no_descriptor_left_with_which_something_could_be_imported(
+    backend: str,
+) -> None:
+    assert run(NO_DESCRIPTORS, backend) == (0, "closed 0\n", "")
