@@ -76,14 +76,18 @@ class Stream(Handle):
 
     def _enqueue(self, call: str, function: Callable[..., int], *arguments: object) -> int:
         """The position of a new entry. A holder of a lease passes while the device drains."""
-        held = 0
-        result = function(self._core.handle, held, *arguments)
-        if refused(result, lib.AIO_DRAINING_NOW) and self._manager.may_enqueue_while_draining():
-            held = 1
+        held, swept = 0, False
+        while True:
             result = function(self._core.handle, held, *arguments)
-        if refused(result, lib.AIO_STAGE_FULL):
-            lib.aio_device_sweep(self._manager.index)
-            result = function(self._core.handle, held, *arguments)
+            if not held and refused(result, lib.AIO_DRAINING_NOW):
+                if not self._manager.may_enqueue_while_draining():
+                    break
+                held = 1
+            elif not swept and refused(result, lib.AIO_STAGE_FULL):
+                lib.aio_device_sweep(self._manager.index)
+                swept = True
+            else:
+                break
         if result < 0:
             raise self._error(code_of(result), call)
         return result

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import anyio
 
 from aioacl import QueueFull, _sync, open_device, simulator
+from aioacl._ffi import lib
 from aioacl.testing._waiting import holds_within
 
 if TYPE_CHECKING:
@@ -156,6 +157,18 @@ def fill_queue(stream: Stream, memory: DeviceBuffer) -> int:
         except QueueFull:
             return count
     raise AssertionError("the queue never filled")
+
+
+async def fill_staging(device: Device, stream: Stream, memory: DeviceBuffer) -> None:
+    """Copies to a stream that is held until there is no more staging memory, nor can there be."""
+    full = 0
+    while True:
+        try:
+            stream.copy(memory, bytes(memory.nbytes))
+        except QueueFull:
+            if full:
+                return
+            full = await device._manager.make(lambda _: lib.aio_stage_grow(device.index, 1))
 
 
 class Blocker:

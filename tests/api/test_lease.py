@@ -9,11 +9,13 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import simulator
-from tests.kit import Raised, Waiting, no_call, turns, until
+from aioacl import _stream, simulator
+from aioacl._ffi import lib
+from tests.kit import Raised, Waiting, fill_staging, no_call, turns, until, until_now
 
 if TYPE_CHECKING:
     import concurrent.futures
+    from collections.abc import Callable
 
     from tests.kit import OpenDevice
 
@@ -44,6 +46,42 @@ async def test_a_drain_waits_for_a_lease_and_its_holder_goes_on_meanwhile(open_d
             assert not resetting.ended
         assert (await resetting.outcome()).ok
         assert not lease.held
+
+
+class Sweeping:
+    """The engine; somebody else acts while staging memory is looked for."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def aio_device_sweep(self, index: int) -> int:
+        self._act()
+        return lib.aio_device_sweep(index)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(lib, name)
+
+
+async def test_a_holder_who_looks_for_staging_memory_when_the_drain_begins_is_still_a_holder(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resets: list[Raised] = []
+
+    def reset() -> None:
+        resets.append(Raised(lambda: device.force_reset(grace=20).result()))
+        assert until_now(lambda: draining(device))
+        simulator.release(stream)
+        assert until_now(lambda: lib.aio_device_busy(0) == 0)
+
+    async with open_device() as device, device.create_stream() as stream, device.allocate(1 << 20) as memory:
+        simulator.hold(stream)
+        async with device.lease():
+            await fill_staging(device, stream, memory)
+            monkeypatch.setattr(_stream, "lib", Sweeping(reset))
+            await stream.copy(memory, bytes(1 << 20))
+            monkeypatch.undo()
+        await until(lambda: not resets[0].running)
+        assert resets[0].join().ok
 
 
 async def test_others_are_refused_while_it_drains_but_may_wait_query_and_close(

@@ -13,7 +13,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
-from tests.kit import PATIENCE_SECONDS, Waiting, fill_queue, no_call, turns, until, wait_for
+from tests.kit import PATIENCE_SECONDS, Waiting, fill_queue, fill_staging, no_call, turns, until, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,13 +193,9 @@ async def test_staging_memory_that_comes_back_while_ready_asks_for_more_is_room_
         go_on.wait(PATIENCE_SECONDS)
 
     async with open_device() as device, device.create_stream() as stream, device.allocate(MEGABYTE) as memory:
-        manager, full = device._manager, 0
+        manager = device._manager
         simulator.hold(stream)
-        while not full:
-            try:
-                stream.copy(memory, bytes(MEGABYTE))
-            except aioacl.QueueFull:
-                full = await manager.make(lambda _: lib.aio_stage_grow(0, 1))
+        await fill_staging(device, stream, memory)
         async with anyio.create_task_group() as group:
             manager.leave_note(keep_the_lane)
             await until(begun.is_set)
