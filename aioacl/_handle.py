@@ -90,7 +90,9 @@ class Opening(Operation[C]):
 
     async def __aexit__(self, *exc: object) -> None:
         made, self._made = self._made, None
-        if made is not None:
+        if (
+            made is not None and not lib.aio_forked()
+        ):  # a child has nothing to close, and leaves as it was going to
             await shielded(made.close())
 
 

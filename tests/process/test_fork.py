@@ -87,6 +87,25 @@ parent(pid)
     assert run(FORKS + ends) == (0, "child 11\nclosed []\n", "")
 
 
+def test_a_child_that_leaves_what_its_parent_is_in_keeps_its_own_status() -> None:
+    program = """
+import asyncio, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+use_library("simulator")
+async def main():
+    async with open_device(0, os.environ["TEST_WAITS"]) as device, device.create_stream() as stream, device.lease():
+        await stream
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(7)
+        _, status = os.waitpid(pid, 0)
+        say("child", os.waitstatus_to_exitcode(status))
+    say("closed", simulator.violations())
+asyncio.run(main())
+"""
+    assert run(program) == (0, "child 7\nclosed []\n", "")
+
+
 def test_a_child_may_run_another_program() -> None:
     ends = """
 if pid == 0:
