@@ -286,7 +286,7 @@ class Device(metaclass=Owned):
 
         Args:
             grace: seconds that leases and work in flight get to end by themselves.
-            timeout: seconds for all of it, well above `grace`; then the device is quarantined, and the report says why.
+            timeout: seconds for all of it, `grace` at most half of it; then it is quarantined, and the report says why.
             reason: goes into the report.
 
         Returns:

@@ -3,7 +3,7 @@
 The ladder of a reset; every step is bounded, and taken only if the one before did not suffice:
 
     turns     still OPEN: let those begin who waited for the reset before this one, at most a second
-    drain     DRAINING: wait for leases, calls and work, at most `grace`
+    drain     DRAINING: wait for leases, calls and work, at most `grace`, and half of `timeout` with the turns
     abort     RESETTING: abort what still runs, all streams in parallel
     barrier   wait until nobody is inside C; who enqueues would crash the runtime, who makes or destroys would
               block it, so with one of them inside there is no reset: QUARANTINED
@@ -53,10 +53,12 @@ class ResetFlight(Flight):
     def __init__(self, manager: Manager, *, grace: float, timeout: float, reason: str, by: str) -> None:
         super().__init__(manager)
         self.joined = 1
-        self._grace, self._timeout = grace, timeout
+        self._grace = grace
         self._reason = reason
         self._by = by
-        self._end = _sync.monotonic() + min(timeout, LONGEST_SECONDS)
+        began, limit = _sync.monotonic(), min(timeout, LONGEST_SECONDS)
+        self._patient_until = began + limit / 2  # however long others are given: the reset needs time too
+        self._end = began + limit
         self._stages: dict[str, float] = {}
         self._codes: list[tuple[str, int]] = []
         self._work = {"drained": 0, "aborted": 0, "not_aborted": 0}
@@ -156,7 +158,7 @@ class ResetFlight(Flight):
 
     def _give_turns(self) -> None:
         """Whoever waited for the reset before this one goes first."""
-        manager, end = self.manager, _sync.monotonic() + self._left(TURN_SECONDS)
+        manager, end = self.manager, min(_sync.monotonic() + TURN_SECONDS, self._patient_until)
         with self._stage("turns"), manager.changed:
             while manager.turns.due and (left := end - _sync.monotonic()) > 0:
                 manager.changed.wait(left)
@@ -164,7 +166,7 @@ class ResetFlight(Flight):
 
     def _drain(self) -> None:
         self._apply(Event.DRAIN)
-        end = _sync.monotonic() + self._left(self._grace)
+        end = min(_sync.monotonic() + self._grace, self._patient_until)
         busy = most_busy = self._busy(end, 0)
         nap = SHORTEST_NAP
         while not self._drained(busy) and _sync.monotonic() < end:
@@ -244,8 +246,7 @@ class ResetFlight(Flight):
     def _call(self, name: str, work: Callable[[], int], limit: float) -> int:
         seconds = self._left(limit)
         if not seconds:
-            cause = "; timeout= has to be longer than grace=" if self._grace >= self._timeout else ""
-            raise _Failed(f"no time was left for {name}: {self._spent()}{cause}")
+            raise _Failed(f"no time was left for {name}: {self._spent()}")
         try:
             code = self.manager.control.call(work, seconds)
         except LaneStuck:
