@@ -37,6 +37,7 @@ class Scene:
 
     def release(self) -> None:
         """Lets everything that stands still go on."""
+        simulator.clear()  # a call may not have come yet to where it would have hung
         simulator.release_all()
         self.go_on.set()
 
