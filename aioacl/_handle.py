@@ -79,21 +79,20 @@ class Opening(Operation[C]):
 
     def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]]) -> None:
         super().__init__(what, begin if _origin.keeper is None else _origin.keeper.follow(begin))
-        self._made: C | None = None
+        self._made: list[C] = []
 
     async def __aenter__(self) -> C:
         with suppress(RuntimeError):  # a thread without a loop, where nothing can be shielded
             # anyio imports its backend for its first scope: not when something is to be closed, for it may fail.
             anyio.CancelScope()
-        self._made = await self
-        return self._made
+        made = await self
+        self._made.append(made)
+        return made
 
     async def __aexit__(self, *exc: object) -> None:
-        made, self._made = self._made, None
-        if (
-            made is not None and not lib.aio_forked()
-        ):  # a child has nothing to close, and leaves as it was going to
-            await shielded(made.close())
+        """Closes what was made last: an opening may be entered again inside its own block."""
+        if self._made and not lib.aio_forked():  # a child has nothing to close, and leaves as it was going to
+            await shielded(self._made.pop().close())
 
 
 async def shielded(operation: Operation[T]) -> T:
