@@ -183,8 +183,7 @@ class Device(metaclass=Owned):
     ) -> Opening[Any]:
         async def make() -> Any:
             self._check()
-            deadline = deadline_of(timeout)
-            return await self._manager.make(work, discard=undo, wait=wait, deadline=deadline)
+            return await self._manager.make(work, discard=undo, wait=wait, deadline=deadline_of(timeout))
 
         return Opening(what, make)
 
@@ -252,7 +251,7 @@ class Device(metaclass=Owned):
     async def _run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         self._check()
         await self._manager.until_open()
-        future = self._manager.executor.submit(fn, *args, **kwargs)
+        future = self._manager.submit(fn, *args, **kwargs)
         port = current_port()
 
         def start(_: CData, key: int) -> int:
@@ -268,7 +267,7 @@ class Device(metaclass=Owned):
             future.cancel()
             hint = "A job that has begun goes on, and nobody hears its result; one that has not never begins."
             raise DeviceTimeout("the job was not done in time", device=self.index, hint=hint)
-        return future.result()
+        return self._manager.outcome(future)
 
     # --- lifecycle -------------------------------------------------------------------------------------------
 

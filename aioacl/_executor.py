@@ -78,6 +78,11 @@ class DeviceExecutor(Executor):
             self._spawn()
         return future
 
+    @property
+    def ended(self) -> bool:
+        """Whether it takes no more jobs."""
+        return self._closed
+
     def _spawn(self) -> None:
         try:
             _sync.spawn(f"aioacl-run-{self._index}", self._run)

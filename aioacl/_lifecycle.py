@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from aioacl import _sync
 from aioacl._admission import Admission
@@ -36,9 +36,11 @@ from aioacl._runtime import must_not_be_forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
     from aioacl._core import StreamCore
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 DEVICES = 64
@@ -225,9 +227,25 @@ class Manager(Admission):
         with self.changed:
             if not self.opens:  # the flight that closes ends the executor once
                 raise self.closed()
-            if self._executor is None:
+            if self._executor is None or self._executor.ended:  # who shuts one down ends no other
                 self._executor = DeviceExecutor(self.index, self.enter_job)
             return self._executor
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Queues a job; when the executor has ended meanwhile it asks again, and is told if the device is closed."""
+        while True:
+            executor = self.executor
+            try:
+                return executor.submit(fn, *args, **kwargs)
+            except RuntimeError:
+                if not executor.ended:
+                    raise
+
+    def outcome(self, future: Future[T]) -> T:
+        """What a job came to; the last close drops those that have not begun."""
+        if future.cancelled():
+            raise self.closed()
+        return future.result()
 
     def end_executor(self) -> None:
         """Takes no more jobs; the threads end on their own."""

@@ -301,3 +301,42 @@ async def test_no_more_threads_are_started_than_there_are_jobs_or_the_limit(open
         await until(lambda: barrier.n_waiting == 2)
         barrier.abort()
         await until(lambda: all(future.done() for future in futures))
+
+
+@pytest.mark.anyio
+async def test_a_run_that_the_last_close_overtakes_says_that_the_device_is_closed(
+    open_device: OpenDevice,
+) -> None:
+    go_on, begun = threading.Event(), threading.Event()
+    device = await open_device()
+    device.executor._limit = 1
+
+    def block() -> None:
+        begun.set()
+        go_on.wait()
+
+    device.executor.submit(block)
+    await until(begun.is_set)
+    async with anyio.create_task_group() as group:
+        queued = Waiting(group, lambda: device.run(int))
+        await until(lambda: device.executor._items)
+        closing = Waiting(group, device.close)
+        with pytest.raises(aioacl.ParameterError, match="the device is closed"):
+            await queued.outcome()
+        go_on.set()
+        await closing.outcome()
+
+
+@pytest.mark.anyio
+async def test_a_run_that_meets_the_end_of_the_executor_asks_for_another(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_device() as device:
+        ended = device.executor
+        with ended:  # as a user might, for whom it is an executor like any other
+            assert ended.submit(int).result() == 0
+        assert await device.run(int) == 0
+        given = iter([ended, device.executor])
+        monkeypatch.setattr(type(manager_of(0)), "executor", property(lambda _: next(given)))
+        assert await device.run(int) == 0
+        monkeypatch.undo()
