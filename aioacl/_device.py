@@ -163,7 +163,7 @@ class Device(metaclass=Owned):
         self, *, timing: bool = False, wait: bool = True, timeout: float | None = None
     ) -> Opening[Event]:
         """Makes an event of your own (aclrtCreateEventExWithFlag), to record again and again."""
-        manager = self._manager
+        manager, timing = self._manager, bool(timing)
 
         def work(generation: int) -> Event:
             code = lib.aio_device_refill(manager.index, timing, TIMED_EVENTS if timing else 1)

@@ -137,6 +137,12 @@ async def test_an_event_that_was_never_recorded_is_refused_where_acl_would_pass_
         await event
 
 
+@pytest.mark.parametrize("timing", ["yes", 1 << 40, None, float("nan")])
+async def test_timing_is_whatever_is_true_or_not(open_device: OpenDevice, timing: Any) -> None:
+    async with open_device() as device, device.create_event(timing=timing) as event:
+        assert event._timing is bool(timing)
+
+
 @pytest.mark.parametrize("use", NEVER.values(), ids=NEVER)
 async def test_a_closed_event_is_refused(open_device: OpenDevice, use: Callable[..., Any]) -> None:
     async with open_device() as device, device.create_stream() as stream:
