@@ -97,9 +97,20 @@ void aio_device_blame(int device, int32_t code, const char *text) {
 }
 
 /* --- waits interrupted by a reset -------------------------------------------- */
+/* What is known to have ended before the reset has not been ended by it. */
+static bool ended_before(aio_token *token) {
+    aio_result known = aio_stream_known(token->stream, token->position);
+    if (known == aio_failed(AIO_PENDING))
+        return false;
+    aio_publish(token, known);
+    return true;
+}
+
 void aio_orphan(aio_token *token) {
     const aio_stream *stream = token->stream;
     struct aio_device *self = &aio_devices[stream->device];
+    if (ended_before(token))
+        return;
     aio_lock_take(&self->lock);
     uint64_t word = atomic_load(&self->word);
     bool later = aio_word_state(word) == AIO_RESETTING && aio_word_generation(word) == stream->generation;
@@ -166,7 +177,8 @@ void aio_device_flush(int device) {
     aio_lock_give(&self->lock);
     while (token) {
         aio_token *next = token->next;
-        aio_publish(token, aio_failed(AIO_WAS_RESET));
+        if (!ended_before(token))
+            aio_publish(token, aio_failed(AIO_WAS_RESET));
         token = next;
     }
 }

@@ -85,6 +85,37 @@ static void waits_end_with_the_reset(void) {
     end();
 }
 
+/* As somebody who collects it beside the watcher: a stream is closed, say. */
+static void collect_beside(aio_stream *stream, uint64_t position) {
+    aio_stream_finish(stream, position);
+    aio_raise(&stream->collected, position);
+    aio_stream_deliver(stream);
+}
+
+static void what_has_ended_before_a_reset_is_not_ended_by_it(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    uint64_t first = copy(stream), second = copy(stream);
+    CHECK_EQ(aio_watch(stream, first, port, 1), 0);
+    CHECK_EQ(aio_watch(stream, second, port, 2), 0);
+    bed_seize(0);
+    aio_watcher_nudge(0);
+    UNTIL(has_orphans());
+    collect_beside(stream, first);
+    CHECK(bed_abort_and_wait(0));
+    bed_bring_back(0);
+    for (int i = 0; i < 2; i++) {
+        aio_result result = bed_take_one(port, &key);
+        CHECK_EQ(result, key == 1 ? (aio_result)first : aio_failed(AIO_WAS_RESET));
+    }
+    aio_stream_drop(stream);
+    aio_port_close(port);
+    end();
+}
+
 /* --- an abort while waits are in flight -------------------------------------- */
 static void abort_with_waits(int strategy) {
     aio_port *port = aio_port_new();
@@ -227,8 +258,8 @@ static void another_stream_waits_on_the_device(void) {
 }
 
 TESTS(TEST(a_reset_ends_the_waits_of_the_watcher), TEST(a_reset_ends_the_waits_of_the_workers),
-      TEST(waits_end_with_the_reset), TEST(an_abort_ends_the_waits_of_the_watcher),
-      TEST(an_abort_ends_the_waits_of_the_workers), TEST(no_error_is_lost_by_the_watcher),
-      TEST(no_error_is_lost_by_the_workers), TEST(a_thousand_waits_use_one_thread),
-      TEST(a_wait_after_the_close_ends_at_once), TEST(devices_open_and_close_again),
-      TEST(another_stream_waits_on_the_device))
+      TEST(waits_end_with_the_reset), TEST(what_has_ended_before_a_reset_is_not_ended_by_it),
+      TEST(an_abort_ends_the_waits_of_the_watcher), TEST(an_abort_ends_the_waits_of_the_workers),
+      TEST(no_error_is_lost_by_the_watcher), TEST(no_error_is_lost_by_the_workers),
+      TEST(a_thousand_waits_use_one_thread), TEST(a_wait_after_the_close_ends_at_once),
+      TEST(devices_open_and_close_again), TEST(another_stream_waits_on_the_device))
