@@ -94,7 +94,10 @@ def test_with_a_user_job_that_does_not_end() -> None:
 def test_sys_exit_in_an_asyncio_task(waits: str) -> None:
     program = """
     async def wait(ticket):
-        await ticket
+        try:
+            await ticket
+        except DeviceReset:  # the last close has overtaken it
+            pass
     async def leave():
         say("leaving")
         sys.exit(5)

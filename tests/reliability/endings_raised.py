@@ -110,7 +110,7 @@ async def leaver():
     leave(5)
 async def main():
     async with Copies() as copies:
-        waiting = asyncio.create_task(wait(copies.ticket))
+        waiting = asyncio.create_task(overtaken(copies.ticket))
         await asyncio.create_task(leaver())
 run(main)
 """,
@@ -147,7 +147,7 @@ async def fails(copies):
     raise ValueError("mine")
 async def main():
     async with Copies() as copies:
-        waiting = asyncio.create_task(wait(copies.ticket))
+        waiting = asyncio.create_task(overtaken(copies.ticket))
         leaving()
         await asyncio.create_task(fails(copies))
 run(main)
