@@ -215,8 +215,11 @@ class Manager(Admission):
                     if not wait:
                         raise
                 except ContextError as error:
-                    if not (wait and self.found_reset(error.generation, error.code)):
+                    if not self.found_reset(error.generation, error.code):
                         raise
+                    if not wait:
+                        refusal = lib.AIO_RESETTING_NOW
+                        raise error_of(refusal, error.call, self.index, self.generation) from error
                 except DeviceFault as error:
                     self.note_fault(error)
                     raise
