@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 import aioacl
-from aioacl import _admission, _reset, simulator
+from aioacl import _admission, _lifecycle, _reset, simulator
 from aioacl._ffi import lib, make_pass
 from aioacl._lease import Lease
 from aioacl._lifecycle import manager_of
-from tests.kit import Raised, hanging, until_now
+from tests.kit import Raised, hanging, in_thread, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -103,7 +103,43 @@ def test_a_job_does_not_begin_when_a_reset_began_after_the_look(
     entering.join()
     assert entered == [make_pass(0, generation + 1)]
     lib.aio_leave(entered[0], lib.AIO_LIFETIME)
-    assert device.health.in_flight == 0
+    assert until_now(lambda: device.health.in_flight == 0)  # what the reset has made ready is inside as well
+
+
+class Overtaken:
+    """The engine; the first job that has entered is overtaken before its thread is bound."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._acts = [act]
+
+    def aio_bind_thread(self, entered: int) -> int:
+        while self._acts:
+            self._acts.pop()()
+        return int(lib.aio_bind_thread(entered))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(lib, name)
+
+
+def test_a_job_that_a_foreign_reset_overtakes_on_its_way_in_begins_after_it(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation = device.generation
+    resets: list[Raised] = []
+
+    def reset() -> None:
+        resets.append(Raised(lambda: lib.aio_u_aclrtResetDeviceForce(0)))
+        assert until_now(lambda: lib.aio_gate_foreign(0))
+
+    def job() -> int:
+        entered = device._manager.enter_job(object())
+        lib.aio_leave(entered, lib.AIO_LIFETIME)
+        return entered
+
+    monkeypatch.setattr(_lifecycle, "lib", Overtaken(reset))
+    assert in_thread(job) == make_pass(0, generation + 1)
+    assert resets[0].join() == 0
+    assert until_now(lambda: device.health.in_flight == 0)
 
 
 def test_a_change_between_the_look_and_the_subscription_is_not_lost(
@@ -123,6 +159,34 @@ def test_a_change_between_the_look_and_the_subscription_is_not_lost(
     with lease:
         assert lease.held
     monkeypatch.undo()
+
+
+class Late(Interleaved):
+    """A manager's condition; before it is taken for the first time, somebody else acts."""
+
+    def __init__(self, manager: Manager, act: Callable[[], object]) -> None:
+        super().__init__(manager, act, exits=0)
+        self._acts = [act]
+
+    def __enter__(self) -> Self:
+        while self._acts:
+            self._acts.pop()()
+        return super().__enter__()
+
+
+def test_who_is_rid_of_a_lease_while_he_leaves_it_has_left_it(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = device.lease().__enter__()
+
+    def leave() -> None:  # as a finalizer on this thread does, in its name
+        lease.__exit__(None, None, None)
+
+    monkeypatch.setattr(device._manager, "changed", Late(device._manager, leave))
+    leave()
+    monkeypatch.undo()
+    assert not lease.held
+    assert device.health.leases == 0
 
 
 class Waited:
