@@ -199,6 +199,8 @@ async def test_a_job_for_which_no_thread_can_be_had_is_refused_or_waits_for_one_
         monkeypatch.setattr(_sync, "backend", world)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             executor.submit(int)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await device.run(int)
         world.left = 1
         begun, go_on = threading.Event(), threading.Event()
 

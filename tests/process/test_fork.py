@@ -179,6 +179,7 @@ if pid == 0:
         "shared": lambda: lease.share().__enter__(),
         "health": lambda: device.health,
         "executor": lambda: device.executor,
+        "job": lambda: executor.submit(int),
     }
     for name, use in uses.items():
         try:
