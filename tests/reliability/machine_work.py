@@ -88,8 +88,8 @@ class Work(Ground):
         stream, event = self.of(self.streams, pick), self.of(self.events, which)
         point: Point | None = event.point
         other = point.stream if point and point.stands and point.stream is not stream else None
-        if event.card is not stream.card or (other and (stream.held or not other.held)):
-            return
+        if event.card is not stream.card or stream.held or (other and not other.held):
+            return  # on a stream that is held: a wait for what has ended enqueues nothing, so nothing would stand
         before = stream.waits_for[:]
         if other and stream.goes:
             self._all_known(stream)
