@@ -105,6 +105,7 @@ class Card:
             return
         if self.state is State.OPEN:
             self.becomes(State.DRAINING, "draining")
+        self.revoked()
         self.becomes(State.RESETTING, "resetting")
         self.retained = 0
         self.becomes(State.CLOSED, "closed", generation=True)
