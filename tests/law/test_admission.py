@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
+import anyio
 import pytest
 
 import aioacl
@@ -12,7 +13,8 @@ from aioacl import _admission, _lifecycle, _reset, simulator
 from aioacl._ffi import lib, make_pass
 from aioacl._lease import Lease
 from aioacl._lifecycle import manager_of
-from tests.kit import Raised, hanging, in_thread, until_now
+from aioacl._port import current_port
+from tests.kit import Raised, Waiting, hanging, in_thread, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -187,6 +189,55 @@ def test_who_is_rid_of_a_lease_while_he_leaves_it_has_left_it(
     monkeypatch.undo()
     assert not lease.held
     assert device.health.leases == 0
+
+
+def waits_here(manager: Manager) -> bool:
+    """Whether somebody on this loop waits for a change."""
+    return any(port is current_port() for port, _ in manager._subscribers)
+
+
+@pytest.mark.anyio
+async def test_who_is_cancelled_when_the_change_is_on_its_way_to_him_leaves_no_wait_behind(
+    device: aioacl.Device,
+) -> None:
+    manager, waits = device._manager, current_port()._waits
+    resetting = begin_reset(device)
+    async with anyio.create_task_group() as group:
+        leaving = Waiting(group, manager.until_open)
+        await until(lambda: waits_here(manager))
+        with manager.changed:
+            manager.announce()
+        leaving.cancel()
+        await until(lambda: leaving.ended)
+        assert leaving.cancelled
+    assert not waits_here(manager)
+    await until(lambda: not waits)
+    simulator.release_all()
+    assert resetting.join().ok
+
+
+@pytest.mark.anyio
+async def test_who_is_cancelled_when_the_change_came_before_he_waited_leaves_no_wait_behind(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager, waits = device._manager, current_port()._waits
+    resetting = begin_reset(device)
+    scope = anyio.CancelScope()
+
+    def change() -> None:
+        with manager.changed:
+            manager.announce()
+        scope.cancel()
+
+    with scope:
+        monkeypatch.setattr(manager, "changed", Interleaved(manager, change, exits=1))
+        await manager.until_open()
+    monkeypatch.undo()
+    assert scope.cancelled_caught
+    assert not waits_here(manager)
+    await until(lambda: not waits)
+    simulator.release_all()
+    assert resetting.join().ok
 
 
 class Waited:
