@@ -1,0 +1,69 @@
+"""What a device's maintenance thread does unasked: it makes more of what runs low, and prods the runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import lib
+from tests.kit import Waiting, until
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+MEGABYTE = 1 << 20
+pytestmark = pytest.mark.anyio
+
+
+def slots(device: aioacl.Device, *, large: bool) -> int:
+    """Free ones of that size; what is small may take a large one when no other is left."""
+    of_large: int = lib.aio_stage_free_slots(device.index, MEGABYTE)
+    return of_large if large else lib.aio_stage_free_slots(device.index, 1) - of_large
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+async def test_staging_memory_that_runs_low_becomes_more_although_some_is_left(
+    open_device: OpenDevice, large: bool
+) -> None:
+    nbytes = MEGABYTE if large else 64
+    async with open_device() as device, device.create_stream() as stream, device.allocate(nbytes) as memory:
+        before = simulator.stats().host_bytes
+        with simulator.held(stream):
+            for _ in range(slots(device, large=large) - 1):
+                stream.copy(memory, bytes(nbytes))
+            await until(lambda: simulator.stats().host_bytes > before)
+        await stream
+
+
+async def test_a_pool_of_events_that_runs_low_is_filled_again_although_some_are_left(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        await until(lambda: device.health.in_flight == 0)
+        there = simulator.stats().events
+        with simulator.held(stream):
+            stream.fill(memory, 1)
+            kept = [stream.record() for _ in range(there - 1)]
+            await until(lambda: simulator.stats().events > there)
+        await kept[-1]
+
+
+@pytest.mark.watch_only
+async def test_while_a_wait_grows_old_the_runtime_is_prodded_by_work_on_another_stream(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        made = simulator.calls("aclrtCreateStream")
+        with simulator.held(stream):
+            ticket = stream.fill(memory, 1)
+            async with anyio.create_task_group() as group:
+                waiting = Waiting(group, lambda: ticket)
+                await until(lambda: simulator.calls("aclrtCreateStream") > made)
+                assert not waiting.ended
+                simulator.release(stream)
+                await waiting.outcome()
+        await until(lambda: simulator.stats().streams == 1)  # what it prodded with is gone
