@@ -35,6 +35,21 @@ LIFECYCLE: Final = (
     "_port",
     "_trio",
 )
+SUBJECTS: Final = (  # of the tests that are about the lifecycle
+    "device",
+    "events",
+    "executor",
+    "faults",
+    "flights",
+    "foreign",
+    "foreign_found",
+    "garbage",
+    "lease",
+    "maintenance",
+    "port",
+    "reset",
+    "turns",
+)
 REASON: Final = re.compile(r"#\s*pragma: no (cover|branch)\b(?! - \w)")
 
 
@@ -56,11 +71,14 @@ SELECTIONS: Final = {
     Scale.DEFAULT: Selection(
         (
             "tests/law",
-            "tests/api",
+            *(f"tests/api/test_{subject}.py" for subject in SUBJECTS),
+            "tests/api/test_awaits.py::TestOnALoop::test_result_is_refused_on_a_thread_whose_loop_runs",
             "tests/cancellation",
-            "tests/process/test_fork.py",
+            "tests/process/test_fork.py::test_a_child_is_refused_though_every_lock_was_taken",
+            "tests/process/test_limits.py",
         ),
         LIFECYCLE,
+        match="not uvloop and not many and (not trio or test_port or test_lease or test_executor)",
     ),
     Scale.SLOW: Selection(("tests",), LIFECYCLE, package=True),
 }
@@ -85,7 +103,7 @@ def measured(selection: Selection, folder: Path) -> tuple[int, str]:
     settings = folder / "settings"
     settings.write_text(SETTINGS.format(folder=folder))
     workers = ("-n", str(selection.workers)) if selection.workers else ("-p", "no:xdist")
-    tests = [test for test in selection.tests if (ROOT / test).exists()]
+    tests = [test for test in selection.tests if (ROOT / test.partition("::")[0]).exists()]
     command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q", "-x"]
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider", *workers, "-k", selection.match, *tests],
