@@ -24,8 +24,8 @@ from aioacl._options import (
     ResetReport,
     Strategy,
     deadline_of,
-    is_number,
     is_whole,
+    must_be_reset,
 )
 from aioacl._port import TIMED_OUT, current_port
 from aioacl._stream import OnFailure, Stream, discard_stream, make_stream
@@ -293,11 +293,9 @@ class Device(metaclass=Owned):
 
         Raises:
             LeaseHeldError: the caller holds a lease.
-            ParameterError: the device is closed.
+            ParameterError: the device is closed; or an argument is not what it has to be.
         """
-        for name, value in (("grace", grace), ("timeout", timeout)):
-            if not is_number(value) or not 0 <= value < float("inf"):
-                raise ParameterError(f"{name}={value!r} is no bound", hint="Pass seconds, at least 0.")
+        must_be_reset(grace, timeout, reason)
         return Operation("device.force_reset()", lambda: self._force_reset(grace, timeout, reason))
 
     async def _force_reset(self, grace: float, timeout: float, reason: str) -> ResetReport:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from aioacl import _sync
 from aioacl._errors import ParameterError
@@ -32,6 +32,15 @@ def deadline_of(timeout: float | None) -> float | None:
             f"timeout={timeout!r} is not a number of seconds", hint="Pass seconds, at least 0, or None."
         )
     return None if timeout > LONGEST_SECONDS else _sync.monotonic() + timeout
+
+
+def must_be_reset(grace: Any, timeout: Any, reason: object) -> None:
+    """ParameterError for what is no argument of a reset."""
+    for name, value in (("grace", grace), ("timeout", timeout)):
+        if not is_number(value) or not 0 <= value < float("inf"):
+            raise ParameterError(f"{name}={value!r} is no bound", hint="Pass seconds, at least 0.")
+    if not isinstance(reason, str):
+        raise ParameterError(f"reason={reason!r} is no text", hint="Pass a str.")
 
 
 Strategy = Literal["watch", "thread"]

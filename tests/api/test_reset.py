@@ -270,6 +270,13 @@ async def test_a_reset_without_time_says_where_it_went(open_device: OpenDevice) 
         assert (await device.force_reset()).ok
 
 
+@pytest.mark.parametrize("reason", [None, 1, b"because", ValueError("because")])
+async def test_a_reason_is_text(open_device: OpenDevice, reason: Any) -> None:
+    async with open_device() as device:
+        with pytest.raises(aioacl.ParameterError, match=r"is no text.*Pass a str"):
+            device.force_reset(reason=reason)
+
+
 async def test_the_grace_time_leaves_time_for_the_reset(open_device: OpenDevice) -> None:
     reports: list[aioacl.ResetReport] = []
 
