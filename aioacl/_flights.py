@@ -81,6 +81,10 @@ class Flight:
             if done:
                 break
             await manager.change(seen, deadline)
+        self.raise_error()
+
+    def raise_error(self) -> None:
+        """Raises what has ended the flight before its time."""
         if self.error is not None:
             # Each gets a copy of his own: a raised error collects the traces of whoever raises it.
             raise copy.copy(self.error).with_traceback(self.error.__traceback__) from self.error.__cause__
@@ -264,9 +268,11 @@ class CloseFlight(Flight):
         lib.aio_device_flush(self.index)
         lib.aio_stage_close(self.index)
         manager.maintenance.port.drain()
-        manager.clean_up()
-        manager.control.stop(CLOSE_SECONDS)
-        _runtime.release()
+        try:
+            manager.clean_up()  # where warnings are errors, one may end it
+        finally:
+            manager.control.stop(CLOSE_SECONDS)
+            _runtime.release()
         if code not in (0, RELEASED_ALREADY):
             warnings.warn(f"aclrtResetDevice answered {code}", AclWarning, stacklevel=2)
 

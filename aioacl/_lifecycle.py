@@ -119,13 +119,16 @@ class Manager(Admission):
 
     async def close(self) -> None:
         """Counts one open less, and returns when the device is closed if that was the last."""
-        self.count_out()
+        closing = self.count_out()
         while True:
             with self.changed:
                 seen = self.version
+                closing = self.flight if isinstance(self.flight, CloseFlight) else closing
                 if self.left():
-                    return
+                    break
             await self.change(seen, None)
+        if closing is not None:
+            closing.raise_error()
 
     def left(self) -> bool:
         """Whether it is over for those who have counted out: others have it open, or the last close has landed."""

@@ -314,6 +314,29 @@ async def test_an_open_that_finds_no_context_does_not_leave_the_device_set(open_
         assert simulator.retain_count() == 1
 
 
+async def test_where_warnings_are_errors_the_last_close_raises_them_and_ends_all_the_same(
+    open_device: OpenDevice,
+) -> None:
+    device = await open_device()
+    with simulator.fault("aclrtResetDevice", rc=507000), pytest.raises(aioacl.AclWarning, match="507000"):
+        await device.close()
+    assert device.state is aioacl.State.CLOSED
+    async with open_device():
+        assert simulator.retain_count() > 0
+
+
+async def test_what_is_cleaned_up_by_the_last_close_may_fail_and_it_ends_all_the_same(
+    open_device: OpenDevice,
+) -> None:
+    device = await open_device()
+    device._manager.leftovers.append(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        await device.close()
+    assert (device.state, simulator.retain_count()) == (aioacl.State.CLOSED, 0)
+    async with open_device() as again, again.create_stream() as stream:
+        await stream
+
+
 @pytest.mark.parametrize("failures", [1, 2])
 async def test_a_close_whose_reset_failed_is_made_up_for_by_a_later_close(
     open_device: OpenDevice, failures: int
