@@ -52,3 +52,9 @@ def test_generations_go_round_and_none_of_them_is_0() -> None:
             gate.apply(event)
             seen.append(gate.generation)
     assert seen == [newest, newest, 1, 1, 1, 2]
+
+
+def test_a_state_prints_as_its_name_in_any_width() -> None:
+    for state in State:
+        assert str(state) == f"{state}" == state.name
+        assert f"{state:>12}" == state.name.rjust(12)
