@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Self
 
 from aioacl._errors import ParameterError
+from aioacl._ffi import lib
 from aioacl._options import deadline_of
 from aioacl._port import current_holder, run_blocking
 
@@ -52,8 +53,8 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether the current task holds it now."""
-        return current_holder() in self._holders
+        """Whether the current task holds it now; not any more once somebody else has reset the device."""
+        return current_holder() in self._holders and not lib.aio_gate_foreign(self._manager.index)
 
 
 class SharedLease:

@@ -346,6 +346,19 @@ def test_until_a_foreign_reset_is_met_nobody_is_told_that_the_device_is_open(ope
     device.close().result()
 
 
+def test_until_a_foreign_reset_is_met_nobody_is_told_that_he_holds_a_lease(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    with device.lease() as lease:
+        generation = device.generation
+        assert lease.held
+        with unmet(device):
+            assert device.generation == generation + 1
+            assert not lease.held
+        assert until_now(lambda: device.health.ready)
+        assert not lease.held
+    device.close().result()
+
+
 def test_until_a_foreign_reset_is_met_what_its_copies_use_is_kept(open_device: OpenDevice) -> None:
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
