@@ -223,7 +223,7 @@ async def leased(hand: Hand, device: Device) -> None:
         generation = device.generation
         await there_and_back(hand, device)
         await fill(hand, device)
-        must(not lease.held or device.generation == generation, "a reset has parted the steps of a lease")
+        must(device.generation == generation or not lease.held, "a reset has parted the steps of a lease")
 
 
 async def leased_and_resetting(hand: Hand, device: Device) -> None:
