@@ -349,9 +349,9 @@ def test_until_a_foreign_reset_is_met_nobody_is_told_that_the_device_is_open(ope
 def test_until_a_foreign_reset_is_met_nobody_is_told_that_he_holds_a_lease(open_device: OpenDevice) -> None:
     device = open_device().result()
     with device.lease() as lease:
-        generation = device.generation
-        assert lease.held
+        generation, before = device.generation, lease.held
         with unmet(device):
+            assert before
             assert device.generation == generation + 1
             assert not lease.held
         assert until_now(lambda: device.health.ready)
