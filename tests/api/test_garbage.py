@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioacl import simulator
+from aioacl import _reset, simulator
 from aioacl._ffi import ffi, lib, owner, pointer
 from aioacl._law import State
 from aioacl._lifecycle import manager_of
-from tests.kit import FAULT, Raised, hanging, in_thread, until, until_now, wait_for
+from tests.kit import FAULT, PATIENCE_SECONDS, Raised, hanging, in_thread, until, until_now, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -123,8 +123,9 @@ def collect_with_the_lock() -> None:
 
 @pytest.mark.parametrize("what", ["a stream", "a lease"])
 def test_who_waited_for_a_reset_in_a_loop_that_was_closed_stops_nobody(
-    open_device: OpenDevice, what: str
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
+    monkeypatch.setattr(_reset, "RESET_SECONDS", PATIENCE_SECONDS)  # the collection takes what it takes
     device = open_device().result()
     begin = {"a stream": lambda: wait_for(device.create_stream()), "a lease": device.lease().__aenter__}[what]
     simulator.hang_call("aclrtResetDeviceForce")
