@@ -308,17 +308,21 @@ class Manager(Admission):
 
     def clean_up(self) -> None:
         """What could not be done before the device was reset or closed."""
-        for queue in (self.leftovers, self.notes):
-            for _ in range(len(queue)):  # one may leave another, for the next time
-                try:
-                    thunk = queue.popleft()
-                except IndexError:  # somebody else does it at the same time
-                    break
-                thunk()
+        self._work_off(self.leftovers)
+        self._work_off(self.notes)
+
+    @staticmethod
+    def _work_off(queue: deque[Callable[[], object]]) -> None:
+        """Does what is in a queue by now; one thing may leave another, for the next time."""
+        for _ in range(len(queue)):
+            try:
+                thunk = queue.popleft()
+            except IndexError:  # somebody else does it at the same time
+                return
+            thunk()
 
     def _on_wake(self) -> None:
-        for _ in range(len(self.notes)):
-            self.notes.popleft()()
+        self._work_off(self.notes)
         kicks = lib.aio_device_kicks(self.index)
         if kicks & lib.AIO_KICK_REFILL:
             lib.aio_device_refill(self.index, 0, POOL_EVENTS)

@@ -238,6 +238,22 @@ async def test_cleanups_that_call_for_each_other_are_each_done_once(open_device:
         assert not manager.leftovers
 
 
+async def test_a_note_that_another_thread_has_worked_off_meanwhile_is_nobodys_any_more(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    raised: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    async with open_device() as device:
+        manager = device._manager
+        manager.notes.append(manager.clean_up)  # as if it were done by the close, just then
+        manager.leave_note(lambda: done.append("second"))
+        await until(lambda: done)
+        async with device.create_stream() as stream:  # behind it, on the same lane
+            await stream
+    assert (done, raised) == (["second"], [])
+
+
 async def test_a_clean_up_that_raises_is_reported_and_the_lane_goes_on(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
