@@ -21,15 +21,11 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
 
 ATTEMPTS: Final = 3
-BARRIER_SECONDS: Final = 10.0
 LEAVE_SECONDS: Final = 0.5
-ABORT_SECONDS: Final = 2.0
 RESET_SECONDS: Final = 5.0
 DROP_SECONDS: Final = 3.5  # what the runtime takes to drop the work of one stream, one after another
 CLOSE_SECONDS: Final = 5.0
 POOL_EVENTS: Final = 32
-SHORTEST_NAP: Final = 0.0002
-LONGEST_NAP: Final = 0.005
 
 _ENQUEUE = 1 << lib.AIO_ENQUEUE
 _WAIT = 1 << lib.AIO_WAIT
