@@ -113,6 +113,7 @@ class Reporter:
         self._pipe = pipe
         self._plan = plan
         self._began = 0.0
+        self.noticed = False
 
     def tell(self, kind: str, test: str = "", seconds: float = 0.0) -> None:
         """One line to whoever runs us."""
@@ -133,6 +134,7 @@ class Reporter:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """It has failed."""
         if report.failed:
+            self.noticed = True
             self.tell("failed", report.nodeid)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
@@ -156,6 +158,17 @@ class Noticed(Exception):
     """Something other than pytest has noticed the change."""
 
 
+def _tested(job: Job, reporter: Reporter) -> int:
+    """Pytest's status. What a change leaves behind may break it off at its end, when a test has failed already."""
+    try:
+        return int(pytest.main([*OPTIONS, f"--rootdir={ROOT}", *job.plan.files], plugins=[reporter]))
+    except BaseException:
+        if not reporter.noticed:
+            raise
+        traceback.print_exc()
+        return 1
+
+
 def _child(copy: Path, job: Job, pipe: int, log: Path) -> NoReturn:
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # whoever runs us may be killed himself
@@ -172,7 +185,7 @@ def _child(copy: Path, job: Job, pipe: int, log: Path) -> NoReturn:
         if job.before is not None:
             job.before(copy, reporter)
         if job.plan.files:
-            status = int(pytest.main([*OPTIONS, f"--rootdir={ROOT}", *job.plan.files], plugins=[reporter]))
+            status = _tested(job, reporter)
             found = str(getattr(sys.modules.get("aioacl"), "__file__", copy))
             if not found.startswith(str(copy)):
                 raise RuntimeError(f"{found} was tested")

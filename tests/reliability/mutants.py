@@ -85,7 +85,14 @@ REST: Final = (
     "tests/api/test_stream.py",
     "tests/api/test_event.py",
     "tests/api/test_threads.py",
+    "tests/api/test_foreign_found.py",
+    "tests/api/test_maintenance.py",
+    "tests/api/test_memory.py",
+    "tests/api/test_turns.py",
     "tests/cancellation",
+    "tests/process/test_exit.py",
+    "tests/process/test_fork.py",
+    "tests/process/test_limits.py",
 )
 
 
