@@ -19,6 +19,9 @@ static void crowded(int kind) {
     uint64_t full = aio_gate_word(0);
     CHECK_EQ(aio_count_in(pass, kind), AIO_CROWDED);
     CHECK_EQ(aio_gate_word(0), full);
+    aio_gate_set(0, AIO_DRAINING, 7);
+    CHECK_EQ(aio_count_in(aio_make_pass(0, 7, 1), kind), AIO_CROWDED);
+    aio_gate_set(0, AIO_OPEN, 7);
     counts_are(kind == AIO_ENQUEUE ? MANY : 0, kind == AIO_WAIT ? MANY : 0, kind == AIO_LIFETIME ? MANY : 0);
     for (int other = AIO_ENQUEUE; other <= AIO_LIFETIME; other++) {
         if (other == kind)

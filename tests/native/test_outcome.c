@@ -234,6 +234,41 @@ static void staging_runs_out_and_comes_back(void) {
     end();
 }
 
+static void each_size_has_its_slots(void) {
+    enum { SMALL = 64 * 1024, LARGE = 1024 * 1024 };
+    begin();
+    int large = aio_stage_free_slots(0, LARGE), all = aio_stage_free_slots(0, SMALL);
+    void *small_slot = aio_stage_take(0, SMALL);
+    CHECK_EQ(aio_stage_free_slots(0, LARGE), large);
+    CHECK_EQ(aio_stage_free_slots(0, SMALL), all - 1);
+    void *large_slot = aio_stage_take(0, SMALL + 1);
+    CHECK_EQ(aio_stage_free_slots(0, LARGE), large - 1);
+    CHECK(!aio_stage_take(0, LARGE + 1));
+    aio_stage_release(0, small_slot);
+    aio_stage_release(0, large_slot);
+    CHECK_EQ(aio_stage_free_slots(0, SMALL), all);
+    end();
+}
+
+static uint64_t host_blocks(void) {
+    aclsim_stats_t stats;
+    sim.stats(&stats);
+    return stats.host_blocks;
+}
+
+static void memory_is_not_freed_under_a_copy(void) {
+    begin();
+    char *slot = aio_stage_take(0, 8);
+    uint64_t before = host_blocks();
+    aio_stage_close(0);
+    CHECK_EQ(host_blocks(), before);
+    memset(slot, 1, 8);
+    aio_stage_release(0, slot);
+    aio_stage_close(0);
+    CHECK(host_blocks() < before);
+    end();
+}
+
 /* A foreign reset makes the stream stale at once, but its copies are dropped only later. */
 static void *reset_from_abroad(void *unused) {
     (void)unused;
@@ -264,7 +299,8 @@ static void slots_stay_out_until_the_reset_has_ended(void) {
     bed_close(0);
 }
 
-TESTS(TEST(verdicts_cover_ranges), TEST(the_newest_verdict_counts), TEST(the_ledger_is_bounded),
+TESTS(TEST(verdicts_cover_ranges), TEST(each_size_has_its_slots), TEST(memory_is_not_freed_under_a_copy),
+      TEST(the_newest_verdict_counts), TEST(the_ledger_is_bounded),
       TEST(an_error_is_told_to_everybody_and_again), TEST(a_query_does_not_swallow_an_error),
       TEST(a_device_wide_code_is_owed_to_uncollected_work), TEST(later_work_does_not_delay_a_ticket),
       TEST(a_forgotten_ticket_costs_no_mark), TEST(a_wait_in_mid_stream_gets_a_mark),

@@ -63,6 +63,20 @@ static void a_walk_survives_a_stream_that_leaves(void) {
     bed_close(0);
 }
 
+static uint64_t native_streams(void) {
+    aclsim_stats_t stats;
+    sim.stats(&stats);
+    return stats.streams;
+}
+
+static void a_heartbeat_leaves_no_stream(void) {
+    bed_open(0, AIO_WATCH);
+    uint64_t before = native_streams();
+    CHECK_EQ(aio_device_heartbeat(0), 0);
+    CHECK_EQ(native_streams(), before);
+    bed_close(0);
+}
+
 /* --- room -------------------------------------------------------------------- */
 static void a_full_queue_refuses_before_c(void) {
     open_with_memory(AIO_WATCH);
@@ -76,7 +90,8 @@ static void a_full_queue_refuses_before_c(void) {
     CHECK_EQ(copy(stream), aio_failed(AIO_QUEUE_FULL));
     CHECK_EQ(sim.calls("aclrtMemcpyAsync"), calls);
     CHECK(aio_stream_room(stream) < 1);
-    CHECK(sim.pending(stream->handle) <= AIO_QUEUE_ENTRIES);
+    CHECK(sim.pending(stream->handle) <
+          AIO_QUEUE_ENTRIES); /* one is left: a full queue would block the watcher */
     sim.release(stream->handle);
     UNTIL(aio_stream_room(stream) > 1000);
     CHECK(copy(stream) > 0);
@@ -252,9 +267,10 @@ static void the_pool_is_of_this_generation(void) {
     close_all();
 }
 
-TESTS(TEST(positions_count_from_one), TEST(a_walk_survives_a_stream_that_leaves),
-      TEST(a_full_queue_refuses_before_c), TEST(a_busy_stream_is_not_destroyed),
-      TEST(a_used_stream_is_not_destroyed), TEST(outcomes_outlive_the_native_stream),
-      TEST(a_download_lands_before_its_stream_is_gone), TEST(an_abort_ends_what_was_left),
-      TEST(an_abort_meets_an_enqueuer), TEST(a_foreign_reset_finds_dead_streams),
-      TEST(a_device_abort_counts_what_it_met), TEST(the_pool_is_of_this_generation))
+TESTS(TEST(positions_count_from_one), TEST(a_heartbeat_leaves_no_stream),
+      TEST(a_walk_survives_a_stream_that_leaves), TEST(a_full_queue_refuses_before_c),
+      TEST(a_busy_stream_is_not_destroyed), TEST(a_used_stream_is_not_destroyed),
+      TEST(outcomes_outlive_the_native_stream), TEST(a_download_lands_before_its_stream_is_gone),
+      TEST(an_abort_ends_what_was_left), TEST(an_abort_meets_an_enqueuer),
+      TEST(a_foreign_reset_finds_dead_streams), TEST(a_device_abort_counts_what_it_met),
+      TEST(the_pool_is_of_this_generation))
