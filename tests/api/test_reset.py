@@ -263,6 +263,30 @@ async def test_a_query_hung_in_c_while_the_device_drains_means_quarantine(open_d
         assert (await device.force_reset()).ok
 
 
+@pytest.mark.watch_only
+async def test_the_watcher_hung_in_a_query_means_quarantine(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        simulator.hold(stream)
+        waiting = Waiting(group, lambda: stream.fill(memory, 1))
+        await until(lambda: lib.aio_device_waits(0) == 1)
+        simulator.hang_call("aclrtStreamQuery")
+        await until(hanging("aclrtStreamQuery"))  # nobody but the watcher asks
+        try:
+            report = await device.force_reset(grace=0, timeout=0.3)
+        finally:
+            simulator.release_all()
+        assert [stuck.function for stuck in report.stuck] == ["aclrtStreamQuery"]
+        assert simulator.calls("aclrtResetDeviceForce") == 0
+        with pytest.raises((aioacl.DeviceQuarantined, aioacl.DeviceReset)):
+            await waiting.outcome()
+        assert (await device.force_reset()).ok
+
+
 async def test_a_reset_without_time_says_where_it_went(open_device: OpenDevice) -> None:
     async with open_device() as device:
         report = await device.force_reset(timeout=0)
