@@ -16,6 +16,7 @@ import anyio
 import aioacl
 from aioacl import open_device, simulator
 from aioacl.testing import Snapshot, snapshot
+from tests.kit import until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence
@@ -112,21 +113,11 @@ def overhearing(found: list[str], *, lawful: tuple[type[Warning], ...] = ()) -> 
 # --- what is left ----------------------------------------------------------------------------------------------------
 
 
-def settled(condition: Callable[[], object], seconds: float = SETTLES_SECONDS) -> bool:
-    """Blocks until the condition holds; False if it does not in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.002)
-    return True
-
-
 def left_since(before: Snapshot, *allowed: str) -> list[str]:
     """What there is more of than before, when everything had time to end."""
-    if not settled(lambda: not snapshot().more_than(before, *allowed), 0.5):
+    if not until_now(lambda: not snapshot().more_than(before, *allowed), 0.5):
         gc.collect()
-        settled(lambda: not snapshot().more_than(before, *allowed))
+        until_now(lambda: not snapshot().more_than(before, *allowed), SETTLES_SECONDS)
     now = snapshot()
     grown = {name: f"{then} -> {count}" for name, (then, count) in now.more_than(before, *allowed).items()}
     still = [f"device {index} is still open" for index in sorted(now.devices - before.devices)]
@@ -151,13 +142,13 @@ def warmed_up(indices: Sequence[int]) -> None:
                 await stream
 
     at_once([loop(backend, once) for backend in BACKENDS], SETTLES_SECONDS)
-    settled(lambda: not snapshot().devices)
+    until_now(lambda: not snapshot().devices, SETTLES_SECONDS)
 
 
 def idle(devices: Sequence[aioacl.Device]) -> list[str]:
     """Leases and calls that are still there although nobody is."""
 
     def rests(device: aioacl.Device) -> bool:
-        return settled(lambda: device.health.leases == device.health.in_flight == 0)
+        return until_now(lambda: device.health.leases == device.health.in_flight == 0, SETTLES_SECONDS)
 
     return [f"device {device.index}: {device.health}" for device in devices if not rests(device)]
