@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -290,7 +291,9 @@ async def test_the_watcher_hung_in_a_query_means_quarantine(open_device: OpenDev
 async def test_a_reset_without_time_says_where_it_went(open_device: OpenDevice) -> None:
     async with open_device() as device:
         report = await device.force_reset(timeout=0)
-        assert report.problem.startswith("no time was left for aclrtDestroyEvent: turns 0.0 s, drain 0.0 s")
+        assert re.match(
+            r"no time was left for aclrtDestroyEvent: turns \d+\.\d s, drain \d+\.\d s", report.problem
+        )
         assert (await device.force_reset()).ok
 
 
