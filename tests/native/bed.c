@@ -50,6 +50,8 @@ void bed_load(void) {
     FIND(release);
     FIND(release_all);
     FIND(fail_next);
+    FIND(fail_call);
+    FIND(clear);
     FIND(hang_call);
     FIND(unhang);
     FIND(hung);

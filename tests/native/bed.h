@@ -52,6 +52,8 @@ typedef struct {
     __typeof__(&aclsim_release) release;
     __typeof__(&aclsim_release_all) release_all;
     __typeof__(&aclsim_fail_next) fail_next;
+    __typeof__(&aclsim_fail_call) fail_call;
+    __typeof__(&aclsim_clear) clear;
     __typeof__(&aclsim_hang_call) hang_call;
     __typeof__(&aclsim_unhang) unhang;
     __typeof__(&aclsim_hung) hung;

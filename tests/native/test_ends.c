@@ -37,6 +37,23 @@ static void late_handler(int status, void *unused) {
     _exit(status + 1); /* registered before the engine's, so it runs after that */
 }
 
+static void *leave_when_told(void *unused) {
+    (void)unused;
+    CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtSynchronizeStream), 0);
+    atomic_store(&left_inside, true);
+    UNTIL(atomic_load(&aio_exiting));
+    aio_leave(bed_pass(0), AIO_WAIT);
+    return NULL;
+}
+
+static void *stay_outside(void *unused) {
+    (void)unused;
+    aio_outside_begin();
+    atomic_store(&left_inside, true);
+    pause();
+    return NULL;
+}
+
 /* The children of this part begin before the library is open, so it is not a fork to the engine. */
 static void exits_with_somebody_inside(void) {
     pid_t child = begin_child();
@@ -45,6 +62,33 @@ static void exits_with_somebody_inside(void) {
         bed_open(0, AIO_WATCH);
         aio_exit_install(GRACE_US);
         bed_thread(stay_inside, NULL);
+        UNTIL(atomic_load(&left_inside));
+        exit(5);
+    }
+    ended_with(child, 5);
+}
+
+static void exits_with_somebody_who_leaves(void) {
+    pid_t child = begin_child();
+    if (child == 0) {
+        on_exit(late_handler, NULL);
+        bed_open(0, AIO_THREAD);
+        aio_exit_install(GRACE_US * 50);
+        pthread_detach(bed_thread(leave_when_told, NULL));
+        UNTIL(atomic_load(&left_inside));
+        exit(5);
+    }
+    ended_with(child, 6);
+}
+
+/* In C, though not in the gate: what belongs to no device. */
+static void exits_with_somebody_in_c(void) {
+    pid_t child = begin_child();
+    if (child == 0) {
+        on_exit(late_handler, NULL);
+        bed_open(0, AIO_THREAD);
+        aio_exit_install(GRACE_US);
+        bed_thread(stay_outside, NULL);
         UNTIL(atomic_load(&left_inside));
         exit(5);
     }
@@ -131,6 +175,22 @@ static void a_child_is_refused_and_never_hangs(void) {
     bed_close(0);
 }
 
+/* Whatever else was to be done at the exit, the runtime's destructors among it, is the parent's. */
+static void a_child_leaves_on_the_spot(void) {
+    pid_t parent = begin_child();
+    if (parent == 0) {
+        on_exit(late_handler, NULL);
+        bed_open(0, AIO_THREAD);
+        aio_exit_install(GRACE_US);
+        pid_t child = begin_child();
+        if (child == 0)
+            exit(3);
+        ended_with(child, 3);
+        exit(5);
+    }
+    ended_with(parent, 6);
+}
+
 static void a_child_does_not_ring_the_parents_bell(void) {
     uint64_t key;
     int64_t result;
@@ -177,6 +237,7 @@ static void a_threads_record_is_used_again(void) {
     bed_close(0);
 }
 
-TESTS(TEST(exits_with_somebody_inside), TEST(exits_with_nobody_inside), TEST(exits_with_waits_in_flight),
+TESTS(TEST(exits_with_somebody_inside), TEST(exits_with_somebody_who_leaves), TEST(exits_with_somebody_in_c),
+      TEST(a_child_leaves_on_the_spot), TEST(exits_with_nobody_inside), TEST(exits_with_waits_in_flight),
       TEST(a_child_is_refused_and_never_hangs), TEST(a_child_does_not_ring_the_parents_bell),
       TEST(a_threads_record_is_used_again))

@@ -110,6 +110,7 @@ static void a_foreign_reset_is_not_written_over(void) {
     CHECK_EQ(aio_count_in(aio_make_pass(0, before, 1), AIO_ENQUEUE), AIO_STALE);
     CHECK_EQ(aio_count_in(aio_make_pass(0, before + 1, 1), AIO_ENQUEUE), AIO_RESETTING_NOW);
     CHECK_EQ(aio_device_foreign(0), 1);
+    CHECK_EQ(aio_device_kicks(0) & AIO_KICK_FOREIGN, AIO_KICK_FOREIGN);
     aio_gate_set(0, AIO_OPEN, before + 1);
     CHECK_EQ(aio_gate_foreign(0), 1);
     CHECK_EQ(aio_count_in(aio_make_pass(0, before + 1, 0), AIO_ENQUEUE), AIO_RESETTING_NOW);
@@ -184,6 +185,21 @@ static void an_adopted_thread_does_not_look(void) {
     bed_close(0);
 }
 
+static void *fail_to_bind(void *unused) {
+    aio_frame frame;
+    (void)unused;
+    CHECK_EQ(sim.fail_call("aclrtSetCurrentContext", 107000, 1), 0);
+    CHECK_EQ(aio_begin(&frame, bed_pass(0), AIO_WAIT, AIO_FN_aclrtStreamQuery), 107002);
+    return NULL;
+}
+
+static void who_cannot_bind_does_not_stay_inside(void) {
+    bed_open(0, AIO_THREAD);
+    bed_join(bed_thread(fail_to_bind, NULL));
+    counts_are(0, 0, 0);
+    bed_close(0);
+}
+
 /* --- the text of a failure --------------------------------------------------- */
 static void *fail_here(void *unused) {
     aio_frame frame;
@@ -216,6 +232,10 @@ static void who_is_inside_is_known(void) {
     CHECK_EQ(functions[0], AIO_FN_aclrtMalloc);
     CHECK(times[0] >= 0);
     aio_end(&frame, 0);
+    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 0);
+    CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtMalloc), 0);
+    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 1);
+    aio_leave(bed_pass(0), AIO_WAIT);
     CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 0);
     bed_close(0);
 }
@@ -266,5 +286,6 @@ TESTS(TEST(the_4096th_enqueuer_is_refused), TEST(the_4096th_waiter_is_refused),
       TEST(each_state_says_who_may_enter), TEST(setting_the_state_keeps_who_is_inside),
       TEST(a_foreign_reset_is_not_written_over), TEST(after_exit_has_begun_nobody_enters),
       TEST(a_thread_without_a_context_stays_bound), TEST(a_foreign_context_is_put_back),
-      TEST(an_adopted_thread_does_not_look), TEST(the_text_is_kept_on_the_failing_thread),
-      TEST(who_is_inside_is_known), TEST(nobody_comes_in_after_it_was_seen_empty))
+      TEST(an_adopted_thread_does_not_look), TEST(who_cannot_bind_does_not_stay_inside),
+      TEST(the_text_is_kept_on_the_failing_thread), TEST(who_is_inside_is_known),
+      TEST(nobody_comes_in_after_it_was_seen_empty))

@@ -91,6 +91,8 @@ static void a_query_does_not_swallow_an_error(void) {
     uint64_t bad = forgotten_copy();
     UNTIL(aio_stream_query(stream, bad) == 1);
     CHECK_EQ(aio_stream_known(stream, bad), aio_failed(AIO_PENDING));
+    aio_result result;
+    CHECK(!aio_stream_over(stream, bad, &result)); /* done, but whether in an error nobody has asked */
     CHECK_EQ(bed_await(stream, bad), aio_failed(507015));
     end();
 }
@@ -120,6 +122,21 @@ static void later_work_does_not_delay_a_ticket(void) {
     sim.release(stream->handle);
     CHECK_EQ(bed_await(stream, mine), (int64_t)mine);
     CHECK_EQ(bed_await(stream, next), (int64_t)next);
+    end();
+}
+
+static void a_ticket_that_was_awaited_is_not_forgotten(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin();
+    sim.hold(stream->handle);
+    uint64_t mine = copy();
+    CHECK_EQ(aio_watch(stream, mine, port, 9), 0);
+    aio_stream_forget(stream, mine);
+    CHECK_EQ(forgotten_copy(), mine + 2); /* a mark came first, so the wait is not for this too */
+    sim.release(stream->handle);
+    CHECK_EQ(bed_take_one(port, &key), (int64_t)mine);
+    aio_port_close(port);
     end();
 }
 
@@ -176,6 +193,25 @@ static void waits_end_in_the_order_of_their_positions(void) {
     sim.release(stream->handle);
     for (uint64_t i = 0; i < 6; i++) {
         bed_take_one(port, &key);
+        CHECK_EQ(key, i);
+    }
+    aio_port_close(port);
+    end();
+}
+
+static void waits_for_the_same_position_end_in_the_order_they_came(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin();
+    sim.hold(stream->handle);
+    uint64_t position = copy();
+    for (uint64_t i = 0; i < 6; i++) {
+        CHECK_EQ(aio_watch(stream, position, port, i), 0);
+        until_taken();
+    }
+    sim.release(stream->handle);
+    for (uint64_t i = 0; i < 6; i++) {
+        CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
         CHECK_EQ(key, i);
     }
     aio_port_close(port);
@@ -244,9 +280,23 @@ static void each_size_has_its_slots(void) {
     void *large_slot = aio_stage_take(0, SMALL + 1);
     CHECK_EQ(aio_stage_free_slots(0, LARGE), large - 1);
     CHECK(!aio_stage_take(0, LARGE + 1));
+    void *whole_slot = aio_stage_take(0, LARGE);
+    CHECK(whole_slot != NULL);
+    aio_stage_release(0, whole_slot);
     aio_stage_release(0, small_slot);
     aio_stage_release(0, large_slot);
     CHECK_EQ(aio_stage_free_slots(0, SMALL), all);
+    end();
+}
+
+static void a_copy_that_was_refused_gives_its_slot_back(void) {
+    char bytes[8] = {0};
+    begin();
+    int slots = aio_stage_free_slots(0, 8);
+    CHECK_EQ(sim.fail_call("aclrtMemcpyAsync", 207001, 2), 0);
+    CHECK_EQ(aio_download(stream, 0, bytes, memory, 8), aio_failed(207001));
+    CHECK_EQ(aio_upload(stream, 0, memory, BYTES, bytes, 8), aio_failed(207001));
+    CHECK_EQ(aio_stage_free_slots(0, 8), slots);
     end();
 }
 
@@ -303,7 +353,9 @@ TESTS(TEST(verdicts_cover_ranges), TEST(each_size_has_its_slots), TEST(memory_is
       TEST(the_newest_verdict_counts), TEST(the_ledger_is_bounded),
       TEST(an_error_is_told_to_everybody_and_again), TEST(a_query_does_not_swallow_an_error),
       TEST(a_device_wide_code_is_owed_to_uncollected_work), TEST(later_work_does_not_delay_a_ticket),
-      TEST(a_forgotten_ticket_costs_no_mark), TEST(a_wait_in_mid_stream_gets_a_mark),
+      TEST(a_forgotten_ticket_costs_no_mark), TEST(a_ticket_that_was_awaited_is_not_forgotten),
+      TEST(waits_for_the_same_position_end_in_the_order_they_came),
+      TEST(a_copy_that_was_refused_gives_its_slot_back), TEST(a_wait_in_mid_stream_gets_a_mark),
       TEST(marks_are_recorded_now_and_then), TEST(waits_end_in_the_order_of_their_positions),
       TEST(bytes_land_before_the_wait_ends), TEST(an_aborted_download_leaves_its_target_alone),
       TEST(staging_runs_out_and_comes_back), TEST(slots_stay_out_until_the_reset_has_ended))

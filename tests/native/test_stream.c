@@ -1,4 +1,4 @@
-/* Streams: their lists, their ends, queue room, and aborts. */
+/* Streams: their lists, their ends, and queue room. */
 #include "bed.h"
 
 enum { BYTES = 256 };
@@ -99,6 +99,19 @@ static void a_full_queue_refuses_before_c(void) {
     close_all();
 }
 
+static void room_that_has_come_back_is_found_by_who_enqueues(void) {
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    while (copy(stream) >= 0)
+        continue;
+    sim.release(stream->handle);
+    UNTIL(sim.pending(stream->handle) == 0);
+    CHECK(copy(stream) > 0);
+    bed_end_stream(stream);
+    close_all();
+}
+
 /* --- destroying -------------------------------------------------------------- */
 static void a_busy_stream_is_not_destroyed(void) {
     open_with_memory(AIO_WATCH);
@@ -154,100 +167,6 @@ static void a_download_lands_before_its_stream_is_gone(void) {
     close_all();
 }
 
-/* --- aborting ---------------------------------------------------------------- */
-static void an_abort_ends_what_was_left(void) {
-    open_with_memory(AIO_WATCH);
-    aio_stream *stream = bed_stream(0);
-    CHECK_EQ(copy(stream), 1);
-    CHECK_EQ(bed_await(stream, 1), 1);
-    sim.hold(stream->handle);
-    aio_result second = copy(stream), third = copy(stream);
-    CHECK_EQ(aio_stream_abort(stream), 0);
-    CHECK_EQ(bed_await(stream, 1), 1);
-    CHECK_EQ(bed_await(stream, (uint64_t)second), aio_failed(107023));
-    CHECK_EQ(bed_await(stream, (uint64_t)third), aio_failed(107023));
-    sim.release(stream->handle);
-    aio_result later = copy(stream);
-    CHECK_EQ(bed_await(stream, (uint64_t)later), later);
-    bed_end_stream(stream);
-    close_all();
-}
-
-static void *copy_elsewhere(void *stream) {
-    return (void *)(uintptr_t)copy(stream);
-}
-
-/* Whoever is inside the runtime may be dropped or not: either way his wait says that it was aborted. */
-static void an_abort_meets_an_enqueuer(void) {
-    void *position = NULL;
-    open_with_memory(AIO_WATCH);
-    aio_stream *stream = bed_stream(0);
-    sim.hang_call("aclrtMemcpyAsync");
-    pthread_t enqueuer = bed_thread(copy_elsewhere, stream);
-    UNTIL(sim.hung("aclrtMemcpyAsync"));
-    CHECK_EQ(aio_stream_abort(stream), 0);
-    sim.unhang("aclrtMemcpyAsync");
-    CHECK_EQ(pthread_join(enqueuer, &position), 0);
-    CHECK_EQ((uintptr_t)position, 1);
-    CHECK_EQ(bed_await(stream, 1), aio_failed(107023));
-    aio_result later = copy(stream);
-    CHECK_EQ(bed_await(stream, (uint64_t)later), later);
-    bed_end_stream(stream);
-    close_all();
-}
-
-static void *reset_from_abroad(void *unused) {
-    (void)unused;
-    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
-    return NULL;
-}
-
-/* Between a reset of ours and the next generation the streams are dead, though they are not stale yet. */
-static void a_foreign_reset_finds_dead_streams(void) {
-    open_with_memory(AIO_WATCH);
-    aio_stream *stream = bed_stream(0);
-    sim.hold(stream->handle);
-    CHECK_EQ(copy(stream), 1);
-    bed_seize(0);
-    CHECK(bed_abort_and_wait(0));
-    aio_device_destroy_events(0);
-    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
-    CHECK_EQ(aio_acl.aclrtSetDevice(0), 0);
-    bed_join(bed_thread(reset_from_abroad, NULL));
-    aio_gate_met(0);
-    bed_bring_back_after(0);
-    aio_stream_drop(stream);
-    close_all();
-}
-
-static void a_device_abort_counts_what_it_met(void) {
-    int32_t outcome[3];
-    aio_stream *streams[3];
-    open_with_memory(AIO_WATCH);
-    for (int i = 0; i < 3; i++) {
-        streams[i] = bed_stream(0);
-        CHECK_EQ(copy(streams[i]), 1);
-        CHECK_EQ(bed_await(streams[i], 1), 1);
-    }
-    for (int i = 0; i < 2; i++) {
-        sim.hold(streams[i]->handle);
-        CHECK(copy(streams[i]) > 1);
-    }
-    sim.set_abort_supported(0);
-    aio_device_abort(0, 5000000, outcome);
-    CHECK_EQ(outcome[1], 2);
-    sim.set_abort_supported(1);
-    bed_seize(0);
-    aio_device_abort(0, 5000000, outcome);
-    CHECK_EQ(outcome[0], 2);
-    CHECK_EQ(outcome[1] + outcome[2], 0);
-    CHECK(bed_abort_and_wait(0));
-    bed_bring_back(0);
-    for (int i = 0; i < 3; i++)
-        aio_stream_drop(streams[i]);
-    close_all();
-}
-
 /* --- events ------------------------------------------------------------------ */
 static void the_pool_is_of_this_generation(void) {
     open_with_memory(AIO_WATCH);
@@ -271,6 +190,4 @@ TESTS(TEST(positions_count_from_one), TEST(a_heartbeat_leaves_no_stream),
       TEST(a_walk_survives_a_stream_that_leaves), TEST(a_full_queue_refuses_before_c),
       TEST(a_busy_stream_is_not_destroyed), TEST(a_used_stream_is_not_destroyed),
       TEST(outcomes_outlive_the_native_stream), TEST(a_download_lands_before_its_stream_is_gone),
-      TEST(an_abort_ends_what_was_left), TEST(an_abort_meets_an_enqueuer),
-      TEST(a_foreign_reset_finds_dead_streams), TEST(a_device_abort_counts_what_it_met),
-      TEST(the_pool_is_of_this_generation))
+      TEST(room_that_has_come_back_is_found_by_who_enqueues), TEST(the_pool_is_of_this_generation))

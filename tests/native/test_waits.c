@@ -116,6 +116,83 @@ static void what_has_ended_before_a_reset_is_not_ended_by_it(void) {
     end();
 }
 
+static int waiting(void) {
+    int32_t counts[3];
+    aio_gate_counts(0, counts);
+    return counts[1];
+}
+
+static void a_reset_need_not_wait_for_who_sits_in_a_wait(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin(AIO_THREAD);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    uint64_t position = copy(stream);
+    CHECK_EQ(aio_watch(stream, position, port, 1), 0);
+    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
+    CHECK_EQ(aio_gate_wait(0, 1 << AIO_WAIT, 1000), 0);
+    CHECK_EQ(aio_gate_wait(0, 1 << AIO_WAIT | AIO_SITTERS_MAY_STAY, 1000), 1);
+    sim.release(stream->handle);
+    CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
+    bed_end_stream(stream);
+    aio_port_close(port);
+    end();
+}
+
+static bool anybody_idle(void) {
+    aio_lock_take(&aio_devices[0].lock);
+    bool some = aio_devices[0].idle != NULL;
+    aio_lock_give(&aio_devices[0].lock);
+    return some;
+}
+
+/* The runtime hands a code to one, some or all of those who synchronize. */
+static void one_worker_sits_for_all_who_wait_for_a_stream(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin(AIO_THREAD);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    uint64_t position = copy(stream);
+    for (uint64_t i = 0; i < 2; i++)
+        CHECK_EQ(aio_watch(stream, position, port, i), 0);
+    UNTIL(anybody_idle() || aio_threads() == 1); /* an idle one goes after a while */
+    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
+    CHECK_EQ(waiting(), 1);
+    sim.release(stream->handle);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
+    bed_end_stream(stream);
+    aio_port_close(port);
+    end();
+}
+
+/* What the watcher has is of an older generation, though it has seen nothing of a reset. */
+static void stale_waits_end(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    CHECK_EQ(aio_watch(stream, copy(stream), port, 1), 0);
+    aio_gate_set(0, AIO_OPEN, stream->generation + 1);
+    CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_WAS_RESET));
+    aio_port_close(port);
+}
+
+static void a_wait_without_a_watcher_ends_at_once(void) {
+    begin(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    uint64_t position = copy(stream);
+    aio_device_stop(0);
+    CHECK_EQ(bed_await(stream, position), aio_failed(AIO_WAS_RESET));
+    sim.release(stream->handle);
+    bed_end_stream(stream);
+    end();
+}
+
 /* --- an abort while waits are in flight -------------------------------------- */
 static void abort_with_waits(int strategy) {
     aio_port *port = aio_port_new();
@@ -144,6 +221,28 @@ static void an_abort_ends_the_waits_of_the_watcher(void) {
 
 static void an_abort_ends_the_waits_of_the_workers(void) {
     abort_with_waits(AIO_THREAD);
+}
+
+/* What an abort drops looks complete until it is written down: a worker that wakes up in between sits down
+ * again. */
+static void a_worker_does_not_believe_what_it_is_told_during_an_abort(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin(AIO_THREAD);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    uint64_t position = copy(stream);
+    CHECK_EQ(aio_watch(stream, position, port, 1), 0);
+    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
+    atomic_fetch_add(&stream->aborting, 1);
+    sim.release(stream->handle);
+    UNTIL(sim.calls("aclrtSynchronizeStream") >= 3 || atomic_load(&stream->finished));
+    CHECK_EQ(atomic_load(&stream->finished), 0);
+    atomic_fetch_sub(&stream->aborting, 1);
+    CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
+    bed_end_stream(stream);
+    aio_port_close(port);
+    end();
 }
 
 /* --- errors ------------------------------------------------------------------ */
@@ -187,6 +286,26 @@ static void no_error_is_lost_by_the_watcher(void) {
 
 static void no_error_is_lost_by_the_workers(void) {
     errors_survive_many_askers(AIO_THREAD);
+}
+
+/* Nobody can say more, so whoever waits is told; what the work needs is kept. */
+static void a_query_that_fails_ends_the_waits(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    uint64_t first = copy(stream), second = copy(stream); /* with a mark in between */
+    CHECK_EQ(sim.fail_call("aclrtQueryEventStatus", 507011, -1), 0);
+    CHECK_EQ(aio_watch(stream, first, port, 1), 0);
+    CHECK_EQ(bed_take_one(port, &key), aio_failed(507011));
+    sim.clear();
+    CHECK_EQ(atomic_load(&stream->finished), 0);
+    sim.release(stream->handle);
+    CHECK_EQ(bed_await(stream, second), aio_failed(507011));
+    bed_end_stream(stream);
+    aio_port_close(port);
+    end();
 }
 
 /* --- many -------------------------------------------------------------------- */
@@ -235,6 +354,29 @@ static void devices_open_and_close_again(void) {
     }
 }
 
+static void who_waits_for_an_event_of_another_device_leaves_that_device_too(void) {
+    aio_event *event = NULL;
+    begin(AIO_WATCH);
+    bed_open(1, AIO_WATCH);
+    aio_stream *first = bed_stream(1), *second = bed_stream(0);
+    sim.hold(first->handle);
+    CHECK(aio_record(first, 0, 0, &event) > 0);
+    aio_result waited = aio_wait_event(second, 0, event);
+    CHECK_EQ(aio_gate_wait(1, 1 << AIO_ENQUEUE | 1 << AIO_LIFETIME, 1000), 1);
+    int32_t counts[3];
+    aio_gate_counts(1, counts);
+    CHECK_EQ(counts[0] + counts[1] + counts[2], 0);
+    sim.release(first->handle);
+    if (waited > 0)
+        CHECK_EQ(bed_await(second, (uint64_t)waited), waited);
+    aio_event_drop(event);
+    bed_end_stream(first);
+    bed_end_stream(second);
+    aio_device_stop(0); /* a close sees all threads off */
+    bed_close(1);
+    end();
+}
+
 /* --- events ------------------------------------------------------------------ */
 static void another_stream_waits_on_the_device(void) {
     aio_event *event = NULL;
@@ -258,8 +400,13 @@ static void another_stream_waits_on_the_device(void) {
 }
 
 TESTS(TEST(a_reset_ends_the_waits_of_the_watcher), TEST(a_reset_ends_the_waits_of_the_workers),
-      TEST(waits_end_with_the_reset), TEST(what_has_ended_before_a_reset_is_not_ended_by_it),
-      TEST(an_abort_ends_the_waits_of_the_watcher), TEST(an_abort_ends_the_waits_of_the_workers),
-      TEST(no_error_is_lost_by_the_watcher), TEST(no_error_is_lost_by_the_workers),
-      TEST(a_thousand_waits_use_one_thread), TEST(a_wait_after_the_close_ends_at_once),
-      TEST(devices_open_and_close_again), TEST(another_stream_waits_on_the_device))
+      TEST(waits_end_with_the_reset), TEST(a_reset_need_not_wait_for_who_sits_in_a_wait),
+      TEST(one_worker_sits_for_all_who_wait_for_a_stream), TEST(stale_waits_end),
+      TEST(a_wait_without_a_watcher_ends_at_once),
+      TEST(a_worker_does_not_believe_what_it_is_told_during_an_abort), TEST(a_query_that_fails_ends_the_waits),
+      TEST(who_waits_for_an_event_of_another_device_leaves_that_device_too),
+      TEST(what_has_ended_before_a_reset_is_not_ended_by_it), TEST(an_abort_ends_the_waits_of_the_watcher),
+      TEST(an_abort_ends_the_waits_of_the_workers), TEST(no_error_is_lost_by_the_watcher),
+      TEST(no_error_is_lost_by_the_workers), TEST(a_thousand_waits_use_one_thread),
+      TEST(a_wait_after_the_close_ends_at_once), TEST(devices_open_and_close_again),
+      TEST(another_stream_waits_on_the_device))

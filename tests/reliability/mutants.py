@@ -62,11 +62,13 @@ FIRST: Final = {
 # The list of native tests that is about a file of the engine; for the others it is test_stream.c.
 LISTS: Final = {
     "gate.c": "gate",
+    "abort.c": "abort",
     "port.c": "port",
     "watcher.c": "waits",
     "waiters.c": "waits",
     "exit.c": "ends",
     "ledger.c": "outcome",
+    "stage.c": "outcome",
 }
 REST: Final = (
     "tests/law",

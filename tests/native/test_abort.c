@@ -1,0 +1,303 @@
+/* Aborts and resets, of ours and of others: what they end, what they leave alone, and what is believed
+ * meanwhile. */
+#include "bed.h"
+
+enum { BYTES = 256 };
+
+static void *memory, *pinned;
+
+static void open_with_memory(int strategy) {
+    bed_open(0, strategy);
+    memory = bed_malloc(0, BYTES);
+    pinned = bed_pinned(BYTES);
+}
+
+/* Nobody refers to its position, so no mark is recorded behind it and the positions are plain to see. */
+static aio_result copy(aio_stream *stream) {
+    aio_result result = aio_copy(stream, 0, memory, BYTES, pinned, BYTES, ACL_MEMCPY_HOST_TO_DEVICE);
+    if (result > 0)
+        aio_stream_forget(stream, (uint64_t)result);
+    return result;
+}
+
+static void close_all(void) {
+    aio_acl.aclrtFreeHost(pinned);
+    bed_close(0);
+}
+
+/* --- aborting ---------------------------------------------------------------- */
+static void an_abort_ends_what_was_left(void) {
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    CHECK_EQ(copy(stream), 1);
+    CHECK_EQ(bed_await(stream, 1), 1);
+    sim.hold(stream->handle);
+    aio_result second = copy(stream), third = copy(stream);
+    CHECK_EQ(aio_stream_abort(stream), 0);
+    CHECK_EQ(bed_await(stream, 1), 1);
+    CHECK_EQ(bed_await(stream, (uint64_t)second), aio_failed(107023));
+    CHECK_EQ(bed_await(stream, (uint64_t)third), aio_failed(107023));
+    sim.release(stream->handle);
+    aio_result later = copy(stream);
+    CHECK_EQ(bed_await(stream, (uint64_t)later), later);
+    bed_end_stream(stream);
+    close_all();
+}
+
+static void an_abort_that_failed_has_ended_nothing(void) {
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    CHECK_EQ(copy(stream), 1);
+    sim.set_abort_supported(0);
+    CHECK(aio_stream_abort(stream) > 0);
+    sim.set_abort_supported(1);
+    sim.release(stream->handle);
+    CHECK_EQ(bed_await(stream, 1), 1);
+    bed_end_stream(stream);
+    close_all();
+}
+
+/* What an abort drops looks complete until it is written down. */
+static void what_is_asked_during_an_abort_means_nothing(void) {
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    CHECK_EQ(copy(stream), 1);
+    UNTIL(sim.pending(stream->handle) == 0);
+    atomic_fetch_add(&stream->aborting, 1);
+    CHECK_EQ(aio_stream_poll(stream, 1), aio_failed(AIO_PENDING));
+    CHECK_EQ(aio_stream_query(stream, 1), 0);
+    atomic_fetch_sub(&stream->aborting, 1);
+    CHECK_EQ(aio_stream_poll(stream, 1), 1);
+    bed_end_stream(stream);
+    close_all();
+}
+
+static void *copy_elsewhere(void *stream) {
+    return (void *)(uintptr_t)copy(stream);
+}
+
+/* Whoever is inside the runtime may be dropped or not: either way his wait says that it was aborted. */
+static void an_abort_meets_an_enqueuer(void) {
+    void *position = NULL;
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hang_call("aclrtMemcpyAsync");
+    pthread_t enqueuer = bed_thread(copy_elsewhere, stream);
+    UNTIL(sim.hung("aclrtMemcpyAsync"));
+    CHECK_EQ(aio_stream_abort(stream), 0);
+    sim.unhang("aclrtMemcpyAsync");
+    CHECK_EQ(pthread_join(enqueuer, &position), 0);
+    CHECK_EQ((uintptr_t)position, 1);
+    CHECK_EQ(bed_await(stream, 1), aio_failed(107023));
+    aio_result later = copy(stream);
+    CHECK_EQ(bed_await(stream, (uint64_t)later), later);
+    bed_end_stream(stream);
+    close_all();
+}
+
+static void *reset_from_abroad(void *unused) {
+    (void)unused;
+    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
+    return NULL;
+}
+
+/* Between a reset of ours and the next generation the streams are dead, though they are not stale yet. */
+static void a_foreign_reset_finds_dead_streams(void) {
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    CHECK_EQ(copy(stream), 1);
+    bed_seize(0);
+    CHECK(bed_abort_and_wait(0));
+    aio_device_destroy_events(0);
+    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
+    CHECK_EQ(aio_acl.aclrtSetDevice(0), 0);
+    bed_join(bed_thread(reset_from_abroad, NULL));
+    aio_gate_met(0);
+    bed_bring_back_after(0);
+    aio_stream_drop(stream);
+    close_all();
+}
+
+static void a_device_abort_counts_what_it_met(void) {
+    int32_t outcome[3];
+    aio_stream *streams[3];
+    open_with_memory(AIO_WATCH);
+    for (int i = 0; i < 3; i++) {
+        streams[i] = bed_stream(0);
+        CHECK_EQ(copy(streams[i]), 1);
+        CHECK_EQ(bed_await(streams[i], 1), 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        sim.hold(streams[i]->handle);
+        CHECK(copy(streams[i]) > 1);
+    }
+    sim.set_abort_supported(0);
+    aio_device_abort(0, 5000000, outcome);
+    CHECK_EQ(outcome[1], 2);
+    sim.set_abort_supported(1);
+    bed_seize(0);
+    aio_device_abort(0, 5000000, outcome);
+    CHECK_EQ(outcome[0], 2);
+    CHECK_EQ(outcome[1] + outcome[2], 0);
+    CHECK(bed_abort_and_wait(0));
+    bed_bring_back(0);
+    aio_device_abort(0, 5000000, outcome); /* stale ones are not touched */
+    CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
+    for (int i = 0; i < 3; i++)
+        aio_stream_drop(streams[i]);
+    close_all();
+}
+
+static void a_device_abort_leaves_alone_what_is_done(void) {
+    int32_t outcome[3];
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    CHECK_EQ(copy(stream), 1);
+    UNTIL(sim.pending(stream->handle) == 0);
+    bed_seize(0); /* so that nobody is told before */
+    aio_device_abort(0, 5000000, outcome);
+    CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
+    CHECK_EQ(sim.calls("aclrtStreamAbort"), 0);
+    CHECK(bed_abort_and_wait(0));
+    bed_bring_back(0);
+    aio_stream_drop(stream);
+    close_all();
+}
+
+static void an_abort_that_hangs_is_counted_as_failed(void) {
+    int32_t outcome[3];
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    CHECK_EQ(copy(stream), 1);
+    bed_seize(0);
+    sim.hang_call("aclrtStreamAbort");
+    aio_device_abort(0, 1000, outcome);
+    CHECK_EQ(outcome[0] + outcome[1], 0);
+    CHECK_EQ(outcome[2], 1);
+    UNTIL(sim.hung("aclrtStreamAbort"));
+    sim.unhang("aclrtStreamAbort");
+    CHECK(bed_abort_and_wait(0));
+    bed_bring_back(0);
+    aio_stream_drop(stream);
+    close_all();
+}
+
+/* --- a foreign reset that aborts --------------------------------------------- */
+static aclrtContext theirs, seen_by_them;
+
+static void look(int32_t device, aclrtDeviceState state, void *unused) {
+    (void)unused;
+    if (device == 0 && state == ACL_RT_DEVICE_STATE_RESET_PRE)
+        CHECK_EQ(aio_acl.aclrtGetCurrentContext(&seen_by_them), 0);
+}
+
+static void *reset_with_a_context(void *unused) {
+    (void)unused;
+    CHECK_EQ(aio_acl.aclrtCreateContext(&theirs, 1), 0);
+    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
+    return NULL;
+}
+
+/* Those who have registered behind us are called on the same thread. */
+static void a_foreigner_keeps_his_context_while_his_reset_is_met(void) {
+    open_with_memory(AIO_THREAD);
+    CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("behind", look, NULL), 0);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    CHECK_EQ(copy(stream), 1);
+    bed_join(bed_thread(reset_with_a_context, NULL));
+    CHECK_EQ(sim.calls("aclrtStreamAbort"), 1);
+    CHECK(theirs && seen_by_them == theirs);
+}
+
+/* --- what was answered before a reset ---------------------------------------- */
+static void *query_elsewhere(void *stream) {
+    return (void *)(uintptr_t)aio_stream_query(stream, 1);
+}
+
+static void *poll_elsewhere(void *stream) {
+    return (void *)(uintptr_t)(aio_stream_poll(stream, 1) == aio_failed(AIO_PENDING));
+}
+
+/* A reset begins while somebody is in C who asks: what he is told may be of work that it has dropped. */
+static void answered_too_late(const char *function, void *(*ask)(void *), aio_stream *stream,
+                              uintptr_t answer) {
+    void *answered = NULL;
+    UNTIL(sim.pending(stream->handle) == 0);
+    sim.hang_call(function);
+    pthread_t asker = bed_thread(ask, stream);
+    UNTIL(sim.hung(function));
+    bed_seize(0);
+    sim.unhang(function);
+    CHECK_EQ(pthread_join(asker, &answered), 0);
+    CHECK_EQ((uintptr_t)answered, answer);
+    CHECK_EQ(atomic_load(&stream->finished), 0);
+    CHECK(bed_abort_and_wait(0));
+    bed_bring_back(0);
+    aio_stream_drop(stream);
+    close_all();
+}
+
+static void a_mark_that_is_asked_across_a_reset_means_nothing(void) {
+    aio_event *event = NULL;
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    CHECK_EQ(aio_record(stream, 0, 0, &event), 1);
+    aio_event_drop(event);
+    answered_too_late("aclrtSynchronizeEvent", query_elsewhere, stream, 0);
+}
+
+static void a_stream_that_is_asked_across_a_reset_means_nothing(void) {
+    open_with_memory(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    CHECK_EQ(copy(stream), 1);
+    answered_too_late("aclrtSynchronizeStream", poll_elsewhere, stream, 1);
+}
+
+/* --- maintenance ------------------------------------------------------------- */
+static void a_reason_is_told_once_until_it_is_taken(void) {
+    aio_port *port = aio_port_new();
+    uint64_t keys[8];
+    int64_t results[8];
+    CHECK_EQ(aio_device_start(0, AIO_THREAD, port), 0);
+    aio_device_kick(0, AIO_KICK_REFILL);
+    aio_device_kick(0, AIO_KICK_SMALL);
+    aio_device_kick(0, AIO_KICK_REFILL);
+    CHECK_EQ(aio_port_take(port, keys, results, 8), 2);
+    CHECK_EQ(results[0] + results[1], AIO_KICK_REFILL | AIO_KICK_SMALL);
+    CHECK_EQ(aio_device_kicks(0), AIO_KICK_REFILL | AIO_KICK_SMALL);
+    aio_device_kick(0, AIO_KICK_REFILL);
+    CHECK_EQ(aio_port_take(port, keys, results, 8), 1);
+    aio_device_stop(0);
+    CHECK_EQ(aio_device_start(0, AIO_THREAD, port), 0); /* nobody has taken it, and now it is told again */
+    aio_device_kick(0, AIO_KICK_REFILL);
+    CHECK_EQ(aio_port_take(port, keys, results, 8), 1);
+    aio_device_stop(0);
+    aio_port_close(port);
+}
+
+static void an_old_wait_asks_for_a_heartbeat_now_and_then(void) {
+    enum { OLD_US = 100000, NOW_US = 5000000 };
+    CHECK_EQ(aio_device_start(0, AIO_THREAD, NULL), 0);
+    aio_beat(0, OLD_US - 1, NOW_US);
+    CHECK_EQ(aio_device_kicks(0), 0);
+    aio_beat(0, OLD_US, NOW_US);
+    CHECK_EQ(aio_device_kicks(0), AIO_KICK_HEARTBEAT);
+    aio_beat(0, OLD_US, NOW_US + OLD_US - 1);
+    CHECK_EQ(aio_device_kicks(0), 0);
+    aio_beat(0, OLD_US, NOW_US + OLD_US);
+    CHECK_EQ(aio_device_kicks(0), AIO_KICK_HEARTBEAT);
+    aio_device_stop(0);
+}
+
+TESTS(TEST(an_abort_that_failed_has_ended_nothing), TEST(what_is_asked_during_an_abort_means_nothing),
+      TEST(a_device_abort_leaves_alone_what_is_done), TEST(an_abort_that_hangs_is_counted_as_failed),
+      TEST(a_foreigner_keeps_his_context_while_his_reset_is_met),
+      TEST(a_mark_that_is_asked_across_a_reset_means_nothing),
+      TEST(a_stream_that_is_asked_across_a_reset_means_nothing), TEST(a_reason_is_told_once_until_it_is_taken),
+      TEST(an_old_wait_asks_for_a_heartbeat_now_and_then), TEST(an_abort_ends_what_was_left),
+      TEST(an_abort_meets_an_enqueuer), TEST(a_foreign_reset_finds_dead_streams),
+      TEST(a_device_abort_counts_what_it_met))
