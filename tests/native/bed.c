@@ -252,7 +252,7 @@ static int engine_threads(void) {
 }
 
 void bed_see_threads_off(void) {
-    UNTIL(engine_threads() == 0);
+    UNTIL(aio_threads() == 0 && engine_threads() == 0); /* a listing may leave one out while others end */
 }
 
 int bed_descriptors(void) {
