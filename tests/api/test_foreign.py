@@ -12,6 +12,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
+from aioacl._flights import POOL_EVENTS
 from aioacl._lanes import Job
 from tests.kit import PATIENCE_SECONDS, Waiting, hanging, in_thread, turns, until, until_now
 
@@ -103,6 +104,43 @@ async def test_when_the_device_cannot_be_set_again_it_is_quarantined_until_a_res
         assert (await device.force_reset()).ok
         async with device.create_stream():
             assert simulator.retain_count() == 1
+
+
+async def test_when_it_cannot_be_set_again_nobody_waits_behind_a_lane_that_is_stuck(
+    open_device: OpenDevice,
+) -> None:
+    looking, meet, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def look() -> None:
+        looking.set()
+        meet.wait()
+
+    async with open_device() as device, anyio.create_task_group() as group:
+        maintenance = device._manager.maintenance
+        device._manager.leave_note(look)  # after which the lane meets the reset, and then works off its jobs
+        await until(looking.is_set)
+        maintenance.submit(Job(go_on.wait))
+        making = Waiting(group, device.create_stream)
+        await turns()
+        try:
+            with simulator.fault("aclrtSetDevice", rc=507033):
+                reset_by_somebody_else()
+                meet.set()
+                with pytest.raises(aioacl.DeviceQuarantined, match="not set again"):
+                    await making.outcome()
+        finally:
+            meet.set()
+            go_on.set()
+        assert (await device.force_reset()).ok
+
+
+async def test_after_it_the_pool_of_events_is_filled_anew(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        generation, made = device.generation, simulator.calls("aclrtCreateEventExWithFlag")
+        assert made == POOL_EVENTS
+        reset_by_somebody_else()
+        await until(lambda: mended(device, generation))
+        await until(lambda: simulator.calls("aclrtCreateEventExWithFlag") == 2 * POOL_EVENTS)
 
 
 async def test_while_it_is_quarantined_a_foreign_reset_only_raises_the_generation(
