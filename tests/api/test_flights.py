@@ -11,10 +11,11 @@ import pytest
 
 import aioacl
 from aioacl import _flights, _sync, simulator
+from aioacl._ffi import lib
 from aioacl._flights import Flight
 from aioacl._law import Event
 from aioacl._lifecycle import manager_of
-from tests.kit import FAULT, PATIENCE_SECONDS, FewThreads, Waiting, hanging, turns, until
+from tests.kit import FAULT, PATIENCE_SECONDS, FewThreads, Waiting, hanging, in_thread, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -41,13 +42,91 @@ async def test_an_open_for_which_there_are_too_few_threads_leaves_nothing(
     monkeypatch.setattr(_sync, "backend", FewThreads(threads))  # the flight's, and those of two lanes
     for _ in range(2):
         _sync.backend = FewThreads(threads)
-        with pytest.raises(aioacl.ResourceExhausted, match=r"no thread could be started.*ulimit -u"):
+        with pytest.raises(
+            aioacl.ResourceExhausted, match=r"no thread could be started.*ulimit -u"
+        ) as caught:
             await open_device()
+        assert (caught.value.device, caught.value.call) == (0, "pthread_create")
+        assert caught.value.generation == manager_of(0).generation
     monkeypatch.undo()
     assert simulator.retain_count() == 0
     assert manager_of(0).opens == 0
     async with open_device() as device, device.create_stream() as stream:
         await stream
+
+
+class Looks:
+    """How often somebody has begun to wait for a device's next change."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.count = self._waiting = 0
+        manager = manager_of(0)
+        self._change = manager.change
+        patch.setattr(manager, "change", self._counted)
+
+    async def _counted(self, seen: int, deadline: float | None) -> None:
+        self.count += 1
+        self._waiting += 1
+        try:
+            await self._change(seen, deadline)
+        finally:
+            self._waiting -= 1
+
+    async def sleep(self, waiting: int) -> bool:
+        """Whether so many wait, and go on waiting once what had changed by now has reached them."""
+        await until(lambda: self._waiting == waiting)
+        for _ in range(20):
+            before = self.count
+            await turns(50)
+            if self.count == before:
+                return True
+        return False
+
+
+async def test_who_waits_for_a_flight_sleeps_until_it_lands(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        looks = Looks(monkeypatch)
+        simulator.hang_call("aclrtSetDevice")
+        assert in_thread(lambda: lib.aio_u_aclrtResetDeviceForce(0)) == 0
+        await until(hanging("aclrtSetDevice"))
+        opening, making = Waiting(group, open_device), Waiting(group, device.create_stream)
+        resetting = Waiting(group, device.force_reset)
+        assert await looks.sleep(3)
+        simulator.release_all()
+        await (await opening.outcome()).close()
+        await (await making.outcome()).close()
+        assert (await resetting.outcome()).ok
+
+
+async def test_who_waits_for_a_reset_of_ours_sleeps_until_it_lands(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        looks = Looks(monkeypatch)
+        simulator.hang_call("aclrtResetDeviceForce")
+        resetting = Waiting(group, device.force_reset)
+        await until(hanging("aclrtResetDeviceForce"))
+        assert await looks.sleep(1)
+        simulator.release_all()
+        assert (await resetting.outcome()).ok
+
+
+async def test_who_waits_for_a_close_sleeps_until_it_has_landed(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = await open_device()
+    looks = Looks(monkeypatch)
+    simulator.hang_call("aclrtResetDevice")
+    async with anyio.create_task_group() as group:
+        closing = Waiting(group, device.close)
+        await until(hanging("aclrtResetDevice"))
+        opening = Waiting(group, open_device)
+        assert await looks.sleep(2)
+        simulator.release_all()
+        await closing.outcome()
+        await (await opening.outcome()).close()
 
 
 async def test_a_reset_for_which_there_is_no_thread_is_refused_and_changes_nothing(
