@@ -177,7 +177,9 @@ def _child(copy: Path, job: Job, pipe: int, log: Path) -> NoReturn:
         os.dup2(opened, descriptor)
     sys.path.insert(0, str(copy))
     sys.dont_write_bytecode = True
-    os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    # Without the safe path, what a test starts with -c would find the checkout's package before the copy.
+    path = os.pathsep.join((str(copy), str(ROOT)))
+    os.environ |= {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     os.chdir(ROOT)
     reporter = Reporter(pipe, job.plan)
     status = BROKEN_STATUS
