@@ -55,6 +55,30 @@ async def test_an_open_for_which_there_are_too_few_threads_leaves_nothing(
         await stream
 
 
+class Unwatched:
+    """The engine; a watcher cannot be started."""
+
+    def aio_device_start(self, *_: object) -> int:
+        return int(lib.AIO_NO_THREAD)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(lib, name)
+
+
+async def test_an_open_for_which_there_is_no_watcher_leaves_nothing(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_flights, "lib", Unwatched())
+    with pytest.raises(aioacl.ResourceExhausted, match="no thread") as caught:
+        await open_device()
+    monkeypatch.undo()
+    told = caught.value.device, caught.value.generation, caught.value.call
+    assert told == (0, manager_of(0).generation, "pthread_create")
+    assert simulator.retain_count() == 0
+    async with open_device() as device, device.create_stream() as stream:
+        await stream
+
+
 class Looks:
     """How often somebody has begun to wait for a device's next change."""
 
@@ -134,9 +158,11 @@ async def test_a_reset_for_which_there_is_no_thread_is_refused_and_changes_nothi
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         monkeypatch.setattr(_sync, "backend", FewThreads(0))
-        with pytest.raises(aioacl.ResourceExhausted, match="no thread"):
+        with pytest.raises(aioacl.ResourceExhausted, match="no thread") as caught:
             await device.force_reset()
         monkeypatch.undo()
+        told = caught.value.device, caught.value.generation, caught.value.call
+        assert told == (0, device.generation, "pthread_create")
         await stream.fill(memory, 1)
         assert (await device.force_reset()).ok
 

@@ -79,8 +79,9 @@ async def test_it_revokes_leases_for_their_steps_are_parted(open_device: OpenDev
         reset_by_somebody_else()
         await until(lambda: mended(device, generation))
         assert not lease.held
-        with pytest.raises(aioacl.DeviceResetting, match="the lease was revoked"):
+        with pytest.raises(aioacl.DeviceResetting, match="the lease was revoked") as caught:
             await device.create_stream()
+        assert (caught.value.device, caught.value.generation) == (0, generation + 1)
         assert [(await anext(events)).kind for _ in range(2)] == ["revoked", "foreign reset"]
 
 
@@ -304,6 +305,19 @@ async def test_a_reset_during_the_first_open_is_made_up_for(open_device: OpenDev
         assert simulator.retain_count() == 1
         await device.close()
     assert simulator.retain_count() == 0
+
+
+async def test_a_set_that_came_after_a_foreign_reset_stands(open_device: OpenDevice) -> None:
+    async with anyio.create_task_group() as group:
+        simulator.hang_call("aclrtSetDevice")
+        opening = Waiting(group, open_device().__aenter__)
+        await until(hanging("aclrtSetDevice"))
+        elsewhere("aclrtSetDevice", "aclrtResetDeviceForce")
+        simulator.unhang("aclrtSetDevice")
+        device: aioacl.Device = await opening.outcome()
+        assert simulator.calls("aclrtSetDevice") == 2  # theirs and one of ours
+        assert simulator.retain_count() == 1
+        await device.close()
 
 
 async def test_a_first_open_that_is_reset_each_time_fails_and_leaves_nothing_set(

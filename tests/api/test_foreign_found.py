@@ -30,7 +30,7 @@ async def main():
         try:
             say(await use(device, stream, memory))
         except aioacl.AclError as error:
-            say(type(error).__name__, error.call)
+            say(type(error).__name__, error.call, error.device, error.generation)
         async with device.create_stream() as again, device.allocate(64) as more:
             await again.fill(more, 3)
         say(device.generation, simulator.retain_count(), simulator.violations())
@@ -38,11 +38,11 @@ async def main():
 start(main)
 """
 USES = {
-    "what is enqueued": ("stream.fill(memory, 2)", "DeviceReset aclrtMemsetAsync"),
+    "what is enqueued": ("stream.fill(memory, 2)", "DeviceReset aclrtMemsetAsync 0 1"),
     "what is made": ("return (await device.create_event(timing=True)).generation", "2"),
     "what is made and need not wait": (
         "await device.create_event(timing=True, wait=False)",
-        "DeviceResetting aclrtCreateEventExWithFlag",
+        "DeviceResetting aclrtCreateEventExWithFlag 0 2",
     ),
     "a job": ("return await device.run(lambda: device.generation)", "2"),
 }

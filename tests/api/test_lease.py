@@ -11,7 +11,7 @@ import pytest
 import aioacl
 from aioacl import _stream, simulator
 from aioacl._ffi import lib
-from tests.kit import Raised, Waiting, fill_staging, no_call, turns, until, until_now
+from tests.kit import Raised, Waiting, fill_staging, in_thread, no_call, turns, until, until_now
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -267,8 +267,9 @@ async def test_what_makes_something_new_waits_for_the_reset_or_is_refused_at_onc
             resetting = Waiting(group, device.force_reset)
             await until(lambda: simulator.hung("aclrtResetDeviceForce"))
             with no_call():
-                with pytest.raises(aioacl.DeviceResetting):
+                with pytest.raises(aioacl.DeviceResetting) as caught:
                     await enter(wait=False)
+                assert (caught.value.device, caught.value.generation) == (0, device.generation)
                 with pytest.raises(aioacl.DeviceTimeout):
                     await enter(timeout=0.01)
             waiting = Waiting(group, enter)
@@ -326,6 +327,8 @@ async def test_who_does_not_hold_a_lease_cannot_give_it_back(open_device: OpenDe
     async with open_device() as device, anyio.create_task_group() as group:
         async with device.lease() as lease:
             await Waiting(group, lease.__aexit__).outcome()
+            with device._manager.changed:  # who has nothing to give back does not ask for the lock
+                in_thread(lease.__exit__)
             assert lease.held
             assert device.health.leases == 1
         assert device.health.leases == 0

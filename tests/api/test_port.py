@@ -210,6 +210,23 @@ async def test_awaits_that_have_nothing_to_wait_for_let_others_run_now_and_then(
     assert others == [1]
 
 
+@pytest.mark.asyncio
+async def test_each_turn_of_the_loop_begins_anew_to_count_what_had_nothing_to_wait_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_port, "QUICK_SECONDS", 3600.0)
+    port, loop = current_port(), asyncio.get_running_loop()
+    for _ in range(3):
+        others: list[int] = []
+        await turns()
+        loop.call_soon(others.append, 1)
+        for _ in range(_port.QUICK_IN_A_ROW - 1):
+            await port.breathe()
+        assert not others
+        await port.breathe()
+        assert others
+
+
 @pytest.mark.anyio
 async def test_a_wait_that_is_left_leaves_the_others_alone() -> None:
     port = current_port()

@@ -174,6 +174,8 @@ async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_
             with pytest.raises(aioacl.DeviceQuarantined, match="aclrtMalloc") as caught:
                 await allocating.outcome()
             assert caught.value.report is report
+            assert (caught.value.device, caught.value.generation) == (0, generation)
+            assert report.generation == generation
             for make in (device.create_stream, lambda: device.allocate(64), open_device):
                 with pytest.raises(aioacl.DeviceQuarantined):
                     await make()

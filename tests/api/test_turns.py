@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 from aioacl import _sync
 from aioacl._turns import Turns
 from tests.kit import PATIENCE_SECONDS, Raised
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+def test_nobody_waits_for_who_was_thrown_away_in_his_place() -> None:
+    turns = Turns(_sync.condition())
+
+    def wait_in_vain() -> Generator[None]:
+        with turns.place() as place:
+            with turns.changed:
+                turns.wait(place)
+            yield
+
+    for given in (False, True):
+        waiting = wait_in_vain()
+        next(waiting)
+        with turns.changed:
+            if given:
+                turns.give()
+            waiting.close()  # as a finalizer does it, on a thread that has the lock
+            turns.give()
+            assert not turns.due
 
 
 def test_a_turn_ends_for_who_waits_for_it_when_its_owner_has_to_wait_again() -> None:

@@ -295,6 +295,27 @@ def test_whoever_has_waited_for_a_reset_goes_before_the_next_one(
     stream.close().result()
 
 
+def test_a_reset_waits_for_a_turn_only_so_long(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = device._manager
+    with manager.changed:
+        never_left = manager.turns.place()
+        manager.turns.wait(never_left)
+        manager.turns.give()
+    waited = Waited(manager.changed)
+    monkeypatch.setattr(manager, "changed", waited)
+    monkeypatch.setattr(_reset, "TURN_SECONDS", 0.01)
+    try:
+        resetting = Raised(lambda: device.force_reset().result())
+        assert until_now(lambda: not resetting.running, 10)  # and nothing but the time has woken it
+    finally:
+        manager.turns.leave(never_left)
+    monkeypatch.undo()
+    assert resetting.join().ok
+    assert "aioacl-reset-0" in waited.by
+
+
 class SeenBetween:
     """The engine; notes what a device says of itself when the gate is about to be written, and when it has been."""
 

@@ -52,10 +52,11 @@ class Table:
 
     def __init__(self) -> None:
         self.counts = _law.Counts()
+        self.released = False  # by the last act
 
     def __call__(self, act: str) -> int:
         verdict = self.laws[act](self.counts)
-        self.counts = verdict.counts
+        self.counts, self.released = verdict.counts, verdict.releases
         return verdict.code
 
 
@@ -157,8 +158,10 @@ def test_law_and_hand_and_simulator_agree_on_any_walk(acts: list[str]) -> None:
     hand = Hand(by_hand)
     try:
         for act in acts:
+            before = simulator.resets(DEVICE)
             assert hand(act) == law(act)
             assert simulator.retain_count(DEVICE) == law.counts.retained
+            assert simulator.resets(DEVICE) - before == law.released
         while law.counts.retained:
             assert hand("force") == law("force")
     finally:
