@@ -13,7 +13,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
 from aioacl._reset import ResetFlight
-from tests.kit import PATIENCE_SECONDS, Raised, Waiting, hanging, turns, until, wait_for
+from tests.kit import Waiting, hanging, turns, until, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,43 +154,6 @@ async def test_a_cancelled_caller_leaves_and_the_flight_goes_on(open_device: Ope
         assert device.generation == generation + 1
 
 
-async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_flight_recovers(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device:
-        resets, generation = simulator.resets(), device.generation
-        simulator.hang_call("aclrtMalloc")
-        async with anyio.create_task_group() as group:
-            allocating = Waiting(group, lambda: device.allocate(64))
-            await until(hanging("aclrtMalloc"))
-            report = await device.force_reset(grace=0.01, timeout=0.2)
-            assert not report.ok
-            assert [stuck.function for stuck in report.stuck] == ["aclrtMalloc"]
-            assert report.stuck[0].thread > 0
-            assert report.stuck[0].seconds > 0
-            assert "aclrtMalloc" in report.problem
-            assert (simulator.resets(), simulator.calls("aclrtResetDeviceForce")) == (resets, 0)
-            assert (device.state, device.generation) == (aioacl.State.QUARANTINED, generation)
-            with pytest.raises(aioacl.DeviceQuarantined, match="aclrtMalloc") as caught:
-                await allocating.outcome()
-            assert caught.value.report is report
-            assert (caught.value.device, caught.value.generation) == (0, generation)
-            assert report.generation == generation
-            for make in (device.create_stream, lambda: device.allocate(64), open_device):
-                with pytest.raises(aioacl.DeviceQuarantined):
-                    await make()
-            assert device.health.status == "poisoned"
-            again = await device.force_reset(grace=0, timeout=0.1)
-            assert not again.ok
-            assert simulator.resets() == resets
-        simulator.unhang("aclrtMalloc")
-        report = await device.force_reset()
-        assert (report.ok, device.state) == (True, aioacl.State.OPEN)
-        assert simulator.resets() == resets + 1
-        async with device.create_stream() as stream, device.allocate(64) as memory:
-            await stream.fill(memory, 1)
-
-
 async def test_a_reset_that_has_landed_is_no_answer_to_who_asks_after_it(open_device: OpenDevice) -> None:
     landed, go_on = threading.Event(), threading.Event()
 
@@ -211,83 +174,6 @@ async def test_a_reset_that_has_landed_is_no_answer_to_who_asks_after_it(open_de
         report = await asking.outcome()
         assert (report.joined, report.generation) == (1, device.generation)
         assert simulator.resets() == resets + 2
-
-
-async def test_waits_that_a_failed_reset_has_ended_say_that_the_device_is_quarantined(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        ticket, event = stream.fill(memory, 1), stream.record()
-        simulator.hang_call("aclrtMalloc")
-        async with anyio.create_task_group() as group:
-            allocating = Waiting(group, lambda: device.allocate(64))
-            await until(hanging("aclrtMalloc"))
-            waiting = [Waiting(group, lambda: ticket), Waiting(group, event.synchronize)]
-            await until(lambda: lib.aio_device_waits(0) == 2)
-            report = await device.force_reset(grace=0, timeout=0.2)
-            for one in (*waiting, allocating):
-                with pytest.raises(aioacl.DeviceQuarantined) as caught:
-                    await one.outcome()
-                assert (caught.value.report, caught.value.action) == (report, "reset")
-        simulator.release_all()
-        assert (await device.force_reset()).ok
-
-
-@pytest.mark.parametrize("timeout", [0.2, 2.5])
-async def test_an_abort_hung_in_c_means_quarantine_for_a_reset_would_run_into_it(
-    open_device: OpenDevice, timeout: float
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
-        simulator.hang_call("aclrtStreamAbort")
-        report = await device.force_reset(grace=0, timeout=timeout)
-        assert "aclrtStreamAbort" in [stuck.function for stuck in report.stuck]
-        assert simulator.calls("aclrtResetDeviceForce") == 0
-        assert device.state is aioacl.State.QUARANTINED
-        simulator.release_all()
-        assert (await device.force_reset()).ok
-
-
-async def test_a_query_hung_in_c_while_the_device_drains_means_quarantine(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
-        simulator.hang_call("aclrtStreamQuery")
-        try:
-            with anyio.fail_after(PATIENCE_SECONDS):
-                report = await device.force_reset(grace=0.05, timeout=0.3)
-        finally:
-            simulator.release_all()
-        assert "aclrtStreamQuery" in [stuck.function for stuck in report.stuck]
-        assert simulator.calls("aclrtResetDeviceForce") == 0
-        assert device.state is aioacl.State.QUARANTINED
-        assert (await device.force_reset()).ok
-
-
-@pytest.mark.watch_only
-async def test_the_watcher_hung_in_a_query_means_quarantine(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
-        simulator.hold(stream)
-        waiting = Waiting(group, lambda: stream.fill(memory, 1))
-        await until(lambda: lib.aio_device_waits(0) == 1)
-        simulator.hang_call("aclrtStreamQuery")
-        await until(hanging("aclrtStreamQuery"))  # nobody but the watcher asks
-        try:
-            report = await device.force_reset(grace=0, timeout=0.3)
-        finally:
-            simulator.release_all()
-        assert [stuck.function for stuck in report.stuck] == ["aclrtStreamQuery"]
-        assert simulator.calls("aclrtResetDeviceForce") == 0
-        with pytest.raises((aioacl.DeviceQuarantined, aioacl.DeviceReset)):
-            await waiting.outcome()
-        assert (await device.force_reset()).ok
 
 
 async def test_a_reset_without_time_says_where_it_went(open_device: OpenDevice) -> None:
@@ -319,23 +205,6 @@ async def test_the_grace_time_leaves_time_for_the_reset(open_device: OpenDevice)
         assert not lease.held
 
 
-async def test_a_user_job_that_does_not_end_means_quarantine(open_device: OpenDevice) -> None:
-    go_on, begun = threading.Event(), threading.Event()
-
-    def job() -> None:
-        begun.set()
-        go_on.wait()
-
-    async with open_device() as device, anyio.create_task_group() as group:
-        running = Waiting(group, lambda: device.run(job))
-        await until(begun.is_set)
-        report = await device.force_reset(grace=0, timeout=0.1)
-        assert [stuck.function for stuck in report.stuck] == ["a job on device.executor"]
-        go_on.set()
-        await running.outcome()
-        assert (await device.force_reset()).ok
-
-
 async def test_a_reset_waits_for_a_user_job_within_its_grace(open_device: OpenDevice) -> None:
     go_on, begun = threading.Event(), threading.Event()
 
@@ -355,122 +224,6 @@ async def test_a_reset_waits_for_a_user_job_within_its_grace(open_device: OpenDe
         assert (await resetting.outcome()).ok
 
 
-@pytest.mark.parametrize("function", ["aclrtResetDeviceForce", "aclrtSetDevice", "aclrtMemcpy"])
-@pytest.mark.parametrize("times", [1, 2])
-async def test_a_failing_reset_set_or_probe_is_tried_again(
-    open_device: OpenDevice, function: str, times: int
-) -> None:
-    async with open_device() as device:
-        simulator.fail_call(function, 507000, times)
-        report = await device.force_reset()
-        assert (report.ok, report.attempts) == (True, times + 1)
-        assert report.codes == ((function, 507000),) * times
-
-
-@pytest.mark.parametrize("function", ["aclrtResetDeviceForce", "aclrtSetDevice", "aclrtMemcpy"])
-async def test_after_three_failures_the_device_is_quarantined_until_a_flight_succeeds(
-    open_device: OpenDevice, function: str
-) -> None:
-    async with open_device() as device:
-        simulator.fail_call(function, 507000, -1)
-        report = await device.force_reset()
-        assert (report.ok, report.attempts, device.state) == (False, 3, aioacl.State.QUARANTINED)
-        assert "3 times" in report.problem
-        simulator.clear()
-        assert (await device.force_reset()).ok
-        async with device.create_stream():
-            assert device.health.status == "ok"
-
-
-@pytest.mark.parametrize("function", ["aclrtSetDevice", "aclrtMemcpy"])
-async def test_a_flight_after_one_that_has_reset_in_vain_asks_no_dead_stream(
-    open_device: OpenDevice, function: str
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
-        simulator.fail_call(function, 507000, -1)
-        assert not (await device.force_reset(grace=0)).ok
-        simulator.clear()
-        asked = simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")
-        report = await device.force_reset(grace=0)
-        assert (report.ok, report.aborted, report.not_aborted) == (True, 0, 0)
-        assert (simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")) == asked
-        assert simulator.violations() == []
-
-
-async def test_a_reset_that_was_taken_back_does_not_bring_streams_back_that_one_before_has_ended(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
-        with simulator.fault("aclrtResetDeviceForce", after=1, rc=507000):
-            simulator.fail_call("aclrtMemcpy", 507000, 1)
-            report = await device.force_reset(grace=0)
-        assert [call for call, _ in report.codes] == ["aclrtMemcpy", *["aclrtResetDeviceForce"] * 2]
-        asked = simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")
-        assert (await device.force_reset(grace=0)).ok
-        assert (simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")) == asked
-        assert simulator.violations() == []
-
-
-async def test_a_reset_that_was_taken_back_leaves_streams_that_can_be_aborted(
-    open_device: OpenDevice,
-) -> None:
-    simulator.set_abort_supported(False)
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
-        with simulator.fault("aclrtResetDeviceForce", reset_fail=3):
-            report = await device.force_reset(grace=0)
-        assert (report.ok, report.not_aborted) == (False, 1)
-        simulator.set_abort_supported(True)
-        report = await device.force_reset(grace=0)
-        assert (report.ok, report.aborted) == (True, 1)
-
-
-async def test_a_reset_that_comes_back_late_has_ended_the_streams_all_the_same(
-    open_device: OpenDevice,
-) -> None:
-    simulator.set_abort_supported(False)
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
-        simulator.hang_call("aclrtResetDeviceForce")
-        assert not (await device.force_reset(grace=0, timeout=0.2)).ok
-        simulator.unhang("aclrtResetDeviceForce")
-        await until(lambda: simulator.stats().streams == 0)
-        asked = simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")
-        assert (await device.force_reset(grace=0)).ok
-        assert (simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")) == asked
-
-
-async def test_a_reset_past_its_deadline_is_not_started_a_second_time_beside_it(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device:
-        simulator.hang_call("aclrtResetDeviceForce")
-        report = await device.force_reset(timeout=0.2)
-        assert not report.ok
-        assert "aclrtResetDeviceForce has not returned" in report.problem
-        assert not (await device.force_reset(timeout=0.2)).ok
-        assert simulator.hung("aclrtResetDeviceForce") == 1
-        assert simulator.calls("aclrtResetDeviceForce") == 1
-        simulator.release_all()
-        assert (await device.force_reset()).ok
-
-
-async def test_a_quarantined_device_can_be_closed_and_opened_again(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        simulator.fail_call("aclrtMemcpy", 507000, -1)
-        assert not (await device.force_reset()).ok
-        simulator.clear()
-    assert device.state is aioacl.State.CLOSED
-    async with open_device() as again, again.create_stream() as stream:
-        await stream
-
-
 async def test_a_closed_device_is_not_reset(open_device: OpenDevice) -> None:
     async with open_device() as device:
         pass
@@ -488,19 +241,3 @@ async def test_a_bound_that_is_none_is_refused_with_the_cure(
         with pytest.raises(aioacl.ParameterError, match="Pass seconds, at least 0"):
             device.force_reset(**{name: value})
         assert simulator.calls("aclrtResetDeviceForce") == 0
-
-
-async def test_an_enqueuer_stuck_in_c_means_quarantine_for_a_reset_would_crash_the_runtime(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
-        simulator.hang_call("aclrtMemsetAsync")
-        enqueuing = Raised(lambda: stream.fill(memory, 2))
-        await until(hanging("aclrtMemsetAsync"))
-        report = await device.force_reset(grace=0, timeout=0.2)
-        assert [stuck.function for stuck in report.stuck] == ["aclrtMemsetAsync"]
-        simulator.release_all()
-        await until(lambda: not enqueuing.running)
-        assert (await device.force_reset()).ok

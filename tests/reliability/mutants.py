@@ -55,7 +55,12 @@ FIRST: Final = {
     "_lease": ("tests/api/test_lease.py",),
     "_turns": ("tests/api/test_contract.py", "tests/api/test_lease.py"),
     "_flights": ("tests/api/test_flights.py", "tests/api/test_foreign.py", "tests/api/test_device.py"),
-    "_reset": ("tests/api/test_reset.py", "tests/api/test_contract.py"),
+    "_reset": (
+        "tests/api/test_reset.py",
+        "tests/api/test_reset_failing.py",
+        "tests/api/test_reset_stuck.py",
+        "tests/api/test_contract.py",
+    ),
     "_executor": ("tests/api/test_executor.py",),
     "_port": ("tests/api/test_port.py", "tests/api/test_awaits.py"),
 }
@@ -78,6 +83,8 @@ REST: Final = (
     "tests/api/test_flights.py",
     "tests/api/test_foreign.py",
     "tests/api/test_reset.py",
+    "tests/api/test_reset_failing.py",
+    "tests/api/test_reset_stuck.py",
     "tests/api/test_executor.py",
     "tests/api/test_events.py",
     "tests/api/test_contract.py",
