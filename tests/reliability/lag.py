@@ -134,7 +134,7 @@ class Rounds:
     def __init__(self, scale: Scale) -> None:
         self.rounds: list[tuple[float, float]] = []
         self.most_inside = 0
-        self._count = scale.pick(3, 3, 9)
+        self._count = 3
         self._pairs = scale.pick(1, MOST_PAIRS, MOST_PAIRS)
         self._seconds = scale.pick(100, 500, 500) / 1000
 
