@@ -158,12 +158,20 @@ class Noticed(Exception):
     """Something other than pytest has noticed the change."""
 
 
+def _in_a_thread(error: BaseException) -> bool:
+    """Whether pytest says at its end what was raised in threads: it is told of no test then."""
+    told = pytest.PytestUnhandledThreadExceptionWarning
+    return isinstance(error, told) or (
+        isinstance(error, BaseExceptionGroup) and error.subgroup(told) is not None
+    )
+
+
 def _tested(job: Job, reporter: Reporter) -> int:
     """Pytest's status. What a change leaves behind may break it off at its end, when a test has failed already."""
     try:
         return int(pytest.main([*OPTIONS, f"--rootdir={ROOT}", *job.plan.files], plugins=[reporter]))
-    except BaseException:
-        if not reporter.noticed:
+    except BaseException as error:
+        if not reporter.noticed and not _in_a_thread(error):
             raise
         traceback.print_exc()
         return 1
