@@ -49,6 +49,10 @@ async def test_a_pool_of_events_that_runs_low_is_filled_again_although_some_are_
             stream.fill(memory, 1)
             kept = [stream.record() for _ in range(there - 1)]
             await until(lambda: simulator.stats().events > there)
+            await (await device.create_stream()).close()  # behind it on the lane
+            made = simulator.calls("aclrtCreateEventExWithFlag")
+            kept += [stream.record() for _ in range(3)]
+            assert simulator.calls("aclrtCreateEventExWithFlag") == made
         await kept[-1]
 
 

@@ -140,6 +140,27 @@ static void a_reset_need_not_wait_for_who_sits_in_a_wait(void) {
     end();
 }
 
+/* The mark that a wait has seen is gone when it would sit down in it: somebody has seen that it is done. */
+static void a_wait_whose_mark_has_gone_ends_as_its_work_did(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key = 0;
+    begin(AIO_THREAD);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    uint64_t first = copy(stream), second = copy(stream); /* with the mark in between */
+    sim.hang_call("aclrtGetCurrentContext");
+    CHECK_EQ(aio_watch(stream, first, port, 1), 0);
+    UNTIL(sim.hung("aclrtGetCurrentContext"));
+    sim.release(stream->handle);
+    UNTIL(aio_stream_query(stream, second) == 1);
+    CHECK(!aio_stream_mark_for(stream, 0));
+    sim.unhang("aclrtGetCurrentContext");
+    CHECK_EQ(bed_take_one(port, &key), (int64_t)first);
+    bed_end_stream(stream);
+    aio_port_close(port);
+    end();
+}
+
 static bool anybody_idle(void) {
     aio_lock_take(&aio_devices[0].lock);
     bool some = aio_devices[0].idle != NULL;
@@ -402,7 +423,7 @@ static void another_stream_waits_on_the_device(void) {
 TESTS(TEST(a_reset_ends_the_waits_of_the_watcher), TEST(a_reset_ends_the_waits_of_the_workers),
       TEST(waits_end_with_the_reset), TEST(a_reset_need_not_wait_for_who_sits_in_a_wait),
       TEST(one_worker_sits_for_all_who_wait_for_a_stream), TEST(stale_waits_end),
-      TEST(a_wait_without_a_watcher_ends_at_once),
+      TEST(a_wait_whose_mark_has_gone_ends_as_its_work_did), TEST(a_wait_without_a_watcher_ends_at_once),
       TEST(a_worker_does_not_believe_what_it_is_told_during_an_abort), TEST(a_query_that_fails_ends_the_waits),
       TEST(who_waits_for_an_event_of_another_device_leaves_that_device_too),
       TEST(what_has_ended_before_a_reset_is_not_ended_by_it), TEST(an_abort_ends_the_waits_of_the_watcher),
