@@ -9,11 +9,12 @@ import time
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 import pytest
 
+import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
 from tests.kit import Blocker, Waiting, descriptors, native_threads, until, until_now
@@ -74,6 +75,29 @@ async def test_a_thousand_coroutines_on_16_streams_use_one_native_thread_and_at_
                 await one.outcome()
             assert native_threads() == [thread]
             assert until_now(lambda: rests(thread))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("waits", "threads"), [("watch", 1), ("thread", 2)])
+async def test_two_streams_are_awaited_by_one_watcher_or_by_a_thread_each(
+    waits: Literal["watch", "thread"], threads: int
+) -> None:
+    async with (
+        aioacl.open_device(0, waits) as device,
+        device.allocate(64) as memory,
+        device.create_stream() as one,
+        device.create_stream() as other,
+        anyio.create_task_group() as group,
+    ):
+        for stream in (one, other):
+            simulator.hold(stream)
+            stream.fill(memory, 1)
+        waiting = [Waiting(group, stream.synchronize) for stream in (one, other)]
+        await until(lambda: lib.aio_device_waits(0) == len(waiting))
+        await until(lambda: lib.aio_threads() == threads)  # one of a test before may still be on its way out
+        simulator.release_all()
+        for each in waiting:
+            await each.outcome()
 
 
 @pytest.mark.anyio
