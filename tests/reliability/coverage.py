@@ -48,6 +48,8 @@ SUBJECTS: Final = (  # of the tests that are about the lifecycle
     "maintenance",
     "port",
     "reset",
+    "reset_failing",
+    "reset_stuck",
     "turns",
 )
 REASON: Final = re.compile(r"#\s*pragma: no (cover|branch)\b(?! - \w)")
