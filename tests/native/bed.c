@@ -190,6 +190,28 @@ void bed_end_stream(aio_stream *stream) {
     aio_stream_drop(stream);
 }
 
+void *bed_memory;
+static void *source;
+
+void bed_open_to_copy(int strategy) {
+    bed_open(0, strategy);
+    bed_memory = bed_malloc(0, BED_BYTES);
+    source = bed_pinned(BED_BYTES);
+}
+
+aio_result bed_copy(aio_stream *stream) {
+    aio_result result =
+        aio_copy(stream, 0, bed_memory, BED_BYTES, source, BED_BYTES, ACL_MEMCPY_HOST_TO_DEVICE);
+    if (result > 0)
+        aio_stream_forget(stream, (uint64_t)result);
+    return result;
+}
+
+void bed_close_copied(void) {
+    aio_acl.aclrtFreeHost(source);
+    bed_close(0);
+}
+
 aio_result bed_take_one(aio_port *port, uint64_t *key) {
     struct pollfd readable = {aio_port_fd(port), POLLIN, 0};
     int64_t result;

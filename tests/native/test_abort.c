@@ -2,67 +2,44 @@
  * meanwhile. */
 #include "bed.h"
 
-enum { BYTES = 256 };
-
-static void *memory, *pinned;
-
-static void open_with_memory(int strategy) {
-    bed_open(0, strategy);
-    memory = bed_malloc(0, BYTES);
-    pinned = bed_pinned(BYTES);
-}
-
-/* Nobody refers to its position, so no mark is recorded behind it and the positions are plain to see. */
-static aio_result copy(aio_stream *stream) {
-    aio_result result = aio_copy(stream, 0, memory, BYTES, pinned, BYTES, ACL_MEMCPY_HOST_TO_DEVICE);
-    if (result > 0)
-        aio_stream_forget(stream, (uint64_t)result);
-    return result;
-}
-
-static void close_all(void) {
-    aio_acl.aclrtFreeHost(pinned);
-    bed_close(0);
-}
-
 /* --- aborting ---------------------------------------------------------------- */
 static void an_abort_ends_what_was_left(void) {
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
-    CHECK_EQ(copy(stream), 1);
+    CHECK_EQ(bed_copy(stream), 1);
     CHECK_EQ(bed_await(stream, 1), 1);
     sim.hold(stream->handle);
-    aio_result second = copy(stream), third = copy(stream);
+    aio_result second = bed_copy(stream), third = bed_copy(stream);
     CHECK_EQ(aio_stream_abort(stream), 0);
     CHECK_EQ(bed_await(stream, 1), 1);
     CHECK_EQ(bed_await(stream, (uint64_t)second), aio_failed(107023));
     CHECK_EQ(bed_await(stream, (uint64_t)third), aio_failed(107023));
     sim.release(stream->handle);
-    aio_result later = copy(stream);
+    aio_result later = bed_copy(stream);
     CHECK_EQ(bed_await(stream, (uint64_t)later), later);
     bed_end_stream(stream);
-    close_all();
+    bed_close_copied();
 }
 
 static void an_abort_that_failed_has_ended_nothing(void) {
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
-    CHECK_EQ(copy(stream), 1);
+    CHECK_EQ(bed_copy(stream), 1);
     sim.set_abort_supported(0);
     CHECK(aio_stream_abort(stream) > 0);
     sim.set_abort_supported(1);
     sim.release(stream->handle);
     CHECK_EQ(bed_await(stream, 1), 1);
     bed_end_stream(stream);
-    close_all();
+    bed_close_copied();
 }
 
 /* What an abort drops looks complete until it is written down. */
 static void what_is_asked_during_an_abort_means_nothing(void) {
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
-    CHECK_EQ(copy(stream), 1);
+    CHECK_EQ(bed_copy(stream), 1);
     UNTIL(sim.pending(stream->handle) == 0);
     atomic_fetch_add(&stream->aborting, 1);
     CHECK_EQ(aio_stream_poll(stream, 1), aio_failed(AIO_PENDING));
@@ -70,17 +47,17 @@ static void what_is_asked_during_an_abort_means_nothing(void) {
     atomic_fetch_sub(&stream->aborting, 1);
     CHECK_EQ(aio_stream_poll(stream, 1), 1);
     bed_end_stream(stream);
-    close_all();
+    bed_close_copied();
 }
 
 static void *copy_elsewhere(void *stream) {
-    return (void *)(uintptr_t)copy(stream);
+    return (void *)(uintptr_t)bed_copy(stream);
 }
 
 /* Whoever is inside the runtime may be dropped or not: either way his wait says that it was aborted. */
 static void an_abort_meets_an_enqueuer(void) {
     void *position = NULL;
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hang_call("aclrtMemcpyAsync");
     pthread_t enqueuer = bed_thread(copy_elsewhere, stream);
@@ -90,10 +67,10 @@ static void an_abort_meets_an_enqueuer(void) {
     CHECK_EQ(pthread_join(enqueuer, &position), 0);
     CHECK_EQ((uintptr_t)position, 1);
     CHECK_EQ(bed_await(stream, 1), aio_failed(107023));
-    aio_result later = copy(stream);
+    aio_result later = bed_copy(stream);
     CHECK_EQ(bed_await(stream, (uint64_t)later), later);
     bed_end_stream(stream);
-    close_all();
+    bed_close_copied();
 }
 
 static void *reset_from_abroad(void *unused) {
@@ -104,10 +81,10 @@ static void *reset_from_abroad(void *unused) {
 
 /* Between a reset of ours and the next generation the streams are dead, though they are not stale yet. */
 static void a_foreign_reset_finds_dead_streams(void) {
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
-    CHECK_EQ(copy(stream), 1);
+    CHECK_EQ(bed_copy(stream), 1);
     bed_seize(0);
     CHECK(bed_abort_and_wait(0));
     aio_device_destroy_events(0);
@@ -117,21 +94,21 @@ static void a_foreign_reset_finds_dead_streams(void) {
     aio_gate_met(0);
     bed_bring_back_after(0);
     aio_stream_drop(stream);
-    close_all();
+    bed_close_copied();
 }
 
 static void a_device_abort_counts_what_it_met(void) {
     int32_t outcome[3];
     aio_stream *streams[3];
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     for (int i = 0; i < 3; i++) {
         streams[i] = bed_stream(0);
-        CHECK_EQ(copy(streams[i]), 1);
+        CHECK_EQ(bed_copy(streams[i]), 1);
         CHECK_EQ(bed_await(streams[i], 1), 1);
     }
     for (int i = 0; i < 2; i++) {
         sim.hold(streams[i]->handle);
-        CHECK(copy(streams[i]) > 1);
+        CHECK(bed_copy(streams[i]) > 1);
     }
     sim.set_abort_supported(0);
     aio_device_abort(0, 5000000, outcome);
@@ -147,14 +124,14 @@ static void a_device_abort_counts_what_it_met(void) {
     CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
     for (int i = 0; i < 3; i++)
         aio_stream_drop(streams[i]);
-    close_all();
+    bed_close_copied();
 }
 
 static void a_device_abort_leaves_alone_what_is_done(void) {
     int32_t outcome[3];
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
-    CHECK_EQ(copy(stream), 1);
+    CHECK_EQ(bed_copy(stream), 1);
     UNTIL(sim.pending(stream->handle) == 0);
     bed_seize(0); /* so that nobody is told before */
     aio_device_abort(0, 5000000, outcome);
@@ -163,15 +140,15 @@ static void a_device_abort_leaves_alone_what_is_done(void) {
     CHECK(bed_abort_and_wait(0));
     bed_bring_back(0);
     aio_stream_drop(stream);
-    close_all();
+    bed_close_copied();
 }
 
 static void an_abort_that_hangs_is_counted_as_failed(void) {
     int32_t outcome[3];
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
-    CHECK_EQ(copy(stream), 1);
+    CHECK_EQ(bed_copy(stream), 1);
     bed_seize(0);
     sim.hang_call("aclrtStreamAbort");
     aio_device_abort(0, 1000, outcome);
@@ -182,7 +159,7 @@ static void an_abort_that_hangs_is_counted_as_failed(void) {
     CHECK(bed_abort_and_wait(0));
     bed_bring_back(0);
     aio_stream_drop(stream);
-    close_all();
+    bed_close_copied();
 }
 
 /* --- a foreign reset that aborts --------------------------------------------- */
@@ -203,11 +180,11 @@ static void *reset_with_a_context(void *unused) {
 
 /* Those who have registered behind us are called on the same thread. */
 static void a_foreigner_keeps_his_context_while_his_reset_is_met(void) {
-    open_with_memory(AIO_THREAD);
+    bed_open_to_copy(AIO_THREAD);
     CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("behind", look, NULL), 0);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
-    CHECK_EQ(copy(stream), 1);
+    CHECK_EQ(bed_copy(stream), 1);
     bed_join(bed_thread(reset_with_a_context, NULL));
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 1);
     CHECK(theirs && seen_by_them == theirs);
@@ -238,12 +215,12 @@ static void answered_too_late(const char *function, void *(*ask)(void *), aio_st
     CHECK(bed_abort_and_wait(0));
     bed_bring_back(0);
     aio_stream_drop(stream);
-    close_all();
+    bed_close_copied();
 }
 
 static void a_mark_that_is_asked_across_a_reset_means_nothing(void) {
     aio_event *event = NULL;
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(aio_record(stream, 0, 0, &event), 1);
     aio_event_drop(event);
@@ -251,9 +228,9 @@ static void a_mark_that_is_asked_across_a_reset_means_nothing(void) {
 }
 
 static void a_stream_that_is_asked_across_a_reset_means_nothing(void) {
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
-    CHECK_EQ(copy(stream), 1);
+    CHECK_EQ(bed_copy(stream), 1);
     answered_too_late("aclrtSynchronizeStream", poll_elsewhere, stream, 1);
 }
 

@@ -1,40 +1,17 @@
 /* Streams: their lists, their ends, and queue room. */
 #include "bed.h"
 
-enum { BYTES = 256 };
-
-static void *memory, *pinned;
-
-static void open_with_memory(int strategy) {
-    bed_open(0, strategy);
-    memory = bed_malloc(0, BYTES);
-    pinned = bed_pinned(BYTES);
-}
-
-/* Nobody refers to its position, so no mark is recorded behind it and the positions are plain to see. */
-static aio_result copy(aio_stream *stream) {
-    aio_result result = aio_copy(stream, 0, memory, BYTES, pinned, BYTES, ACL_MEMCPY_HOST_TO_DEVICE);
-    if (result > 0)
-        aio_stream_forget(stream, (uint64_t)result);
-    return result;
-}
-
-static void close_all(void) {
-    aio_acl.aclrtFreeHost(pinned);
-    bed_close(0);
-}
-
 static void positions_count_from_one(void) {
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(aio_stream_tail(stream), 0);
     for (int position = 1; position <= 5; position++)
-        CHECK_EQ(copy(stream), position);
+        CHECK_EQ(bed_copy(stream), position);
     CHECK_EQ(bed_await(stream, 5), 5);
     CHECK_EQ(aio_stream_completed(stream), 5);
     CHECK_EQ(aio_stream_poll(stream, 3), 3);
     bed_end_stream(stream);
-    close_all();
+    bed_close_copied();
 }
 
 /* --- the list of a device's streams ------------------------------------------ */
@@ -79,50 +56,50 @@ static void a_heartbeat_leaves_no_stream(void) {
 
 /* --- room -------------------------------------------------------------------- */
 static void a_full_queue_refuses_before_c(void) {
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     int accepted = 0;
     sim.hold(stream->handle);
-    while (copy(stream) >= 0)
+    while (bed_copy(stream) >= 0)
         accepted++;
     CHECK(accepted > 2000 && accepted < AIO_QUEUE_ENTRIES);
     uint64_t calls = sim.calls("aclrtMemcpyAsync");
-    CHECK_EQ(copy(stream), aio_failed(AIO_QUEUE_FULL));
+    CHECK_EQ(bed_copy(stream), aio_failed(AIO_QUEUE_FULL));
     CHECK_EQ(sim.calls("aclrtMemcpyAsync"), calls);
     CHECK(aio_stream_room(stream) < 1);
     CHECK(sim.pending(stream->handle) <
           AIO_QUEUE_ENTRIES); /* one is left: a full queue would block the watcher */
     sim.release(stream->handle);
     UNTIL(aio_stream_room(stream) > 1000);
-    CHECK(copy(stream) > 0);
+    CHECK(bed_copy(stream) > 0);
     bed_end_stream(stream);
-    close_all();
+    bed_close_copied();
 }
 
 static void room_that_has_come_back_is_found_by_who_enqueues(void) {
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
-    while (copy(stream) >= 0)
+    while (bed_copy(stream) >= 0)
         continue;
     sim.release(stream->handle);
     UNTIL(sim.pending(stream->handle) == 0);
-    CHECK(copy(stream) > 0);
+    CHECK(bed_copy(stream) > 0);
     bed_end_stream(stream);
-    close_all();
+    bed_close_copied();
 }
 
 /* --- destroying -------------------------------------------------------------- */
 static void a_busy_stream_is_not_destroyed(void) {
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
-    CHECK_EQ(copy(stream), 1);
+    CHECK_EQ(bed_copy(stream), 1);
     CHECK_EQ(aio_stream_destroy(stream), AIO_PENDING);
-    CHECK_EQ(copy(stream), 2);
+    CHECK_EQ(bed_copy(stream), 2);
     sim.release(stream->handle);
     bed_end_stream(stream);
-    close_all();
+    bed_close_copied();
 }
 
 static void a_used_stream_is_not_destroyed(void) {
@@ -141,35 +118,35 @@ static void a_used_stream_is_not_destroyed(void) {
 
 static void outcomes_outlive_the_native_stream(void) {
     char text[256];
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.fail_next(stream->handle, 507015);
-    CHECK_EQ(copy(stream), 1);
+    CHECK_EQ(bed_copy(stream), 1);
     int code;
     UNTIL((code = aio_stream_destroy(stream)) != AIO_PENDING);
     CHECK_EQ(code, 0);
     CHECK_EQ(aio_stream_poll(stream, 1), aio_failed(507015));
     CHECK_EQ(aio_stream_error(stream, 1, text, sizeof text), 507015);
-    CHECK_EQ(copy(stream), aio_failed(AIO_STALE));
+    CHECK_EQ(bed_copy(stream), aio_failed(AIO_STALE));
     aio_stream_drop(stream);
-    close_all();
+    bed_close_copied();
 }
 
 static void a_download_lands_before_its_stream_is_gone(void) {
-    char target[BYTES] = {0};
-    open_with_memory(AIO_WATCH);
+    char target[BED_BYTES] = {0};
+    bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
-    CHECK(aio_fill(stream, 0, memory, BYTES, 7, BYTES) > 0);
-    CHECK(aio_download(stream, 0, target, memory, BYTES) > 0);
+    CHECK(aio_fill(stream, 0, bed_memory, BED_BYTES, 7, BED_BYTES) > 0);
+    CHECK(aio_download(stream, 0, target, bed_memory, BED_BYTES) > 0);
     bed_end_stream(stream);
     CHECK_EQ(target[0], 7);
-    CHECK_EQ(target[BYTES - 1], 7);
-    close_all();
+    CHECK_EQ(target[BED_BYTES - 1], 7);
+    bed_close_copied();
 }
 
 /* --- events ------------------------------------------------------------------ */
 static void the_pool_is_of_this_generation(void) {
-    open_with_memory(AIO_WATCH);
+    bed_open_to_copy(AIO_WATCH);
     aio_event *event = NULL;
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(aio_record(stream, 0, 0, &event), 1);
@@ -183,7 +160,7 @@ static void the_pool_is_of_this_generation(void) {
     CHECK_EQ(event->generation, stream->generation);
     aio_event_drop(event);
     bed_end_stream(stream);
-    close_all();
+    bed_close_copied();
 }
 
 TESTS(TEST(positions_count_from_one), TEST(a_heartbeat_leaves_no_stream),
