@@ -32,9 +32,10 @@ def test_the_program_runs(program: Path) -> None:
         [sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.returncode, ran.stderr) == (0, "")
+    # Where all requests were done by then, the guard is cancelled before it has told that the device is open again.
     assert re.fullmatch(
         r"draining DRAINING 1 \n(revoked .*\n)?resetting RESETTING 1 \n"
-        r"(reopened OPEN 2 \n|True True\n){2}100 answers\n",
+        r"(reopened OPEN 2 \n)?True True\n(reopened OPEN 2 \n)?100 answers\n",
         ran.stdout,
     ), ran.stdout
 
