@@ -79,26 +79,53 @@ void aio_stream_finish(aio_stream *stream, uint64_t position) {
     free_marks(gone);
 }
 
-static void forget_oldest(aio_stream *stream) {
+static aio_verdict *take_oldest(aio_stream *stream) {
     aio_verdict **link = &stream->ledger;
-    while (*link && (*link)->next)
+    while ((*link)->next)
         link = &(*link)->next;
-    free_ledger(*link);
+    aio_verdict *oldest = *link;
     *link = NULL;
     stream->ledger_size--;
+    return oldest;
 }
 
+/* Whether the ledger says that already of the whole range; it says so of more, if that is all there is to add.
+ */
+static bool is_told(aio_stream *stream, uint64_t from, uint64_t to, int32_t code) {
+    for (aio_verdict *verdict = stream->ledger; verdict; verdict = verdict->next) {
+        bool within = from >= verdict->from && to <= verdict->to;
+        bool beyond = from <= verdict->from && to >= verdict->to;
+        if (verdict->code != code || !(within || beyond))
+            continue;
+        if (beyond) {
+            verdict->from = from;
+            verdict->to = to;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* Returns what has no place in the ledger. */
+static aio_verdict *enter(aio_stream *stream, aio_verdict *verdict) {
+    if (is_told(stream, verdict->from, verdict->to, verdict->code))
+        return verdict;
+    verdict->next = stream->ledger;
+    stream->ledger = verdict;
+    return ++stream->ledger_size > AIO_LEDGER_ENTRIES ? take_oldest(stream) : NULL;
+}
+
+/* A wait that is repeated, or asked for the whole device, may bring the same code again and again: that must
+ * not push out what is known of older work. */
 void aio_stream_judge(aio_stream *stream, uint64_t from, uint64_t to, int32_t code, const char *text) {
-    aio_verdict *verdict = calloc(1, sizeof *verdict);
+    aio_verdict *verdict = from < to ? calloc(1, sizeof *verdict) : NULL;
     if (!verdict)
         return;
     *verdict = (aio_verdict){NULL, from, to, code, text && *text ? strdup(text) : NULL};
     aio_lock_take(&stream->lock);
-    verdict->next = stream->ledger;
-    stream->ledger = verdict;
-    if (++stream->ledger_size > AIO_LEDGER_ENTRIES)
-        forget_oldest(stream);
+    verdict = enter(stream, verdict);
     aio_lock_give(&stream->lock);
+    free_ledger(verdict);
 }
 
 int32_t aio_stream_error(aio_stream *stream, uint64_t position, char *text, size_t size) {

@@ -68,6 +68,38 @@ static void the_ledger_is_bounded(void) {
     end();
 }
 
+static void a_code_that_comes_again_pushes_nothing_out(void) {
+    begin();
+    aio_stream_judge(stream, 0, 2, 507015, "of old work");
+    for (uint64_t i = 0; i < AIO_LEDGER_ENTRIES + 10; i++) {
+        aio_stream_judge(stream, 4, 6, 507011, NULL);
+        aio_stream_judge(stream, 4, 7 + i, 107023, NULL); /* the same wait again, with more behind it */
+        aio_stream_judge(stream, 9, 9, 507015, NULL);     /* of nothing */
+    }
+    CHECK_EQ(stream->ledger_size, 3);
+    CHECK_EQ(aio_stream_error(stream, 2, NULL, 0), 507015);
+    CHECK_EQ(aio_stream_error(stream, 3, NULL, 0), 0);
+    CHECK_EQ(aio_stream_error(stream, 6, NULL, 0), 107023);
+    CHECK_EQ(aio_stream_error(stream, AIO_LEDGER_ENTRIES + 16, NULL, 0), 107023);
+    CHECK_EQ(aio_stream_error(stream, AIO_LEDGER_ENTRIES + 17, NULL, 0), 0);
+    end();
+}
+
+static void what_a_code_says_less_or_more_of_is_kept(void) {
+    begin();
+    aio_stream_judge(stream, 2, 6, 507015, NULL);
+    aio_stream_judge(stream, 3, 5, 507015, NULL);
+    CHECK_EQ(aio_stream_error(stream, 6, NULL, 0), 507015);
+    aio_stream_judge(stream, 4, 8, 507015, NULL); /* neither within the other */
+    CHECK_EQ(aio_stream_error(stream, 3, NULL, 0), 507015);
+    CHECK_EQ(aio_stream_error(stream, 8, NULL, 0), 507015);
+    aio_stream_judge(stream, 1, 6, 507015, NULL);
+    CHECK_EQ(aio_stream_error(stream, 2, NULL, 0), 507015);
+    CHECK_EQ(aio_stream_error(stream, 1, NULL, 0), 0);
+    CHECK_EQ(stream->ledger_size, 2);
+    end();
+}
+
 static void an_error_is_told_to_everybody_and_again(void) {
     char text[256];
     begin();
@@ -351,6 +383,7 @@ static void slots_stay_out_until_the_reset_has_ended(void) {
 
 TESTS(TEST(verdicts_cover_ranges), TEST(each_size_has_its_slots), TEST(memory_is_not_freed_under_a_copy),
       TEST(the_newest_verdict_counts), TEST(the_ledger_is_bounded),
+      TEST(a_code_that_comes_again_pushes_nothing_out), TEST(what_a_code_says_less_or_more_of_is_kept),
       TEST(an_error_is_told_to_everybody_and_again), TEST(a_query_does_not_swallow_an_error),
       TEST(a_device_wide_code_is_owed_to_uncollected_work), TEST(later_work_does_not_delay_a_ticket),
       TEST(a_forgotten_ticket_costs_no_mark), TEST(a_ticket_that_was_awaited_is_not_forgotten),
