@@ -172,21 +172,28 @@ static void ask(worker *self, storm_stream *on) {
         aio_device_blame(DEVICE, 507011, "a wait for the whole device");
 }
 
+/* The controls know streams by their handles, which are used again after a reset: so none comes between. */
+static void disturb_native(worker *self, storm_stream *on) {
+    aio_frame frame;
+    if (aio_begin(&frame, aio_stream_pass(on->stream, 0), AIO_ENQUEUE, AIO_FN_aclrtMemcpyAsync))
+        return;
+    if (draw(self, 2) == 0)
+        sim.hold(on->stream->handle);
+    else if (!on->healthy)
+        sim.fail_next(on->stream->handle, 507015);
+    aio_end(&frame, 0);
+}
+
 static void disturb(worker *self, storm_stream *on) {
     switch (draw(self, 6)) {
     case 0:
         aio_stream_abort(on->stream);
         break;
     case 1:
-    case 2:
-        sim.hold(on->stream->handle);
-        break;
-    case 3:
         aio_device_busy(DEVICE);
         break;
     default:
-        if (!on->healthy)
-            sim.fail_next(on->stream->handle, 507015);
+        disturb_native(self, on);
     }
 }
 
