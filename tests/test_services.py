@@ -32,12 +32,17 @@ def test_the_program_runs(program: Path) -> None:
         [sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.returncode, ran.stderr) == (0, "")
-    # Where all requests were done by then, the guard is cancelled before it has told that the device is open again.
-    assert re.fullmatch(
-        r"draining DRAINING 1 \n(revoked .*\n)?resetting RESETTING 1 \n"
-        r"(reopened OPEN 2 \n)?True True\n(reopened OPEN 2 \n)?100 answers\n",
-        ran.stdout,
-    ), ran.stdout
+    told = ran.stdout.splitlines()
+    told.remove("True True")  # by the operator, while the guard tells the rest
+    assert [line for line in told if not line.startswith("revoked ")] == [
+        "draining DRAINING 1 ",
+        "resetting RESETTING 1 ",
+        "reopened OPEN 2 ",
+        "draining DRAINING 2 ",
+        "resetting RESETTING 2 ",
+        "closed CLOSED 3 ",
+        "100 answers",
+    ]
 
 
 @pytest.mark.leaves("events")  # after a fault no handle goes back to C
