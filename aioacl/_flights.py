@@ -45,7 +45,7 @@ class Flight:
         self.index = manager.index
         self.done = False
         self.error: BaseException | None = None
-        self._told = 0  # foreign resets that were told of when we had set the device
+        self._told = 0  # foreign resets that our set of the device has made up for
 
     def run(self) -> None:
         """The thread's body: flies, and says so to everybody, whatever happens."""
@@ -88,14 +88,19 @@ class Flight:
     # --- on the control lane ------------------------------------------------------------------------------------
 
     def _set(self) -> int:
-        """Sets the device; again, if somebody else has reset it before we were back."""
+        """Sets the device; again, if somebody else has reset it before we were back.
+
+        After the last time it is left at that: then his reset is yet to be met.
+        """
         lib.aio_own_reset(1)
         code = 0
         for _ in range(ATTEMPTS):
             before = lib.aio_device_foreign(self.index)
             code = lib.aio_u_aclrtSetDevice(self.index) or self._adopt_context(before)
-            self._told = lib.aio_device_foreign(self.index)
-            if before == self._told or (code == 0 and context_lives(self.index)):
+            now = lib.aio_device_foreign(self.index)
+            stands = before == now or (code == 0 and context_lives(self.index))
+            self._told = now if stands else before
+            if stands:
                 break
         return code
 
