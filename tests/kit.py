@@ -238,3 +238,23 @@ def native_threads(name: str = "aioacl-wait") -> list[int]:
 def descriptors() -> int:
     """Open descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - an iterator would hold one more
+
+
+def elsewhere(*calls: str) -> None:
+    """Makes the calls for device 0 on a thread of somebody else's, one after another."""
+    codes = in_thread(lambda: [getattr(lib, f"aio_u_{call}")(0) for call in calls])
+    assert codes == [0] * len(calls)
+
+
+def reset_by_somebody_else() -> None:
+    """What another library of the process might do, on a thread of its own."""
+    elsewhere("aclrtResetDeviceForce")
+
+
+async def works(device: Device) -> bool:
+    """Whether bytes that go there come back."""
+    back = bytearray(64)
+    async with device.create_stream() as stream, device.allocate(64) as memory:
+        await stream.copy(memory, bytes(range(64)))
+        await stream.copy(back, memory)
+    return bytes(back) == bytes(range(64))

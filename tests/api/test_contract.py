@@ -15,7 +15,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
-from tests.kit import Waiting, hanging, in_thread, turns, until, wait_for
+from tests.kit import Waiting, elsewhere, hanging, reset_by_somebody_else, turns, until, wait_for, works
 from tests.process.child import run
 
 if TYPE_CHECKING:
@@ -29,15 +29,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "contract.md"
 
 def force_resets() -> int:
     return simulator.calls("aclrtResetDeviceForce")
-
-
-async def works(device: aioacl.Device) -> bool:
-    """Whether bytes that go there come back."""
-    back = bytearray(64)
-    async with device.create_stream() as stream, device.allocate(64) as memory:
-        await stream.copy(memory, bytes(range(64)))
-        await stream.copy(back, memory)
-    return bytes(back) == bytes(range(64))
 
 
 def test_every_sentence_has_its_test_and_no_other_is_here() -> None:
@@ -323,7 +314,7 @@ async def our_reset(device: aioacl.Device) -> None:
 
 
 async def foreign_reset(_: aioacl.Device) -> None:
-    assert in_thread(lambda: lib.aio_u_aclrtResetDeviceForce(0)) == 0
+    reset_by_somebody_else()
 
 
 @anyio_test
@@ -411,10 +402,10 @@ async def test_19_a_foreign_reset_is_met_and_the_counts_stay_right(open_device: 
         await foreign_reset(device)
         assert await works(device)
         assert device.generation == generation + 1
-        in_thread(lambda: lib.aio_u_aclrtSetDevice(0))
+        elsewhere("aclrtSetDevice")
         assert simulator.retain_count() == 2
     assert simulator.retain_count() == 1  # theirs
-    in_thread(lambda: lib.aio_u_aclrtResetDevice(0))
+    elsewhere("aclrtResetDevice")
 
 
 GUEST = """

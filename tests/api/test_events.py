@@ -12,8 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._events import KEPT
 from aioacl._lifecycle import manager_of
-from tests.api.test_foreign import reset_by_somebody_else
-from tests.kit import FAULT, Raised, Waiting, no_call, turns, until, until_now
+from tests.kit import FAULT, Raised, Waiting, no_call, reset_by_somebody_else, turns, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

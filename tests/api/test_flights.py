@@ -15,7 +15,16 @@ from aioacl._ffi import lib
 from aioacl._flights import Flight
 from aioacl._law import Event
 from aioacl._lifecycle import manager_of
-from tests.kit import FAULT, PATIENCE_SECONDS, FewThreads, Waiting, hanging, in_thread, turns, until
+from tests.kit import (
+    FAULT,
+    PATIENCE_SECONDS,
+    FewThreads,
+    Waiting,
+    hanging,
+    reset_by_somebody_else,
+    turns,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -113,7 +122,7 @@ async def test_who_waits_for_a_flight_sleeps_until_it_lands(
     async with open_device() as device, anyio.create_task_group() as group:
         looks = Looks(monkeypatch)
         simulator.hang_call("aclrtSetDevice")
-        assert in_thread(lambda: lib.aio_u_aclrtResetDeviceForce(0)) == 0
+        reset_by_somebody_else()
         await until(hanging("aclrtSetDevice"))
         opening, making = Waiting(group, open_device), Waiting(group, device.create_stream)
         resetting = Waiting(group, device.force_reset)

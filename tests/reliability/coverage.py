@@ -43,6 +43,8 @@ SUBJECTS: Final = (  # of the tests that are about the lifecycle
     "flights",
     "foreign",
     "foreign_found",
+    "foreign_set",
+    "foreign_unmet",
     "garbage",
     "lease",
     "maintenance",

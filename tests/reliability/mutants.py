@@ -54,7 +54,12 @@ FIRST: Final = {
     "_admission": ("tests/law", "tests/api/test_lease.py", "tests/api/test_flights.py"),
     "_lease": ("tests/api/test_lease.py",),
     "_turns": ("tests/api/test_contract.py", "tests/api/test_lease.py"),
-    "_flights": ("tests/api/test_flights.py", "tests/api/test_foreign.py", "tests/api/test_device.py"),
+    "_flights": (
+        "tests/api/test_flights.py",
+        "tests/api/test_foreign.py",
+        "tests/api/test_foreign_set.py",
+        "tests/api/test_device.py",
+    ),
     "_reset": (
         "tests/api/test_reset.py",
         "tests/api/test_reset_failing.py",
@@ -82,6 +87,8 @@ REST: Final = (
     "tests/api/test_lease.py",
     "tests/api/test_flights.py",
     "tests/api/test_foreign.py",
+    "tests/api/test_foreign_set.py",
+    "tests/api/test_foreign_unmet.py",
     "tests/api/test_reset.py",
     "tests/api/test_reset_failing.py",
     "tests/api/test_reset_stuck.py",

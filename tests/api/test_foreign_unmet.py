@@ -1,0 +1,84 @@
+"""Between a reset by somebody else and the moment when it is met."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._lanes import Job
+from tests.kit import PATIENCE_SECONDS, reset_by_somebody_else, until_now
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tests.kit import OpenDevice
+
+
+@contextmanager
+def unmet(device: aioacl.Device) -> Generator[None]:
+    """A reset by somebody else that is met at the end of the block."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        begun.set()
+        go_on.wait(PATIENCE_SECONDS)
+
+    try:
+        device._manager.maintenance.submit(Job(block))  # it is this lane that meets it
+        assert begun.wait(PATIENCE_SECONDS)
+        reset_by_somebody_else()
+        yield
+    finally:
+        go_on.set()
+
+
+def test_until_a_foreign_reset_is_met_nothing_new_begins(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    with unmet(device):
+        for new in (device.create_stream(wait=False), open_device(wait=False)):
+            with pytest.raises(aioacl.DeviceResetting, match="device 0 is RESETTING"):
+                new.result(timeout=5)
+    device.close().result()
+
+
+def test_until_a_foreign_reset_is_met_nobody_is_told_that_the_device_is_open(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    with unmet(device):
+        assert device.state is device.health.state is aioacl.State.RESETTING
+        assert not device.health.ready
+    assert until_now(lambda: device.health.ready)
+    device.close().result()
+
+
+def test_until_a_foreign_reset_is_met_nobody_is_told_that_he_holds_a_lease(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    with device.lease() as lease:
+        generation, before = device.generation, lease.held
+        with unmet(device):
+            assert before
+            assert device.generation == generation + 1
+            assert not lease.held
+        assert until_now(lambda: device.health.ready)
+        assert not lease.held
+    device.close().result()
+
+
+def test_until_a_foreign_reset_is_met_what_its_copies_use_is_kept(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    stream, memory = device.create_stream().result(), device.allocate(64).result()
+    pinned = device.pinned(64).result()
+    simulator.hold(stream)
+    stream.copy(memory, pinned)
+    with unmet(device):
+        stream._core.sweep()
+        assert stream._core.limbo
+    assert until_now(lambda: device.health.ready)
+    stream._core.sweep()
+    assert not stream._core.limbo
+    for thing in (stream, memory, pinned, device):
+        thing.close().result()
