@@ -199,9 +199,12 @@ void bed_open_to_copy(int strategy) {
     source = bed_pinned(BED_BYTES);
 }
 
+aio_result bed_ticket(aio_stream *stream) {
+    return aio_copy(stream, 0, bed_memory, BED_BYTES, source, BED_BYTES, ACL_MEMCPY_HOST_TO_DEVICE);
+}
+
 aio_result bed_copy(aio_stream *stream) {
-    aio_result result =
-        aio_copy(stream, 0, bed_memory, BED_BYTES, source, BED_BYTES, ACL_MEMCPY_HOST_TO_DEVICE);
+    aio_result result = bed_ticket(stream);
     if (result > 0)
         aio_stream_forget(stream, (uint64_t)result);
     return result;

@@ -88,11 +88,14 @@ void *bed_pinned(size_t size);
 aio_stream *bed_stream(int device);
 /* Destroys and drops it, however long that takes. */
 void bed_end_stream(aio_stream *stream);
-/* Device 0 with memory to copy to and a pinned source; the copy; the close of both. Nobody refers to the copy's
- * position, so no mark is recorded behind it and the positions are plain to see. */
+/* Device 0 with memory to copy to and a pinned source; copies; the close of both. To the position of bed_ticket
+ * somebody refers; nobody to that of bed_copy, so no mark is recorded behind it and the positions are plain to
+ * see.
+ */
 enum { BED_BYTES = 256 };
 extern void *bed_memory;
 void bed_open_to_copy(int strategy);
+aio_result bed_ticket(aio_stream *stream);
 aio_result bed_copy(aio_stream *stream);
 void bed_close_copied(void);
 /* Blocks until the wait has ended, on a port of its own. */
