@@ -227,15 +227,25 @@ static void record(aclrtCntNotify notify, aclrtStream stream, aclrtCntNotifyReco
     CHECK_RC(aclrtCntNotifyRecord(notify, stream, &info), 0);
 }
 
-static bool count_reached(aclrtCntNotify notify, aclrtCntNotifyWaitMode mode, uint32_t value, bool clear) {
+static aclrtStream count_awaited(aclrtCntNotify notify, aclrtCntNotifyWaitMode mode, uint32_t value,
+                                 bool clear) {
     aclrtStream stream = stream_new();
     aclrtCntNotifyWaitInfo info = {.mode = mode, .value = value, .isClear = clear};
     CHECK_RC(aclrtCntNotifyWaitWithTimeout(notify, stream, &info), 0);
-    aclError rc = aclrtSynchronizeStreamWithTimeout(stream, 50);
+    return stream;
+}
+
+static void count_reached(aclrtCntNotify notify, aclrtCntNotifyWaitMode mode, uint32_t value, bool clear) {
+    aclrtStream stream = count_awaited(notify, mode, value, clear);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static void count_not_reached(aclrtCntNotify notify, aclrtCntNotifyWaitMode mode, uint32_t value) {
+    aclrtStream stream = count_awaited(notify, mode, value, false);
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 50), 507046);
     CHECK_RC(aclrtStreamAbort(stream), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK(rc == 0 || rc == 507046);
-    return rc == 0;
 }
 
 static void test_counts_are_missing(void) {
@@ -257,16 +267,16 @@ static void test_counts(void) {
     record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 4);
     record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 2);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 6, false));
-    CHECK(!count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_BIGGER_MODE, 6, false));
-    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE, 6, false));
-    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_LESS_MODE, 7, false));
-    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE, 2, false));
+    count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 6, false);
+    count_not_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_BIGGER_MODE, 6);
+    count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE, 6, false);
+    count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_LESS_MODE, 7, false);
+    count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE, 2, false);
     record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE, 9);
     record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE, 12);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 12, true));
-    CHECK(count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 0, false));
+    count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 12, true);
+    count_reached(notify, ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 0, false);
     record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 1);
     CHECK_RC(aclrtCntNotifyReset(notify, stream), 0);
     CHECK_RC(aclrtCntNotifyDestroy(notify), 0);
