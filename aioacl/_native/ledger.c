@@ -89,27 +89,26 @@ static aio_verdict *take_oldest(aio_stream *stream) {
     return oldest;
 }
 
-/* Whether the ledger says that already of the whole range; it says so of more, if that is all there is to add.
- */
-static bool is_told(aio_stream *stream, uint64_t from, uint64_t to, int32_t code) {
-    for (aio_verdict *verdict = stream->ledger; verdict; verdict = verdict->next) {
-        bool within = from >= verdict->from && to <= verdict->to;
-        bool beyond = from <= verdict->from && to >= verdict->to;
-        if (verdict->code != code || !(within || beyond))
-            continue;
-        if (beyond) {
-            verdict->from = from;
-            verdict->to = to;
-        }
-        return true;
+/* What the ledger says already with the same code: of a part of the range, or of all of it and more. */
+static aio_verdict *nested(const aio_stream *stream, const aio_verdict *verdict) {
+    aio_verdict *told = stream->ledger;
+    for (; told; told = told->next) {
+        bool within = verdict->from >= told->from && verdict->to <= told->to;
+        bool around = verdict->from <= told->from && verdict->to >= told->to;
+        if (told->code == verdict->code && (within || around))
+            break;
     }
-    return false;
+    return told;
 }
 
 /* Returns what has no place in the ledger. */
 static aio_verdict *enter(aio_stream *stream, aio_verdict *verdict) {
-    if (is_told(stream, verdict->from, verdict->to, verdict->code))
+    aio_verdict *told = nested(stream, verdict);
+    if (told) {
+        told->from = verdict->from < told->from ? verdict->from : told->from;
+        told->to = verdict->to > told->to ? verdict->to : told->to;
         return verdict;
+    }
     verdict->next = stream->ledger;
     stream->ledger = verdict;
     return ++stream->ledger_size > AIO_LEDGER_ENTRIES ? take_oldest(stream) : NULL;
