@@ -18,6 +18,9 @@ from aioacl._law import RELEASED_ALREADY, Counts, Event, State
 from aioacl._options import Stuck
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._law import Verdict
     from aioacl._lifecycle import Manager
 
 ATTEMPTS: Final = 3
@@ -45,7 +48,6 @@ class Flight:
         self.index = manager.index
         self.done = False
         self.error: BaseException | None = None
-        self._told = 0  # foreign resets that our set of the device has made up for
 
     def run(self) -> None:
         """The thread's body: flies, and says so to everybody, whatever happens."""
@@ -86,6 +88,7 @@ class Flight:
             raise copy.copy(self.error).with_traceback(self.error.__traceback__) from self.error.__cause__
 
     # --- on the control lane ------------------------------------------------------------------------------------
+    # What a call has done is counted there, when it returns: the flight may have given it up by then.
 
     def _set(self) -> int:
         """Sets the device; again, if somebody else has reset it before we were back.
@@ -96,27 +99,31 @@ class Flight:
         code = 0
         for _ in range(ATTEMPTS):
             before = lib.aio_device_foreign(self.index)
-            code = lib.aio_u_aclrtSetDevice(self.index) or self._adopt_context(before)
+            code = lib.aio_u_aclrtSetDevice(self.index)
+            if code == 0:
+                self.manager.count_set(before)
+                code = self._adopt_context()
             now = lib.aio_device_foreign(self.index)
-            stands = before == now or (code == 0 and context_lives(self.index))
-            self._told = now if stands else before
-            if stands:
+            if before == now:
+                break
+            if code == 0 and context_lives(self.index):
+                self.manager.count_set(now)
                 break
         return code
 
-    def _adopt_context(self, told: int) -> int:
-        """A device whose context cannot be had is not left set; one that others have reset meanwhile is not."""
+    def _adopt_context(self) -> int:
+        """A device whose context cannot be had is not left set."""
         context = ffi.new("aclrtContext *")
         code = lib.aio_u_aclrtGetCurrentContext(context)
         if code == 0:
             lib.aio_set_context(self.index, context[0])
-        elif told == lib.aio_device_foreign(self.index):
-            lib.aio_u_aclrtResetDevice(self.index)
+        else:
+            self._reset_plain()
         return code
 
     def _settle_foreign(self) -> None:
         """Foreign resets before our set are made up for by it, later ones are yet to be met. With the lock held."""
-        lib.aio_foreign_settle(self.index, self._told)
+        lib.aio_foreign_settle(self.index, self.manager.told)
 
     def _checked_set(self) -> None:
         code = self._set()
@@ -124,12 +131,28 @@ class Flight:
             raise error_of(code, "aclrtSetDevice", self.index, self.manager.generation)
 
     def _reset_plain(self) -> int:
+        """Gives one set back, unless a foreign reset has: by now, the device may be set by others."""
+        with self.manager.changed:
+            if not self.manager.standing().retained:
+                return RELEASED_ALREADY
         lib.aio_own_reset(1)
-        return lib.aio_u_aclrtResetDevice(self.index)
+        code = lib.aio_u_aclrtResetDevice(self.index)
+        self._count_reset(code, _law.reset_device)
+        return code
 
     def _reset_force(self) -> int:
         lib.aio_own_reset(1)
-        return lib.aio_u_aclrtResetDeviceForce(self.index)
+        code = lib.aio_u_aclrtResetDeviceForce(self.index)
+        self._count_reset(code, _law.reset_device_force)
+        return code
+
+    def _count_reset(self, code: int, law: Callable[[Counts], Verdict]) -> None:
+        manager = self.manager
+        with manager.changed:
+            if code == 0:
+                manager.counts = law(manager.counts).counts
+            elif code == RELEASED_ALREADY:
+                manager.counts = Counts()
 
     def _destroy_events(self) -> int:
         """The runtime does not free native events with their device."""
@@ -186,7 +209,6 @@ class OpenFlight(Flight):
             raise
         manager = self.manager
         with manager.changed:
-            manager.counts = _law.set_device(manager.counts).counts
             manager.last_fault = None
             manager.apply(Event.OPEN)
             self._settle_foreign()  # until now the gate was closed, and took no notice
@@ -244,13 +266,12 @@ class CloseFlight(Flight):
         """One reset for this open, and one for each close whose own has failed: those have left the device set."""
         manager = self.manager
         with manager.changed:
-            manager.owed = min(manager.owed + 1, manager.counts.retained)
+            manager.owed = min(manager.owed + 1, manager.standing().retained)
         code = 0
         while manager.owed and code == 0:
             code = self._reset_plain()
             if code in (0, RELEASED_ALREADY):
                 with manager.changed:
-                    manager.counts = _law.reset_device(manager.counts).counts if code == 0 else Counts()
                     manager.owed = manager.owed - 1 if code == 0 else 0
         return code
 
@@ -292,7 +313,6 @@ class ForeignFlight(Flight):
             self.manager.maintenance.fail_all(self.manager.quarantined)
             return
         with self.manager.changed:
-            self.manager.counts = Counts(1)
             self.manager.apply(Event.RETAKE)
             self._settle_foreign()
         lib.aio_device_flush(self.index)

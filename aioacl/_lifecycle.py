@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from aioacl import _sync
+from aioacl import _law, _sync
 from aioacl._admission import Admission
 from aioacl._errors import (
     AclError,
@@ -54,6 +54,7 @@ class Manager(Admission):
         self.strategy: Strategy = "watch"
         self.opens = 0
         self.counts = Counts()
+        self.told = 0  # foreign resets that had been told of when what is counted was set
         self.ended = 0  # the generation whose native streams a reset of ours has ended; for flights only
         self.owed = 0  # resets that closes have called for and that failed
         self.flight: Flight | None = None
@@ -345,9 +346,30 @@ class Manager(Admission):
             return
         self.revoke_leases()
         self.apply(Event.FOREIGN)
-        self.counts = Counts()
         if self.state is State.RESETTING:
             self.launch(ForeignFlight(self))
+
+    # --- ACL's count -----------------------------------------------------------------------------------------
+
+    def apply(self, event: Event, report: ResetReport | None = None) -> None:
+        """Performs the law's step; a foreign reset that a call has found out, and nobody has told, is counted here."""
+        served = self.state in (State.OPEN, State.DRAINING)
+        super().apply(event, report)
+        unserved = event is Event.FOREIGN or (event is Event.SEIZE and lib.aio_gate_foreign(self.index))
+        if served and unserved:  # from here on no call can find one
+            self.counts = Counts()
+
+    def standing(self) -> Counts:
+        """How often the device is set on our account: not for what a foreign reset has released. With the lock held."""
+        if self.told != lib.aio_device_foreign(self.index):
+            self.counts = Counts()
+        return self.counts
+
+    def count_set(self, told: int) -> None:
+        """One set more, made when so many foreign resets had been told: the first after the newest of them is alone."""
+        with self.changed:
+            self.counts = _law.set_device(self.counts if self.told == told else Counts()).counts
+            self.told = told
 
 
 _managers: dict[int, Manager] = {}

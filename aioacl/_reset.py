@@ -19,12 +19,12 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from aioacl import _law, _sync
+from aioacl import _sync
 from aioacl._ffi import ffi, lib, next_generation
 from aioacl._flights import DROP_SECONDS, RESET_SECONDS, Flight
 from aioacl._gate import counts, inside
 from aioacl._lanes import Job, LaneStuck
-from aioacl._law import RELEASED_ALREADY, Counts, Event, State
+from aioacl._law import RELEASED_ALREADY, Event, State
 from aioacl._options import LONGEST_SECONDS, ResetReport, Stuck
 from aioacl._probe import probe
 from aioacl._turns import TURN_SECONDS
@@ -222,19 +222,12 @@ class ResetFlight(Flight):
         if reset not in (0, RELEASED_ALREADY):
             self.manager.ended = before  # the runtime has taken it back: the device is still set
             return False
-        self._count(Counts())
         with self._stage("set"):
             set_again = self._call("aclrtSetDevice", self._set, self._end - _sync.monotonic())
         if set_again:
             return False
-        self._count(_law.set_device(Counts()).counts)
         with self._stage("probe"):
             return self._call("probe", self._probe, self._end - _sync.monotonic()) == 0
-
-    def _count(self, counts: Counts) -> None:
-        """ACL's count, after each step: a flight that fails in between owes no reset for a device that is not set."""
-        with self.manager.changed:
-            self.manager.counts = counts
 
     def _probe(self) -> int:
         failed = probe()

@@ -28,7 +28,7 @@ def _perform(index: int, call: str, law: Callable[[Counts], Verdict], function: 
     _runtime.load()
     with manager.changed:
         _must_be_closed(manager)
-        verdict = law(manager.counts)
+        told, verdict = lib.aio_device_foreign(index), law(manager.standing())
         if verdict.code:
             raise error_for(verdict.code, call, device=index, message="the device is not set")
         lib.aio_own_reset(1)
@@ -38,7 +38,7 @@ def _perform(index: int, call: str, law: Callable[[Counts], Verdict], function: 
             manager.counts = Counts()
         if code:
             raise error_of(code, call, index, manager.generation)
-        manager.counts = verdict.counts
+        manager.counts, manager.told = verdict.counts, told
 
 
 def _must_be_closed(manager: Manager) -> None:

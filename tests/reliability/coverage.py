@@ -46,6 +46,7 @@ SUBJECTS: Final = (  # of the tests that are about the lifecycle
     "foreign_set",
     "foreign_unmet",
     "garbage",
+    "late",
     "lease",
     "maintenance",
     "port",

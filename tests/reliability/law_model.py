@@ -127,6 +127,7 @@ class World:
             self._reset(binding, device, verdict)
             return self.failed(binding, verdict.code)
         if verdict.releases and not fault.works:
+            self.own[device] = Counts()  # it was told all the same
             return self.failed(binding, fault.code)  # taken back: nothing has changed
         self._reset(binding, device, verdict)
         return self.failed(binding, verdict.code or (fault.code if fault.works else 0))
@@ -140,15 +141,18 @@ class World:
         self.counts[device] = verdict.counts
         if verdict.releases:
             self.released[device] += 1
+            self.own[device] = Counts()
             self.primary[device].alive = False
             binding.device = None
 
     def by_hand(self, binding: Binding, act: int, device: int) -> tuple[int, bool]:
         """lowlevel's answer, and whether it asks the runtime: it refuses what would be too much by its own counts."""
-        verdict = LAWS[act](self.own[device])
+        own = self.own[device]
+        verdict = LAWS[act](own)
         if verdict.code:
             return verdict.code, False
         code = self.act(binding, act, device)
+        self.own[device] = own  # only a reset by others is told
         if code == 0:
             self.own[device] = verdict.counts
         elif code == _law.RELEASED_ALREADY:  # somebody else has: nothing of ours is left

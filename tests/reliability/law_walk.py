@@ -353,7 +353,7 @@ class Walk:
     def _compare(self, device: int) -> None:
         """The runtime's count and the resets that released the device; lowlevel's count."""
         world = self._world
-        seen = (self._retained(device), self._resets(device), self._managers[device].counts.retained)
+        seen = (self._retained(device), self._resets(device), self._managers[device].standing().retained)
         expected = (
             world.counts[device].retained,
             self._released[device] + world.released[device],

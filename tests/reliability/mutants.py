@@ -89,6 +89,7 @@ REST: Final = (
     "tests/api/test_foreign.py",
     "tests/api/test_foreign_set.py",
     "tests/api/test_foreign_unmet.py",
+    "tests/api/test_late.py",
     "tests/api/test_reset.py",
     "tests/api/test_reset_failing.py",
     "tests/api/test_reset_stuck.py",

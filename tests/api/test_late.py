@@ -1,0 +1,133 @@
+"""ACL's count on our account: what a call has done counts when it returns, and what others have set is theirs."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import _flights, lowlevel, simulator
+from tests.kit import PATIENCE_SECONDS, Waiting, elsewhere, hanging, reset_by_somebody_else, until
+from tests.process.child import Child
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+UNTOLD = {"AIOACL_SIM_FAULTS": "aclrtRegDeviceStateCallback:after=0:rc=507000"}
+FOUND_BEFORE_THE_CLOSE = """
+from aioacl._ffi import lib
+from tests.kit import elsewhere
+
+async def main():
+    device = await open_device()
+    stream, memory = await device.create_stream(), await device.allocate(64)
+    blocked, go_on = threading.Event(), threading.Event()
+    device._manager.leave_note(lambda: (blocked.set(), go_on.wait()))  # nobody can meet it before the close
+    blocked.wait()
+    elsewhere("aclrtResetDeviceForce")
+    try:
+        await stream.fill(memory, 1)
+    except aioacl.AclError as error:
+        say(type(error).__name__, lib.aio_gate_foreign(0), lib.aio_device_foreign(0))
+    elsewhere("aclrtSetDevice")
+    closing = device.close()
+    go_on.set()
+    await closing
+    say(simulator.retain_count(), simulator.violations())
+
+start(main)
+"""
+
+
+async def test_a_set_that_comes_back_after_the_reset_gave_up_is_given_back(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        simulator.hang_call("aclrtSetDevice")
+        assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+        simulator.unhang("aclrtSetDevice")
+        await until(lambda: simulator.retain_count() == 1)
+    assert simulator.retain_count() == 0
+
+
+async def test_a_set_that_comes_back_after_a_foreign_reset_was_given_up_is_given_back(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_flights, "RESET_SECONDS", 0.2)
+    async with open_device() as device:
+        simulator.hang_call("aclrtSetDevice")
+        reset_by_somebody_else()
+        await until(lambda: device.state is aioacl.State.QUARANTINED)
+        monkeypatch.undo()
+        simulator.unhang("aclrtSetDevice")
+        await until(lambda: simulator.retain_count() == 1)
+    assert simulator.retain_count() == 0
+
+
+async def test_after_a_reset_that_comes_back_late_what_others_have_set_is_theirs(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        simulator.hang_call("aclrtResetDeviceForce")
+        assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+        simulator.unhang("aclrtResetDeviceForce")
+        await until(lambda: simulator.retain_count() == 0)
+        elsewhere("aclrtSetDevice")
+    assert simulator.retain_count() == 1
+    elsewhere("aclrtResetDevice")
+
+
+async def test_what_others_have_set_while_we_close_is_theirs(open_device: OpenDevice) -> None:
+    blocked, go_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        blocked.set()
+        go_on.wait(PATIENCE_SECONDS)
+
+    device = await open_device()
+    device._manager.leave_note(block)  # the close waits for the maintenance lane
+    await until(blocked.is_set)
+    async with anyio.create_task_group() as group:
+        closing = Waiting(group, device.close)
+        await until(lambda: device._manager.opens == 0)
+        elsewhere("aclrtResetDeviceForce", "aclrtSetDevice")
+        go_on.set()
+        await closing.outcome()
+    assert simulator.retain_count() == 1
+    elsewhere("aclrtResetDevice")
+
+
+def test_a_reset_that_was_found_out_before_the_close_leaves_nothing_to_give_back() -> None:
+    with Child(FOUND_BEFORE_THE_CLOSE, more=UNTOLD) as child:
+        assert child.end() == (0, "DeviceReset 1 0\n1 []\n", "")
+
+
+async def test_a_probe_that_failed_after_a_foreign_reset_has_left_the_device_set(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        simulator.hang_call("aclrtSetDevice")
+        simulator.fail_call("aclrtCreateStream", 507000, -1)
+        resetting = Waiting(group, device.force_reset)
+        await until(hanging("aclrtSetDevice"))
+        elsewhere("aclrtSetDevice", "aclrtResetDeviceForce")
+        simulator.unhang("aclrtSetDevice")
+        assert not (await resetting.outcome()).ok
+        await until(lambda: device._manager.flight is None)
+        assert simulator.retain_count() == 1
+    assert simulator.retain_count() == 0
+
+
+def test_what_others_have_set_is_theirs_for_who_counts_by_hand() -> None:
+    lowlevel.set_device(0)
+    elsewhere("aclrtResetDeviceForce", "aclrtSetDevice")
+    with pytest.raises(aioacl.AclError) as caught:
+        lowlevel.reset_device(0)
+    assert (caught.value.code, simulator.retain_count()) == (507007, 1)
+    lowlevel.set_device(0)
+    lowlevel.reset_device(0)
+    assert simulator.retain_count() == 1
+    elsewhere("aclrtResetDevice")
