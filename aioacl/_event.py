@@ -174,7 +174,7 @@ class Event(Handle):
             raise self._error(code, "aclrtEventElapsedTime")
         return float(milliseconds[0]) / 1000.0
 
-    async def _close(self) -> None:
+    def _closing(self) -> None:
         self._closed = True
         self._version = None
 

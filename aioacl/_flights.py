@@ -310,7 +310,6 @@ class ForeignFlight(Flight):
             self.manager.control.call(self._checked_set, RESET_SECONDS)
         except (LaneStuck, AclError, DeviceTimeout):
             self._apply(Event.FAIL)
-            self.manager.maintenance.fail_all(self.manager.quarantined)
             return
         with self.manager.changed:
             self.manager.apply(Event.RETAKE)

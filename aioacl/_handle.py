@@ -16,6 +16,7 @@ from aioacl import _origin
 from aioacl._errors import AclError, DeviceFault, DeviceQuarantined, DeviceReset, ParameterError
 from aioacl._ffi import lib
 from aioacl._gate import error_of
+from aioacl._lanes import CleanUp, clean_up_on
 from aioacl._law import State
 from aioacl._options import is_whole
 from aioacl._port import ThreadPort, current_port, run_blocking
@@ -89,14 +90,21 @@ class Opening(Operation[C]):
         self._made.append(made)
         return made
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         """Closes what was made last: an opening may be entered again inside its own block."""
-        if self._made and not lib.aio_forked():  # a child has nothing to close, and leaves as it was going to
-            await shielded(self._made.pop().close())
+        if not self._made or lib.aio_forked():  # a child has nothing to close, and leaves as it was going to
+            return
+        made = self._made.pop()
+        if not isinstance(made, Handle):
+            await _shielded(made.close())
+        elif kind is None or issubclass(kind, Exception):
+            await made.close()
+        else:
+            made._close_later()  # a cancellation does not wait for the device
 
 
-async def shielded(operation: Operation[T]) -> T:
-    """Awaits a clean-up to its end, even if the task is cancelled meanwhile."""
+async def _shielded(operation: Operation[T]) -> T:
+    """Awaits the close of a device to its end, which has a bound, even if the task is cancelled meanwhile."""
     if isinstance(current_port(), ThreadPort):
         return await operation
     with anyio.CancelScope(shield=True):
@@ -166,6 +174,25 @@ class Handle(metaclass=Owned):
             raise ParameterError(
                 f"the {self.noun} is closed", device=self._manager.index, hint=f"Make a new {self.noun}."
             )
+
+    def _closing(self) -> Callable[[], object] | None:
+        """From now on it is closed; returns what is left to do on the maintenance lane, if anything."""
+        raise NotImplementedError
+
+    def close(self) -> Operation[None]:
+        """Closes it. Closing twice is no error."""
+        raise NotImplementedError
+
+    async def _close(self) -> None:
+        work = self._closing()
+        if work is not None:
+            await clean_up_on(self._manager.maintenance, work)
+
+    def _close_later(self) -> None:
+        """Closes it without waiting for the native one to be given back."""
+        work = self._closing()
+        if work is not None:
+            self._manager.maintenance.entrust(CleanUp(work))
 
     def _error(self, code: int, call: str, text: str | None = None) -> AclError:
         return error_on(self._manager, self._generation, code, call, text)

@@ -4,7 +4,8 @@ A lane sleeps on the descriptor of a port of its own, so one wait serves all: jo
 streams that it watches, and kicks from C. Its port lives as long as the process: the engine may kick it at any time.
 
 A job belongs to whoever awaits it only until he leaves. Then it is withdrawn if it has not begun; else its result is
-given to `discard` on the lane, so that nothing made for somebody who left is lost.
+given to `discard` on the lane, so that nothing made for somebody who left is lost. A clean-up is done in any case: who
+awaits it waits for the doing only, and no longer than the device can be expected to do anything.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Job(Generic[T]):
             withdrawn[0].refuse(withdrawn[1])
         if late and self._discard is not None:
             discard, result = self._discard, self._result[0]
-            lane.submit(Job(lambda: discard(result)))
+            lane.entrust(CleanUp(lambda: discard(result)))
 
     def outcome(self) -> T:
         """The result, or the error raised; once, when the job has ended. The lane keeps no reference to it."""
@@ -115,6 +116,34 @@ class Job(Generic[T]):
         return True
 
 
+class CleanUp(Job[object]):
+    """A job that is done whoever waits for it, and whatever ends the waiting."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__(work)
+
+    def run(self) -> None:
+        with self._changed:
+            self._started, nobody = True, self._abandoned or self._finished
+        try:
+            self._work()
+        except BaseException as error:
+            if nobody:
+                raise
+            self._end([], error)
+        else:
+            self._end([None], None)
+
+    def fail(self, error: BaseException) -> None:  # noqa: ARG002 - that of other jobs
+        """Ends the waiting, and that without an error: what is closed is closed for whoever had it."""
+        self._end([None], None)
+
+    def abandon(self, lane: Lane) -> None:  # noqa: ARG002 - it is on its lane already
+        """Nobody awaits it any more; it is done all the same."""
+        with self._changed:
+            self._abandoned = True
+
+
 class _LastingPort(Port):
     """A port that is never closed: the engine, and finalizers, may kick it until the process ends."""
 
@@ -125,9 +154,15 @@ class _LastingPort(Port):
 class Lane:
     """One thread, its jobs, and the streams that it watches."""
 
-    def __init__(self, name: str, on_wake: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        on_wake: Callable[[], object] | None = None,
+        refusal: Callable[[], BaseException | None] = lambda: None,
+    ) -> None:
         self._name = name
         self._on_wake = on_wake
+        self._refusal = refusal  # why nobody should wait for the lane now
         self._jobs: deque[Job[Any]] = deque()
         self._changed = _sync.condition()
         self._running = False
@@ -181,15 +216,34 @@ class Lane:
         if self._port is not None:
             lib.aio_port_post(self._port.handle, KICK, 0)
 
-    def submit(self, job: Job[Any]) -> None:
-        """Queues a job; on a lane that has stopped, does it here and now."""
+    def _queue(self, job: Job[Any]) -> bool:
+        """Queues a job, also while the lane stops: it ends after its jobs. False when it has ended.
+
+        What nobody should wait for fails at once; of that only clean-ups are queued.
+        """
         with self._changed:
-            running = self._running and not self._stopping
-            if running:
+            if not self._running:
+                return False
+            refusal = self._refusal()
+            if refusal is None or isinstance(job, CleanUp):
                 self._jobs.append(job)
-        if running:
-            self.kick()
-        else:
+        if refusal is not None:
+            job.fail(refusal)
+        self.kick()
+        return True
+
+    def submit(self, job: Job[Any]) -> None:
+        """Queues a job; on a lane that has ended, does it here and now."""
+        if not self._queue(job):
+            job.run()
+
+    def entrust(self, job: Job[Any]) -> None:
+        """Queues a job, for who must not be kept waiting; when the lane has ended a thread of its own does it."""
+        if self._queue(job):
+            return
+        try:
+            _sync.spawn(self._name, job.run)
+        except RuntimeError:
             job.run()
 
     def call(self, work: Callable[[], T], timeout: float | None) -> T:
@@ -206,12 +260,12 @@ class Lane:
         return self.port.begin(lambda port, key: lib.aio_watch(stream, position, port, key), then, None)
 
     def fail_all(self, error: Callable[[], BaseException]) -> None:
-        """Ends every job that is queued or running, for those who await them."""
+        """Ends every job that is queued or running, for those who await them. Clean-ups stay to be done."""
+        with self._changed:
+            jobs = self._jobs.copy()
         current = self._current
-        if current is not None:
-            current.fail(error())
-        while self._jobs:
-            self._jobs.popleft().fail(error())
+        for job in jobs if current is None else (current, *jobs):
+            job.fail(error())
 
     def _run(self) -> None:
         while not self._done():
@@ -233,11 +287,8 @@ class Lane:
 
     def _run_jobs(self) -> None:
         while self._jobs:
-            try:
-                self._current = self._jobs.popleft()
-            except IndexError:  # somebody failed them all in between
-                return
-            self._current.run()
+            self._current = self._jobs.popleft()
+            self._guarded(self._current.run)
             self._current = None
 
     def _done(self) -> bool:
@@ -255,29 +306,31 @@ async def call_on(
     *,
     discard: Callable[[T], object] | None = None,
     deadline: float | None = None,
-    to_the_end: bool = False,
 ) -> T:
-    """Awaits a job on a lane; what it made is discarded if the caller has left by then.
+    """Awaits a job on a lane; what it made is discarded if the caller has left by then."""
+    return await _outcome_on(lane, Job(work, discard), deadline)
 
-    With `to_the_end`, a clean-up for instance, the job is done even if nobody waits for it any more.
-    """
-    job = Job(work, discard)
+
+async def clean_up_on(lane: Lane, work: Callable[[], object]) -> None:
+    """Awaits a clean-up on a lane; it is done even if nobody waits for it any more."""
+    await _outcome_on(lane, CleanUp(work), None)
+
+
+async def _outcome_on(lane: Lane, job: Job[T], deadline: float | None) -> T:
     port = current_port()
 
     def start(_: CData, key: int) -> int:
         job.tell(port, key)
-        lane.submit(job)
+        lane.entrust(job)
         return 0
 
     try:
         result = await port.wait(start, deadline=deadline)
     except BaseException:
-        if not to_the_end:
-            job.abandon(lane)
+        job.abandon(lane)
         raise
     if result == TIMED_OUT:
-        if not to_the_end:
-            job.abandon(lane)
+        job.abandon(lane)
         raise DeviceTimeout(
             "the device's thread was not done in time",
             hint="A call inside C goes on: `device.health` tells for how long, and a stuck one needs `force_reset()`.",

@@ -18,6 +18,7 @@ from aioacl._errors import (
     AclError,
     ContextError,
     DeviceFault,
+    DeviceQuarantined,
     DeviceResetting,
     LeaseHeldError,
     ParameterError,
@@ -60,7 +61,7 @@ class Manager(Admission):
         self.flight: Flight | None = None
         self.last_fault: AclError | None = None
         self.control = Lane(f"aioacl-ctl-{index}")
-        self.maintenance = Lane(f"aioacl-mnt-{index}", self._on_wake)
+        self.maintenance = Lane(f"aioacl-mnt-{index}", self._on_wake, self._refusal)
         self.notes: deque[Callable[[], object]] = deque()
         self.leftovers: deque[Callable[[], object]] = (
             deque()
@@ -162,6 +163,15 @@ class Manager(Admission):
             self.break_off()
             self.announce()
             raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, self.generation) from error
+
+    def apply(self, event: Event, report: ResetReport | None = None) -> None:
+        """Performs the law's step, with the lock held; what waits for a device that is quarantined by it ends."""
+        super().apply(event, report)
+        if event is Event.FAIL:
+            self.maintenance.fail_all(self.quarantined)
+
+    def _refusal(self) -> DeviceQuarantined | None:
+        return self.quarantined() if self.state is State.QUARANTINED else None
 
     def break_off(self) -> None:
         """A flight that cannot go on must not leave the gate half shut; with the lock held."""

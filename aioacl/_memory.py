@@ -19,9 +19,10 @@ from aioacl._errors import AclWarning
 from aioacl._ffi import ffi, lib, make_pass, owner, pointer
 from aioacl._gate import error_of
 from aioacl._handle import Handle, Operation, warn_of_drop
-from aioacl._lanes import call_on
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aioacl._acl import CData
     from aioacl._core import StreamCore
     from aioacl._lifecycle import Manager
@@ -99,14 +100,11 @@ class Buffer(Handle):
         with _uses_lock:
             return list(self._uses.items())
 
-    async def _close(self) -> None:
+    def _closing(self) -> Callable[[], object] | None:
         if self._closed:
-            return
+            return None
         self._closed = True
-        if lib.aio_forked():
-            return
-        if self._can_be_freed():
-            await call_on(self._manager.maintenance, self._free_when_unused, to_the_end=True)
+        return self._free_when_unused if not lib.aio_forked() and self._can_be_freed() else None
 
     def _can_be_freed(self) -> bool:
         raise NotImplementedError

@@ -118,9 +118,7 @@ class ResetFlight(Flight):
             if not problem:
                 self._settle_foreign()
         lib.aio_device_flush(self.index)
-        if problem:
-            manager.maintenance.fail_all(manager.quarantined)
-        else:
+        if not problem:
             manager.maintenance.submit(Job(self._prepare))
 
     def _make_report(self, problem: str, stuck: tuple[Stuck, ...], generation: int) -> ResetReport:

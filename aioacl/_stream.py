@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aioacl._core import StreamCore, destroy
@@ -274,12 +275,11 @@ class Stream(Handle):
         """
         return Operation("stream.abort()", self._abort)
 
-    async def _close(self) -> None:
+    def _closing(self) -> Callable[[], object] | None:
         if self._closed:
-            return
+            return None
         self._closed = True
-        if not self.stale and not lib.aio_forked():
-            await call_on(self._manager.maintenance, lambda: destroy(self._core), to_the_end=True)
+        return None if self.stale or lib.aio_forked() else partial(destroy, self._core)
 
     def close(self) -> Operation[None]:
         """Gives the stream back; unfinished work goes on, and the stream is destroyed after it."""

@@ -215,6 +215,15 @@ def no_call() -> Generator[None]:
     assert calls == []
 
 
+@contextmanager
+def no_call_of_mine() -> Generator[None]:
+    """Within it this thread calls no ACL function; the device's own threads may."""
+    mine = threading.get_native_id()
+    before = max((entry["seq"] for entry in simulator.journal()), default=-1)
+    yield
+    assert [e["call"] for e in simulator.journal() if e["seq"] > before and e["tid"] == mine] == []
+
+
 def hanging(function: str) -> Callable[[], bool]:
     """Whether somebody hangs in the function."""
     return lambda: simulator.hung(function) > 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +13,20 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
-from tests.kit import Waiting, elsewhere, hanging, reset_by_somebody_else, turns, until, wait_for, works
+from tests.kit import (
+    Waiting,
+    elsewhere,
+    hanging,
+    no_call_of_mine,
+    reset_by_somebody_else,
+    turns,
+    until,
+    wait_for,
+    works,
+)
 from tests.process.child import run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from tests.kit import OpenDevice
 
 anyio_test = pytest.mark.anyio
@@ -277,15 +283,6 @@ async def test_13_an_old_handle_does_not_reach_c(open_device: OpenDevice) -> Non
         for thing in (stream, memory, event):
             await thing.close()
         assert [simulator.calls(name) for name in ("aclrtDestroyStream", "aclrtFree")] == given_back
-
-
-@contextmanager
-def no_call_of_mine() -> Generator[None]:
-    """Within it this thread calls no ACL function; the device's own threads may."""
-    mine = threading.get_native_id()
-    before = max((entry["seq"] for entry in simulator.journal()), default=-1)
-    yield
-    assert [e["call"] for e in simulator.journal() if e["seq"] > before and e["tid"] == mine] == []
 
 
 @anyio_test

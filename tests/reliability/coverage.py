@@ -36,6 +36,7 @@ LIFECYCLE: Final = (
     "_trio",
 )
 SUBJECTS: Final = (  # of the tests that are about the lifecycle
+    "closing",
     "device",
     "events",
     "executor",

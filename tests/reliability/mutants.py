@@ -104,6 +104,7 @@ REST: Final = (
     "tests/api/test_threads.py",
     "tests/api/test_foreign_found.py",
     "tests/api/test_maintenance.py",
+    "tests/api/test_closing.py",
     "tests/api/test_memory.py",
     "tests/api/test_turns.py",
     "tests/cancellation",

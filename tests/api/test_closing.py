@@ -1,0 +1,187 @@
+"""Closing what lives on a device when that cannot be done now: nobody waits for it for ever, and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import _flights, _sync, simulator
+from tests.kit import FewThreads, Waiting, hanging, no_call_of_mine, until, works
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+MAKE: dict[str, Callable[[aioacl.Device], aioacl.Opening[Any]]] = {
+    "aclrtDestroyStream": lambda device: device.create_stream(),
+    "aclrtFree": lambda device: device.allocate(64),
+    "aclrtFreeHost": lambda device: device.pinned(64),
+}
+each_kind = pytest.mark.parametrize("function", MAKE)
+
+
+@asynccontextmanager
+async def stuck_lane(device: aioacl.Device) -> AsyncGenerator[Waiting]:
+    """The maintenance lane hangs in C; at the end it does not, and what it made meanwhile is closed."""
+    simulator.hang_call("aclrtMalloc")
+    async with anyio.create_task_group() as group:
+        making = Waiting(group, lambda: device.allocate(64))
+        await until(hanging("aclrtMalloc"))
+        yield making
+        simulator.unhang("aclrtMalloc")
+        await until(lambda: making.ended)
+        if making.error is None:
+            await making.value.close()
+
+
+def queued(device: aioacl.Device) -> int:
+    return len(device._manager.maintenance._jobs)
+
+
+@each_kind
+async def test_a_cancelled_block_does_not_wait_for_a_device_that_hangs(
+    open_device: OpenDevice, function: str
+) -> None:
+    inside = anyio.Event()
+
+    async def block() -> None:
+        async with MAKE[function](device):
+            inside.set()
+            await anyio.sleep_forever()
+
+    async with open_device() as device, anyio.create_task_group() as group:
+        waiting = Waiting(group, block)
+        await inside.wait()
+        before = simulator.calls(function)
+        async with stuck_lane(device):
+            waiting.cancel()
+            await until(lambda: waiting.ended)
+            assert (waiting.cancelled, simulator.calls(function)) == (True, before)
+        await until(lambda: simulator.calls(function) > before)
+
+
+@each_kind
+async def test_a_close_that_is_cancelled_ends_and_is_made_all_the_same(
+    open_device: OpenDevice, function: str
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        thing = await MAKE[function](device)
+        before = simulator.calls(function)
+        async with stuck_lane(device):
+            closing = Waiting(group, thing.close)
+            await until(lambda: queued(device) == 1)
+            closing.cancel()
+            await until(lambda: closing.ended)
+            assert simulator.calls(function) == before
+        await until(lambda: simulator.calls(function) > before)
+
+
+@each_kind
+async def test_a_quarantine_ends_a_close_that_waits_and_none_waits_from_then_on(
+    open_device: OpenDevice, function: str
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        first, second = await MAKE[function](device), await MAKE[function](device)
+        async with stuck_lane(device):
+            closing = Waiting(group, first.close)
+            await until(lambda: queued(device) == 1)
+            assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+            await closing.outcome()
+            await second.close()
+        assert (await device.force_reset()).ok
+        assert await works(device)
+    assert simulator.stats().host_bytes == 0  # what a reset does not take was given back after it
+
+
+async def test_an_abort_of_a_quarantined_devices_stream_fails_at_once(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        async with stuck_lane(device):
+            assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+            with pytest.raises(aioacl.DeviceQuarantined):
+                await stream.abort()
+        assert (await device.force_reset()).ok
+
+
+async def test_a_last_close_that_gives_up_ends_what_waits_for_the_lane(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = await open_device()
+    memory = await device.allocate(64)
+    async with anyio.create_task_group() as group, stuck_lane(device) as making:
+        closing = Waiting(group, memory.close)
+        await until(lambda: queued(device) == 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(_flights, "CLOSE_SECONDS", 0.2)
+            with pytest.warns(aioacl.AclWarning, match="aclrtMalloc"):
+                await device.close()
+        await closing.outcome()
+        with pytest.raises(aioacl.DeviceQuarantined):
+            await making.outcome()
+    async with open_device() as device:  # which makes up for the close
+        assert await works(device)
+
+
+async def test_what_is_closed_while_the_last_close_ends_the_lane_is_freed_by_the_lane(
+    open_device: OpenDevice,
+) -> None:
+    device = await open_device()
+    first, second = await device.allocate(64), await device.allocate(64)
+    simulator.hang_call("aclrtFree")
+    async with anyio.create_task_group() as group:
+        closing = [Waiting(group, first.close)]
+        await until(hanging("aclrtFree"))
+        closing.append(Waiting(group, device.close))
+        await until(lambda: device._manager.maintenance._stopping)
+        with no_call_of_mine():
+            closing.append(Waiting(group, second.close))
+            await until(lambda: queued(device) == 1)
+            simulator.unhang("aclrtFree")
+            for one in closing:
+                await one.outcome()
+    assert simulator.calls("aclrtFree") == 2
+
+
+@pytest.mark.parametrize("threads", [1, 0])
+async def test_pinned_memory_is_given_back_after_its_device_was_closed_and_not_by_a_loop_that_turns(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    async with open_device() as device:
+        pinned = await device.pinned(64)
+    before = simulator.calls("aclrtFreeHost")
+    if threads:
+        with no_call_of_mine():
+            await pinned.close()
+    else:
+        monkeypatch.setattr(_sync, "backend", FewThreads(0))
+        await pinned.close()  # better late than never
+    assert simulator.calls("aclrtFreeHost") == before + 1
+
+
+@pytest.mark.leaves("device_bytes", "device_blocks")  # what could not be freed
+async def test_a_clean_up_that_raises_when_nobody_waits_any_more_is_reported(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    async with open_device() as device, anyio.create_task_group() as group:
+        memory = await device.allocate(64)
+        with warnings.catch_warnings(), simulator.fault("aclrtFree", rc=107000, nth=1):
+            warnings.simplefilter("error")
+            async with stuck_lane(device):
+                closing = Waiting(group, memory.close)
+                await until(lambda: queued(device) == 1)
+                closing.cancel()
+                await until(lambda: closing.ended)
+                simulator.unhang("aclrtMalloc")
+                await until(lambda: told)
+        assert told[0].exc_type is aioacl.AclWarning
+        assert await works(device)
