@@ -164,12 +164,6 @@ class Manager(Admission):
             self.announce()
             raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, self.generation) from error
 
-    def apply(self, event: Event, report: ResetReport | None = None) -> None:
-        """Performs the law's step, with the lock held; what waits for a device that is quarantined by it ends."""
-        super().apply(event, report)
-        if event is Event.FAIL:
-            self.maintenance.fail_all(self.quarantined)
-
     def _refusal(self) -> DeviceQuarantined | None:
         return self.quarantined() if self.state is State.QUARANTINED else None
 
@@ -365,6 +359,8 @@ class Manager(Admission):
         """Performs the law's step; a foreign reset that a call has found out, and nobody has told, is counted here."""
         served = self.state in (State.OPEN, State.DRAINING)
         super().apply(event, report)
+        if event is Event.FAIL:
+            self.maintenance.fail_all(self.quarantined)  # what waits for a lane that may be stuck ends
         unserved = event is Event.FOREIGN or (event is Event.SEIZE and lib.aio_gate_foreign(self.index))
         if served and unserved:  # from here on no call can find one
             self.counts = Counts()
