@@ -228,7 +228,7 @@ class ResetFlight(Flight):
             return self._call("probe", self._probe, self._end - _sync.monotonic()) == 0
 
     def _probe(self) -> int:
-        failed = probe()
+        failed = probe(self.index, self.manager.told)
         if failed is None:
             return 0
         self._codes.append(failed)

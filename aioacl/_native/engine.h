@@ -103,6 +103,10 @@ int aio_gate_wait(int device, int kinds, int64_t timeout_us);
 int aio_gate_wait_others(int device, int64_t timeout_us);
 /* Calls inside now: function, thread, microseconds.  Returns how many were written. */
 int aio_gate_inside(int device, int32_t *functions, int32_t *threads, int64_t *microseconds, int size);
+/* Threads that work for a reset of ours pass a gate that is shut, but count as inside all the same: the
+ * barrier, and a foreign reset, must wait for them too.  Lifetime; given back by aio_leave.  0, or AIO_CROWDED.
+ */
+int aio_helper_count(int device);
 void aio_set_context(int device, void *context);
 /* Makes the device's context current on this thread, for code that calls the runtime by itself. */
 int aio_bind_thread(aio_pass pass);

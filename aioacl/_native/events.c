@@ -148,24 +148,39 @@ int aio_device_refill(int device, int timing, int count) {
 
 /* A handle that is destroyed is forgotten too: a reset that fails leaves the generation, and there is a next
  * one. */
-int aio_device_destroy_events_of(int device, uint32_t generation) {
-    struct aio_device *self = &aio_devices[device];
-    int destroyed = 0;
-    for (;;) {
-        aio_lock_take(&self->lock);
-        aio_event *event = self->events;
-        while (event && !(event->handle && event->generation == generation))
-            event = event->newer;
-        aclrtEvent handle = event ? event->handle : NULL;
-        if (event)
-            event->handle = NULL;
-        aio_lock_give(&self->lock);
-        if (!handle)
-            return destroyed;
-        destroyed += aio_acl.aclrtDestroyEvent(handle) == 0;
-    }
+static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
+    aio_lock_take(&self->lock);
+    aio_event *event = self->events;
+    while (event && !(event->handle && event->generation == generation))
+        event = event->newer;
+    aclrtEvent handle = event ? event->handle : NULL;
+    if (event)
+        event->handle = NULL;
+    aio_lock_give(&self->lock);
+    return handle;
 }
 
+int aio_device_destroy_events_of(int device, uint32_t generation) {
+    int destroyed = 0;
+    for (aclrtEvent handle; (handle = take_handle(&aio_devices[device], generation));)
+        destroyed += aio_acl.aclrtDestroyEvent(handle) == 0;
+    return destroyed;
+}
+
+/* Counted first, and the generation looked at then: a foreign reset raises it first and waits for us then, so
+ * what it leaves to us is destroyed before its tear-down, and the rest by itself. */
 int aio_device_destroy_events(int device) {
-    return aio_device_destroy_events_of(device, aio_word_generation(aio_gate_word(device)));
+    uint32_t generation = aio_word_generation(aio_gate_word(device));
+    int destroyed = 0;
+    if (aio_helper_count(device))
+        return 0;
+    aio_helper_begin(device, AIO_FN_aclrtDestroyEvent);
+    while (aio_word_generation(aio_gate_word(device)) == generation && !atomic_load(&aio_exiting)) {
+        aclrtEvent handle = take_handle(&aio_devices[device], generation);
+        if (!handle)
+            break;
+        destroyed += aio_acl.aclrtDestroyEvent(handle) == 0;
+    }
+    aio_leave(aio_make_pass(device, 0, 0), AIO_LIFETIME);
+    return destroyed;
 }

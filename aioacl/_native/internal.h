@@ -129,10 +129,7 @@ void aio_count_out(aio_pass pass, int kind);
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function);
 /* Keeps the error text of a failure, puts a foreign context back and leaves. */
 void aio_end(aio_frame *frame, int code);
-/* Threads that work for a reset of ours pass a gate that is shut, but count as inside all the same: the barrier
- * must wait for them too.  Counted before they start; on the thread itself it is said what it does; aio_leave.
- */
-int aio_helper_count(int device);
+/* On the thread of a helper that is counted: what it does. */
 void aio_helper_begin(int device, int function);
 /* Around calls that pass no gate: the text of a failure is kept, and the exit handler sees that we are inside.
  */

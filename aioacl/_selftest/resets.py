@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aioacl import _law
-from aioacl._ffi import ffi
+from aioacl._ffi import ffi, lib
 from aioacl._probe import probe
 from aioacl._selftest._bench import (
     NO_CONTEXT,
@@ -220,7 +220,7 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     for _round in range(3):
         bench.set_device()
-        failed = probe()
+        failed = probe(bench.device, lib.aio_device_foreign(bench.device))
         if failed is not None:
             raise Broken(f"{failed[0]} answered {named(failed[1])}")
         force(bench)

@@ -162,7 +162,7 @@ def _wrong_with(manager: Manager) -> str:
     health = health_of(manager)
     if health.state is not State.OPEN or health.status != "ok":
         return f"is {health.status} ({health.last_fault or health.state.name})"
-    trial = manager.executor.submit(probe)
+    trial = manager.executor.submit(lambda: probe(manager.index, manager.told))
     try:
         failure = trial.result(STEP_SECONDS)
     except TimeoutError:

@@ -10,8 +10,10 @@ import pytest
 
 import aioacl
 from aioacl import _flights, simulator
-from aioacl._ffi import lib
+from aioacl._ffi import lib, make_pass
+from aioacl._gate import counts
 from aioacl._lanes import Job
+from aioacl._probe import probe
 from tests.kit import Waiting, elsewhere, hanging, reset_by_somebody_else, turns, until, works
 
 if TYPE_CHECKING:
@@ -128,15 +130,19 @@ async def test_a_reset_that_came_after_our_set_is_not_taken_for_one_before_it(
         assert simulator.retain_count() == 1
 
 
-async def test_a_reset_while_we_probe_is_made_up_for(open_device: OpenDevice) -> None:
+@pytest.mark.parametrize("call", ["aclrtCreateStream", "aclrtMemcpy"])
+async def test_a_reset_while_we_probe_is_made_up_for_and_nothing_dead_is_given_back(
+    open_device: OpenDevice, call: str
+) -> None:
     async with open_device() as device:
         generation = device.generation
-        with simulator.fault("aclrtCreateStream", ext_reset=True, nth=1) as fault:
+        with simulator.fault(call, ext_reset=True, nth=1) as fault:
             assert (await device.force_reset(grace=0)).attempts == 2
             assert fault.hits == 1
         assert await works(device)
         assert device.generation > generation
         assert simulator.retain_count() == 1
+        assert simulator.violations() == []
 
 
 class Overtaken:
@@ -166,6 +172,39 @@ async def test_a_first_open_that_is_overtaken_each_time_meets_the_last_reset_as_
     monkeypatch.setattr(_flights, "lib", Overtaken())
     async with open_device() as device:
         assert await set_for_the_last_time(device, Overtaken.resets + 1)
+
+
+async def test_a_reset_between_our_set_and_the_probe_is_seen_before_the_probe_calls_anything(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_device() as device:
+        monkeypatch.setattr(_flights, "lib", Overtaken())
+        streams = simulator.calls("aclrtCreateStream")
+        report = await device.force_reset(grace=0)
+        assert (report.attempts, report.codes) == (2, (("somebody else has reset the device", 0),))
+        assert simulator.calls("aclrtCreateStream") == streams + 1
+        assert await works(device)
+        assert simulator.retain_count() == 1
+
+
+async def test_a_probe_counts_as_inside_and_makes_nothing_where_there_is_no_room(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        simulator.hang_call("aclrtMalloc")
+        async with anyio.create_task_group() as group:
+            resetting = Waiting(group, device.force_reset)
+            await until(hanging("aclrtMalloc"))
+            assert counts(0) == [0, 0, 1]
+            while lib.aio_helper_count(0) == 0:
+                pass
+            streams = simulator.calls("aclrtCreateStream")
+            assert probe(0, lib.aio_device_foreign(0)) == ("aclrtCreateStream", lib.AIO_CROWDED)
+            assert simulator.calls("aclrtCreateStream") == streams
+            while counts(0) != [0, 0, 1]:
+                lib.aio_leave(make_pass(0, 0), lib.AIO_LIFETIME)
+            simulator.unhang("aclrtMalloc")
+            assert (await resetting.outcome()).ok
 
 
 async def test_a_set_that_is_overtaken_each_time_meets_the_last_reset_as_any_other(

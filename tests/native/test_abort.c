@@ -97,6 +97,35 @@ static void a_foreign_reset_finds_dead_streams(void) {
     bed_close_copied();
 }
 
+static void *destroy_events(void *unused) {
+    (void)unused;
+    return (void *)(uintptr_t)aio_device_destroy_events(0);
+}
+
+/* It counts as inside, so that a foreign reset waits for it; and what is left then is destroyed by that. */
+static void who_destroys_the_events_stops_when_the_generation_has_moved(void) {
+    int32_t functions[4], threads[4], counts[3];
+    int64_t times[4];
+    void *destroyed = NULL;
+    bed_open(0, AIO_WATCH);
+    sim.hang_call("aclrtDestroyEvent");
+    pthread_t destroyer = bed_thread(destroy_events, NULL);
+    UNTIL(sim.hung("aclrtDestroyEvent"));
+    aio_gate_counts(0, counts);
+    CHECK_EQ(counts[2], 1);
+    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 1);
+    CHECK_EQ(functions[0], AIO_FN_aclrtDestroyEvent);
+    aio_foreign_found(0, aio_word_generation(aio_gate_word(0)));
+    sim.unhang("aclrtDestroyEvent");
+    CHECK_EQ(pthread_join(destroyer, &destroyed), 0);
+    CHECK_EQ((uintptr_t)destroyed, 1);
+    aio_gate_counts(0, counts);
+    CHECK_EQ(counts[2], 0);
+    aio_gate_met(0);
+    CHECK(aio_device_destroy_events_of(0, aio_word_generation(aio_gate_word(0)) - 1) > 1);
+    bed_close(0);
+}
+
 static void a_device_abort_counts_what_it_met(void) {
     int32_t outcome[3];
     aio_stream *streams[3];
@@ -277,4 +306,5 @@ TESTS(TEST(an_abort_that_failed_has_ended_nothing), TEST(what_is_asked_during_an
       TEST(a_stream_that_is_asked_across_a_reset_means_nothing), TEST(a_reason_is_told_once_until_it_is_taken),
       TEST(an_old_wait_asks_for_a_heartbeat_now_and_then), TEST(an_abort_ends_what_was_left),
       TEST(an_abort_meets_an_enqueuer), TEST(a_foreign_reset_finds_dead_streams),
+      TEST(who_destroys_the_events_stops_when_the_generation_has_moved),
       TEST(a_device_abort_counts_what_it_met))
