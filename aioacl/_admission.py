@@ -35,6 +35,7 @@ class Admission:
         self.changed = _sync.condition()
         self.state = State.CLOSED
         self.version = 0
+        self._users: set[object] = set()  # who has the device open
         self.leases = Leases()
         self.turns = Turns(self.changed)
         self.listeners = Listeners(index)
@@ -47,6 +48,15 @@ class Admission:
     def generation(self) -> int:
         """The gate's generation: a foreign reset raises it in C."""
         return generation_of(self.index)
+
+    @property
+    def opens(self) -> int:
+        """How often the device is open."""
+        return len(self._users)
+
+    def is_open_for(self, user: object) -> bool:
+        """Whether he has been counted in, and not out again; takes no lock."""
+        return user in self._users
 
     @property
     def shown(self) -> State:
@@ -215,16 +225,23 @@ class Admission:
                 raise self._revoked()
             self.leases.join(lease, holder)
 
-    def give_back(self, lease: Lease, holder: object) -> None:
-        """One holder less; a drain looks whether he was the last. In a forked child there is none to give back.
+    def _entered(self, lease: Lease, holder: object) -> bool:
+        """Whether he has it to give back; who has not takes no lock: he may be a finalizer, on a thread that has it."""
+        return not lib.aio_forked() and self.leases.concerns(lease, holder)
 
-        Who does not hold it takes no lock: he may be a finalizer, on a thread that has it.
-        """
-        if lib.aio_forked() or not self.leases.concerns(lease, holder):
-            return
+    def entered(self, lease: Lease, holder: object) -> int:
+        """How often he has entered the lease and not left it yet."""
+        if not self._entered(lease, holder):
+            return 0
         with self.changed:
-            if self.leases.remove(lease, holder):
-                self.announce()
+            return self.leases.entered(lease, holder)
+
+    def give_back(self, lease: Lease, holder: object, left: int) -> None:
+        """Until he has entered it so often and no more; a drain looks whether he was the last."""
+        if self._entered(lease, holder):
+            with self.changed:
+                if self.leases.remove(lease, holder, left):
+                    self.announce()
 
     def revoke_leases(self) -> None:
         """The steps that they hold together are about to be parted; call it with the lock held."""

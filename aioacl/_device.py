@@ -55,7 +55,8 @@ class Device(metaclass=Owned):
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
-        self._closed = False
+        self._closed = self._handed_out = False
+        self._user = object()  # for the manager: whom it is open for
 
     # --- what it is ------------------------------------------------------------------------------------------
 
@@ -329,26 +330,24 @@ class Device(metaclass=Owned):
         return await self._manager.make(work)
 
     async def _close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        if _origin.keeper is not None:
+        again, self._closed = self._closed, True
+        if _origin.keeper is not None and not again:
             _origin.keeper.closing(self)
         if not lib.aio_forked():
-            await self._manager.close()
+            await self._manager.close(self._user)
 
     def close(self) -> Operation[None]:
         """One open less; the last resets the device (aclrtResetDevice) and waits for no work. Twice is no error."""
         return Operation("device.close()", self._close)
 
     def __del__(self) -> None:
-        if not hasattr(self, "_manager") or self._closed or lib.aio_forked():
+        if not hasattr(self, "_user") or not self._manager.is_open_for(self._user) or lib.aio_forked():
             return
-        self._closed = True
-        self._manager.leave_note(self._manager.count_out)
-        warn_of_drop(
-            self._born, f"device {self.index} was not closed: close it, or use `async with open_device()`"
-        )
+        self._closed, user, manager = True, self._user, self._manager
+        manager.leave_note(lambda: manager.count_out(user))
+        if self._handed_out:
+            sentence = f"device {self.index} was not closed: close it, or use `async with open_device()`"
+            warn_of_drop(self._born, sentence)
 
     def __repr__(self) -> str:
         return f"<Device {self.index}, {self.state.name}, generation {self.generation}>"
@@ -375,8 +374,10 @@ def open_device(
     manager = manager_of(index)
 
     async def make() -> Device:
-        await manager.open(waits, wait=wait, deadline=deadline_of(timeout))
-        return Device._make(manager)
+        device = Device._make(manager)
+        await manager.open(device._user, waits, wait=wait, deadline=deadline_of(timeout))
+        device._handed_out = True
+        return device
 
     return Opening(f"open_device({index})", make)
 

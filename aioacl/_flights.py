@@ -50,7 +50,10 @@ class Flight:
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """The thread's body: flies, and says so to everybody, whatever happens."""
+        """The thread's body: flies, unless it was taken back, and says so to everybody, whatever happens."""
+        with self.manager.changed:
+            if self.manager.flight is not self:
+                return
         try:
             self.fly()
         except BaseException as error:  # noqa: BLE001 - it is raised in whoever awaits the flight

@@ -33,19 +33,39 @@ class Lease:
         self._lost: list[object] = []  # those it was taken from, until they leave
 
     async def __aenter__(self) -> Self:
-        await self._manager.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
-        return self
+        before = self._manager.entered(self, current_holder())
+        try:
+            await self._manager.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
+            return self  # noqa: TRY300 - an `else` would leave the block
+        except GeneratorExit:
+            raise  # by a finalizer, before it was granted: perhaps on a thread that has the lock
+        except BaseException:
+            self._manager.give_back(self, current_holder(), before)
+            raise
 
     async def __aexit__(self, *exc: object) -> None:
-        self._manager.give_back(self, current_holder())
+        self._leave()
 
     def __enter__(self) -> Self:
         """For a plain thread, without a running loop: the thread is the holder."""
-        run_blocking(self.__aenter__, None)
-        return self
+        before = self._manager.entered(self, current_holder())
+        try:
+            run_blocking(self.__aenter__, None)
+            return self  # noqa: TRY300 - an `else` would leave the block
+        except BaseException:
+            self._manager.give_back(self, current_holder(), before)
+            raise
 
     def __exit__(self, *exc: object) -> None:
-        self._manager.give_back(self, current_holder())
+        self._leave()
+
+    def _leave(self) -> None:
+        holder = current_holder()
+        left = self._manager.entered(self, holder) - 1
+        try:
+            self._manager.give_back(self, holder, left)
+        finally:
+            self._manager.give_back(self, holder, left)  # Ctrl-C may have come in the middle of it
 
     def share(self) -> SharedLease:
         """What another task enters, with `with`, to hold this lease too."""
@@ -65,18 +85,26 @@ class SharedLease:
         self._lease = lease
 
     def __enter__(self) -> Lease:
-        self._manager.share_lease(self._lease, current_holder())
-        return self._lease
+        before = self._manager.entered(self._lease, current_holder())
+        try:
+            self._manager.share_lease(self._lease, current_holder())
+            return self._lease  # noqa: TRY300 - an `else` would leave the block
+        except BaseException:
+            self._manager.give_back(self._lease, current_holder(), before)
+            raise
 
     def __exit__(self, *exc: object) -> None:
-        self._manager.give_back(self._lease, current_holder())
+        self._lease._leave()
 
 
 class Leases:
-    """The leases of a device that are held, and by whom. Guarded by the lock of the device's manager."""
+    """The leases of a device that are held, and by whom. Guarded by the lock of the device's manager.
+
+    It keeps none of them: one that nobody can leave any more, for a Ctrl-C has come between, is not held for ever.
+    """
 
     def __init__(self) -> None:
-        self._held: list[Lease] = []
+        self._held: weakref.WeakSet[Lease] = weakref.WeakSet()
         self._revoked: weakref.WeakSet[Lease] = weakref.WeakSet()
 
     def __len__(self) -> int:
@@ -84,9 +112,8 @@ class Leases:
 
     def add(self, lease: Lease, holder: object) -> None:
         """One holder more."""
-        if lease not in self._held:
-            self._held.append(lease)
         lease._holders.append(holder)
+        self._held.add(lease)
 
     def join(self, lease: Lease, holder: object) -> None:
         """One holder more of a lease that somebody holds."""
@@ -96,18 +123,25 @@ class Leases:
             )
         self.add(lease, holder)
 
-    def remove(self, lease: Lease, holder: object) -> bool:
-        """One holder less; whether he was the last."""
-        if holder in lease._holders:
-            lease._holders.remove(holder)
-        elif holder in lease._lost:
-            lease._lost.remove(holder)
-            if not lease._lost:
-                self._revoked.discard(lease)
-        if lease._holders or lease not in self._held:
-            return False
-        self._held.remove(lease)
-        return True
+    @staticmethod
+    def entered(lease: Lease, holder: object) -> int:
+        """How often he has entered it and not left it yet."""
+        return lease._holders.count(holder) + lease._lost.count(holder)
+
+    def remove(self, lease: Lease, holder: object, left: int) -> bool:
+        """Until he has entered it so often and no more; whether he was the last. Broken off, it can be done again."""
+        last = False
+        while self.entered(lease, holder) > left:
+            if holder in lease._holders:
+                last = len(lease._holders) == 1
+                if last:
+                    self._held.discard(lease)
+                lease._holders.remove(holder)
+            else:
+                if len(lease._lost) == 1:
+                    self._revoked.discard(lease)
+                lease._lost.remove(holder)
+        return last
 
     def revoke(self) -> int:
         """Ends all of them: what they protected is about to end. How many there were."""

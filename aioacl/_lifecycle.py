@@ -13,7 +13,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from aioacl import _law, _sync
-from aioacl._admission import Admission
 from aioacl._errors import (
     AclError,
     ContextError,
@@ -24,10 +23,10 @@ from aioacl._errors import (
     ParameterError,
     StaleHandleError,
 )
-from aioacl._executor import USER_JOB, DeviceExecutor
-from aioacl._ffi import lib, make_pass
+from aioacl._ffi import lib
 from aioacl._flights import POOL_EVENTS, CloseFlight, Flight, ForeignFlight, OpenFlight
 from aioacl._gate import error_of
+from aioacl._jobs import Jobs
 from aioacl._lanes import Lane, call_on
 from aioacl._law import Counts, Event, State
 from aioacl._options import ResetReport, Strategy, is_whole
@@ -37,7 +36,6 @@ from aioacl._runtime import must_not_be_forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
 
     from aioacl._core import StreamCore
 
@@ -47,13 +45,12 @@ T = TypeVar("T")
 DEVICES = 64
 
 
-class Manager(Admission):
+class Manager(Jobs):
     """The lifecycle of one device. What changes is guarded by `changed`, its state's lock."""
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
         self.strategy: Strategy = "watch"
-        self.opens = 0
         self.counts = Counts()
         self.told = 0  # foreign resets that had been told of when what is counted was set
         self.ended = 0  # the generation whose native streams a reset of ours has ended; for flights only
@@ -68,30 +65,38 @@ class Manager(Admission):
         )  # clean-ups that can be done after the next reset
         self._cores: weakref.WeakSet[StreamCore] = weakref.WeakSet()
         self._cores_lock = _sync.lock()
-        self._executor: DeviceExecutor | None = None
 
     # --- opening and closing ---------------------------------------------------------------------------------
 
-    async def open(self, strategy: Strategy, *, wait: bool, deadline: float | None) -> None:
-        """Counts one more open; the first sets the device (aclrtSetDevice)."""
+    async def open(self, user: object, strategy: Strategy, *, wait: bool, deadline: float | None) -> None:
+        """Counts one more in, who counts himself out; the first sets the device (aclrtSetDevice)."""
+        try:
+            await self._open(user, strategy, wait=wait, deadline=deadline)
+        except GeneratorExit:
+            raise  # by a finalizer, perhaps on a thread that has the lock: the device's own leaves a note
+        except BaseException:
+            self.count_out(user)
+            raise
+
+    async def _open(self, user: object, strategy: Strategy, *, wait: bool, deadline: float | None) -> None:
         repaired = False
         while True:
             with self.changed:
                 seen = self.version
                 if self.state is State.QUARANTINED and (self.opens or repaired):
                     raise self.quarantined()
-                if self._count_in(strategy):
+                if self._count_in(user, strategy):
                     return
                 flight = self.flight
             if isinstance(flight, OpenFlight):
-                await self._ride(flight, deadline)
+                await flight.arrive(deadline)
                 return
             if not wait:
                 raise self._resetting()
             repaired = repaired or isinstance(flight, CloseFlight)
             await self.change(seen, deadline)
 
-    def _count_in(self, strategy: Strategy) -> bool:
+    def _count_in(self, user: object, strategy: Strategy) -> bool:
         """Counts the open if the device is open, or about to be; True when it is open."""
         closed = self.flight is None and self.state is State.CLOSED
         if self.opens and strategy != self.strategy and not closed:
@@ -106,22 +111,12 @@ class Manager(Admission):
             self.launch(CloseFlight(self))
         is_open = self.shown is State.OPEN
         if is_open or isinstance(self.flight, OpenFlight):
-            self.opens += 1
+            self._users.add(user)
         return is_open and not isinstance(self.flight, OpenFlight)
 
-    async def _ride(self, flight: Flight, deadline: float | None) -> None:
-        try:
-            await flight.arrive(deadline)
-        except GeneratorExit:  # by a finalizer, perhaps on a thread that has the lock
-            self.leave_note(self.count_out)
-            raise
-        except BaseException:
-            self.count_out()
-            raise
-
-    async def close(self) -> None:
-        """Counts one open less, and returns when the device is closed if that was the last."""
-        closing = self.count_out()
+    async def close(self, user: object) -> None:
+        """Counts him out, and returns when the device is closed if he was the last."""
+        closing = self.count_out(user)
         while True:
             with self.changed:
                 seen = self.version
@@ -136,12 +131,23 @@ class Manager(Admission):
         """Whether it is over for those who have counted out: others have it open, or the last close has landed."""
         return self.opens > 0 or (self.flight is None and self.state in (State.CLOSED, State.QUARANTINED))
 
-    def count_out(self) -> Flight | None:
-        """One open less; the last one starts the flight that closes the device."""
+    def count_out(self, user: object) -> Flight | None:
+        """One less, if he was counted in; the last one starts the flight that closes the device."""
         with self.changed:
-            self.opens -= 1
-            self.announce()
-            return self.close_if_unused(State.OPEN, State.QUARANTINED)
+            if user not in self._users:
+                return None
+            try:
+                return self._leave(user)
+            except AclError:
+                raise
+            except BaseException:  # Ctrl-C, in the middle of it: now it is done from the start
+                self._leave(user)
+                raise
+
+    def _leave(self, user: object) -> Flight | None:
+        self._users.discard(user)
+        self.announce()
+        return self.close_if_unused(State.OPEN, State.DRAINING, State.QUARANTINED)
 
     def close_if_unused(self, *states: State) -> Flight | None:
         """Starts closing when nobody has the device open; call it with the lock held."""
@@ -154,12 +160,17 @@ class Manager(Admission):
         return flight
 
     def launch(self, flight: Flight) -> None:
-        """Puts a flight in the air; without a thread for it nothing hangs half shut. With the lock held."""
-        self.flight = flight
+        """Puts a flight in the air, wholly or not at all. With the lock held.
+
+        Without a thread for it nothing hangs half shut; and after a Ctrl-C it ends on its thread, if it has one by now.
+        """
         try:
+            self.flight = flight
             _sync.spawn(f"aioacl-{flight.name}-{self.index}", flight.run)
-        except RuntimeError as error:
+        except BaseException as error:
             self.flight = None
+            if not isinstance(error, RuntimeError):
+                raise
             self.break_off()
             self.announce()
             raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, self.generation) from error
@@ -231,57 +242,6 @@ class Manager(Admission):
                 except DeviceFault as error:
                     self.note_fault(error)
                     raise
-
-    @property
-    def executor(self) -> DeviceExecutor:
-        """The threads for the user's jobs, started with the first of them."""
-        with self.changed:
-            if not self.opens:  # the flight that closes ends the executor once
-                raise self.closed()
-            if self._executor is None or self._executor.ended:  # who shuts one down ends no other
-                self._executor = DeviceExecutor(self.index, self.enter_job)
-            return self._executor
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Queues a job; when the executor has ended meanwhile it asks again, and is told if the device is closed."""
-        while True:
-            executor = self.executor
-            try:
-                return executor.submit(fn, *args, **kwargs)
-            except RuntimeError:
-                if not executor.ended:
-                    raise
-
-    def outcome(self, future: Future[T]) -> T:
-        """What a job came to; the last close drops those that have not begun."""
-        if future.cancelled():
-            raise self.closed()
-        return future.result()
-
-    def end_executor(self) -> None:
-        """Takes no more jobs; the threads end on their own."""
-        with self.changed:
-            executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=False, cancel_futures=True)
-
-    def enter_job(self, holder: object) -> int:
-        """On a worker: waits until the job may begin, enters the device and binds the thread. Returns the pass."""
-        with self.turns.place() as place:
-            while True:
-                with self.changed:
-                    while not self.may_pass(holder):
-                        self.turns.wait(place)
-                        self.changed.wait()
-                    generation = self.generation
-                entered = make_pass(self.index, generation)
-                if lib.aio_enter(entered, lib.AIO_LIFETIME, USER_JOB) == 0:
-                    code = lib.aio_bind_thread(entered)
-                    if code == 0:
-                        return entered
-                    lib.aio_leave(entered, lib.AIO_LIFETIME)
-                    if code > lib.AIO_LIMIT and not self.found_reset(generation, code):
-                        raise error_of(code, "aclrtSetCurrentContext", self.index, self.generation)
 
     # --- health ----------------------------------------------------------------------------------------------
 

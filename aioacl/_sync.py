@@ -6,11 +6,11 @@ in place and decides who runs next.
 
 from __future__ import annotations
 
+import _thread
 import select
 import threading
 import time
 from contextlib import AbstractContextManager
-from contextvars import Context
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -79,6 +79,14 @@ class Uninterrupted(threading.Condition):
         self.__exit__ = lock.__exit__  # type: ignore[method-assign]
 
 
+def _begin(thread: threading.Thread, body: Callable[[], object]) -> None:
+    """Where no signal's handler runs: starts the thread. If there is none for it, this one will do."""
+    try:
+        thread.start()
+    except RuntimeError:
+        body()
+
+
 class Threads:
     """The real world."""
 
@@ -92,8 +100,9 @@ class Threads:
         return time.monotonic()
 
     def spawn(self, name: str, body: Callable[[], object]) -> None:
-        # An empty context: a thread that lives long must not keep what its first customer had in his.
-        Context().run(threading.Thread(target=body, name=name, daemon=True).start)
+        # One call of C, for Ctrl-C may strike between two lines of `start` and leave a thread that hangs for ever; and
+        # an empty context: a thread that lives long must not keep what its first customer had in his.
+        _thread.start_new_thread(_begin, (threading.Thread(target=body, name=name, daemon=True), body))
 
     def readable(self, fd: int, timeout: float | None) -> bool:
         poll = select.poll()

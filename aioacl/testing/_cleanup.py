@@ -104,7 +104,7 @@ def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
         holds_within(lambda m=manager: m.flight is None, PATIENCE_SECONDS)  # type: ignore[misc]  # the default's type
         _disown(manager)
         with manager.changed:
-            manager.opens = 0
+            manager._users.clear()
             manager.leases.revoke()
             manager.close_if_unused(State.OPEN, State.QUARANTINED)
     holds_within(lambda: not _others(but), PATIENCE_SECONDS)

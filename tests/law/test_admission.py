@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _admission, _lifecycle, _reset, simulator
+from aioacl import _admission, _jobs, _reset, simulator
 from aioacl._ffi import lib, make_pass
 from aioacl._lease import Lease
 from aioacl._lifecycle import manager_of
@@ -138,7 +138,7 @@ def test_a_job_that_a_foreign_reset_overtakes_on_its_way_in_begins_after_it(
         lib.aio_leave(entered, lib.AIO_LIFETIME)
         return entered
 
-    monkeypatch.setattr(_lifecycle, "lib", Overtaken(reset))
+    monkeypatch.setattr(_jobs, "lib", Overtaken(reset))
     assert in_thread(job) == make_pass(0, generation + 1)
     assert resets[0].join() == 0
     assert until_now(lambda: device.health.in_flight == 0)

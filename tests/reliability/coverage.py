@@ -32,6 +32,7 @@ LIFECYCLE: Final = (
     "_flights",
     "_reset",
     "_executor",
+    "_jobs",
     "_port",
     "_trio",
 )
@@ -47,6 +48,7 @@ SUBJECTS: Final = (  # of the tests that are about the lifecycle
     "foreign_set",
     "foreign_unmet",
     "garbage",
+    "interrupts",
     "late",
     "lease",
     "maintenance",

@@ -67,6 +67,7 @@ FIRST: Final = {
         "tests/api/test_contract.py",
     ),
     "_executor": ("tests/api/test_executor.py",),
+    "_jobs": ("tests/api/test_executor.py",),
     "_port": ("tests/api/test_port.py", "tests/api/test_awaits.py"),
 }
 # The list of native tests that is about a file of the engine; for the others it is test_stream.c.
@@ -86,6 +87,7 @@ REST: Final = (
     "tests/api/test_port.py",
     "tests/api/test_lease.py",
     "tests/api/test_flights.py",
+    "tests/api/test_interrupts.py",
     "tests/api/test_foreign.py",
     "tests/api/test_foreign_set.py",
     "tests/api/test_foreign_unmet.py",

@@ -42,7 +42,7 @@ def force_closed() -> None:
     for manager in open_devices():
         until_now(lambda m=manager: m.flight is None, 5)  # type: ignore[misc]  # mypy wants a type for the default
         with manager.changed:
-            manager.opens = 0
+            manager._users.clear()
             manager.leases.revoke()
             manager.close_if_unused(State.OPEN, State.QUARANTINED)
     all_closed(5)

@@ -1,0 +1,167 @@
+"""Ctrl-C on a plain thread, or in a loop that is run by hand: wherever it strikes, nothing is left half done."""
+
+from __future__ import annotations
+
+import asyncio
+import dis
+import sys
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import aioacl
+from aioacl import _sync
+from aioacl._law import State
+from aioacl._lifecycle import manager_of
+from tests.kit import PATIENCE_SECONDS, until_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from types import CodeType, FrameType
+
+    from tests.kit import OpenDevice
+
+PLACE: Final = str(Path(aioacl.__file__).parent)
+
+
+@cache
+def beginnings(code: CodeType) -> frozenset[int]:
+    """Where its lines begin and a signal can come: not in front of a bare `try:`, nor of the end of a `with`."""
+    first: dict[int, int] = {}
+    for offset, line in dis.findlinestarts(code):
+        first.setdefault(line, offset)
+    return frozenset(offset for offset in first.values() if code.co_code[offset] != dis.opmap["NOP"])
+
+
+class Strike:
+    """Ctrl-C at the nth step of aioacl's on this thread: a function that begins, a line, or a return."""
+
+    def __init__(self, step: int) -> None:
+        self.left = step
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> Strike | None:
+        code = frame.f_code
+        if (
+            not code.co_filename.startswith(PLACE) or code.co_name == "__del__"
+        ):  # what that raises is nobody's
+            return None
+        if event != "exception" and (event != "line" or frame.f_lasti in beginnings(code)):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+
+def struck(step: int, operation: Callable[[], object]) -> bool:
+    """Whether the operation has as many steps; it is interrupted at that one."""
+    strike, before = Strike(step), sys.gettrace()
+    sys.settrace(strike)
+    try:
+        operation()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return strike.left <= 0
+
+
+def walk(operation: Callable[[], object], check: Callable[[], object]) -> int:
+    """Interrupts the operation at each of its steps, one after another, and checks each time; how many there are."""
+    step = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what was interrupted before it was awaited says so, and is right
+        while struck(step, operation):
+            try:
+                check()
+            except BaseException as error:
+                error.add_note(f"interrupted at step {step}")
+                raise
+            step += 1
+    return step - 1
+
+
+@pytest.fixture
+def device(open_device: OpenDevice) -> Generator[aioacl.Device]:
+    opened = open_device().result()
+    yield opened
+    opened.close().result()
+
+
+def closed() -> bool:
+    manager = manager_of(0)
+    return manager.state is State.CLOSED and manager.flight is None and not manager.opens
+
+
+def test_who_is_interrupted_while_he_opens_or_closes_has_nothing_open(open_device: OpenDevice) -> None:
+    def check() -> None:
+        assert until_now(closed), manager_of(0).flight
+        open_device().result(PATIENCE_SECONDS).close().result(PATIENCE_SECONDS)
+
+    assert walk(lambda: open_device().result().close().result(), check) > 100
+
+
+def works(device: aioacl.Device) -> None:
+    """What hangs if a flight is in the air that nobody flies."""
+    assert device.force_reset(grace=0).result(PATIENCE_SECONDS).ok
+    assert device.run(int).result(PATIENCE_SECONDS) == 0
+
+
+def test_a_reset_that_is_interrupted_flies_or_does_not(device: aioacl.Device) -> None:
+    assert walk(lambda: device.force_reset(grace=0).result(), lambda: works(device)) > 50
+
+
+def test_in_a_loop_that_is_run_by_hand_too(device: aioacl.Device) -> None:
+    loop = asyncio.new_event_loop()
+
+    async def reset() -> None:
+        await device.force_reset(grace=0)
+
+    def operation() -> None:
+        loop.run_until_complete(loop.create_task(reset()))
+
+    assert walk(operation, lambda: works(device)) > 50
+    loop.close()
+
+
+def test_a_job_that_is_interrupted_holds_nobody_up(device: aioacl.Device) -> None:
+    assert walk(lambda: device.run(int).result(), lambda: works(device)) > 50
+
+
+def test_a_lease_is_held_by_nobody_who_was_interrupted(device: aioacl.Device) -> None:
+    def operation() -> None:
+        with device.lease() as lease, lease.share(), device.lease():
+            pass
+
+    def check() -> None:
+        assert device.health.leases == 0
+
+    assert walk(operation, check) > 50
+    works(device)
+
+
+class Interrupted(_sync.Threads):
+    """A world in which Ctrl-C comes with the next thread that is started."""
+
+    def __init__(self, *, started: bool) -> None:
+        self._started: bool | None = started
+
+    def spawn(self, name: str, body: Callable[[], object]) -> None:
+        started, self._started = self._started, None
+        if started is not False:
+            super().spawn(name, body)
+        if started is not None:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_close_that_is_interrupted_closes_all_the_same(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, started: bool
+) -> None:
+    opened: Any = open_device().result()
+    monkeypatch.setattr(_sync, "backend", Interrupted(started=started))
+    with pytest.raises(KeyboardInterrupt):
+        opened.close().result()
+    assert until_now(closed)
