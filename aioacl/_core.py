@@ -6,14 +6,13 @@ done, whoever awaited that or stopped to; it is swept by every wait that ends an
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from aioacl import _sync
-from aioacl._errors import AclWarning, DeviceTimeout
+from aioacl._errors import DeviceTimeout
 from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass, owner
-from aioacl._handle import error_on
+from aioacl._handle import error_on, warn_of_failure
 from aioacl._law import State
 from aioacl._port import TIMED_OUT, current_port
 from aioacl._runtime import must_not_be_forked
@@ -116,13 +115,14 @@ class StreamCore:
 
 def destroy(core: StreamCore) -> None:
     """On the maintenance lane: destroys the native stream now, or when its work is done."""
-    code = lib.aio_stream_destroy(core.handle)
+    manager = core.manager
+    # After a fault, handles are left to the reset.
+    code = 0 if manager.last_fault is not None else lib.aio_stream_destroy(core.handle)
     core.sweep()
     if code == lib.AIO_PENDING:
-        core.manager.adopt(
-            core
-        )  # anew, for weak references end when something becomes garbage, if for a moment
+        # Anew, for weak references end when something becomes garbage, if for a moment.
+        manager.adopt(core)
         tail = lib.aio_stream_tail(core.handle)
-        core.manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
-    elif code > 0 and core.manager.last_fault is None:  # after a fault, handles are left to the reset
-        warnings.warn(f"aclrtDestroyStream answered {code}: it stays until a reset", AclWarning, stacklevel=2)
+        manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
+    elif code > 0 and not manager.found_reset(core.generation, code):
+        warn_of_failure(manager, "aclrtDestroyStream", code, "it")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 import anyio
 
 from aioacl import _origin
-from aioacl._errors import AclError, DeviceFault, DeviceQuarantined, DeviceReset, ParameterError
+from aioacl._errors import AclError, AclWarning, DeviceFault, DeviceQuarantined, DeviceReset, ParameterError
 from aioacl._ffi import lib
 from aioacl._gate import error_of
 from aioacl._lanes import CleanUp, clean_up_on
@@ -206,6 +206,12 @@ def warn_of_drop(origin: Origin | None, sentence: str, depth: int = 3) -> None:
     if origin is not None:
         origin.dropped = True
     warnings.warn(sentence + _origin.told(origin), ResourceWarning, stacklevel=depth)
+
+
+def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
+    """For clean-ups: no caller can be told of it."""
+    sentence = f"{call} answered {code} on device {manager.index}: {what} stays until a reset"
+    warnings.warn(sentence, AclWarning, stacklevel=3)
 
 
 def size_of(value: object, what: str) -> int:

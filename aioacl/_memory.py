@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import _runtime, _sync
-from aioacl._errors import AclWarning
 from aioacl._ffi import ffi, lib, make_pass, owner, pointer
 from aioacl._gate import error_of
-from aioacl._handle import Handle, Operation, warn_of_drop
+from aioacl._handle import Handle, Operation, warn_of_drop, warn_of_failure
+from aioacl._law import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,10 +129,6 @@ class Buffer(Handle):
             )
 
 
-def _warn(call: str, code: int) -> None:
-    warnings.warn(f"{call} answered {code}: the memory stays until a reset", AclWarning, stacklevel=2)
-
-
 class DeviceBuffer(Buffer):
     """Device memory, from `device.allocate(nbytes)` (aclrtMalloc). Its contents are undefined at first."""
 
@@ -145,12 +140,13 @@ class DeviceBuffer(Buffer):
         return not self.stale
 
     def _free(self) -> None:
-        if self.stale:
+        manager = self._manager
+        if self.stale or manager.last_fault is not None:  # after a fault, handles are left to the reset
             return
-        shown = make_pass(self._manager.index, self._generation)
+        shown = make_pass(manager.index, self._generation)
         code = lib.aio_g_aclrtFree(shown, self._pointer)
-        if code > 0:
-            _warn("aclrtFree", code)
+        if code > 0 and not manager.found_reset(self._generation, code):
+            warn_of_failure(manager, "aclrtFree", code, "the memory")
 
     def __del__(self) -> None:
         if hasattr(self, "_uses"):
@@ -180,23 +176,27 @@ class _Allocation:
             manager.clean_up()
 
     def give_back(self) -> None:
-        """Gives it back, if nobody refers to it and nobody else is about to."""
+        """Gives it back, if nobody refers to it and nobody else is about to; after a fault, not before the reset."""
+        manager = self._manager
+        if manager.last_fault is not None and manager.state is not State.CLOSED:
+            manager.leftovers.append(self.give_back)
+            return
         try:
             self._owed.pop()
         except IndexError:
             return
         # It needs no device, but a reset must not run beside it: so it passes the gate while there is one.
-        shown = make_pass(self._manager.index, self._manager.generation)
+        shown = make_pass(manager.index, manager.generation)
         code = lib.aio_g_aclrtFreeHost(shown, self._pointer)
         if code == lib.AIO_NOT_OPEN:
             code = lib.aio_u_aclrtFreeHost(self._pointer)
         if code < 0:
             self._owed.append(True)
-            self._manager.leftovers.append(self.give_back)
+            manager.leftovers.append(self.give_back)
             return
         _runtime.let_go(self)
         if code:
-            _warn("aclrtFreeHost", code)
+            warn_of_failure(manager, "aclrtFreeHost", code, "the memory")
 
 
 _allocations: Final[dict[int, _Allocation]] = {}  # by address; what nobody refers to any more has left

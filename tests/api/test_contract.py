@@ -234,15 +234,22 @@ async def test_10_a_reset_that_only_says_so_is_found_out(open_device: OpenDevice
     "events", "streams", "device_bytes", "device_blocks"
 )  # to the reset, which releases the device
 async def test_11_after_a_fault_nothing_is_destroyed_one_by_one(open_device: OpenDevice) -> None:
+    one_by_one = ("aclrtDestroyEvent", "aclrtDestroyStream", "aclrtFree", "aclrtFreeHost")
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        idle = await device.create_stream(), await device.allocate(64), await device.pinned(64)
+        await idle[0].record()
         with simulator.fault("aclrtMemsetAsync", sticky=507015):
             ticket = stream.fill(memory, 1)
             with pytest.raises(aioacl.DeviceFault):
                 await ticket
         assert device.health.status == "poisoned"
+        for handle in idle:
+            await handle.close()
+        assert [simulator.calls(function) for function in one_by_one] == [0, 0, 0, 0]
         assert (await device.force_reset(grace=0)).ok
         assert simulator.calls("aclrtDestroyEvent") == 0
         assert await works(device)
+        assert simulator.calls("aclrtFreeHost") == 1  # that is the host's, and no reset gives it back
 
 
 @anyio_test

@@ -44,6 +44,8 @@ USES = {
         "await device.create_event(timing=True, wait=False)",
         "DeviceResetting aclrtCreateEventExWithFlag 0 2",
     ),
+    "what is destroyed": ("await stream.close()", "None"),
+    "what is freed": ("await memory.close()", "None"),
     "a job": ("return await device.run(lambda: device.generation)", "2"),
 }
 
