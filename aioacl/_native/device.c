@@ -89,10 +89,8 @@ int aio_device_sweep(int device) {
 }
 
 void aio_device_blame(int device, int32_t code, const char *text) {
-    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        uint64_t collected = atomic_load(&stream->collected);
-        aio_stream_judge(stream, collected, atomic_load(&stream->tail), code, text);
-    }
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+        aio_stream_blame(stream, atomic_load(&stream->collected), code, text);
 }
 
 /* --- waits interrupted by a reset -------------------------------------------- */

@@ -18,6 +18,7 @@ static int own(aio_stream *stream) {
         uint32_t nobody = AIO_NOBODY;
         if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER)) {
             stream->aborts_seen = atomic_load(&stream->aborts);
+            stream->blames_seen = atomic_load(&stream->blames);
             return 0;
         }
         if (atomic_load(&stream->dropped))
@@ -64,13 +65,15 @@ int64_t aio_stream_room(aio_stream *stream) {
     return room(stream);
 }
 
-/* An abort that did not wait for us may have dropped the entry: counted first and asked then, it knows of it or
- * we do. */
+/* An abort that did not wait for us may have dropped the entry, and a code that somebody has collected may be
+ * its own: counted first and asked then, they know of it or we do. */
 static uint64_t count(aio_stream *stream) {
     uint64_t position = atomic_load(&stream->tail) + 1;
     atomic_store(&stream->tail, position);
     if (atomic_load(&stream->aborts) != stream->aborts_seen)
         aio_stream_judge(stream, position - 1, position, ABORTED, "");
+    else if (atomic_load(&stream->blames) != stream->blames_seen)
+        aio_stream_judge(stream, position - 1, position, atomic_load(&stream->blame), "");
     return position;
 }
 

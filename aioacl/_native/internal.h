@@ -120,6 +120,12 @@ typedef struct {
 /* The native events of one generation; of an older one they can only be destroyed before the tear-down. */
 int aio_device_destroy_events_of(int device, uint32_t generation);
 
+/* Names what a thread that is inside calls now, and returns what it called until now, to be named again after
+ * it. */
+static inline int aio_calling(int function) {
+    return atomic_exchange_explicit(&aio_self()->function, function, memory_order_relaxed);
+}
+
 /* What the gate would say, without entering. */
 int aio_gate_check(aio_pass pass, int kind);
 /* Counted in and out, and nothing else. */
@@ -192,6 +198,7 @@ struct aio_event {
     aclrtEvent handle;
     uint64_t position; /* of its record in the stream */
     atomic_int references;
+    atomic_int sitters; /* threads in a blocking wait for it */
     int32_t device;
     uint32_t generation;
     bool timing;
@@ -230,7 +237,10 @@ struct aio_stream {
     atomic_int callers;   /* calls that use the native stream without owning it */
     atomic_int aborting;  /* aborts that are not written down yet */
     atomic_uint aborts;   /* begun, and not failed */
+    atomic_uint blames;   /* codes that are owed to all that has been enqueued */
+    atomic_int blame;     /* the newest of them */
     unsigned aborts_seen; /* the owner's: when it came to own the stream */
+    unsigned blames_seen; /* likewise */
     _Atomic bool asking;  /* somebody is in aclrtSynchronizeStream for it */
     _Atomic uint32_t owner;
     _Atomic uint64_t tail;
@@ -289,6 +299,8 @@ bool aio_stream_collect(aio_stream *stream);
 void aio_stream_deliver(aio_stream *stream);
 void aio_stream_finish(aio_stream *stream, uint64_t position);
 void aio_stream_judge(aio_stream *stream, uint64_t from, uint64_t to, int32_t code, const char *text);
+/* The same of all that is enqueued by now, and of what somebody is just enqueueing. */
+void aio_stream_blame(aio_stream *stream, uint64_t from, int32_t code, const char *text);
 /* Every wait is over, with this code. */
 void aio_stream_condemn(aio_stream *stream, int32_t code);
 /* The first mark at or after the position, with a reference, or NULL. */

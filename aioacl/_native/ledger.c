@@ -127,6 +127,14 @@ void aio_stream_judge(aio_stream *stream, uint64_t from, uint64_t to, int32_t co
     free_ledger(verdict);
 }
 
+/* Counted first and asked then, as in enqueue.c: whoever is inside the runtime with an entry that is not
+ * counted yet knows of it, or we do of his entry. */
+void aio_stream_blame(aio_stream *stream, uint64_t from, int32_t code, const char *text) {
+    atomic_store(&stream->blame, code);
+    atomic_fetch_add(&stream->blames, 1);
+    aio_stream_judge(stream, from, atomic_load(&stream->tail), code, text);
+}
+
 int32_t aio_stream_error(aio_stream *stream, uint64_t position, char *text, size_t size) {
     int32_t code = 0;
     aio_lock_take(&stream->lock);

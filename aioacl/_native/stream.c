@@ -107,11 +107,16 @@ bool aio_stream_current(const aio_stream *stream) {
 /* "Complete" is not "success": synchronizing returns at once now, and in STOP mode it carries the code. */
 static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
     aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    int before = aio_calling(AIO_FN_aclrtQueryEventStatus);
     int code = aio_acl.aclrtQueryEventStatus(mark->handle, &status);
     *done = code == 0 && status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
+    if (*done) {
+        aio_calling(AIO_FN_aclrtSynchronizeEvent);
+        code = aio_acl.aclrtSynchronizeEvent(mark->handle);
+    }
+    aio_calling(before);
     if (!*done)
         return code;
-    code = aio_acl.aclrtSynchronizeEvent(mark->handle);
     *done = aio_stream_current(stream);
     if (*done)
         keep_verdict(stream, code, mark->position);
@@ -145,8 +150,17 @@ static void give_owner(aio_stream *stream) {
 /* 1 idle, 0 busy, or the code that the query answered. */
 static int idle(aio_stream *stream) {
     aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+    int before = aio_calling(AIO_FN_aclrtStreamQuery);
     int code = aio_acl.aclrtStreamQuery(stream->handle, &status);
+    aio_calling(before);
     return code ? code : status == ACL_STREAM_STATUS_COMPLETE;
+}
+
+static int32_t synchronize(aio_stream *stream) {
+    int before = aio_calling(AIO_FN_aclrtSynchronizeStream);
+    int32_t code = aio_acl.aclrtSynchronizeStream(stream->handle);
+    aio_calling(before);
+    return code;
 }
 
 /*
@@ -166,7 +180,7 @@ void aio_stream_condemn(aio_stream *stream, int32_t code) {
 static bool collect_all(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
     int answer = idle(stream);
-    int32_t code = answer == 1 ? aio_acl.aclrtSynchronizeStream(stream->handle) : 0;
+    int32_t code = answer == 1 ? synchronize(stream) : 0;
     if (answer == 0 || !aio_stream_current(stream))
         return false;
     if (answer != 1) {

@@ -21,78 +21,109 @@ typedef struct aio_worker {
 } worker;
 
 /* --- one wait ---------------------------------------------------------------- */
+/* What a thread is about to wait for. */
+typedef struct {
+    uint64_t done;   /* the position of a mark, or the tail of the stream; 0: nothing */
+    unsigned aborts; /* of the stream until now */
+    bool whole;      /* it waits for the stream, and not for the mark */
+} question;
+
+static question about(const aio_stream *stream, uint64_t done, bool whole) {
+    return (question){done, atomic_load(&stream->aborts), whole};
+}
+
+/* An abort of ours writes down itself what it ends: what has been enqueued since is none of that. */
+static bool tells(const aio_stream *stream, const question *asked, int32_t code) {
+    if (code == ABORTED)
+        return atomic_load(&stream->aborts) == asked->aborts;
+    return code || aio_stream_current(stream);
+}
+
 /*
  * A code says that something has failed or was aborted, not that the rest is over: the device may still be at
  * work on what comes behind.  Then the wait is repeated.  It may belong to what was enqueued during the wait.
  */
-static void settle(aio_stream *stream, int32_t code, uint64_t done, bool whole) {
-    if (!code && !aio_stream_current(stream))
+static void settle(aio_stream *stream, const question *asked, int32_t code) {
+    uint64_t from = atomic_load(code == ABORTED ? &stream->finished : &stream->collected);
+    if (!tells(stream, asked, code))
         return;
-    if (code) {
-        uint64_t from = atomic_load(code == ABORTED ? &stream->finished : &stream->collected);
+    if (code)
         aio_keep_text();
-        aio_stream_judge(stream, from, whole ? atomic_load(&stream->tail) : done, code, aio_error_text());
-        return;
-    }
-    aio_stream_finish(stream, done);
-    if (whole)
-        aio_raise(&stream->collected, done);
+    if (code && asked->whole)
+        aio_stream_blame(stream, from, code, aio_error_text());
+    else if (code)
+        aio_stream_judge(stream, from, asked->done, code, aio_error_text());
+    else
+        aio_stream_finish(stream, asked->done);
+    if (!code && asked->whole)
+        aio_raise(&stream->collected, asked->done);
+}
+
+static int enter_again(aio_pass pass) {
+    int code;
+    for (unsigned turn = 0; (code = aio_count_in(pass, AIO_LIFETIME)) == AIO_CROWDED; turn++)
+        aio_pause(turn);
+    return code;
 }
 
 /*
  * A reset does not wait for a wait that cannot be aborted, but it does for whoever is let in here: so what was
- * answered is of this generation, and the bytes are delivered in it.  False: it means nothing any more.
+ * answered is of this generation, and the bytes are delivered in it.  Not 0: it means nothing any more.
  */
-static bool conclude(aio_stream *stream, int32_t code, uint64_t done, bool whole) {
+static int conclude(aio_stream *stream, const question *asked, int32_t code) {
     aio_pass pass = aio_stream_pass(stream, 0);
-    bool current = aio_count_in(pass, AIO_LIFETIME) == 0;
-    if (current && done)
-        settle(stream, code, done, whole);
-    if (whole)
+    int refusal = enter_again(pass);
+    if (!refusal && asked->done)
+        settle(stream, asked, code);
+    if (asked->whole)
         atomic_store(&stream->asking, false);
-    if (!current)
-        return false;
+    if (refusal)
+        return refusal;
     aio_stream_collect(stream);
     aio_stream_deliver(stream);
     aio_count_out(pass, AIO_LIFETIME);
-    return true;
+    return 0;
 }
 
-static bool sit_in_event(aio_stream *stream, uint64_t position) {
+static int sit_in_event(aio_stream *stream, uint64_t position) {
     aio_event *mark = aio_stream_mark_for(stream, position);
+    question asked = about(stream, mark ? mark->position : 0, false);
     if (!mark)
-        return conclude(stream, 0, 0, false);
+        return conclude(stream, &asked, 0);
+    atomic_fetch_add(&mark->sitters, 1);
     atomic_fetch_add(&aio_devices[stream->device].sitting, 1);
     int code = aio_acl.aclrtSynchronizeEvent(mark->handle);
     atomic_fetch_sub(&aio_devices[stream->device].sitting, 1);
-    bool current = conclude(stream, code, mark->position, false);
+    atomic_fetch_sub(&mark->sitters, 1);
+    int refusal = conclude(stream, &asked, code);
     aio_event_drop(mark);
-    return current;
+    return refusal;
 }
 
-static bool sit_in_stream(aio_stream *stream) {
+static int sit_in_stream(aio_stream *stream) {
     for (unsigned turn = 0; atomic_exchange(&stream->asking, true); turn++)
         aio_pause(turn);
-    uint64_t tail = atomic_load(&stream->tail);
-    int code = 0;
-    if (!aio_stream_use(stream))
-        return conclude(stream, 0, 0, true);
+    bool used = aio_stream_use(stream);
+    question asked = about(stream, used ? atomic_load(&stream->tail) : 0, true);
+    if (!used)
+        return conclude(stream, &asked, 0);
     atomic_fetch_add(&aio_devices[stream->device].sitting, 1);
-    code = aio_acl.aclrtSynchronizeStream(stream->handle);
+    int code = aio_acl.aclrtSynchronizeStream(stream->handle);
     atomic_fetch_sub(&aio_devices[stream->device].sitting, 1);
     aio_stream_unuse(stream);
-    return conclude(stream, code, tail, true);
+    return conclude(stream, &asked, code);
 }
 
-/* False when the gate refused or the device was reset meanwhile. */
-static bool sit(aio_stream *stream, uint64_t position, bool whole) {
+/* 0, or why the gate refused: at the beginning, or at the end, when the device was reset meanwhile. */
+static int sit(aio_stream *stream, uint64_t position, bool whole) {
     aio_frame frame;
     int function = whole ? AIO_FN_aclrtSynchronizeStream : AIO_FN_aclrtSynchronizeEvent;
-    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function))
-        return false;
-    bool current = whole ? sit_in_stream(stream) : sit_in_event(stream, position);
+    int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function);
+    if (code)
+        return code;
+    code = whole ? sit_in_stream(stream) : sit_in_event(stream, position);
     aio_end(&frame, 0);
-    return current;
+    return code;
 }
 
 /* --- waits for a whole stream ------------------------------------------------ */
@@ -165,7 +196,8 @@ static void serve_stream(aio_stream *stream) {
     struct timespec nap = {0, 100000};
     while (more(stream)) {
         uint64_t position = marked(stream);
-        if (!hand_out(stream, sit(stream, position, position == 0)))
+        int refusal = sit(stream, position, position == 0);
+        if (!hand_out(stream, refusal == 0 || refusal == AIO_CROWDED))
             nanosleep(&nap, NULL);
     }
 }
@@ -175,12 +207,14 @@ static void serve(aio_token *token) {
     aio_result result;
     aio_stream_hold(stream);
     aio_event *mark = aio_stream_mark_for(stream, token->position);
-    bool current = true;
+    int refusal = 0;
     if (mark) {
         aio_event_drop(mark);
-        current = sit(stream, token->position, false);
+        refusal = sit(stream, token->position, false);
     }
-    if (!current)
+    if (refusal == AIO_CROWDED)
+        aio_publish(token, aio_failed(refusal));
+    else if (refusal)
         aio_orphan(token);
     else if (aio_stream_over(stream, token->position, &result))
         aio_publish(token, result);

@@ -140,6 +140,27 @@ static void a_device_wide_code_is_owed_to_uncollected_work(void) {
     end();
 }
 
+static void *copy_elsewhere(void *unused) {
+    (void)unused;
+    return (void *)(uintptr_t)forgotten_copy();
+}
+
+/* An entry that somebody is just enqueueing may be the one that has failed: it is not counted yet. */
+static void a_device_wide_code_is_owed_to_who_is_enqueueing(void) {
+    void *position = NULL;
+    begin();
+    sim.hang_call("aclrtMemcpyAsync");
+    pthread_t enqueuer = bed_thread(copy_elsewhere, NULL);
+    UNTIL(sim.hung("aclrtMemcpyAsync"));
+    aio_device_blame(0, 507015, "found by a wait for the device");
+    sim.unhang("aclrtMemcpyAsync");
+    CHECK_EQ(pthread_join(enqueuer, &position), 0);
+    CHECK_EQ(bed_await(stream, (uintptr_t)position), aio_failed(507015));
+    uint64_t later = forgotten_copy();
+    CHECK_EQ(bed_await(stream, later), (int64_t)later);
+    end();
+}
+
 /* --- marks ------------------------------------------------------------------- */
 static void later_work_does_not_delay_a_ticket(void) {
     begin();
@@ -385,7 +406,8 @@ TESTS(TEST(verdicts_cover_ranges), TEST(each_size_has_its_slots), TEST(memory_is
       TEST(the_newest_verdict_counts), TEST(the_ledger_is_bounded),
       TEST(a_code_that_comes_again_pushes_nothing_out), TEST(what_a_code_says_less_or_more_of_is_kept),
       TEST(an_error_is_told_to_everybody_and_again), TEST(a_query_does_not_swallow_an_error),
-      TEST(a_device_wide_code_is_owed_to_uncollected_work), TEST(later_work_does_not_delay_a_ticket),
+      TEST(a_device_wide_code_is_owed_to_uncollected_work),
+      TEST(a_device_wide_code_is_owed_to_who_is_enqueueing), TEST(later_work_does_not_delay_a_ticket),
       TEST(a_forgotten_ticket_costs_no_mark), TEST(a_ticket_that_was_awaited_is_not_forgotten),
       TEST(waits_for_the_same_position_end_in_the_order_they_came),
       TEST(a_copy_that_was_refused_gives_its_slot_back), TEST(a_wait_in_mid_stream_gets_a_mark),

@@ -1,44 +1,7 @@
 /* Waits under both strategies: resets, aborts and errors while they are in flight. */
-#include "bed.h"
+#include "waits.h"
 
 enum { MANY = 1000 };
-
-static aio_stream *stream;
-static aio_port *port;
-static uint64_t key; /* of the wait that was taken last */
-
-static void begin(int strategy) {
-    bed_open_to_copy(strategy);
-    stream = bed_stream(0);
-    port = aio_port_new();
-}
-
-static void close_all(void) {
-    aio_port_close(port);
-    bed_close_copied();
-    CHECK_EQ(aio_threads(), 0);
-}
-
-static void end(void) {
-    bed_end_stream(stream);
-    close_all();
-}
-
-/* The stream is of a generation that has gone. */
-static void end_stale(void) {
-    aio_stream_drop(stream);
-    close_all();
-}
-
-static uint64_t copy(void) {
-    aio_result result = bed_ticket(stream);
-    CHECK(result > 0);
-    return (uint64_t)result;
-}
-
-static void watch(uint64_t position, uint64_t as) {
-    CHECK_EQ(aio_watch(stream, position, port, as), 0);
-}
 
 /* --- a reset while waits are in flight --------------------------------------- */
 static void reset_with_waits(int strategy) {
@@ -118,64 +81,6 @@ static void what_has_ended_before_a_reset_is_not_ended_by_it(void) {
     end_stale();
 }
 
-static int waiting(void) {
-    int32_t counts[3];
-    aio_gate_counts(0, counts);
-    return counts[1];
-}
-
-static void a_reset_need_not_wait_for_who_sits_in_a_wait(void) {
-    begin(AIO_THREAD);
-    sim.hold(stream->handle);
-    uint64_t position = copy();
-    watch(position, 1);
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
-    CHECK_EQ(aio_gate_wait(0, 1 << AIO_WAIT, 1000), 0);
-    CHECK_EQ(aio_gate_wait(0, 1 << AIO_WAIT | AIO_SITTERS_MAY_STAY, 1000), 1);
-    sim.release(stream->handle);
-    CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
-    end();
-}
-
-/* The mark that a wait has seen is gone when it would sit down in it: somebody has seen that it is done. */
-static void a_wait_whose_mark_has_gone_ends_as_its_work_did(void) {
-    begin(AIO_THREAD);
-    sim.hold(stream->handle);
-    uint64_t first = copy(), second = copy(); /* with the mark in between */
-    sim.hang_call("aclrtGetCurrentContext");
-    watch(first, 1);
-    UNTIL(sim.hung("aclrtGetCurrentContext"));
-    sim.release(stream->handle);
-    UNTIL(aio_stream_query(stream, second) == 1);
-    CHECK(!aio_stream_mark_for(stream, 0));
-    sim.unhang("aclrtGetCurrentContext");
-    CHECK_EQ(bed_take_one(port, &key), (int64_t)first);
-    end();
-}
-
-static bool anybody_idle(void) {
-    aio_lock_take(&aio_devices[0].lock);
-    bool some = aio_devices[0].idle != NULL;
-    aio_lock_give(&aio_devices[0].lock);
-    return some;
-}
-
-/* The runtime hands a code to one, some or all of those who synchronize. */
-static void one_worker_sits_for_all_who_wait_for_a_stream(void) {
-    begin(AIO_THREAD);
-    sim.hold(stream->handle);
-    uint64_t position = copy();
-    for (uint64_t i = 0; i < 2; i++)
-        watch(position, i);
-    UNTIL(anybody_idle() || aio_threads() == 1); /* an idle one goes after a while */
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
-    CHECK_EQ(waiting(), 1);
-    sim.release(stream->handle);
-    for (int i = 0; i < 2; i++)
-        CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
-    end();
-}
-
 /* What the watcher has is of an older generation, though it has seen nothing of a reset. */
 static void stale_waits_end(void) {
     begin(AIO_WATCH);
@@ -219,23 +124,6 @@ static void an_abort_ends_the_waits_of_the_watcher(void) {
 
 static void an_abort_ends_the_waits_of_the_workers(void) {
     abort_with_waits(AIO_THREAD);
-}
-
-/* What an abort drops looks complete until it is written down: a worker that wakes up in between sits down
- * again. */
-static void a_worker_does_not_believe_what_it_is_told_during_an_abort(void) {
-    begin(AIO_THREAD);
-    sim.hold(stream->handle);
-    uint64_t position = copy();
-    watch(position, 1);
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
-    atomic_fetch_add(&stream->aborting, 1);
-    sim.release(stream->handle);
-    UNTIL(sim.calls("aclrtSynchronizeStream") >= 3 || atomic_load(&stream->finished));
-    CHECK_EQ(atomic_load(&stream->finished), 0);
-    atomic_fetch_sub(&stream->aborting, 1);
-    CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
-    end();
 }
 
 /* --- errors ------------------------------------------------------------------ */
@@ -291,7 +179,21 @@ static void a_query_that_fails_ends_the_waits(void) {
     end();
 }
 
-/* --- many -------------------------------------------------------------------- */
+static void a_report_names_what_the_watcher_is_in(void) {
+    int32_t functions[4], threads[4];
+    int64_t times[4];
+    begin(AIO_WATCH);
+    sim.hang_call("aclrtSynchronizeStream");
+    uint64_t position = copy();
+    watch(position, 1);
+    UNTIL(sim.hung("aclrtSynchronizeStream"));
+    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 1);
+    CHECK_EQ(functions[0], AIO_FN_aclrtSynchronizeStream);
+    sim.unhang("aclrtSynchronizeStream");
+    CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
+    end();
+}
+
 static void a_thousand_waits_use_one_thread(void) {
     aio_stream *streams[16];
     begin(AIO_WATCH);
@@ -376,10 +278,8 @@ static void another_stream_waits_on_the_device(void) {
 }
 
 TESTS(TEST(a_reset_ends_the_waits_of_the_watcher), TEST(a_reset_ends_the_waits_of_the_workers),
-      TEST(waits_end_with_the_reset), TEST(a_reset_need_not_wait_for_who_sits_in_a_wait),
-      TEST(one_worker_sits_for_all_who_wait_for_a_stream), TEST(stale_waits_end),
-      TEST(a_wait_whose_mark_has_gone_ends_as_its_work_did), TEST(a_wait_without_a_watcher_ends_at_once),
-      TEST(a_worker_does_not_believe_what_it_is_told_during_an_abort), TEST(a_query_that_fails_ends_the_waits),
+      TEST(waits_end_with_the_reset), TEST(a_report_names_what_the_watcher_is_in), TEST(stale_waits_end),
+      TEST(a_wait_without_a_watcher_ends_at_once), TEST(a_query_that_fails_ends_the_waits),
       TEST(who_waits_for_an_event_of_another_device_leaves_that_device_too),
       TEST(what_has_ended_before_a_reset_is_not_ended_by_it), TEST(an_abort_ends_the_waits_of_the_watcher),
       TEST(an_abort_ends_the_waits_of_the_workers), TEST(no_error_is_lost_by_the_watcher),

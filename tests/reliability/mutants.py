@@ -76,7 +76,7 @@ LISTS: Final = {
     "abort.c": "abort",
     "port.c": "port",
     "watcher.c": "waits",
-    "waiters.c": "waits",
+    "waiters.c": "workers",
     "exit.c": "ends",
     "ledger.c": "outcome",
     "stage.c": "outcome",

@@ -1,0 +1,44 @@
+/* What the lists of tests about waits begin and end with: device 0, a stream, and a port for its waits. */
+#ifndef WAITS_H
+#define WAITS_H
+
+#include "bed.h"
+
+static aio_stream *stream;
+static aio_port *port;
+static uint64_t key; /* of the wait that was taken last */
+
+static inline void begin(int strategy) {
+    bed_open_to_copy(strategy);
+    stream = bed_stream(0);
+    port = aio_port_new();
+}
+
+static inline void close_all(void) {
+    aio_port_close(port);
+    bed_close_copied();
+    CHECK_EQ(aio_threads(), 0);
+}
+
+static inline void end(void) {
+    bed_end_stream(stream);
+    close_all();
+}
+
+/* The stream is of a generation that has gone. */
+static inline void end_stale(void) {
+    aio_stream_drop(stream);
+    close_all();
+}
+
+static inline uint64_t copy(void) {
+    aio_result result = bed_ticket(stream);
+    CHECK(result > 0);
+    return (uint64_t)result;
+}
+
+static inline void watch(uint64_t position, uint64_t as) {
+    CHECK_EQ(aio_watch(stream, position, port, as), 0);
+}
+
+#endif
