@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import _flights, _reset, simulator
 from tests.kit import FAULT, hanging, until
 
 PAGE = (Path(__file__).parents[1] / "docs" / "services.md").read_text()
@@ -93,3 +93,21 @@ def test_the_guard_tries_again_until_a_hung_call_is_back(
 
     asyncio.run(main())
     assert "quarantined QUARANTINED " in capsys.readouterr().out
+
+
+def test_a_call_that_hangs_for_good_ends_the_service_and_leaves_nobody_behind(
+    program: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_reset, "BARRIER_SECONDS", 0.2)
+    monkeypatch.setattr(_flights, "CLOSE_SECONDS", 0.2)
+    service: dict[str, Any] = runpy.run_path(str(program))
+    simulator.hang_call("aclrtMalloc")
+    with (
+        pytest.warns(aioacl.AclWarning, match="stays set: aclrtMalloc"),
+        pytest.raises(ExceptionGroup) as caught,
+    ):
+        asyncio.run(service["main"]())
+    assert [type(error) for error in caught.value.exceptions] == [aioacl.DeviceQuarantined]
+    assert caplog.records == []  # of asyncio, for instance: a task's error that nobody has asked for
+    simulator.release_all()
+    aioacl.open_device().result().close().result()  # makes up for the close
