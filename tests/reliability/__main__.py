@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
     from tests.reliability.part import Part
 
+SCALES: Final = {
+    Scale.QUICK: "an extract: all parts together in half a minute",
+    Scale.DEFAULT: "what CI runs; so does no option",
+    Scale.SLOW: "everything",
+}
 PARTS: Final[tuple[str, ...]] = (
     "law",
     "machine",
@@ -123,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of: {', '.join(PARTS)}")
     for each in Scale:
         parser.add_argument(
-            f"--{each.value}", dest="scale", action="store_const", const=each, help=argparse.SUPPRESS
+            f"--{each.value}", dest="scale", action="store_const", const=each, help=SCALES[each]
         )
     parser.set_defaults(scale=Scale.DEFAULT)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")

@@ -131,13 +131,17 @@ def run(scale: Scale, seed: int) -> Outcome:
     outcome = Outcome(not_run=missing())
     if outcome.not_run:
         return outcome
-    figures: dict[str, Any] = {"models": [], "states in all": 0, "bugs caught": []}
+    figures: dict[str, Any] = {"models": [], "states in all": 0}
     outcome.figures = figures
     models, bugs = list(_explorations(scale)), _bugs(scale)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         explored = list(pool.map(_try, [*models, *(bug.exploration for bug in bugs)]))
     for exploration, one in zip(models, explored[: len(models)], strict=True):
         _tell_model(outcome, exploration, one)
-    caught = [_tell_bug(outcome, bug, one) for bug, one in zip(bugs, explored[len(models) :], strict=True)]
-    figures["bugs"] = f"{sum(caught)} of {len(bugs)} caught"
+    if bugs:
+        figures["bugs caught"] = []
+        caught = [
+            _tell_bug(outcome, bug, one) for bug, one in zip(bugs, explored[len(models) :], strict=True)
+        ]
+        figures["bugs"] = f"{sum(caught)} of {len(bugs)} caught"
     return outcome
