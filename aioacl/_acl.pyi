@@ -579,6 +579,7 @@ class Lib:
     AIO_RESETTING: Final[int]
     AIO_QUARANTINED: Final[int]
     AIO_FOREIGN: Final[int]
+    AIO_FOUND: Final[int]
     AIO_STALE: Final[int]
     AIO_RESETTING_NOW: Final[int]
     AIO_DRAINING_NOW: Final[int]

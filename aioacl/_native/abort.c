@@ -118,23 +118,39 @@ void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]) {
 }
 
 /* --- a reset by somebody else ------------------------------------------------ */
-/* False: nobody has the device open. */
+static bool found(uint64_t word) {
+    return aio_word_flags(word) & AIO_FOUND;
+}
+
+static uint64_t shut_word(uint64_t word, uint32_t generation) {
+    uint64_t kept = word & ~((0xfffffull << 36) | ((uint64_t)AIO_FOUND << 56));
+    return kept | ((uint64_t)(generation & 0xfffff) << 36) | ((uint64_t)AIO_FOREIGN << 56);
+}
+
+/* A reset that a call has found out has raised the generation already.  False: nobody has the device open. */
 static bool shut(struct aio_device *self, uint64_t *before) {
     uint64_t seen = atomic_load(&self->word), next;
     do {
-        uint64_t generation = (aio_word_generation(seen) + 1) & 0xfffff;
         if (aio_word_state(seen) == AIO_CLOSED)
             return false;
-        next = (seen & ~(0xfffffull << 36)) | (generation << 36) | ((uint64_t)AIO_FOREIGN << 56);
+        next = shut_word(seen, aio_word_generation(seen) + !found(seen));
     } while (!atomic_compare_exchange_weak(&self->word, &seen, next));
     *before = seen;
     return true;
 }
 
-/* While we reset the device ourselves, its streams may be dead already; and we abort them before. */
+/* The generation that the reset ends. */
+static uint32_t ended(uint64_t before) {
+    return (aio_word_generation(before) - found(before)) & 0xfffff;
+}
+
+/* While we reset the device ourselves, its streams may be dead already; and we abort them before.  What a call
+ * has found out is not torn down before the callback: by then, nothing of ours has got through to the device.
+ */
 static bool streams_live(uint64_t word) {
     int state = aio_word_state(word);
-    return (state == AIO_OPEN || state == AIO_DRAINING) && !(aio_word_flags(word) & AIO_FOREIGN);
+    bool open = (state == AIO_OPEN || state == AIO_DRAINING) && !(aio_word_flags(word) & AIO_FOREIGN);
+    return open || found(word);
 }
 
 /* On the resetting thread the runtime still takes an abort; on any other it answers that there is no context.
@@ -171,26 +187,29 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
         return;
     aio_watcher_wake(device);
     if (aio_present[AIO_FN_aclrtStreamAbort] && streams_live(before))
-        abort_bound(device, aio_word_generation(before));
+        abort_bound(device, ended(before));
     if (aio_gate_wait_others(device, FOREIGN_GRACE_US))
-        aio_device_destroy_events_of(device, aio_word_generation(before)); /* nobody can after the tear-down */
+        aio_device_destroy_events_of(device, ended(before)); /* nobody can after the tear-down */
+    aio_device_kick(device, AIO_KICK_FOREIGN);
+}
+
+static void shut_found(int device, uint32_t generation, uint64_t flags) {
+    _Atomic uint64_t *word = &aio_devices[device].word;
+    uint64_t seen = atomic_load(word), next;
+    do {
+        int state = aio_word_state(seen);
+        if (aio_word_generation(seen) != generation || (state != AIO_OPEN && state != AIO_DRAINING))
+            return;
+        next = shut_word(seen, generation + 1) | flags;
+    } while (!atomic_compare_exchange_weak(word, &seen, next));
+    aio_watcher_wake(device);
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
 
 /* A call of that generation has found our context dead: somebody has reset the device, or is about to say so.
  */
 void aio_foreign_found(int device, uint32_t generation) {
-    _Atomic uint64_t *word = &aio_devices[device % AIO_DEVICES].word;
-    uint64_t seen = atomic_load(word), next;
-    do {
-        int state = aio_word_state(seen);
-        if (aio_word_generation(seen) != generation || (state != AIO_OPEN && state != AIO_DRAINING))
-            return;
-        next = (seen & ~(0xfffffull << 36)) | ((uint64_t)((generation + 1) & 0xfffff) << 36) |
-               ((uint64_t)AIO_FOREIGN << 56);
-    } while (!atomic_compare_exchange_weak(word, &seen, next));
-    aio_watcher_wake(device);
-    aio_device_kick(device, AIO_KICK_FOREIGN);
+    shut_found(device % AIO_DEVICES, generation, (uint64_t)AIO_FOUND << 56);
 }
 
 uint32_t aio_device_foreign(int device) {
@@ -205,11 +224,12 @@ void aio_foreign_settle(int device, uint32_t told) {
     struct aio_device *self = &aio_devices[device % AIO_DEVICES];
     uint64_t seen = atomic_load(&self->word);
     while (atomic_load(&self->foreign) == told)
-        if (atomic_compare_exchange_weak(&self->word, &seen, seen & ~((uint64_t)AIO_FOREIGN << 56)))
+        if (atomic_compare_exchange_weak(&self->word, &seen,
+                                         seen & ~((uint64_t)(AIO_FOREIGN | AIO_FOUND) << 56)))
             return;
     seen = atomic_load(&self->word);
     if (!(aio_word_flags(seen) & AIO_FOREIGN))
-        aio_foreign_found(device, aio_word_generation(seen));
+        shut_found(device % AIO_DEVICES, aio_word_generation(seen), 0); /* the callback has told of it */
 }
 
 int aio_watch_foreign(void) {

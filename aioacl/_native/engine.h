@@ -20,7 +20,9 @@ enum aio_state { AIO_CLOSED = 0, AIO_OPEN = 1, AIO_DRAINING = 2, AIO_RESETTING =
 
 /* Beside the state in the gate's word. */
 enum aio_flag {
-    AIO_FOREIGN = 16 /* somebody else resets the device right now */
+    AIO_FOREIGN = 16, /* somebody else resets the device right now */
+    AIO_FOUND =
+        32 /* a call has found it out, and the state callback has not told yet of the reset that it was */
 };
 
 /* Answers of the library itself, far from every code that ACL returns.  Everything above is an aclError. */

@@ -16,6 +16,7 @@ enum { PARAM_INVALID = 107000, CONTEXT_NULL = 107002 };
 
 #define COUNTS 0xfffffffffull
 #define FOREIGN ((uint64_t)AIO_FOREIGN << 56)
+#define FOUND ((uint64_t)AIO_FOUND << 56)
 
 struct aio_device aio_devices[AIO_DEVICES];
 atomic_int aio_outside;
@@ -235,7 +236,7 @@ static uint64_t replaced(uint64_t seen, int state, uint32_t generation) {
     if (ahead != 0 && ahead < GENERATION_MASK / 2)
         generation += ahead;
     fixed |= (uint64_t)(generation & GENERATION_MASK) << 36;
-    return fixed | (seen & (COUNTS | FOREIGN));
+    return fixed | (seen & (COUNTS | FOREIGN | FOUND));
 }
 
 void aio_gate_set(int device, int state, uint32_t generation) {

@@ -97,6 +97,47 @@ static void a_foreign_reset_finds_dead_streams(void) {
     bed_close_copied();
 }
 
+/* The callback of another library may come before ours, and a call of ours in between. */
+static void a_reset_that_was_found_out_is_met_once(void) {
+    bed_open_to_copy(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    CHECK_EQ(bed_copy(stream), 1);
+    uint32_t before = aio_word_generation(aio_gate_word(0));
+    aio_foreign_found(0, before);
+    CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 1);
+    bed_seize(0);
+    aio_gate_met(0);
+    CHECK_EQ(sim.calls("aclrtStreamAbort"), 0);
+    bed_join(bed_thread(reset_from_abroad, NULL));
+    CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 1);
+    CHECK_EQ(aio_gate_foreign(0), 1);
+    CHECK_EQ(sim.calls("aclrtStreamAbort"), 1);
+    CHECK_EQ(aio_device_destroy_events_of(0, before), 0);
+    aio_gate_met(0);
+    bed_bring_back_after(0);
+    bed_join(bed_thread(reset_from_abroad, NULL));
+    CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 3);
+    aio_gate_met(0);
+    bed_bring_back_after(0);
+    aio_stream_drop(stream);
+    bed_close_copied();
+}
+
+/* Where nobody tells, the set that makes up for it is the end of it. */
+static void a_reset_that_was_found_out_is_settled_by_the_set(void) {
+    bed_open(0, AIO_WATCH);
+    uint32_t before = aio_word_generation(aio_gate_word(0));
+    aio_foreign_found(0, before);
+    aio_foreign_settle(0, aio_device_foreign(0));
+    CHECK_EQ(aio_gate_foreign(0), 0);
+    bed_join(bed_thread(reset_from_abroad, NULL));
+    CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 2);
+    aio_gate_met(0);
+    bed_bring_back_after(0);
+    bed_close(0);
+}
+
 static void *destroy_events(void *unused) {
     (void)unused;
     return (void *)(uintptr_t)aio_device_destroy_events(0);
@@ -306,5 +347,6 @@ TESTS(TEST(an_abort_that_failed_has_ended_nothing), TEST(what_is_asked_during_an
       TEST(a_stream_that_is_asked_across_a_reset_means_nothing), TEST(a_reason_is_told_once_until_it_is_taken),
       TEST(an_old_wait_asks_for_a_heartbeat_now_and_then), TEST(an_abort_ends_what_was_left),
       TEST(an_abort_meets_an_enqueuer), TEST(a_foreign_reset_finds_dead_streams),
+      TEST(a_reset_that_was_found_out_is_met_once), TEST(a_reset_that_was_found_out_is_settled_by_the_set),
       TEST(who_destroys_the_events_stops_when_the_generation_has_moved),
       TEST(a_device_abort_counts_what_it_met))
