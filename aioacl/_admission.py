@@ -41,6 +41,7 @@ class Admission:
         self.listeners = Listeners(index)
         self.report: ResetReport | None = None  # of our reset, if it was one that led to this state
         self._subscribers: dict[tuple[Port, int], None] = {}
+        self._heard = 0  # the generation that listeners know of
 
     # --- state -----------------------------------------------------------------------------------------------
 
@@ -68,17 +69,23 @@ class Admission:
         """Performs the law's step; call it with the lock held."""
         step = _law.step(self.state, event)
         generation = self.generation
+        unheard = generation != self._heard and lib.aio_gate_foreign(self.index)
+        if unheard and event is not Event.FOREIGN:  # it came while a flight was in the air, which makes up for it
+            self.listeners.tell("foreign reset", self.shown, generation)
         if step.new_generation and event is not Event.FOREIGN:  # that one was raised in C
             generation = next_generation(generation)
+        generation = self._heard = generation or 1
+        heard = self.state is step.state and not unheard
         if event is not Event.DRAIN:  # those whom the last reset has ended may still be on their way out
             self.report = report
-        lib.aio_gate_set(self.index, int(step.state), generation or 1)
+        lib.aio_gate_set(self.index, int(step.state), generation)
         if event is Event.FOREIGN:
             lib.aio_gate_met(self.index)
         self.state = step.state  # last: who sees it without the lock must not find the generation before it
         if self.state is State.OPEN:
             self.turns.give()
-        self.listeners.tell(KINDS[event], self.state, self.generation, report=report)
+        if not heard:
+            self.listeners.tell(KINDS[event], self.state, self.generation, report=report)
         self.announce()
 
     def announce(self) -> None:
@@ -248,7 +255,7 @@ class Admission:
         revoked = self.leases.revoke()
         if revoked:
             text = f"{revoked} {'lease' if revoked == 1 else 'leases'}"
-            self.listeners.tell("revoked", self.state, self.generation, text=text)
+            self.listeners.tell("revoked", self.shown, self.generation, text=text)
 
     def may_enqueue_while_draining(self) -> bool:
         """Whether the current task holds a lease that is not revoked."""

@@ -58,6 +58,57 @@ async def test_it_revokes_leases_for_their_steps_are_parted(open_device: OpenDev
         assert [(await anext(events)).kind for _ in range(2)] == ["revoked", "foreign reset"]
 
 
+async def told_until(events: aioacl.DeviceEvents, kind: str) -> list[tuple[str, aioacl.State, int]]:
+    told = [await anext(events)]
+    while told[-1].kind != kind:
+        told.append(await anext(events))
+    return [(event.kind, event.state, event.generation) for event in told]
+
+
+async def test_who_listens_is_told_of_one_that_strikes_while_a_reset_of_ours_drains(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        events, generation = device.events(), device.generation
+        async with device.lease():
+            reset = Waiting(group, lambda: device.force_reset(grace=60))
+            await until(lambda: device.state is aioacl.State.DRAINING)
+            reset_by_somebody_else()
+            assert (await reset.outcome()).ok
+        assert await told_until(events, "reopened") == [
+            ("draining", aioacl.State.DRAINING, generation),
+            ("revoked", aioacl.State.RESETTING, generation + 1),
+            ("foreign reset", aioacl.State.RESETTING, generation + 1),
+            ("resetting", aioacl.State.RESETTING, generation + 1),
+            ("reopened", aioacl.State.OPEN, generation + 2),
+        ]
+
+
+async def test_who_listens_is_told_once_of_one_that_strikes_while_a_reset_of_ours_fails(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        events, generation = device.events(), device.generation
+        simulator.hang_call("aclrtSetDevice")
+        simulator.fail_call("aclrtCreateStream", 507000, -1)
+        reset = Waiting(group, device.force_reset)
+        await until(hanging("aclrtSetDevice"))
+        elsewhere("aclrtSetDevice", "aclrtResetDeviceForce")
+        simulator.unhang("aclrtSetDevice")
+        assert not (await reset.outcome()).ok
+        await until(lambda: not lib.aio_gate_foreign(0))
+        simulator.clear()
+        assert (await device.force_reset()).ok
+        assert await told_until(events, "reopened") == [
+            ("draining", aioacl.State.DRAINING, generation),
+            ("resetting", aioacl.State.RESETTING, generation),
+            ("foreign reset", aioacl.State.RESETTING, generation + 1),
+            ("quarantined", aioacl.State.QUARANTINED, generation + 1),
+            ("resetting", aioacl.State.RESETTING, generation + 1),
+            ("reopened", aioacl.State.OPEN, generation + 2),
+        ]
+
+
 async def test_after_it_the_pool_of_events_is_filled_anew(open_device: OpenDevice) -> None:
     async with open_device() as device:
         generation, made = device.generation, simulator.calls("aclrtCreateEventExWithFlag")
