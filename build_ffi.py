@@ -118,9 +118,10 @@ def declarations() -> str:
 UNGUARDED = """{returns} aio_u_{name}({params}) {{
     if (!aio_present[AIO_FN_{name}])
         return {absent};
-    aio_outside_begin();
+    aio_frame frame;
+    aio_free_begin(&frame, AIO_FN_{name});
     {returns} result = aio_acl.{name}({args});
-    aio_outside_end({code});
+    aio_free_end(&frame, {code});
     return result;
 }}
 """
@@ -128,9 +129,10 @@ UNGUARDED = """{returns} aio_u_{name}({params}) {{
 UNGUARDED_VOID = """void aio_u_{name}({params}) {{
     if (!aio_present[AIO_FN_{name}])
         return;
-    aio_outside_begin();
+    aio_frame frame;
+    aio_free_begin(&frame, AIO_FN_{name});
     aio_acl.{name}({args});
-    aio_outside_end(0);
+    aio_free_end(&frame, 0);
 }}
 """
 

@@ -70,7 +70,9 @@ class Admission:
         step = _law.step(self.state, event)
         generation = self.generation
         unheard = generation != self._heard and lib.aio_gate_foreign(self.index)
-        if unheard and event is not Event.FOREIGN:  # it came while a flight was in the air, which makes up for it
+        if (
+            unheard and event is not Event.FOREIGN
+        ):  # it came while a flight was in the air, which makes up for it
             self.listeners.tell("foreign reset", self.shown, generation)
         if step.new_generation and event is not Event.FOREIGN:  # that one was raised in C
             generation = next_generation(generation)

@@ -15,13 +15,13 @@ from aioacl._ffi import ffi, lib
 from aioacl._gate import context_lives, error_of, inside
 from aioacl._lanes import Job, LaneStuck
 from aioacl._law import RELEASED_ALREADY, Counts, Event, State
-from aioacl._options import Stuck
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._law import Verdict
     from aioacl._lifecycle import Manager
+    from aioacl._options import Stuck
 
 ATTEMPTS: Final = 3
 LEAVE_SECONDS: Final = 0.5
@@ -98,7 +98,7 @@ class Flight:
 
         After the last time it is left at that: then his reset is yet to be met.
         """
-        lib.aio_own_reset(1)
+        lib.aio_control_lane(self.index)
         code = 0
         for _ in range(ATTEMPTS):
             before = lib.aio_device_foreign(self.index)
@@ -138,13 +138,13 @@ class Flight:
         with self.manager.changed:
             if not self.manager.standing().retained:
                 return RELEASED_ALREADY
-        lib.aio_own_reset(1)
+        lib.aio_control_lane(self.index)
         code = lib.aio_u_aclrtResetDevice(self.index)
         self._count_reset(code, _law.reset_device)
         return code
 
     def _reset_force(self) -> int:
-        lib.aio_own_reset(1)
+        lib.aio_control_lane(self.index)
         code = lib.aio_u_aclrtResetDeviceForce(self.index)
         self._count_reset(code, _law.reset_device_force)
         return code
@@ -161,6 +161,11 @@ class Flight:
         """The runtime does not free native events with their device."""
         lib.aio_device_destroy_events(self.index)
         return 0
+
+    def _holds_up(self) -> str:
+        """The function that keeps the control lane, which may be another than the one that it was given last."""
+        lane = self.manager.control.thread
+        return next((call.function for call in inside(self.index) if call.thread == lane), "")
 
     # --- shared steps ---------------------------------------------------------------------------------------------
 
@@ -285,7 +290,7 @@ class CloseFlight(Flight):
             manager.control.call(self._destroy_events, RESET_SECONDS)
             code = manager.control.call(self._reset_all, RESET_SECONDS + DROP_SECONDS * busy)
         except LaneStuck:
-            self._give_up((Stuck("aclrtResetDevice", 0, RESET_SECONDS),))
+            self._give_up(inside(self.index))
             return
         lib.aio_device_stop(self.index)
         with manager.changed:

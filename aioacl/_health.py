@@ -15,18 +15,21 @@ if TYPE_CHECKING:
 
 STUCK_SECONDS: Final = 1.0
 MAY_TAKE_LONG: Final = (name_of_function(USER_JOB), "aclrtSynchronizeStream", "aclrtSynchronizeEvent")
+CONTROL: Final = ("aclrtSetDevice", "aclrtResetDevice", "aclrtResetDeviceForce")
 CURABLE: Final = ("reset", "repair", "replace")
 
 
-def _stuck_for(index: int) -> float:
-    calls = (call.seconds for call in inside(index) if call.function not in MAY_TAKE_LONG)
+def _stuck_for(manager: Manager) -> float:
+    """Seconds; what a flight in the air still gives its time is not stuck."""
+    patient = MAY_TAKE_LONG if manager.flight is None else MAY_TAKE_LONG + CONTROL
+    calls = (call.seconds for call in inside(manager.index) if call.function not in patient)
     longest = max(calls, default=0.0)
     return longest if longest > STUCK_SECONDS else 0.0
 
 
 def health_of(manager: Manager) -> Health:
     """How the manager's device is now. Calls no ACL function."""
-    stuck = _stuck_for(manager.index)
+    stuck = _stuck_for(manager)
     with manager.changed:
         fault = manager.last_fault
         poisoned = fault is not None and fault.action in CURABLE

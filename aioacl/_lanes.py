@@ -169,6 +169,7 @@ class Lane:
         self._stopping = False
         self._current: Job[Any] | None = None
         self._port: Port | None = None
+        self.thread = 0  # as the kernel counts them
 
     @property
     def running(self) -> bool:
@@ -268,6 +269,7 @@ class Lane:
             job.fail(error())
 
     def _run(self) -> None:
+        self.thread = threading.get_native_id()
         while not self._done():
             _sync.readable(self.port.fd, None)
             self._guarded(self.port.drain)

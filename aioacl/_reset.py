@@ -241,7 +241,7 @@ class ResetFlight(Flight):
         try:
             code = self.manager.control.call(work, seconds)
         except LaneStuck:
-            raise _Failed(f"{name} has not returned within its time") from None
+            raise _Failed(f"{self._holds_up() or name} has not returned within its time") from None
         if code and name != "probe" and not (name == "aclrtResetDeviceForce" and code == RELEASED_ALREADY):
             self._codes.append((name, code))
         return code

@@ -116,6 +116,9 @@ int aio_bind_thread(aio_pass pass);
 int aio_adopt_thread(aio_pass pass);
 /* While set, this thread's own resets are not taken for foreign ones. */
 void aio_own_reset(int on);
+/* This thread is the control lane of that device: its resets are our own, and its calls are told among those
+ * inside. */
+void aio_control_lane(int device);
 
 /* --- device.c ---------------------------------------------------------------- */
 int aio_device_start(int device, int strategy, aio_port *kick);

@@ -171,6 +171,22 @@ void aio_outside_end(int code) {
     atomic_fetch_sub(&aio_outside, 1);
 }
 
+/* It does not count: a foreign reset waits for those who do, and a set or reset of ours waits for it. */
+void aio_free_begin(aio_frame *frame, int function) {
+    aio_outside_begin();
+    frame->thread = aio_self();
+    if (frame->thread->control < 0)
+        return;
+    frame->pass = aio_make_pass(frame->thread->control, 0, 0);
+    note(frame, function);
+}
+
+void aio_free_end(const aio_frame *frame, int code) {
+    if (frame->thread->control >= 0)
+        unnote(frame);
+    aio_outside_end(code);
+}
+
 /* A user's job on the device's executor counts as inside for as long as it runs. */
 int aio_enter(aio_pass pass, int kind, int function) {
     aio_frame frame = {.pass = pass, .kind = kind};
@@ -223,6 +239,11 @@ int aio_adopt_thread(aio_pass pass) {
 
 void aio_own_reset(int on) {
     aio_self()->own_reset = on != 0;
+}
+
+void aio_control_lane(int device) {
+    aio_self()->own_reset = true;
+    aio_self()->control = device;
 }
 
 uint64_t aio_gate_word(int device) {

@@ -58,6 +58,7 @@ static void give_record_back(void *record) {
     aio_thread *thread = record;
     thread->own_device = -1;
     thread->own_reset = false;
+    thread->control = -1;
     atomic_store(&thread->device, -1);
     atomic_store_explicit(&thread->taken, false, memory_order_release);
 }
@@ -82,7 +83,7 @@ static aio_thread *add_record(void) {
         abort();
     atomic_init(&thread->taken, true);
     atomic_init(&thread->device, -1);
-    thread->own_device = -1;
+    thread->own_device = thread->control = -1;
     thread->next = atomic_load(&threads);
     while (!atomic_compare_exchange_weak(&threads, &thread->next, thread))
         continue;

@@ -9,8 +9,10 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import _flights, simulator
 from aioacl._ffi import lib
+from aioacl._gate import inside
+from aioacl._health import STUCK_SECONDS
 from tests.kit import PATIENCE_SECONDS, Raised, Waiting, hanging, until
 
 if TYPE_CHECKING:
@@ -174,11 +176,54 @@ async def test_a_reset_past_its_deadline_is_not_started_a_second_time_beside_it(
         report = await device.force_reset(timeout=0.2)
         assert not report.ok
         assert "aclrtResetDeviceForce has not returned" in report.problem
-        assert not (await device.force_reset(timeout=0.2)).ok
+        stuck = report.stuck
+        assert [call.function for call in stuck] == ["aclrtResetDeviceForce"]
+        assert stuck[0].thread > 0
+        assert stuck[0].seconds > 0
+        await until(lambda: device.health.status == "stuck")
+        assert device.health.stuck_for > 1
+        report = await device.force_reset(timeout=0.2)
+        assert (
+            "aclrtResetDeviceForce has not returned" in report.problem
+        )  # what waits behind it is not to blame
+        assert [(call.function, call.thread) for call in report.stuck] == [
+            (stuck[0].function, stuck[0].thread)
+        ]
         assert simulator.hung("aclrtResetDeviceForce") == 1
         assert simulator.calls("aclrtResetDeviceForce") == 1
         simulator.release_all()
         assert (await device.force_reset()).ok
+        assert device.health.status == "ok"
+
+
+async def test_a_set_past_its_deadline_is_named_by_the_report_and_by_the_close(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = await open_device()
+    simulator.hang_call("aclrtSetDevice")
+    report = await device.force_reset(timeout=0.2)
+    assert [call.function for call in report.stuck] == ["aclrtSetDevice"]
+    thread = report.stuck[0].thread
+    for name in ("RESET_SECONDS", "DROP_SECONDS"):
+        monkeypatch.setattr(_flights, name, 0.2)
+    with pytest.warns(aioacl.AclWarning, match=f"aclrtSetDevice on thread {thread} is still inside"):
+        await device.close()
+    monkeypatch.undo()
+    simulator.release_all()
+    async with open_device():
+        assert simulator.retain_count() == 1
+    assert simulator.retain_count() == 0
+
+
+async def test_a_set_that_takes_its_time_is_not_stuck_while_it_is_waited_for(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        simulator.hang_call("aclrtSetDevice")
+        resetting = Waiting(group, device.force_reset)
+        await until(hanging("aclrtSetDevice"))
+        await until(lambda: inside(0)[0].seconds > STUCK_SECONDS)
+        assert device.health.status == "ok"
+        simulator.release_all()
+        assert (await resetting.outcome()).ok
 
 
 async def test_an_enqueuer_stuck_in_c_means_quarantine_for_a_reset_would_crash_the_runtime(
