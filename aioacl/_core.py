@@ -1,12 +1,14 @@
 """What tickets, events and buffers know of a stream: the engine's record of it, and its limbo.
 
-*Limbo* holds the objects that the device still uses. An object leaves it when the copy that needs it is known to be
+*Limbo* holds the objects that the device still uses, from before they are enqueued: between the call in C and the next
+line a Ctrl-C may come. An object leaves it when the copy that needs it is known to be
 done, whoever awaited that or stopped to; it is swept by every wait that ends and by enqueues past a bound.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from aioacl import _sync
@@ -22,10 +24,21 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
 
 LIMBO_BOUND: Final = 64
+UNKNOWN: Final = 1 << 62  # the position of what is being enqueued
 TEXT_BYTES: Final = 8192
 
 
 _own: Final = owner(lib.aio_stream_drop)
+
+
+class Kept:
+    """Objects that a piece of work uses, and its position."""
+
+    __slots__ = ("held", "position")
+
+    def __init__(self, held: tuple[object, ...]) -> None:
+        self.held = held
+        self.position = UNKNOWN
 
 
 class StreamCore:
@@ -41,7 +54,7 @@ class StreamCore:
         self.native = native
         self.manager = manager
         self.generation = generation
-        self.limbo: deque[tuple[int, object]] = deque()
+        self.limbo: deque[Kept] = deque()
         self._lock = _sync.lock()  # of the limbo
         manager.adopt(self)
 
@@ -54,14 +67,19 @@ class StreamCore:
         """Whether the device is done with what was enqueued up to the position."""
         return self.stale or lib.aio_stream_completed(self.handle) >= position
 
-    def keep(self, position: int, held: object) -> None:
-        """Holds an object until the position is done."""
+    def keep(self, kept: Kept) -> None:
+        """Holds objects until the position is done that they get when they are enqueued."""
         with self._lock:
-            self.limbo.append((position, held))
-            oldest = self.limbo[0][0] if len(self.limbo) >= LIMBO_BOUND else 0
-        if oldest:
+            self.limbo.append(kept)
+            many = len(self.limbo) > LIMBO_BOUND
+        if many and (oldest := self.oldest()):
             lib.aio_stream_query(self.handle, oldest)
             self.sweep()
+
+    def forget(self, kept: Kept) -> None:
+        """They were not enqueued."""
+        with self._lock, suppress(ValueError):
+            self.limbo.remove(kept)
 
     def sweep(self) -> None:
         """Lets go of what the device is done with."""
@@ -69,13 +87,13 @@ class StreamCore:
         completed = lib.aio_stream_completed(self.handle)
         gone: list[object] = []  # let go of outside the lock: a finalizer may run then
         with self._lock:
-            while self.limbo and (dropped or self.limbo[0][0] <= completed):
+            while self.limbo and (dropped or self.limbo[0].position <= completed):
                 gone.append(self.limbo.popleft())
 
     def oldest(self) -> int:
         """The first position that something in limbo waits for, or 0."""
         with self._lock:
-            return self.limbo[0][0] if self.limbo else 0
+            return next((kept.position for kept in self.limbo if kept.position != UNKNOWN), 0)
 
     async def wait(self, position: int, deadline: float | None = None) -> int:
         """The engine's result for everything up to the position."""

@@ -6,8 +6,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from aioacl._core import StreamCore, destroy
-from aioacl._errors import ParameterError, QueueFull
+from aioacl._core import Kept, StreamCore, destroy
+from aioacl._errors import AclError, ParameterError, QueueFull
 from aioacl._event import Event, Ticket
 from aioacl._ffi import code_of, ffi, lib, make_pass, refused
 from aioacl._gate import error_of
@@ -93,14 +93,28 @@ class Stream(Handle):
             raise self._error(code_of(result), call)
         return result
 
-    def _ticket(self, position: int, *held: object) -> Ticket:
-        core = self._core
-        if held:
-            core.keep(position, held)
-            for thing in held:
-                if isinstance(thing, Buffer):
-                    thing._used(core, position)
-        return Ticket(core, position)
+    def _ticket(
+        self, held: tuple[object, ...], call: str, function: Callable[..., int], *arguments: object
+    ) -> Ticket:
+        """Enqueues what uses these objects; also when Ctrl-C comes behind the call, they are kept until it is done."""
+        core, kept = self._core, Kept(held)
+        try:
+            core.keep(kept)
+            position = self._enqueue(call, function, *arguments)
+            self._placed(kept, position)
+            return Ticket(core, position)
+        except AclError:  # it was refused
+            core.forget(kept)
+            raise
+        except BaseException:
+            self._placed(kept, lib.aio_stream_tail(core.handle))
+            raise
+
+    def _placed(self, kept: Kept, position: int) -> None:
+        for thing in kept.held:
+            if isinstance(thing, Buffer):
+                thing._used(self._core, position)
+        kept.position = position
 
     def copy(self, target: object, source: object, *, nbytes: int | None = None) -> Ticket:
         """Enqueues a copy (aclrtMemcpyAsync) of `nbytes`, or of the whole source, to the start of the target.
@@ -123,7 +137,7 @@ class Stream(Handle):
         if to.pageable or of.pageable:
             return self._copy_staged(to, of, size)
         arguments = (to.address, to.size, of.address, size, kind)
-        return self._ticket(self._enqueue("aclrtMemcpyAsync", lib.aio_copy, *arguments), to.owner, of.owner)
+        return self._ticket((to.owner, of.owner), "aclrtMemcpyAsync", lib.aio_copy, *arguments)
 
     def _copy_staged(self, to: Place, of: Place, size: int) -> Ticket:
         if size > STAGED_AT_MOST:
@@ -132,12 +146,10 @@ class Stream(Handle):
                 hint="Use memory of device.pinned(n), or `await stream.upload(...)` / `download(...)`.",
             )
         if of.pageable:
-            position = self._enqueue(
-                "aclrtMemcpyAsync", lib.aio_upload, to.address, to.size, of.address, size
-            )
-            return self._ticket(position, to.owner)
-        position = self._enqueue("aclrtMemcpyAsync", lib.aio_download, to.address, of.address, size)
-        return self._ticket(position, to.owner, of.owner)
+            arguments = (to.address, to.size, of.address, size)
+            return self._ticket((to.owner,), "aclrtMemcpyAsync", lib.aio_upload, *arguments)
+        held = (to.owner, of.owner)
+        return self._ticket(held, "aclrtMemcpyAsync", lib.aio_download, to.address, of.address, size)
 
     def fill(self, target: object, byte: int, *, nbytes: int | None = None) -> Ticket:
         """Enqueues a fill (aclrtMemsetAsync) of the target, a DeviceBuffer or PinnedBuffer, with one byte."""
@@ -150,8 +162,7 @@ class Stream(Handle):
         if not is_whole(byte) or not 0 <= byte <= 255:
             raise ParameterError(f"{byte!r} is not a byte", hint="Pass a number from 0 to 255.")
         size = copy_size(to, to, nbytes)
-        position = self._enqueue("aclrtMemsetAsync", lib.aio_fill, to.address, to.size, byte, size)
-        return self._ticket(position, to.owner)
+        return self._ticket((to.owner,), "aclrtMemsetAsync", lib.aio_fill, to.address, to.size, byte, size)
 
     def record(self, event: Event | None = None) -> Event:
         """Records an event at this point of the stream (aclrtRecordEvent): a pooled one, or your own."""
@@ -174,8 +185,7 @@ class Stream(Handle):
         if not isinstance(event, Event):
             raise ParameterError(f"{event!r} is no event", hint="Pass what stream.record() returns.")
         version = event._recorded_version()
-        position = self._enqueue("aclrtStreamWaitEvent", lib.aio_wait_event, version.native)
-        return self._ticket(position, version)
+        return self._ticket((version,), "aclrtStreamWaitEvent", lib.aio_wait_event, version.native)
 
     # --- large copies of pageable memory ---------------------------------------------------------------------
 
@@ -213,9 +223,7 @@ class Stream(Handle):
                 if to.pageable or of.pageable:
                     return self._copy_staged(to, of, size)
                 arguments = (to.address, to.size, of.address, size, kind)
-                return self._ticket(
-                    self._enqueue("aclrtMemcpyAsync", lib.aio_copy, *arguments), to.owner, of.owner
-                )
+                return self._ticket((to.owner, of.owner), "aclrtMemcpyAsync", lib.aio_copy, *arguments)
             except QueueFull as full:
                 if full.code is not None and waited:
                     raise  # what the runtime calls full with nothing in it will not have room either

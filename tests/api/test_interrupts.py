@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import aioacl
-from aioacl import _sync
+from aioacl import _sync, simulator
 from aioacl._law import State
 from aioacl._lifecycle import manager_of
 from tests.kit import PATIENCE_SECONDS, until_now
@@ -140,6 +140,35 @@ def test_a_lease_is_held_by_nobody_who_was_interrupted(device: aioacl.Device) ->
 
     assert walk(operation, check) > 50
     works(device)
+
+
+def test_what_a_copy_uses_is_kept_wherever_it_is_interrupted(device: aioacl.Device) -> None:
+    stream = device.create_stream().result()
+    memory = device.allocate(64).result()
+    simulator.hold(stream)
+    enqueued, target = 0, bytearray()
+
+    def operation() -> None:
+        nonlocal target
+        target = bytearray(64)
+        stream.copy(target, memory)
+
+    def check() -> None:
+        nonlocal enqueued
+        before, enqueued = enqueued, simulator.calls("aclrtMemcpyAsync") - calls
+        if enqueued > before:
+            with pytest.raises(BufferError):  # somebody keeps it
+                target.append(0)
+        assert memory._unused() is (enqueued == 0)
+
+    calls = simulator.calls("aclrtMemcpyAsync")
+    assert walk(operation, check) > 20
+    simulator.release(stream)
+    stream.result()
+    assert not stream._core.limbo
+    assert memory._unused()
+    stream.close().result()
+    memory.close().result()
 
 
 class Interrupted(_sync.Threads):
