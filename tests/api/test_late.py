@@ -47,7 +47,7 @@ start(main)
 async def test_a_set_that_comes_back_after_the_reset_gave_up_is_given_back(open_device: OpenDevice) -> None:
     async with open_device() as device:
         simulator.hang_call("aclrtSetDevice")
-        assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+        assert not (await device.force_reset(grace=0, timeout=1.5)).ok
         simulator.unhang("aclrtSetDevice")
         await until(lambda: simulator.retain_count() == 1)
     assert simulator.retain_count() == 0
@@ -72,7 +72,7 @@ async def test_after_a_reset_that_comes_back_late_what_others_have_set_is_theirs
 ) -> None:
     async with open_device() as device:
         simulator.hang_call("aclrtResetDeviceForce")
-        assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+        assert not (await device.force_reset(grace=0, timeout=1.5)).ok
         simulator.unhang("aclrtResetDeviceForce")
         await until(lambda: simulator.retain_count() == 0)
         elsewhere("aclrtSetDevice")
