@@ -53,7 +53,7 @@ class ResetFlight(Flight):
     def __init__(self, manager: Manager, *, grace: float, timeout: float, reason: str, by: str) -> None:
         super().__init__(manager)
         self.joined = 1
-        self._grace = grace
+        self._grace = min(grace, LONGEST_SECONDS)
         self._reason = reason
         self._by = by
         began, limit = _sync.monotonic(), min(timeout, LONGEST_SECONDS)

@@ -248,3 +248,8 @@ async def test_a_bound_that_is_none_is_refused_with_the_cure(
         with pytest.raises(aioacl.ParameterError, match="Pass seconds, at least 0"):
             device.force_reset(**{name: value})
         assert simulator.calls("aclrtResetDeviceForce") == 0
+
+
+async def test_a_grace_that_no_float_can_hold_is_a_grace_without_end(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        assert (await device.force_reset(grace=10**400, timeout=10**400)).ok
