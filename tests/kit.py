@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from aioacl import Device, DeviceBuffer, Opening, Stream
+    from aioacl import Device, DeviceBuffer, Opening, ResetReport, Stream
 
 T = TypeVar("T")
 
@@ -267,3 +267,13 @@ async def works(device: Device) -> bool:
         await stream.copy(memory, bytes(range(64)))
         await stream.copy(back, memory)
     return bytes(back) == bytes(range(64))
+
+
+async def gives_up_in(device: Device, call: str) -> ResetReport:
+    """A reset that gives up while the call hangs; on a machine that is busy, one before it may not come that far."""
+    simulator.hang_call(call)
+    while True:
+        report = await device.force_reset(grace=0, timeout=0.2)
+        assert not report.ok
+        if simulator.hung(call):
+            return report

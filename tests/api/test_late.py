@@ -10,7 +10,15 @@ import pytest
 
 import aioacl
 from aioacl import _flights, lowlevel, simulator
-from tests.kit import PATIENCE_SECONDS, Waiting, elsewhere, hanging, reset_by_somebody_else, until
+from tests.kit import (
+    PATIENCE_SECONDS,
+    Waiting,
+    elsewhere,
+    gives_up_in,
+    hanging,
+    reset_by_somebody_else,
+    until,
+)
 from tests.process.child import Child
 
 if TYPE_CHECKING:
@@ -46,8 +54,7 @@ start(main)
 
 async def test_a_set_that_comes_back_after_the_reset_gave_up_is_given_back(open_device: OpenDevice) -> None:
     async with open_device() as device:
-        simulator.hang_call("aclrtSetDevice")
-        assert not (await device.force_reset(grace=0, timeout=1.5)).ok
+        await gives_up_in(device, "aclrtSetDevice")
         simulator.unhang("aclrtSetDevice")
         await until(lambda: simulator.retain_count() == 1)
     assert simulator.retain_count() == 0
@@ -71,8 +78,7 @@ async def test_after_a_reset_that_comes_back_late_what_others_have_set_is_theirs
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
-        simulator.hang_call("aclrtResetDeviceForce")
-        assert not (await device.force_reset(grace=0, timeout=1.5)).ok
+        await gives_up_in(device, "aclrtResetDeviceForce")
         simulator.unhang("aclrtResetDeviceForce")
         await until(lambda: simulator.retain_count() == 0)
         elsewhere("aclrtSetDevice")
