@@ -137,11 +137,12 @@ class Card:
         if not self.retained:
             return 507007
         self.generation += 1
-        self.revoked()
         if self.state is State.QUARANTINED:
             self.retained = 0
             self.becomes(State.QUARANTINED, "foreign reset")
         else:
+            self.state = State.RESETTING
+            self.revoked()
             self.becomes(State.RESETTING, "foreign reset")
             self.becomes(State.OPEN, "reopened")
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from aioacl import lowlevel
+from aioacl import _runtime
 from aioacl._ffi import ffi, lib
 from aioacl.simulator._control import control_function
 
@@ -82,9 +82,10 @@ def pending(stream: Any) -> int:
 
 @contextmanager
 def device(index: int = DEVICE) -> Generator[None]:
-    """The device is set for the block, on this thread."""
-    lowlevel.set_device(index)
+    """The device is set for the block, on this thread: by hand too, for `aioacl.lowlevel` counts only what it has set."""
+    _runtime.load()
+    good("aclrtSetDevice", index)
     try:
         yield
     finally:
-        lowlevel.reset_device_force(index)
+        good("aclrtResetDeviceForce", index)
