@@ -82,7 +82,7 @@ def pending(stream: Any) -> int:
 
 @contextmanager
 def device(index: int = DEVICE) -> Generator[None]:
-    """The device is set for the block, on this thread: by hand too, for `aioacl.lowlevel` counts only what it has set."""
+    """The device is set for the block, on this thread, by hand: `aioacl.lowlevel` counts only what it has set."""
     _runtime.load()
     good("aclrtSetDevice", index)
     try:
