@@ -146,18 +146,12 @@ int aio_device_refill(int device, int timing, int count) {
     return code;
 }
 
-/* Not while somebody sits in a wait for it that no reset can end: then its native event is left to the runtime.
- */
-static bool can_go(aio_event *event) {
-    return event->handle && !atomic_load(&event->sitters);
-}
-
 /* A handle that is destroyed is forgotten too: a reset that fails leaves the generation, and there is a next
  * one. */
 static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
     aio_lock_take(&self->lock);
     aio_event *event = self->events;
-    while (event && !(event->generation == generation && can_go(event)))
+    while (event && !(event->handle && event->generation == generation))
         event = event->newer;
     aclrtEvent handle = event ? event->handle : NULL;
     if (event)

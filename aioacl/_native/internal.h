@@ -203,7 +203,6 @@ struct aio_event {
     aclrtEvent handle;
     uint64_t position; /* of its record in the stream */
     atomic_int references;
-    atomic_int sitters; /* threads in a blocking wait for it */
     int32_t device;
     uint32_t generation;
     bool timing;

@@ -90,11 +90,9 @@ static int sit_in_event(aio_stream *stream, uint64_t position) {
     question asked = about(stream, mark ? mark->position : 0, false);
     if (!mark)
         return conclude(stream, &asked, 0);
-    atomic_fetch_add(&mark->sitters, 1);
     atomic_fetch_add(&aio_devices[stream->device].sitting, 1);
     int code = aio_acl.aclrtSynchronizeEvent(mark->handle);
     atomic_fetch_sub(&aio_devices[stream->device].sitting, 1);
-    atomic_fetch_sub(&mark->sitters, 1);
     int refusal = conclude(stream, &asked, code);
     aio_event_drop(mark);
     return refusal;

@@ -99,8 +99,7 @@ WAITS: dict[str, Callable[[aioacl.Device, aioacl.Stream, aioacl.Ticket, aioacl.E
 }
 
 
-# Where nothing can end the wait of a thread, the native event that it sits in is left to the runtime.
-@pytest.mark.parametrize("supported", [True, pytest.param(False, marks=pytest.mark.leaves("events"))])
+@pytest.mark.parametrize("supported", [True, False])
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
 async def test_a_wait_in_flight_raises_device_reset_with_the_report(
     open_device: OpenDevice, wait: Callable[..., Any], supported: bool

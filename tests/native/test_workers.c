@@ -36,23 +36,6 @@ static void a_wait_whose_mark_has_gone_ends_as_its_work_did(void) {
     end();
 }
 
-/* Nothing can end his wait: the event that he sits in stays, while the others go. */
-static void an_event_is_not_destroyed_under_who_sits_in_it(void) {
-    begin(AIO_THREAD);
-    sim.hold(stream->handle);
-    uint64_t first = copy(), second = copy(); /* with the mark in between */
-    watch(first, 1);
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
-    aio_event *mark = aio_stream_mark_for(stream, first);
-    CHECK(aio_device_destroy_events(0) > 0);
-    CHECK(mark->handle != NULL);
-    aio_event_drop(mark);
-    sim.release(stream->handle);
-    CHECK_EQ(bed_take_one(port, &key), (int64_t)first);
-    CHECK_EQ(bed_await(stream, second), (int64_t)second);
-    end();
-}
-
 static bool anybody_idle(void) {
     aio_lock_take(&aio_devices[0].lock);
     bool some = aio_devices[0].idle != NULL;
@@ -175,7 +158,6 @@ static void a_wait_for_a_stream_that_is_crowded_out_waits_for_room(void) {
 TESTS(TEST(an_abort_is_not_told_again_of_later_work), TEST(a_workers_code_is_owed_to_who_is_enqueueing),
       TEST(a_wait_for_a_mark_that_is_crowded_out_says_so),
       TEST(a_wait_for_a_stream_that_is_crowded_out_waits_for_room),
-      TEST(an_event_is_not_destroyed_under_who_sits_in_it), TEST(a_reset_need_not_wait_for_who_sits_in_a_wait),
-      TEST(one_worker_sits_for_all_who_wait_for_a_stream),
+      TEST(a_reset_need_not_wait_for_who_sits_in_a_wait), TEST(one_worker_sits_for_all_who_wait_for_a_stream),
       TEST(a_wait_whose_mark_has_gone_ends_as_its_work_did),
       TEST(a_worker_does_not_believe_what_it_is_told_during_an_abort))
