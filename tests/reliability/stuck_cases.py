@@ -81,8 +81,8 @@ class Case:
         name: of the ACL function, or of the job, as a report names it.
         begin: who gets stuck; without it, the flight itself does.
         lane: whether it is the maintenance lane that is stuck: whoever waits for that is told so at once.
+        closes: whether he closes something: his waiting ends then, and that is no error.
         resets: calls of aclrtResetDeviceForce.
-        named: how the report names it, if not so.
         aborts: whether waits can be aborted; else threads in them stay there until a reset has been made.
         waits: whether others wait for streams; without them, it is the flight that asks how far these are.
     """
@@ -90,8 +90,8 @@ class Case:
     name: str
     begin: Callable[[Scene, TaskGroup], Somebody] | None = None
     lane: bool = False
+    closes: bool = False
     resets: int = 0
-    named: str = ""
     aborts: bool = True
     waits: bool = True
 
@@ -126,8 +126,8 @@ NAMED: Final = (
 )
 CASES: Final = (
     *NAMED,
-    Case("aclrtDestroyStream", lambda s, group: Waiting(group, s.spare.close), lane=True),
-    Case("aclrtFree", lambda s, group: Waiting(group, s.spare_memory.close), lane=True),
+    Case("aclrtDestroyStream", lambda s, group: Waiting(group, s.spare.close), lane=True, closes=True),
+    Case("aclrtFree", lambda s, group: Waiting(group, s.spare_memory.close), lane=True, closes=True),
     Case("aclrtMallocHost", lambda s, group: Waiting(group, lambda: s.device.pinned(64)), lane=True),
     Case(
         "aclrtSynchronizeDeviceWithTimeout",
@@ -142,5 +142,5 @@ CASES: Final = (
     Case("aclrtDestroyEvent"),
     Case("aclrtResetDeviceForce", resets=1),
     Case("aclrtSetDevice", resets=1),
-    Case("aclrtMemcpy", resets=1, named="probe"),
+    Case("aclrtMemcpy", resets=1),
 )

@@ -23,7 +23,7 @@ class People(dict[str, "Somebody"]):
         """Who has not been told anything yet."""
         return [who for who, it in self.items() if not it.ended]
 
-    def misled(self, errors: tuple[type[Exception], ...]) -> list[str]:
+    def misled(self, errors: tuple[type[Exception | None], ...]) -> list[str]:
         """Who has been told something else."""
         others = {who: it for who, it in self.items() if not isinstance(it.error, errors)}
         return [f"{who}: {it.error or it.value!r}" for who, it in others.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -150,7 +151,7 @@ class Flights:
 
     def _names(self, report: ResetReport) -> None:
         case = self._case
-        self._bench.expect((case.named or case.name) in report.problem, f"it is not named: {report.problem}")
+        self._bench.expect(case.name in report.problem, f"it is not named: {report.problem}")
         if case.begin is not None:
             stuck = [it for it in report.stuck if it.function not in LEAVING]
             # Whoever waits, or ends waits, may be slow to leave, or may stay.
@@ -170,7 +171,8 @@ class Flights:
         if case.aborts or bench.waits == "watch":
             await told(bench, crowd.in_waits, DeviceQuarantined)
         if culprit is not None and case.lane:
-            await told(bench, People({"whoever waits for it": culprit}), DeviceQuarantined)
+            end = NoneType if case.closes else DeviceQuarantined
+            await told(bench, People({"whoever waits for it": culprit}), end)
         await bench.comes_true(
             lambda: crowd.kinds[-1:] == ["quarantined"], lambda: f"the device's events are {crowd.kinds}"
         )
@@ -207,7 +209,7 @@ class Flights:
         await _works(bench, device)
 
 
-async def told(bench: Bench, people: People, *errors: type[Exception]) -> None:
+async def told(bench: Bench, people: People, *errors: type[Exception | None]) -> None:
     """Notes who is not told one of these."""
     await bench.comes_true(lambda: not people.hanging(), lambda: f"nobody has told {people.hanging()}")
     bench.expect(not (misled := people.misled(errors)), f"told something else: {misled}")
