@@ -185,7 +185,7 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     atomic_fetch_add(&aio_devices[device].foreign, 1);
     if (!shut(&aio_devices[device], &before))
         return;
-    aio_watcher_wake(device);
+    aio_watcher_nudge(device);
     if (aio_present[AIO_FN_aclrtStreamAbort] && streams_live(before))
         abort_bound(device, ended(before));
     if (aio_gate_wait_others(device, FOREIGN_GRACE_US))
@@ -202,7 +202,7 @@ static void shut_found(int device, uint32_t generation, uint64_t flags) {
             return;
         next = shut_word(seen, generation + 1) | flags;
     } while (!atomic_compare_exchange_weak(word, &seen, next));
-    aio_watcher_wake(device);
+    aio_watcher_nudge(device);
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
 

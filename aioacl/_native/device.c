@@ -166,7 +166,7 @@ static void forsake_stale(int device) {
 
 void aio_device_flush(int device) {
     struct aio_device *self = &aio_devices[device];
-    aio_watcher_wake(device);
+    aio_watcher_nudge(device);
     forsake_stale(device);
     aio_lock_take(&self->lock);
     aio_token *token = self->orphans;

@@ -42,7 +42,7 @@ static void at_exit(int status, void *unused) {
         _exit(status);
     atomic_store(&aio_exiting, true);
     for (int device = 0; device < AIO_DEVICES; device++)
-        aio_watcher_wake(device);
+        aio_watcher_nudge(device);
     if (!wait_until_empty())
         _exit(status);
 }

@@ -262,7 +262,7 @@ struct aio_stream {
     aio_verdict *ledger; /* newest first */
     int ledger_size;
     /* The watcher's own, or under the device's lock with worker threads. */
-    aio_token *tokens, **tokens_end;
+    aio_token *tokens;
     aio_stream *next_active;
     bool active;
     bool syncing; /* a worker thread is in aclrtSynchronizeStream for it */
@@ -364,7 +364,6 @@ extern atomic_llong aio_thread_count;
 
 int aio_watcher_start(int device);
 void aio_watcher_stop(int device);
-void aio_watcher_wake(int device);
 void aio_watcher_submit(aio_token *token);
 int aio_waiter_submit(aio_token *token);
 void aio_waiters_stop(int device);

@@ -79,12 +79,20 @@ void aio_stream_finish(aio_stream *stream, uint64_t position) {
     free_marks(gone);
 }
 
-static aio_verdict *take_oldest(aio_stream *stream) {
-    aio_verdict **link = &stream->ledger;
-    while ((*link)->next)
-        link = &(*link)->next;
-    aio_verdict *oldest = *link;
-    *link = NULL;
+static void widen(aio_verdict *told, const aio_verdict *verdict) {
+    told->from = verdict->from < told->from ? verdict->from : told->from;
+    told->to = verdict->to > told->to ? verdict->to : told->to;
+}
+
+/* Of a full ledger the two oldest become one, with what is between them: rather an error too many than one
+ * lost. */
+static aio_verdict *merge_oldest(aio_stream *stream) {
+    aio_verdict *second = stream->ledger;
+    while (second->next->next)
+        second = second->next;
+    aio_verdict *oldest = second->next;
+    second->next = NULL;
+    widen(second, oldest);
     stream->ledger_size--;
     return oldest;
 }
@@ -105,13 +113,12 @@ static aio_verdict *nested(const aio_stream *stream, const aio_verdict *verdict)
 static aio_verdict *enter(aio_stream *stream, aio_verdict *verdict) {
     aio_verdict *told = nested(stream, verdict);
     if (told) {
-        told->from = verdict->from < told->from ? verdict->from : told->from;
-        told->to = verdict->to > told->to ? verdict->to : told->to;
+        widen(told, verdict);
         return verdict;
     }
     verdict->next = stream->ledger;
     stream->ledger = verdict;
-    return ++stream->ledger_size > AIO_LEDGER_ENTRIES ? take_oldest(stream) : NULL;
+    return ++stream->ledger_size > AIO_LEDGER_ENTRIES ? merge_oldest(stream) : NULL;
 }
 
 /* A wait that is repeated, or asked for the whole device, may bring the same code again and again: that must

@@ -20,7 +20,6 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     atomic_init(&stream->references, 2); /* the handle's and the device's list */
     stream->marks_end = &stream->marks;
     stream->landings_end = &stream->landings;
-    stream->tokens_end = &stream->tokens;
     aio_lock_take(&device->lock);
     stream->number = ++device->stream_numbers;
     stream->listed = true;

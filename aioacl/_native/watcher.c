@@ -241,20 +241,16 @@ int aio_watcher_start(int device) {
     return AIO_NO_THREAD;
 }
 
-void aio_watcher_wake(int device) {
+void aio_watcher_nudge(int device) {
     if (atomic_exchange(&aio_devices[device].asleep, 0))
         aio_futex_wake(&aio_devices[device].asleep, INT_MAX);
-}
-
-void aio_watcher_nudge(int device) {
-    aio_watcher_wake(device);
 }
 
 void aio_watcher_stop(int device) {
     int64_t end = aio_now_us() + STOP_US;
     struct timespec nap = {0, 100000};
     atomic_fetch_add(&aio_devices[device].epoch, 1);
-    aio_watcher_wake(device);
+    aio_watcher_nudge(device);
     while (atomic_load(&aio_devices[device].watching) && aio_now_us() < end)
         nanosleep(&nap, NULL);
 }
@@ -279,7 +275,7 @@ void aio_watcher_submit(aio_token *token) {
     if (!atomic_load(&device->watching))
         orphan_incoming(index);
     else
-        aio_watcher_wake(index);
+        aio_watcher_nudge(index);
 }
 
 static aio_token *new_wait(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key) {

@@ -59,12 +59,15 @@ static void the_newest_verdict_counts(void) {
 
 static void the_ledger_is_bounded(void) {
     begin();
-    for (uint64_t i = 0; i < AIO_LEDGER_ENTRIES + 10; i++)
-        aio_stream_judge(stream, i, i + 1, 507015, NULL);
+    for (uint64_t i = 2; i < AIO_LEDGER_ENTRIES + 12; i++)
+        aio_stream_judge(stream, 2 * i, 2 * i + 1, 507015, NULL);
     CHECK_EQ(stream->ledger_size, AIO_LEDGER_ENTRIES);
-    CHECK_EQ(aio_stream_error(stream, 10, NULL, 0), 0);
-    CHECK_EQ(aio_stream_error(stream, 11, NULL, 0), 507015);
-    CHECK_EQ(aio_stream_error(stream, AIO_LEDGER_ENTRIES + 10, NULL, 0), 507015);
+    CHECK_EQ(aio_stream_error(stream, 4, NULL, 0), 0);
+    CHECK_EQ(aio_stream_error(stream, 5, NULL, 0), 507015);
+    CHECK_EQ(aio_stream_error(stream, 24, NULL, 0), 507015); /* between two that have become one */
+    CHECK_EQ(aio_stream_error(stream, 25, NULL, 0), 507015);
+    CHECK_EQ(aio_stream_error(stream, 26, NULL, 0), 0);
+    CHECK_EQ(aio_stream_error(stream, 2 * AIO_LEDGER_ENTRIES + 23, NULL, 0), 507015);
     end();
 }
 

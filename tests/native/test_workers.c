@@ -146,12 +146,25 @@ static void a_wait_for_a_mark_that_is_crowded_out_says_so(void) {
     end();
 }
 
+static bool served(void) {
+    aio_lock_take(&aio_devices[0].lock);
+    bool syncing = stream->syncing;
+    aio_lock_give(&aio_devices[0].lock);
+    return syncing;
+}
+
+/* Whoever is inside sees that it is done; the worker says so, who can only have been refused by then. */
 static void a_wait_for_a_stream_that_is_crowded_out_waits_for_room(void) {
     begin(AIO_THREAD);
     uint64_t position = copy();
     crowd_out(position);
-    leave_all();
+    UNTIL(served());
+    UNTIL(aio_stream_collect(stream));
+    aio_stream_deliver(stream);
     CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
+    leave_all();
+    position = copy();
+    CHECK_EQ(bed_await(stream, position), (int64_t)position);
     end();
 }
 

@@ -1,0 +1,48 @@
+/* Changes of ACL's counts, each with the foreign resets that were told of around it. Whoever calls from a
+ * language with interrupts finds what has come of it where he has said, also if he never sees the call return.
+ */
+#include "internal.h"
+
+static void change(int device, int function, aclError (*call)(int32_t), aio_counted *made) {
+    aio_thread *self = aio_self();
+    bool outer = self->own_reset;
+    aio_frame frame;
+    made->told = aio_device_foreign(device);
+    made->code = AIO_ABSENT;
+    if (aio_present[function]) {
+        self->own_reset = true;
+        aio_free_begin(&frame, function);
+        made->code = call(device);
+        aio_free_end(&frame, made->code);
+        self->own_reset = outer;
+    }
+}
+
+/* Yes as well where the runtime does not tell. */
+static bool is_set(int device) {
+    int32_t active = 0;
+    aio_frame frame;
+    if (!aio_present[AIO_FN_aclrtGetPrimaryCtxState])
+        return true;
+    aio_free_begin(&frame, AIO_FN_aclrtGetPrimaryCtxState);
+    int code = aio_acl.aclrtGetPrimaryCtxState(device, NULL, &active); /* it takes no other flags */
+    aio_free_end(&frame, code);
+    return code != 0 || active != 0;
+}
+
+/* The look comes right behind the call: what is told of later came later. */
+void aio_count_set(int device, aio_counted *made) {
+    change(device, AIO_FN_aclrtSetDevice, aio_acl.aclrtSetDevice, made);
+    uint32_t now = aio_device_foreign(device);
+    if (made->code == 0 && now != made->told && is_set(device))
+        made->told = now;
+    made->returned = 1;
+}
+
+void aio_count_reset(int device, int force, aio_counted *made) {
+    if (force)
+        change(device, AIO_FN_aclrtResetDeviceForce, aio_acl.aclrtResetDeviceForce, made);
+    else
+        change(device, AIO_FN_aclrtResetDevice, aio_acl.aclrtResetDevice, made);
+    made->returned = 1;
+}
