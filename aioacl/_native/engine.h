@@ -159,6 +159,21 @@ int aio_watch_foreign(void);
 int64_t aio_threads(void);
 void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);
 
+/* --- counts.c ---------------------------------------------------------------- */
+/* What has come of a change of ACL's counts: all of it is there once it has returned. */
+typedef struct {
+    int32_t returned;
+    int32_t code;
+    uint32_t told; /* foreign resets that were told of before it, or that it has made up for */
+} aio_counted;
+
+/* Sets the device. A foreign reset meanwhile is among those told of if the device is set all the same: else it
+ * has taken this set away.
+ */
+void aio_count_set(int device, aio_counted *made);
+/* Resets it on our own account. */
+void aio_count_reset(int device, int force, aio_counted *made);
+
 /* --- stage.c: pinned memory for copies from and to pageable memory ----------- */
 int aio_stage_grow(int device, int large);
 int aio_stage_free_slots(int device, size_t size);

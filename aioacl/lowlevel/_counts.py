@@ -6,11 +6,11 @@ For programs that keep the counts themselves. Each call passes the lifecycle's l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aioacl import _law, _runtime
 from aioacl._errors import ParameterError, error_for
-from aioacl._ffi import lib
+from aioacl._ffi import ffi, lib
 from aioacl._gate import error_of
 from aioacl._law import RELEASED_ALREADY, Counts, State
 from aioacl._lifecycle import Manager, manager_of
@@ -18,27 +18,49 @@ from aioacl._lifecycle import Manager, manager_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioacl._acl import CData
     from aioacl._law import Verdict
 
 __all__ = ["reset_device", "reset_device_force", "set_device"]
 
 
-def _perform(index: int, call: str, law: Callable[[Counts], Verdict], function: Callable[[int], int]) -> None:
+def _perform(
+    index: int, call: str, law: Callable[[Counts], Verdict], change: Callable[[int, CData], None]
+) -> None:
     manager = manager_of(index)
     _runtime.load()
     with manager.changed:
         _must_be_closed(manager)
-        told, verdict = lib.aio_device_foreign(index), law(manager.standing())
-        if verdict.code:
-            raise error_for(verdict.code, call, device=index, message="the device is not set")
-        lib.aio_own_reset(1)
-        code = function(index)
-        lib.aio_own_reset(0)
-        if code == RELEASED_ALREADY:  # somebody else has: nothing of ours is left
-            manager.counts = Counts()
-        if code:
-            raise error_of(code, call, index, manager.generation)
-        manager.counts, manager.told = verdict.counts, told
+        stood, told = manager.standing(), manager.told
+        refused = law(stood).code
+        if refused:
+            raise error_for(refused, call, device=index, message="the device is not set")
+        made: Any = ffi.new("aio_counted *")
+        try:
+            change(index, made)
+            _note(manager, law, stood, told, made)
+        except BaseException:  # Ctrl-C, behind the call or in the note: now it is noted from the start
+            _note(manager, law, stood, told, made)
+            raise
+        if made.code:
+            raise error_of(made.code, call, index, manager.generation)
+
+
+def _note(manager: Manager, law: Callable[[Counts], Verdict], stood: Counts, told: int, made: Any) -> None:
+    """Counts what has come of a change, if it has been made; once more is the same."""
+    if not made.returned or made.code not in (0, RELEASED_ALREADY):
+        return
+    if told != made.told:  # somebody else has released what stood
+        stood = Counts()
+    manager.counts, manager.told = Counts() if made.code else law(stood).counts, made.told
+
+
+def _reset(index: int, made: CData) -> None:
+    lib.aio_count_reset(index, 0, made)
+
+
+def _reset_force(index: int, made: CData) -> None:
+    lib.aio_count_reset(index, 1, made)
 
 
 def _must_be_closed(manager: Manager) -> None:
@@ -56,7 +78,7 @@ def set_device(index: int) -> None:
         ParameterError: no such device (107001), or it is open on the face.
         AclError: the runtime's code.
     """
-    _perform(index, "aclrtSetDevice", _law.set_device, lib.aio_u_aclrtSetDevice)
+    _perform(index, "aclrtSetDevice", _law.set_device, lib.aio_count_set)
 
 
 def reset_device(index: int) -> None:
@@ -66,7 +88,7 @@ def reset_device(index: int) -> None:
         AclError: 507007 when it is not set, and the runtime's other codes.
         ParameterError: it is open on the face.
     """
-    _perform(index, "aclrtResetDevice", _law.reset_device, lib.aio_u_aclrtResetDevice)
+    _perform(index, "aclrtResetDevice", _law.reset_device, _reset)
 
 
 def reset_device_force(index: int) -> None:
@@ -76,4 +98,4 @@ def reset_device_force(index: int) -> None:
         AclError: 507007 when it is not set, and the runtime's other codes.
         ParameterError: it is open on the face.
     """
-    _perform(index, "aclrtResetDeviceForce", _law.reset_device_force, lib.aio_u_aclrtResetDeviceForce)
+    _perform(index, "aclrtResetDeviceForce", _law.reset_device_force, _reset_force)

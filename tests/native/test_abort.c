@@ -138,6 +138,77 @@ static void a_reset_that_was_found_out_is_settled_by_the_set(void) {
     bed_close(0);
 }
 
+/* --- sets, and foreign resets while they are inside --------------------------- */
+static aclError (*set_as_it_is)(int32_t);
+
+static aclError set_after_a_reset(int32_t device) {
+    bed_join(bed_thread(reset_from_abroad, NULL));
+    return set_as_it_is(device);
+}
+
+static aclError set_before_a_reset(int32_t device) {
+    aclError code = set_as_it_is(device);
+    bed_join(bed_thread(reset_from_abroad, NULL));
+    return code;
+}
+
+static aclError fail_after_a_reset(int32_t device) {
+    (void)device;
+    bed_join(bed_thread(reset_from_abroad, NULL));
+    return 507033;
+}
+
+static aio_counted counted(aclError (*set)(int32_t)) {
+    aio_counted made = {0};
+    aio_acl.aclrtSetDevice = set;
+    aio_count_set(0, &made);
+    aio_acl.aclrtSetDevice = set_as_it_is;
+    CHECK_EQ(made.returned, 1);
+    return made;
+}
+
+static void a_set_is_told_of_the_resets_that_it_has_outlived(void) {
+    bed_load();
+    set_as_it_is = aio_acl.aclrtSetDevice;
+    uint32_t told = aio_device_foreign(0);
+    aio_counted made = counted(set_as_it_is);
+    CHECK_EQ(made.code, 0);
+    CHECK_EQ(made.told, told);
+    made = counted(set_after_a_reset);
+    CHECK_EQ(made.code, 0);
+    CHECK_EQ(made.told, told + 1);
+    CHECK_EQ(aio_device_foreign(0), told + 1);
+    made = counted(set_before_a_reset);
+    CHECK_EQ(made.code, 0);
+    CHECK_EQ(made.told, told + 1);
+    CHECK_EQ(aio_device_foreign(0), told + 2);
+    CHECK_EQ(counted(set_as_it_is).code, 0);
+    made = counted(fail_after_a_reset);
+    CHECK_EQ(made.code, 507033);
+    CHECK_EQ(made.told, told + 2);
+    CHECK_EQ(aio_device_foreign(0), told + 3);
+}
+
+/* Also where the thread's resets were our own before. */
+static void a_reset_of_ours_is_nobody_elses(void) {
+    aio_counted made = {0};
+    bed_load();
+    uint32_t told = aio_device_foreign(0);
+    for (int force = 0; force < 2; force++) {
+        aio_count_set(0, &made);
+        made.returned = 0;
+        aio_count_reset(0, force, &made);
+        CHECK_EQ(made.returned, 1);
+        CHECK_EQ(made.code, 0);
+        CHECK_EQ(aio_device_foreign(0), told);
+    }
+    aio_own_reset(1);
+    aio_count_reset(0, 0, &made);
+    CHECK_EQ(made.code, 507007);
+    CHECK(aio_self()->own_reset);
+    aio_own_reset(0);
+}
+
 static void *destroy_events(void *unused) {
     (void)unused;
     return (void *)(uintptr_t)aio_device_destroy_events(0);
@@ -349,4 +420,5 @@ TESTS(TEST(an_abort_that_failed_has_ended_nothing), TEST(what_is_asked_during_an
       TEST(an_abort_meets_an_enqueuer), TEST(a_foreign_reset_finds_dead_streams),
       TEST(a_reset_that_was_found_out_is_met_once), TEST(a_reset_that_was_found_out_is_settled_by_the_set),
       TEST(who_destroys_the_events_stops_when_the_generation_has_moved),
-      TEST(a_device_abort_counts_what_it_met))
+      TEST(a_device_abort_counts_what_it_met), TEST(a_set_is_told_of_the_resets_that_it_has_outlived),
+      TEST(a_reset_of_ours_is_nobody_elses))
