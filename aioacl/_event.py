@@ -158,8 +158,16 @@ class Event(Handle):
         """Seconds on the device between the other event and this one (aclrtEventElapsedTime).
 
         Raises:
-            ParameterError: one of them is not for timing, was never recorded, or is not done yet.
+            ParameterError: one of them is not for timing, was never recorded, or is not done yet; or the other is
+                no event, or of another device.
         """
+        if not isinstance(other, Event):
+            raise ParameterError(f"{other!r} is no event", hint="Pass one that was recorded before this one.")
+        if other._manager is not self._manager:
+            # Its own device's gate is not passed: a reset there would run into the call.
+            raise ParameterError(
+                "the events are of two devices", hint="Record both on streams of one device."
+            )
         if not (self._timing and other._timing):
             raise ParameterError(
                 "both events must be for timing", hint="Make them with device.create_event(timing=True)."

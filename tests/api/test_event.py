@@ -188,6 +188,22 @@ async def test_elapsed_since_is_refused_between_events_that_are_not_for_timing(
                 later.elapsed_since(earlier)
 
 
+async def test_elapsed_since_is_refused_for_an_event_of_another_device_and_for_what_is_none(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        open_device(1) as other,
+        device.create_event(timing=True) as mine,
+        other.create_event(timing=True) as theirs,
+    ):
+        wrong: Any = "x"
+        for start, problem in ((theirs, "of two devices"), (wrong, "is no event")):
+            with no_call(), pytest.raises(aioacl.ParameterError, match=problem) as caught:
+                mine.elapsed_since(start)
+            assert caught.value.hint
+
+
 async def test_elapsed_since_is_refused_while_one_is_not_done(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
