@@ -16,7 +16,7 @@ from aioacl._ffi import generation_of, lib, next_generation
 from aioacl._gate import context_lives
 from aioacl._law import Event, State
 from aioacl._lease import Lease, Leases
-from aioacl._port import TIMED_OUT, Port, current_holder, current_port
+from aioacl._port import TIMED_OUT, Port, current_holder, current_port, current_stay
 from aioacl._runtime import must_not_be_forked
 from aioacl._turns import Place, Turns
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from aioacl._options import ResetReport
 
 CONTEXT_IS_NULL = 107002
+NOT_CLOSED = "Open it again, once what is named has returned; if that does not help, end the process."
+NOTHING_BEGUN = "Nothing was begun: try again, or pass a longer timeout=."
 
 
 class Admission:
@@ -40,6 +42,7 @@ class Admission:
         self.turns = Turns(self.changed)
         self.listeners = Listeners(index)
         self.report: ResetReport | None = None  # of our reset, if it was one that led to this state
+        self.problem = ""  # why the device is quarantined
         self._subscribers: dict[tuple[Port, int], None] = {}
         self._heard = 0  # the generation that listeners know of
 
@@ -65,8 +68,8 @@ class Admission:
         open_still = self.state in (State.OPEN, State.DRAINING)
         return State.RESETTING if open_still and lib.aio_gate_foreign(self.index) else self.state
 
-    def apply(self, event: Event, report: ResetReport | None = None) -> None:
-        """Performs the law's step; call it with the lock held."""
+    def apply(self, event: Event, report: ResetReport | None = None, problem: str = "") -> None:
+        """Performs the law's step; call it with the lock held. What fails says by which problem."""
         step = _law.step(self.state, event)
         generation = self.generation
         unheard = generation != self._heard and lib.aio_gate_foreign(self.index)
@@ -79,7 +82,7 @@ class Admission:
         generation = self._heard = generation or 1
         heard = self.state is step.state and not unheard
         if event is not Event.DRAIN:  # those whom the last reset has ended may still be on their way out
-            self.report = report
+            self.report, self.problem = report, problem
         lib.aio_gate_set(self.index, int(step.state), generation)
         if event is Event.FOREIGN:
             lib.aio_gate_met(self.index)
@@ -87,19 +90,22 @@ class Admission:
         if self.state is State.OPEN:
             self.turns.give()
         if not heard:
-            self.listeners.tell(KINDS[event], self.state, self.generation, report=report)
+            self.listeners.tell(KINDS[event], self.state, self.generation, report=report, text=problem)
         self.announce()
 
     def announce(self) -> None:
-        """Wakes everybody who waits for a change; call it with the lock held."""
+        """Wakes everybody who waits for a change; call it with the lock held.
+
+        Nobody leaves the book before he is woken, for Ctrl-C may break it off; to be woken twice does no harm.
+        """
         self.version += 1
-        subscribers, self._subscribers = self._subscribers, {}
-        for port, key in subscribers:
+        for port, key in tuple(self._subscribers):
             lib.aio_port_post(port.handle, key, 0)
+            del self._subscribers[port, key]
         self.changed.notify_all()
 
-    async def change(self, seen: int, deadline: float | None) -> None:
-        """Returns once something has changed since version `seen`; DeviceTimeout after the deadline."""
+    async def change(self, seen: int, deadline: float | None, hint: str = NOTHING_BEGUN) -> None:
+        """Returns once something has changed since version `seen`; DeviceTimeout, with the hint, after the deadline."""
         port = current_port()
         subscription: list[tuple[Port, int]] = []
 
@@ -122,8 +128,7 @@ class Admission:
         if result == TIMED_OUT:
             self._unsubscribe(subscription)
             raise DeviceTimeout(
-                f"device {self.index} was {self.shown.name} until the deadline",
-                hint="Nothing was begun: try again, or pass a longer timeout=.",
+                f"device {self.index} was {self.shown.name} until the deadline", device=self.index, hint=hint
             )
 
     def _unsubscribe(self, subscription: list[tuple[Port, int]]) -> None:
@@ -138,15 +143,12 @@ class Admission:
 
     def quarantined(self) -> DeviceQuarantined:
         """The error that says why."""
-        report = self.report
-        problem = (
-            report.problem if report else "it could not be closed, or not set again after a foreign reset"
-        )
         return DeviceQuarantined(
-            f"device {self.index} is quarantined: {problem}",
+            f"device {self.index} is quarantined: {self.problem}",
             device=self.index,
             generation=self.generation,
-            report=report,
+            report=self.report,
+            hint=None if self.opens else NOT_CLOSED,
         )
 
     def _resetting(self) -> DeviceResetting:
@@ -157,7 +159,7 @@ class Admission:
     async def until_open(
         self, place: Place | None = None, *, wait: bool = True, deadline: float | None = None
     ) -> None:
-        """Returns when the device is OPEN; holders of a lease pass while it is DRAINING.
+        """Returns when the device is OPEN; holders of a lease, and jobs, pass while it is DRAINING.
 
         Who comes to wait has a turn once the device is open, for as long as he is in his place.
         """
@@ -189,7 +191,12 @@ class Admission:
         if self.state is State.QUARANTINED:
             raise self.quarantined()
         state = self.shown
-        return state is State.OPEN or (state is State.DRAINING and self.leases.holds(holder))
+        return state is State.OPEN or (state is State.DRAINING and self.holds_off(holder))
+
+    def holds_off(self, holder: object) -> bool:
+        """Whether a reset waits for him: for a lease of his, or for the job that runs here. With the lock held."""
+        stay = current_stay()
+        return self.leases.holds(holder) or (stay is not None and stay.index == self.index)
 
     def closed(self) -> ParameterError:
         """The error of whoever uses a device that nobody has open."""
@@ -235,7 +242,7 @@ class Admission:
             self.leases.join(lease, holder)
 
     def _entered(self, lease: Lease, holder: object) -> bool:
-        """Whether he has it to give back; who has not takes no lock: he may be a finalizer, on a thread that has it."""
+        """Whether he has it to give back. Who has not takes no lock."""
         return not lib.aio_forked() and self.leases.concerns(lease, holder)
 
     def entered(self, lease: Lease, holder: object) -> int:
@@ -252,6 +259,12 @@ class Admission:
                 if self.leases.remove(lease, holder, left):
                     self.announce()
 
+    def tidy_lease(self, lease: Lease) -> None:
+        """A holder has left it without the lock."""
+        with self.changed:
+            self.leases.tidy(lease)
+            self.announce()
+
     def revoke_leases(self) -> None:
         """The steps that they hold together are about to be parted; call it with the lock held."""
         revoked = self.leases.revoke()
@@ -260,6 +273,6 @@ class Admission:
             self.listeners.tell("revoked", self.shown, self.generation, text=text)
 
     def may_enqueue_while_draining(self) -> bool:
-        """Whether the current task holds a lease that is not revoked."""
+        """Whether the current task holds a lease that is not revoked, or is a job."""
         with self.changed:
-            return self.state is State.DRAINING and self.leases.holds(current_holder())
+            return self.state is State.DRAINING and self.holds_off(current_holder())

@@ -282,7 +282,7 @@ class Device(metaclass=Owned):
     ) -> Operation[ResetReport]:
         """Resets the device once nobody is inside it (aclrtResetDeviceForce), sets it again and probes it.
 
-        Callers that ask while a reset is in the air share it; one that leaves does not stop it.
+        Callers that ask meanwhile share it, with the arguments of the first; one that leaves does not stop it.
 
         Args:
             grace: seconds that leases and work in flight get to end by themselves.
@@ -306,11 +306,10 @@ class Device(metaclass=Owned):
     def events(self) -> DeviceEvents:
         """What happens to the device from now on: `async for event in device.events():`. Ends when it is closed.
 
-        At most 64 wait for whoever iterates; beyond that the oldest are dropped, and the next one's `missed` says how
-        many. Calls no ACL function. Raises ParameterError if the device is closed.
+        A thread without a loop iterates with `for`. Calls no ACL function. Raises ParameterError if it is closed.
         """
         self._check()
-        return DeviceEvents(self._manager, lambda: self._closed)
+        return DeviceEvents(self._manager, self._user)
 
     def memory_info(self) -> Operation[MemoryInfo]:
         """Free and total device memory in bytes (aclrtGetMemInfo)."""
@@ -340,11 +339,14 @@ class Device(metaclass=Owned):
         """One open less; the last resets the device (aclrtResetDevice) and waits for no work. Twice is no error."""
         return Operation("device.close()", self._close)
 
+    def _leave_open(self) -> None:
+        self._closed, user, manager = True, self._user, self._manager
+        manager.leave_note(lambda: manager.count_out(user))
+
     def __del__(self) -> None:
         if not hasattr(self, "_user") or not self._manager.is_open_for(self._user) or lib.aio_forked():
             return
-        self._closed, user, manager = True, self._user, self._manager
-        manager.leave_note(lambda: manager.count_out(user))
+        self._leave_open()
         if self._handed_out:
             sentence = f"device {self.index} was not closed: close it, or use `async with open_device()`"
             warn_of_drop(self._born, sentence)

@@ -219,7 +219,7 @@ class DeviceQuarantined(_ReportedError):
 
 
 class LeaseHeldError(_OwnError):
-    """A task asked for a reset that its own lease holds off; leave the lease first."""
+    """A task or a job asked for a reset that waits for itself; leave the lease first, or return from the job."""
 
     default_hint = "Leave the `async with device.lease()` block before the reset."
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Final, Self
 from aioacl import _sync
 from aioacl._law import Event, State
 from aioacl._options import DeviceEvent, EventKind
+from aioacl._port import run_blocking
 from aioacl._runtime import must_not_be_forked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aioacl._lifecycle import Manager
     from aioacl._options import ResetReport
 
@@ -38,13 +37,14 @@ KINDS: Final[dict[Event, EventKind]] = {
 class DeviceEvents:
     """The events of a device from now on. Ends when the device is closed.
 
-    `async for event in device.events():`. Several may iterate over one; each event comes to one of them. At most 64
-    wait; beyond that the oldest are dropped, and `missed` of the next says how many.
+    `async for event in device.events():`, or `for` on a thread without a running loop. Several may iterate over one;
+    each event comes to one of them. At most 64 wait; beyond that the oldest are dropped, and `missed` of the next says
+    how many.
     """
 
-    def __init__(self, manager: Manager, ended: Callable[[], bool]) -> None:
+    def __init__(self, manager: Manager, user: object) -> None:
         self._manager = manager
-        self._ended = ended
+        self._user = user
         self._queue: deque[DeviceEvent] = deque()
         self._missed = 0
         with manager.changed:  # whoever tells them goes through all there are
@@ -52,6 +52,15 @@ class DeviceEvents:
 
     def __aiter__(self) -> Self:
         return self
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> DeviceEvent:
+        try:
+            return run_blocking(self.__anext__, None, "iterate with `async for`")
+        except StopAsyncIteration:
+            raise StopIteration from None
 
     async def __anext__(self) -> DeviceEvent:
         must_not_be_forked()
@@ -61,16 +70,20 @@ class DeviceEvents:
                 seen = manager.version
                 if self._queue:
                     return self._taken()
-                if manager.state is State.CLOSED or (self._ended() and manager.left()):
+                if manager.state is State.CLOSED or self._is_over():
                     raise StopAsyncIteration
             await manager.change(seen, None)
+
+    def _is_over(self) -> bool:
+        """Whether it is closed for whom it was open; with the lock held."""
+        return not self._manager.is_open_for(self._user) and self._manager.left()
 
     def _taken(self) -> DeviceEvent:
         event, missed = self._queue.popleft(), self._missed
         self._missed = 0
         return event.after(missed)
 
-    def put(self, event: DeviceEvent) -> None:
+    def _put(self, event: DeviceEvent) -> None:
         """One more, with the manager's lock held."""
         if len(self._queue) == KEPT:
             self._queue.popleft()
@@ -101,4 +114,4 @@ class Listeners:
         """Something has happened; with the lock held."""
         event = DeviceEvent(kind, self._index, state, generation, _sync.monotonic(), report, text)
         for listener in tuple(self._all):
-            listener.put(event)
+            listener._put(event)

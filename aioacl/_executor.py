@@ -1,8 +1,9 @@
 """`device.executor`: threads with the device bound, for the user's own blocking jobs.
 
 They are apart from the maintenance thread on purpose: jobs that wait for each other must not keep a stream from
-being created. A job counts as inside the device for as long as it runs, so a drain waits for it. The threads are
-daemons: one that is stuck in C must not keep the process from ending.
+being created. A job counts as inside the device for as long as it runs, so a drain waits for it. Only while it waits
+through aioacl, by `result()`, it is outside: what it waits for may be the end of the very reset that waits for it. The
+threads are daemons: one that is stuck in C must not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from aioacl import _sync
 from aioacl._errors import ForkedProcessError
 from aioacl._ffi import lib
-from aioacl._port import current_holder
+from aioacl._port import current_holder, current_stay, staying
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from aioacl._jobs import JobStay
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 LINGER_SECONDS = 10.0
-USER_JOB = -1
 
 
 def default_workers() -> int:
@@ -40,7 +42,7 @@ class _Item:
     def __init__(self, future: Future[Any], work: Callable[[], Any]) -> None:
         self.future = future
         self.work = work
-        self.holder = current_holder()  # his lease, if he has one, is his job's too
+        self.holder = current_stay() or current_holder()  # what a reset waits for in him, it does in his job
 
 
 class DeviceExecutor(Executor):
@@ -50,7 +52,9 @@ class DeviceExecutor(Executor):
     are idle; those in a job end after it.
     """
 
-    def __init__(self, index: int, enter: Callable[[object], int], max_workers: int | None = None) -> None:
+    def __init__(
+        self, index: int, enter: Callable[[object], JobStay], max_workers: int | None = None
+    ) -> None:
         self._index = index
         self._enter = enter
         self._limit = max_workers or default_workers()
@@ -114,16 +118,17 @@ class DeviceExecutor(Executor):
     def _do(self, item: _Item) -> None:
         """Until it is inside the device a job has not begun, and can be cancelled."""
         try:
-            entered = self._enter(item.holder)
+            stay = self._enter(item.holder)
         except BaseException as error:  # noqa: BLE001 - it is the future's
             self._settle(item.future, error)
             return
         outcome: Callable[[], object] | None = None
         try:
             if item.future.set_running_or_notify_cancel():
-                outcome = self._outcome(item)
+                with staying(stay):
+                    outcome = self._outcome(item)
         finally:
-            lib.aio_leave(entered, lib.AIO_LIFETIME)
+            stay.end()
         if outcome is not None:
             outcome()
 

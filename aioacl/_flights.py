@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import _law, _runtime, _sync
-from aioacl._errors import AclError, AclWarning, DeviceTimeout
+from aioacl._errors import AclError, AclWarning
 from aioacl._ffi import ffi, lib
-from aioacl._gate import context_lives, error_of, inside
+from aioacl._gate import error_of, inside
 from aioacl._lanes import Job, LaneStuck
 from aioacl._law import RELEASED_ALREADY, Counts, Event, State
 
@@ -28,6 +28,7 @@ LEAVE_SECONDS: Final = 0.5
 RESET_SECONDS: Final = 5.0
 DROP_SECONDS: Final = 3.5  # what the runtime takes to drop the work of one stream, one after another
 CLOSE_SECONDS: Final = 5.0
+HOPELESS_SECONDS: Final = 1.0
 POOL_EVENTS: Final = 32
 
 _ENQUEUE = 1 << lib.AIO_ENQUEUE
@@ -40,6 +41,7 @@ class Flight:
     """Something that takes time, happens once, and may be awaited by many."""
 
     name = "flight"
+    goes_on = "It goes on."  # for whoever has not the time to see it land
     # What a device that nobody has open any more is closed from.
     closed_after: tuple[State, ...] = (State.OPEN, State.QUARANTINED)
 
@@ -59,7 +61,7 @@ class Flight:
         except BaseException as error:  # noqa: BLE001 - it is raised in whoever awaits the flight
             self.error = error
             with self.manager.changed:
-                self.manager.break_off()
+                self.manager.break_off(f"its {self.name} broke off: {error!r}")
             lib.aio_device_flush(self.index)
         manager = self.manager
         with manager.changed:
@@ -81,7 +83,7 @@ class Flight:
                 seen, done = manager.version, self.done
             if done:
                 break
-            await manager.change(seen, deadline)
+            await manager.change(seen, deadline, self.goes_on)
         self.raise_error()
 
     def raise_error(self) -> None:
@@ -99,18 +101,15 @@ class Flight:
         After the last time it is left at that: then his reset is yet to be met.
         """
         lib.aio_control_lane(self.index)
+        made: Any = ffi.new("aio_counted *")
         code = 0
         for _ in range(ATTEMPTS):
-            before = lib.aio_device_foreign(self.index)
-            code = lib.aio_u_aclrtSetDevice(self.index)
+            lib.aio_count_set(self.index, made)
+            code = made.code
             if code == 0:
-                self.manager.count_set(before)
+                self.manager.count_set(made.told)
                 code = self._adopt_context()
-            now = lib.aio_device_foreign(self.index)
-            if before == now:
-                break
-            if code == 0 and context_lives(self.index):
-                self.manager.count_set(now)
+            if lib.aio_device_foreign(self.index) == made.told:
                 break
         return code
 
@@ -207,6 +206,7 @@ class OpenFlight(Flight):
     """The first open of a device."""
 
     name = "open"
+    goes_on = "It goes on, and the device is closed again unless somebody opens it: pass a longer timeout=."
 
     def fly(self) -> None:
         _runtime.acquire()
@@ -247,17 +247,23 @@ class CloseFlight(Flight):
     """The last close of a device: one aclrtResetDevice."""
 
     name = "close"
+    goes_on = "The close goes on: close() once more waits for it."
     closed_after = (State.OPEN,)  # one that has failed is made up for by the next open
+
+    def __init__(self, manager: Manager, *, hopeless: bool = False) -> None:
+        super().__init__(manager)
+        self._hopeless = hopeless  # a reset has waited in vain for whoever is stuck
 
     def fly(self) -> None:
         manager = self.manager
         manager.end_executor()
-        stopped = manager.maintenance.stop(CLOSE_SECONDS)
+        patience = HOPELESS_SECONDS if self._hopeless else CLOSE_SECONDS
+        stopped = manager.maintenance.stop(patience)
         with manager.changed:
             manager.revoke_leases()  # else they would hold off resets of whoever opens the device next
             manager.apply(Event.SEIZE)
         lib.aio_device_flush(self.index)
-        empty = self._barrier_is_clear(CLOSE_SECONDS)
+        empty = self._barrier_is_clear(patience)
         if not (stopped and empty):
             self._give_up(inside(self.index))
             return
@@ -265,10 +271,11 @@ class CloseFlight(Flight):
 
     def _give_up(self, stuck: tuple[Stuck, ...]) -> None:
         calls = ", ".join(f"{call.function} on thread {call.thread}" for call in stuck) or "a job"
+        problem = f"stays set: {calls} is still inside"
         with self.manager.changed:
-            self.manager.apply(Event.FAIL)
+            self.manager.apply(Event.FAIL, problem=f"it {problem}")
         lib.aio_device_flush(self.index)
-        warnings.warn(f"device {self.index} stays set: {calls} is still inside", AclWarning, stacklevel=2)
+        warnings.warn(f"device {self.index} {problem}", AclWarning, stacklevel=2)
 
     def _reset_all(self) -> int:
         """One reset for this open, and one for each close whose own has failed: those have left the device set."""
@@ -316,10 +323,14 @@ class ForeignFlight(Flight):
         lib.aio_device_flush(self.index)
         try:
             self.manager.control.call(self._checked_set, RESET_SECONDS)
-        except (LaneStuck, AclError, DeviceTimeout):
-            self._apply(Event.FAIL)
+        except (LaneStuck, AclError) as error:
+            why = str(error) or f"{self._holds_up() or 'aclrtSetDevice'} has not returned within its time"
+            with self.manager.changed:
+                problem = f"it could not be set again after a foreign reset: {why}"
+                self.manager.apply(Event.FAIL, problem=problem)
             return
         with self.manager.changed:
+            self.manager.last_fault = None  # of the generation before
             self.manager.apply(Event.RETAKE)
             self._settle_foreign()
         lib.aio_device_flush(self.index)

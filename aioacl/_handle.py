@@ -69,6 +69,10 @@ class Closable(Protocol):
         """Gives it back."""
         ...
 
+    def _leave_open(self) -> None:
+        """For finalizers: leaves it to the maintenance lane to give it back. Takes no lock."""
+        ...
+
 
 C = TypeVar("C", bound=Closable)
 
@@ -95,7 +99,11 @@ class Opening(Operation[C]):
         if not self._made or lib.aio_forked():  # a child has nothing to close, and leaves as it was going to
             return
         made = self._made.pop()
-        if not isinstance(made, Handle):
+        if (
+            kind is GeneratorExit
+        ):  # by a finalizer, perhaps on a thread that has a lock, and that must not wait
+            made._leave_open()
+        elif not isinstance(made, Handle):
             await _shielded(made.close())
         elif kind is None or issubclass(kind, Exception):
             await made.close()
@@ -194,6 +202,11 @@ class Handle(metaclass=Owned):
         if work is not None:
             self._manager.maintenance.entrust(CleanUp(work))
 
+    def _leave_open(self) -> None:
+        work = self._closing()
+        if work is not None:
+            self._manager.leave_note(work)
+
     def _error(self, code: int, call: str, text: str | None = None) -> AclError:
         return error_on(self._manager, self._generation, code, call, text)
 
@@ -209,7 +222,12 @@ def warn_of_drop(origin: Origin | None, sentence: str, depth: int = 3) -> None:
 
 
 def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
-    """For clean-ups: no caller can be told of it."""
+    """For clean-ups: no caller can be told of it; a fault is remembered all the same."""
+    error = error_of(code, call, manager.index, manager.generation)
+    if (
+        isinstance(error, DeviceFault) and manager.maintenance.running
+    ):  # else it may be a finalizer, with the lock
+        manager.note_fault(error)
     sentence = f"{call} answered {code} on device {manager.index}: {what} stays until a reset"
     warnings.warn(sentence, AclWarning, stacklevel=3)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aioacl._executor import USER_JOB
 from aioacl._ffi import lib, name_of_function
 from aioacl._gate import counts, inside
+from aioacl._jobs import USER_JOB
 from aioacl._law import State
 from aioacl._options import Health
 
@@ -41,5 +41,6 @@ def health_of(manager: Manager) -> Health:
             last_fault=str(fault) if fault is not None else "",
             stuck_for=stuck,
             leases=len(manager.leases),
+            problem=manager.problem,
             in_flight=sum(counts(manager.index)) + lib.aio_device_waits(manager.index),
         )

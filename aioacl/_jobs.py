@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from aioacl._admission import Admission
-from aioacl._executor import USER_JOB, DeviceExecutor
+from aioacl._errors import DeviceReset
+from aioacl._executor import DeviceExecutor
 from aioacl._ffi import lib, make_pass
 from aioacl._gate import error_of
+from aioacl._law import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from concurrent.futures import Future
+
+    from aioacl._errors import AclError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+USER_JOB: Final = -1
 
 
 class Jobs(Admission):
@@ -23,6 +30,7 @@ class Jobs(Admission):
     def __init__(self, index: int) -> None:
         super().__init__(index)
         self._executor: DeviceExecutor | None = None
+        self.outside = 0  # jobs that have begun, and wait through aioacl
 
     @property
     def executor(self) -> DeviceExecutor:
@@ -33,6 +41,12 @@ class Jobs(Admission):
             if self._executor is None or self._executor.ended:  # who shuts one down ends no other
                 self._executor = DeviceExecutor(self.index, self.enter_job)
             return self._executor
+
+    def holds_off(self, holder: object) -> bool:
+        """Whether a reset waits for him, or for the job that has submitted his. With the lock held."""
+        if isinstance(holder, JobStay) and holder.index == self.index:
+            return not holder.over
+        return super().holds_off(holder)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queues a job; when the executor has ended meanwhile it asks again, and is told if the device is closed."""
@@ -57,8 +71,8 @@ class Jobs(Admission):
         if executor is not None:
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def enter_job(self, holder: object) -> int:
-        """On a worker: waits until the job may begin, enters the device and binds the thread. Returns the pass."""
+    def enter_job(self, holder: object) -> JobStay:
+        """On a worker: waits until the job may begin, enters the device and binds the thread."""
         with self.turns.place() as place:
             while True:
                 with self.changed:
@@ -70,7 +84,73 @@ class Jobs(Admission):
                 if lib.aio_enter(entered, lib.AIO_LIFETIME, USER_JOB) == 0:
                     code = lib.aio_bind_thread(entered)
                     if code == 0:
-                        return entered
+                        return JobStay(self, generation)
                     lib.aio_leave(entered, lib.AIO_LIFETIME)
                     if code > lib.AIO_LIMIT and not self.found_reset(generation, code):
                         raise error_of(code, "aclrtSetCurrentContext", self.index, self.generation)
+
+    def let_out(self, generation: int) -> None:
+        """On a worker, in a job: not inside the device for a while, though a drain still waits for the job."""
+        with self.changed:
+            self.outside += 1
+            lib.aio_leave(make_pass(self.index, generation), lib.AIO_LIFETIME)
+
+    def let_in(self) -> int | None:
+        """Inside again, now or when a reset is over: the generation by then. None if nobody can be inside."""
+        with self.changed:
+            try:
+                while self.state not in (State.CLOSED, State.QUARANTINED):
+                    generation = self.generation
+                    open_still = self.shown in (State.OPEN, State.DRAINING)
+                    entered = make_pass(self.index, generation)
+                    if open_still and lib.aio_enter(entered, lib.AIO_LIFETIME, USER_JOB) == 0:
+                        return generation
+                    self.changed.wait()
+                return None
+            finally:
+                self.outside -= 1
+
+    def parted(self, generation: int) -> AclError:
+        """The error of a job that was outside when its device was reset or closed."""
+        if self.state is State.QUARANTINED:
+            return self.quarantined()
+        error = error_of(lib.AIO_WAS_RESET, "a job's wait", self.index, generation)
+        assert isinstance(error, DeviceReset), "that is its code"
+        error.report = self.report
+        return error
+
+
+class JobStay:
+    """A job's stay inside its device, of which a reset may be the end while the job waits."""
+
+    def __init__(self, jobs: Jobs, generation: int) -> None:
+        self.index = jobs.index
+        self._jobs = jobs
+        self.generation: int | None = generation  # None: outside
+        self.over = False
+
+    def end(self) -> None:
+        """The job is done."""
+        self.over = True
+        if self.generation is not None:
+            lib.aio_leave(make_pass(self.index, self.generation), lib.AIO_LIFETIME)
+
+    @contextmanager
+    def outside(self) -> Generator[None]:
+        """Not inside for the time of a wait; DeviceReset, or DeviceQuarantined, if a reset has come in between.
+
+        It says so whatever was waited for: what the job holds of the runtime's own has ended.
+        """
+        before, self.generation = self.generation, None
+        if before is None:  # it has been told, and goes on without
+            yield
+            return
+        self._jobs.let_out(before)
+        try:
+            yield
+        finally:
+            self.generation = now = self._jobs.let_in()
+            if now not in (None, before):
+                lib.aio_bind_thread(make_pass(self.index, now))
+        if now != before:
+            raise self._jobs.parted(before)

@@ -164,6 +164,7 @@ class Lane:
         self._on_wake = on_wake
         self._refusal = refusal  # why nobody should wait for the lane now
         self._jobs: deque[Job[Any]] = deque()
+        self._forsaken: deque[Job[Any]] = deque()
         self._changed = _sync.condition()
         self._running = False
         self._stopping = False
@@ -173,9 +174,8 @@ class Lane:
 
     @property
     def running(self) -> bool:
-        """Whether the thread runs and takes jobs."""
-        with self._changed:
-            return self._running and not self._stopping
+        """Whether the thread runs and takes jobs. Takes no lock: a finalizer asks, on a thread that may have it."""
+        return self._running and not self._stopping
 
     @property
     def port(self) -> Port:
@@ -247,6 +247,11 @@ class Lane:
         except RuntimeError:
             job.run()
 
+    def forsake(self, job: Job[Any]) -> None:
+        """For finalizers: nobody awaits the job any more. Takes no lock; the lane abandons it."""
+        self._forsaken.append(job)
+        self.kick()
+
     def call(self, work: Callable[[], T], timeout: float | None) -> T:
         """Blocks until the lane has done the work; LaneStuck after the time."""
         job = Job(work)
@@ -272,6 +277,8 @@ class Lane:
         self.thread = threading.get_native_id()
         while not self._done():
             _sync.readable(self.port.fd, None)
+            while self._forsaken:
+                self._forsaken.popleft().abandon(self)
             self._guarded(self.port.drain)
             if self._on_wake is not None:
                 self._guarded(self._on_wake)
@@ -328,6 +335,9 @@ async def _outcome_on(lane: Lane, job: Job[T], deadline: float | None) -> T:
 
     try:
         result = await port.wait(start, deadline=deadline)
+    except GeneratorExit:
+        lane.forsake(job)
+        raise
     except BaseException:
         job.abandon(lane)
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from aioacl._errors import ParameterError
@@ -43,24 +44,27 @@ class Lease:
             self._manager.give_back(self, current_holder(), before)
             raise
 
-    async def __aexit__(self, *exc: object) -> None:
-        self._leave()
+    async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        self._leave(kind)
 
     def __enter__(self) -> Self:
         """For a plain thread, without a running loop: the thread is the holder."""
         before = self._manager.entered(self, current_holder())
         try:
-            run_blocking(self.__aenter__, None)
+            run_blocking(self.__aenter__, None, "enter the lease with `async with`")
             return self  # noqa: TRY300 - an `else` would leave the block
         except BaseException:
             self._manager.give_back(self, current_holder(), before)
             raise
 
-    def __exit__(self, *exc: object) -> None:
-        self._leave()
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        self._leave(kind)
 
-    def _leave(self) -> None:
+    def _leave(self, kind: type[BaseException] | None) -> None:
         holder = current_holder()
+        if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has the lock
+            self._manager.forsake_lease(self, holder)
+            return
         left = self._manager.entered(self, holder) - 1
         try:
             self._manager.give_back(self, holder, left)
@@ -68,7 +72,7 @@ class Lease:
             self._manager.give_back(self, holder, left)  # Ctrl-C may have come in the middle of it
 
     def share(self) -> SharedLease:
-        """What another task enters, with `with`, to hold this lease too."""
+        """What another task enters, with `with` or `async with`, to hold this lease too; that waits for nothing."""
         return SharedLease(self._manager, self)
 
     @property
@@ -93,8 +97,14 @@ class SharedLease:
             self._manager.give_back(self._lease, current_holder(), before)
             raise
 
-    def __exit__(self, *exc: object) -> None:
-        self._lease._leave()
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        self._lease._leave(kind)
+
+    async def __aenter__(self) -> Lease:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        self._lease._leave(kind)
 
 
 class Leases:
@@ -142,6 +152,19 @@ class Leases:
                     self._revoked.discard(lease)
                 lease._lost.remove(holder)
         return last
+
+    @staticmethod
+    def forsake(lease: Lease, holder: object) -> None:
+        """One time less that he has entered it, whatever else is true; takes no lock. To be followed by `tidy`."""
+        with suppress(ValueError):
+            (lease._holders if holder in lease._holders else lease._lost).remove(holder)
+
+    def tidy(self, lease: Lease) -> None:
+        """After a holder has forsaken it."""
+        if not lease._holders:
+            self._held.discard(lease)
+        if not lease._lost:
+            self._revoked.discard(lease)
 
     def revoke(self) -> int:
         """Ends all of them: what they protected is about to end. How many there were."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioacl import _law, _sync
 from aioacl._errors import (
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._core import StreamCore
+    from aioacl._lease import Lease
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 DEVICES = 64
@@ -92,7 +92,7 @@ class Manager(Jobs):
                 await flight.arrive(deadline)
                 return
             if not wait:
-                raise self._resetting()
+                raise self._refusal() or self._resetting()
             repaired = repaired or isinstance(flight, CloseFlight)
             await self.change(seen, deadline)
 
@@ -109,10 +109,16 @@ class Manager(Jobs):
             self.launch(OpenFlight(self))
         elif self.flight is None and self.state is State.QUARANTINED:
             self.launch(CloseFlight(self))
-        is_open = self.shown is State.OPEN
+        is_open = self.shown is State.OPEN or self._may_join()
         if is_open or isinstance(self.flight, OpenFlight):
             self._users.add(user)
         return is_open and not isinstance(self.flight, OpenFlight)
+
+    def _may_join(self) -> bool:
+        """Whether a reset that is in the air waits for the caller, who opens the device once more."""
+        if self.shown is not State.DRAINING or not isinstance(self.flight, ResetFlight):
+            return False
+        return self.holds_off(current_holder())
 
     async def close(self, user: object) -> None:
         """Counts him out, and returns when the device is closed if he was the last."""
@@ -123,7 +129,7 @@ class Manager(Jobs):
                 closing = self.flight if isinstance(self.flight, CloseFlight) else closing
                 if self.left():
                     break
-            await self.change(seen, None)
+            await self.change(seen, None, CloseFlight.goes_on)
         if closing is not None:
             closing.raise_error()
 
@@ -155,7 +161,7 @@ class Manager(Jobs):
             return None
         if self.state is State.OPEN:
             self.apply(Event.DRAIN)  # at once: nobody may count himself in while the flight gathers speed
-        flight = CloseFlight(self)
+        flight = CloseFlight(self, hopeless=self.state is State.QUARANTINED)
         self.launch(flight)
         return flight
 
@@ -171,19 +177,19 @@ class Manager(Jobs):
             self.flight = None
             if not isinstance(error, RuntimeError):
                 raise
-            self.break_off()
+            self.break_off("no thread could be started to bring it back")
             self.announce()
             raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, self.generation) from error
 
     def _refusal(self) -> DeviceQuarantined | None:
         return self.quarantined() if self.state is State.QUARANTINED else None
 
-    def break_off(self) -> None:
+    def break_off(self, problem: str) -> None:
         """A flight that cannot go on must not leave the gate half shut; with the lock held."""
         if self.state is State.DRAINING:
             self.apply(Event.SEIZE)
         if self.state is State.RESETTING:
-            self.apply(Event.FAIL)
+            self.apply(Event.FAIL, problem=problem)
 
     # --- reset -----------------------------------------------------------------------------------------------
 
@@ -192,13 +198,23 @@ class Manager(Jobs):
         while True:
             with self.changed:
                 seen = self.version
-                if self.leases.holds(current_holder()):
-                    raise LeaseHeldError(f"the caller holds a lease on device {self.index}")
+                if self.holds_off(current_holder()):
+                    raise self._held_off()
                 flight = self._reset_flight(grace, timeout, reason)
             if flight is not None:
                 await flight.arrive(None)
                 return flight.report
             await self.change(seen, None)
+
+    def _held_off(self) -> LeaseHeldError:
+        """The error of who calls for a reset that would wait for himself; with the lock held."""
+        if self.leases.holds(current_holder()):
+            return LeaseHeldError(f"the caller holds a lease on device {self.index}", device=self.index)
+        return LeaseHeldError(
+            f"the caller is a job on device {self.index}",
+            device=self.index,
+            hint="Call for the reset outside of its executor, for instance when the job has returned.",
+        )
 
     def _reset_flight(self, grace: float, timeout: float, reason: str) -> ResetFlight | None:
         if self.state is State.CLOSED and self.flight is None:
@@ -271,24 +287,38 @@ class Manager(Jobs):
         self.notes.append(thunk)
         self.maintenance.kick()
 
+    def forsake_lease(self, lease: Lease, holder: object) -> None:
+        """For finalizers: he has left the lease; takes no lock."""
+        if lib.aio_forked():
+            return
+        self.leases.forsake(lease, holder)
+        self.leave_note(lambda: self.tidy_lease(lease))
+
     def clean_up(self) -> None:
         """What could not be done before the device was reset or closed."""
         self._work_off(self.leftovers)
         self._work_off(self.notes)
 
-    @staticmethod
-    def _work_off(queue: deque[Callable[[], object]]) -> None:
+    def _work_off(self, queue: deque[Callable[[], object]]) -> None:
         """Does what is in a queue by now; one thing may leave another, for the next time."""
         for _ in range(len(queue)):
             try:
                 thunk = queue.popleft()
             except IndexError:  # somebody else does it at the same time
                 return
-            thunk()
+            try:
+                thunk()
+            except BaseException:
+                self.maintenance.kick()  # for the others
+                raise
 
     def _on_wake(self) -> None:
-        self._work_off(self.notes)
-        kicks = lib.aio_device_kicks(self.index)
+        try:
+            self._work_off(self.notes)
+        finally:  # a note may raise, and nobody kicks again for what has been kicked for
+            self._answer(lib.aio_device_kicks(self.index))
+
+    def _answer(self, kicks: int) -> None:
         if kicks & lib.AIO_KICK_REFILL:
             lib.aio_device_refill(self.index, 0, POOL_EVENTS)
         if kicks & lib.AIO_KICK_SMALL:
@@ -315,10 +345,10 @@ class Manager(Jobs):
 
     # --- ACL's count -----------------------------------------------------------------------------------------
 
-    def apply(self, event: Event, report: ResetReport | None = None) -> None:
+    def apply(self, event: Event, report: ResetReport | None = None, problem: str = "") -> None:
         """Performs the law's step; a foreign reset that a call has found out, and nobody has told, is counted here."""
         served = self.state in (State.OPEN, State.DRAINING)
-        super().apply(event, report)
+        super().apply(event, report, problem)
         if event is Event.FAIL:
             self.maintenance.fail_all(self.quarantined)  # what waits for a lane that may be stuck ends
         unserved = event is Event.FOREIGN or (event is Event.SEIZE and lib.aio_gate_foreign(self.index))

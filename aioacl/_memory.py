@@ -168,12 +168,9 @@ class _Allocation:
     def unheld(self) -> None:
         """For the finalizer: the maintenance lane gives back what nobody refers to."""
         self._owed.append(True)
-        manager = self._manager
-        manager.leave_note(self.give_back)
-        if (
-            not manager.maintenance.running
-        ):  # the device is closed: nothing is under way, and nobody reads notes
-            manager.clean_up()
+        self._manager.leave_note(self.give_back)
+        if not self._manager.maintenance.running:  # the device is closed, and nobody reads notes
+            self.give_back()
 
     def give_back(self) -> None:
         """Gives it back, if nobody refers to it and nobody else is about to; after a fault, not before the reset."""
@@ -309,6 +306,7 @@ def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
 
 
 def discard(buffer: DeviceBuffer | PinnedBuffer) -> None:
-    """Frees what was made for somebody who has left."""
-    buffer._closed = True
-    buffer._free()
+    """Frees what was made for somebody who has left, unless its finalizer has seen to it."""
+    if not buffer._closed:
+        buffer._closed = True
+        buffer._free()

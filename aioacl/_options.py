@@ -161,6 +161,7 @@ class Health:
         stuck_for: seconds that the longest call has been inside C, 0.0 when none is.
         leases: leases that are held.
         in_flight: calls inside C, and waits that have not ended.
+        problem: why the device is quarantined, or "".
     """
 
     status: Literal["ok", "poisoned", "stuck"]
@@ -170,6 +171,7 @@ class Health:
     stuck_for: float
     leases: int
     in_flight: int
+    problem: str = ""
 
     @property
     def ready(self) -> bool:

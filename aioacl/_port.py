@@ -17,6 +17,7 @@ import itertools
 import sys
 import threading
 import weakref
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aioacl import _sync
@@ -26,7 +27,8 @@ from aioacl._options import deadline_of
 from aioacl._runtime import must_not_be_forked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
+    from contextlib import AbstractContextManager
 
     from aioacl._acl import CData
 
@@ -44,6 +46,10 @@ class _Deliver(Protocol):
     def __call__(self, result: int, /) -> object: ...
 
 
+def _new_batch() -> tuple[CData, CData]:
+    return ffi.new("uint64_t[]", BATCH), ffi.new("int64_t[]", BATCH)
+
+
 class Port:
     """Waits in flight, each under a key, with what is to be called when it ends and what afterwards."""
 
@@ -58,8 +64,8 @@ class Port:
         self.fd = lib.aio_port_fd(self.handle)
         self._keys = itertools.count(1)
         self._waits: dict[int, tuple[_Deliver, Callable[[], object] | None]] = {}
-        self._key_batch = ffi.new("uint64_t[]", BATCH)
-        self._result_batch = ffi.new("int64_t[]", BATCH)
+        # One is taken for each drain that is under way: that of a signal's handler may be within another.
+        self._batches: list[tuple[CData, CData]] = []
 
     def __del__(self) -> None:
         # Others of the same garbage may still post when their turn comes: they must find that it is gone.
@@ -74,21 +80,35 @@ class Port:
         return key
 
     def refuse(self, key: int) -> None:
-        """Nothing will come under that key: it was not started, or was taken back."""
-        del self._waits[key]
+        """Nothing will come under that key, or nothing new: it was not started, or was taken back."""
+        self._waits.pop(key, None)
 
     def drain(self) -> None:
-        """Hands out the completions that have come."""
-        count = lib.aio_port_take(self.handle, self._key_batch, self._result_batch, BATCH)
-        if not count:
-            return
-        keys = ffi.unpack(self._key_batch, count)
-        results = ffi.unpack(self._result_batch, count)
+        """Hands out the completions that have come, all of them; what the first that fails has raised comes then."""
+        batch = self._batches.pop() if self._batches else _new_batch()
+        count = lib.aio_port_take(self.handle, *batch, BATCH)
+        keys, results = (ffi.unpack(column, count) for column in batch)
+        self._batches.append(batch)
+        errors: list[BaseException] = []
         for key, result in zip(keys, results, strict=True):
-            if key == KICK:
-                continue
-            deliver, after = self._waits.pop(key)
+            try:
+                self._hand_out(key, result)
+            except BaseException as error:  # noqa: BLE001 - the others of the batch come first: they come once only
+                errors.append(error)
+        if errors:
+            try:
+                raise errors[0]
+            finally:
+                errors.clear()  # the traceback keeps the frame, and the frame would keep the errors
+
+    def _hand_out(self, key: int, result: int) -> None:
+        wait = self._waits.pop(key, None)
+        if wait is None:  # a kick, or it has been told already
+            return
+        deliver, after = wait
+        try:
             deliver(result)
+        finally:
             if after is not None:
                 after()
 
@@ -183,6 +203,7 @@ class ThreadPort(Port):
     def __init__(self) -> None:
         super().__init__()
         self.deadline: float | None = None
+        self._depth = 0
 
     async def wait(
         self,
@@ -195,14 +216,24 @@ class ThreadPort(Port):
         code = self.begin(start, results.append, after)
         if code:
             return failure(code)
-        deadline = _earlier(deadline, self.deadline)
-        while not results:
-            left = None if deadline is None else deadline - _sync.monotonic()
-            slice_ = left if left is None else min(left, LONGEST_POLL_SECONDS)
-            if not _sync.readable(self.fd, slice_) and slice_ == left:
-                return TIMED_OUT
-            self.drain()
-        return results[0]
+        stay = current_stay()
+        with nullcontext() if stay is None else stay.outside():
+            return self._block(results, _earlier(deadline, self.deadline))
+
+    def _block(self, results: list[int], deadline: float | None) -> int:
+        self._depth += 1
+        try:
+            while not results:
+                left = None if deadline is None else deadline - _sync.monotonic()
+                slice_ = left if left is None else min(left, LONGEST_POLL_SECONDS)
+                if not _sync.readable(self.fd, slice_) and slice_ == left:
+                    return TIMED_OUT
+                self.drain()
+            return results[0]
+        finally:
+            self._depth -= 1
+            if self._depth:  # a signal's handler has waited within a wait, and handed out what came for both
+                lib.aio_port_post(self.handle, KICK, 0)
 
     async def breathe(self) -> None:
         """Nothing: a thread has nobody to yield to."""
@@ -214,12 +245,16 @@ def _earlier(one: float | None, other: float | None) -> float | None:
     return min(one, other)
 
 
-def run_blocking(begin: Callable[[], Coroutine[Any, Any, T]], timeout: float | None) -> T:
+def run_blocking(
+    begin: Callable[[], Coroutine[Any, Any, T]],
+    timeout: float | None,
+    instead: str = "await it instead of calling result()",
+) -> T:
     """Runs a coroutine that waits on nothing but ports, on a thread without a running loop."""
     port = current_port()
     if not isinstance(port, ThreadPort):
         # TypeError would speak of the arguments; it is the place that is wrong.
-        raise RuntimeError("this thread runs an event loop: await it instead of calling result()")  # noqa: TRY004
+        raise RuntimeError(f"this thread runs an event loop: {instead}")  # noqa: TRY004
     outer, deadline = port.deadline, deadline_of(timeout)
     port.deadline = _earlier(outer, deadline)
     coroutine = begin()
@@ -234,6 +269,34 @@ def run_blocking(begin: Callable[[], Coroutine[Any, Any, T]], timeout: float | N
     raise RuntimeError("a wait suspended on a thread without an event loop")
 
 
+# --- a job's thread ------------------------------------------------------------------------------------------
+
+
+class Stay(Protocol):
+    """That of a job inside its device, on a thread of the device's executor."""
+
+    index: int
+
+    def outside(self) -> AbstractContextManager[None]:
+        """What a wait is made in: it may be for something that the device's reset has to come before."""
+        ...
+
+
+def current_stay() -> Stay | None:
+    """That of the job which runs on this thread."""
+    return _local.stay
+
+
+@contextmanager
+def staying(stay: Stay) -> Generator[None]:
+    """This thread runs a job."""
+    _local.stay = stay
+    try:
+        yield
+    finally:
+        _local.stay = None
+
+
 # --- which port ----------------------------------------------------------------------------------------------
 
 
@@ -241,6 +304,7 @@ class _Local(threading.local):
     loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
     port: weakref.ref[Port] | None = None
     own: ThreadPort | None = None
+    stay: Stay | None = None
 
 
 _local = _Local()
@@ -252,8 +316,10 @@ _of_threads: weakref.WeakSet[ThreadPort] = weakref.WeakSet()
 
 
 def _in_trio() -> bool:
-    trio = sys.modules.get("trio")
-    return trio is not None and bool(trio.lowlevel.in_trio_run())
+    # While another thread imports trio the module is there without its names; and then it runs nothing.
+    lowlevel = getattr(sys.modules.get("trio"), "lowlevel", None)
+    in_run = getattr(lowlevel, "in_trio_run", None)
+    return in_run is not None and bool(in_run())
 
 
 def current_port() -> Port:

@@ -6,7 +6,8 @@ The ladder of a reset; every step is bounded, and taken only if the one before d
     drain     DRAINING: wait for leases, calls and work, at most `grace`, and half of `timeout` with the turns
     abort     RESETTING: abort what still runs, all streams in parallel
     barrier   wait until nobody is inside C; who enqueues would crash the runtime, who makes or destroys would
-              block it, so with one of them inside there is no reset: QUARANTINED
+              block it, so with one of them inside there is no reset: QUARANTINED, after 10 seconds at most, and
+              after 5 if the last close waits
     reset     aclrtResetDeviceForce, aclrtSetDevice and a probe, on the control lane, at most three times
     revive    a new generation, OPEN
 
@@ -17,11 +18,11 @@ the lane first.
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from aioacl import _sync
 from aioacl._ffi import ffi, lib, next_generation
-from aioacl._flights import DROP_SECONDS, RESET_SECONDS, Flight
+from aioacl._flights import CLOSE_SECONDS, DROP_SECONDS, RESET_SECONDS, Flight
 from aioacl._gate import counts, inside
 from aioacl._lanes import Job, LaneStuck
 from aioacl._law import RELEASED_ALREADY, Event, State
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS: Final = 3
 BARRIER_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 1.0  # how long a barrier may not notice that nobody has the device open any more
 ABORT_SECONDS: Final = 2.0
 SHORTEST_NAP: Final = 0.0002
 LONGEST_NAP: Final = 0.005
@@ -49,6 +51,7 @@ class ResetFlight(Flight):
     """One force reset, with its report."""
 
     name = "reset"
+    goes_on = "The reset goes on: force_reset() waits for the same one, and events() tells how it ends."
 
     def __init__(self, manager: Manager, *, grace: float, timeout: float, reason: str, by: str) -> None:
         super().__init__(manager)
@@ -114,7 +117,7 @@ class ResetFlight(Flight):
             self._report = self._make_report(problem, stuck, generation)
             if not problem:
                 manager.last_fault = None
-            manager.apply(event, self._report)
+            manager.apply(event, self._report, problem)
             if not problem:
                 self._settle_foreign()
         lib.aio_device_flush(self.index)
@@ -184,12 +187,16 @@ class ResetFlight(Flight):
         return before
 
     def _drained(self, busy: int) -> bool:
-        if lib.aio_gate_foreign(self.index):
-            return True  # somebody else's reset has ended what it waits for
-        enqueueing, _, lifetime = counts(self.index)
-        with self.manager.changed:
-            leases = len(self.manager.leases)
-        return not (leases or busy or enqueueing or lifetime or lib.aio_device_waits(self.index))
+        if lib.aio_gate_foreign(self.index) or self._forsaken():
+            return True  # somebody else's reset, or the last close, has ended what it waits for
+        with self.manager.changed:  # under which jobs step out and in
+            enqueueing, _, lifetime = counts(self.index)
+            held = len(self.manager.leases) + self.manager.outside
+        return not (held or busy or enqueueing or lifetime or lib.aio_device_waits(self.index))
+
+    def _forsaken(self) -> bool:
+        """Whether nobody has the device open any more, and the last to leave waits."""
+        return not self.manager.opens
 
     def _abort(self) -> None:
         if self.manager.ended == self.manager.generation:
@@ -201,8 +208,12 @@ class ResetFlight(Flight):
 
     def _barrier(self) -> None:
         lib.aio_watcher_nudge(self.index)
-        if self._barrier_is_clear(self._left(BARRIER_SECONDS)):
-            return
+        began, limit = _sync.monotonic(), self._left(BARRIER_SECONDS)
+        while not self._barrier_is_clear(min(LOOK_SECONDS, began + limit - _sync.monotonic())):
+            if _sync.monotonic() - began >= (min(CLOSE_SECONDS, limit) if self._forsaken() else limit):
+                self._refuse()
+
+    def _refuse(self) -> NoReturn:
         calls = "; ".join(
             f"{call.function} on thread {call.thread} for {call.seconds:.1f} s" for call in inside(self.index)
         )

@@ -354,6 +354,7 @@ def make_stream(manager: Manager, generation: int, priority: int, on_failure: On
 
 
 def discard_stream(stream: Stream) -> None:
-    """On the maintenance lane: destroys what was made for somebody who has left."""
-    stream._closed = True
-    destroy(stream._core)
+    """On the maintenance lane: destroys what was made for somebody who has left, unless its finalizer does."""
+    if not stream._closed:
+        stream._closed = True
+        destroy(stream._core)

@@ -98,7 +98,7 @@ def _left_as_found(request: pytest.FixtureRequest) -> Generator[None]:
     _must_be_closed()
     marker = request.node.get_closest_marker("leaves")
     allowed = marker.args if marker else ()
-    if not kit.until_now(lambda: not testing.snapshot().more_than(before, *allowed), 0.2):
+    if not kit.until_now(lambda: not testing.snapshot().more_than(before, *allowed), 0.05):
         gc.collect()
     kit.until_now(lambda: not testing.snapshot().more_than(before, *allowed), 5)
     assert testing.snapshot().more_than(before, *allowed) == {}

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _flights, _sync, simulator
+from aioacl import _flights, _reset, _sync, simulator
 from tests.kit import FewThreads, Waiting, hanging, no_call_of_mine, until, works
 
 if TYPE_CHECKING:
@@ -100,6 +100,60 @@ async def test_a_quarantine_ends_a_close_that_waits_and_none_waits_from_then_on(
         assert (await device.force_reset()).ok
         assert await works(device)
     assert simulator.stats().host_bytes == 0  # what a reset does not take was given back after it
+
+
+async def test_the_last_close_of_a_quarantined_device_does_not_wait_again_for_who_is_stuck(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_flights, "CLOSE_SECONDS", 1000)
+    monkeypatch.setattr(_flights, "HOPELESS_SECONDS", 0.1)
+    device = await open_device()
+    events = device.events()
+    async with stuck_lane(device) as making:
+        assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+        assert "aclrtMalloc" in device.health.problem
+        with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
+            await device.close()
+        assert [event.text async for event in events][-1] == device.health.problem
+        with pytest.raises(aioacl.DeviceQuarantined, match="aclrtMalloc on thread"):
+            await making.outcome()
+        monkeypatch.setattr(_flights, "CLOSE_SECONDS", 0.1)
+
+        async def open_in_vain() -> None:
+            with pytest.raises(aioacl.DeviceQuarantined, match=r"aclrtMalloc on thread.*Open it again"):
+                await open_device()
+            await until(lambda: device._manager.flight is None)
+
+        with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
+            await open_in_vain()
+        monkeypatch.setattr(_flights, "CLOSE_SECONDS", 5.0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(device._manager, "launch", lambda _: None)
+            with pytest.raises(aioacl.DeviceQuarantined, match="Open it again"):
+                await open_device(wait=False)
+    async with open_device() as device:
+        assert device.health.problem == ""
+        assert await works(device)
+
+
+@pytest.mark.parametrize("grace", [0, 1000])
+async def test_the_last_close_hurries_the_reset_that_it_waits_for(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, grace: float
+) -> None:
+    monkeypatch.setattr(_reset, "BARRIER_SECONDS", 1000)
+    monkeypatch.setattr(_reset, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(_reset, "CLOSE_SECONDS", 0.1)
+    device = await open_device()
+    async with anyio.create_task_group() as group, stuck_lane(device) as making:
+        resetting = Waiting(group, lambda: device.force_reset(grace=grace, timeout=5000))
+        await until(lambda: device.state is (aioacl.State.DRAINING if grace else aioacl.State.RESETTING))
+        with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
+            await device.close()
+        assert not (await resetting.outcome()).ok
+        with pytest.raises(aioacl.DeviceQuarantined):
+            await making.outcome()
+    async with open_device() as device:
+        assert await works(device)
 
 
 async def test_an_abort_of_a_quarantined_devices_stream_fails_at_once(open_device: OpenDevice) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,9 +136,21 @@ async def test_05_while_it_drains_holders_go_on_and_others_wait_or_are_refused(
         device.allocate(64) as memory,
         anyio.create_task_group() as group,
     ):
+        begun, go_on = threading.Event(), threading.Event()
+
+        def job() -> None:
+            begun.set()
+            go_on.wait()
+            stream.fill(memory, 3).result()
+            device.allocate(64).result().close().result()
+
+        running = Waiting(group, lambda: device.run(job))
+        await until(begun.is_set)
         async with device.lease():
             resetting = Waiting(group, lambda: device.force_reset(grace=100))
             await until(lambda: device.state is aioacl.State.DRAINING)
+            go_on.set()
+            await running.outcome()
             await stream.fill(memory, 1)
             await device.run(lambda: None)
             async with device.allocate(64):
@@ -163,6 +176,8 @@ async def test_06_a_holder_cannot_call_for_a_reset(open_device: OpenDevice) -> N
         async with device.lease():
             with pytest.raises(aioacl.LeaseHeldError):
                 await device.force_reset()
+        with pytest.raises(aioacl.LeaseHeldError):
+            await device.run(lambda: device.force_reset().result())
         assert force_resets() == 0
 
 
@@ -200,8 +215,20 @@ async def test_08_a_reset_that_does_not_help_leaves_a_quarantine(open_device: Op
         assert "failed 3 times" in report.problem
         with no_call_of_mine(), pytest.raises(aioacl.DeviceQuarantined):
             await device.allocate(64)
+        assert device.health.problem == report.problem
         assert (await device.force_reset()).ok
         assert await works(device)
+        memory = await device.allocate(64)
+        simulator.hang_call("aclrtMalloc")
+        async with anyio.create_task_group() as group:
+            making = Waiting(group, lambda: device.allocate(64))
+            await until(hanging("aclrtMalloc"))
+            assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+            await memory.close()
+            with pytest.raises(aioacl.DeviceQuarantined):
+                await making.outcome()
+        simulator.release_all()
+        assert (await device.force_reset()).ok
 
 
 @anyio_test

@@ -10,6 +10,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
+from aioacl._lifecycle import manager_of
 from tests.kit import Waiting, hanging, no_call, turns, until
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ async def test_a_failed_open_leaves_nothing_and_the_next_one_works(open_device: 
     with pytest.raises(aioacl.AclError) as caught:
         await open_device()
     assert (caught.value.code, caught.value.call, caught.value.device) == (507033, "aclrtSetDevice", 0)
+    assert caught.value.generation == manager_of(0).generation
     assert simulator.retain_count() == 0
     async with open_device() as device:
         assert device.health.status == "ok"

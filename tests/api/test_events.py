@@ -47,6 +47,33 @@ async def test_a_reset_is_told_step_by_step_with_its_report(open_device: OpenDev
         assert {(event.missed, event.text) for event in told} == {(0, "")}
 
 
+async def test_a_thread_without_a_loop_iterates_too_until_the_device_is_closed(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        events = device.events()
+        with pytest.raises(RuntimeError, match="iterate with `async for`"):
+            next(events)
+        listening = Raised(lambda: [event.kind for event in events])
+        assert (await device.force_reset()).ok
+        assert listening.running
+    await until(lambda: not listening.running)
+    assert listening.join() == ["draining", "resetting", "reopened", "draining", "resetting", "closed"]
+
+
+@pytest.mark.leaves("events")  # the pool's, which a reset after a fault does not destroy one by one
+async def test_a_fault_that_only_a_clean_up_has_met_is_told_all_the_same(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        events, stream = device.events(), await device.create_stream()
+        simulator.fail_call("aclrtDestroyStream", FAULT)
+        with pytest.warns(aioacl.AclWarning, match="aclrtDestroyStream answered"):
+            await stream.close()
+        assert (device.health.status, device.health.ready) == ("poisoned", False)
+        (told,) = await taken(events, 1)
+        assert (told.kind, "aclrtDestroyStream" in told.text) == ("fault", True)
+        assert (await device.force_reset()).ok
+
+
 async def test_a_revoked_lease_and_a_fault_are_told_with_a_text(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         events = device.events()

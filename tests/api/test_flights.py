@@ -19,11 +19,14 @@ from tests.kit import (
     FAULT,
     PATIENCE_SECONDS,
     FewThreads,
+    Raised,
     Waiting,
     hanging,
+    in_thread,
     reset_by_somebody_else,
     turns,
     until,
+    until_now,
 )
 
 if TYPE_CHECKING:
@@ -97,11 +100,11 @@ class Looks:
         self._change = manager.change
         patch.setattr(manager, "change", self._counted)
 
-    async def _counted(self, seen: int, deadline: float | None) -> None:
+    async def _counted(self, seen: int, deadline: float | None, *hint: str) -> None:
         self.count += 1
         self._waiting += 1
         try:
-            await self._change(seen, deadline)
+            await self._change(seen, deadline, *hint)
         finally:
             self._waiting -= 1
 
@@ -208,7 +211,7 @@ async def test_a_last_close_that_meets_a_job_gives_up_and_the_next_open_makes_up
     with given_up("device 0 stays set: a job on device.executor on thread"):
         await device.close()
     assert device.state is aioacl.State.QUARANTINED
-    with pytest.raises(aioacl.DeviceQuarantined, match="could not be closed"):
+    with pytest.raises(aioacl.DeviceQuarantined, match=r"a job on device\.executor on thread"):
         await device._manager.until_open()
 
     async def open_in_vain() -> None:
@@ -334,10 +337,39 @@ async def test_who_waits_for_a_flight_no_longer_than_his_deadline_leaves_it_in_t
     async with anyio.create_task_group() as group:
         patient = Waiting(group, open_device)
         await until(hanging("aclrtSetDevice"))
-        with pytest.raises(aioacl.DeviceTimeout, match=r"was CLOSED until the deadline\. Nothing was begun"):
+        with pytest.raises(aioacl.DeviceTimeout, match=r"was CLOSED until the deadline\. It goes on, and"):
             await open_device(timeout=0.01)
         simulator.release_all()
         await (await patient.outcome()).close()
+    assert simulator.retain_count() == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        ("aclrtResetDeviceForce", r"The reset goes on: force_reset\(\) waits for the same one"),
+        ("aclrtResetDevice", r"The close goes on: close\(\) once more waits for it"),
+    ],
+)
+def test_a_threads_deadline_ends_its_wait_for_a_flight_that_goes_on_and_asking_again_waits_for_it(
+    open_device: OpenDevice, call: str, hint: str
+) -> None:
+    def ask(timeout: float | None) -> None:
+        operation = device.close() if call == "aclrtResetDevice" else device.force_reset()
+        operation.result(timeout)
+
+    device = in_thread(lambda: open_device().result())
+    before = simulator.calls(call)
+    simulator.hang_call(call)
+    with pytest.raises(aioacl.DeviceTimeout, match=hint):
+        in_thread(lambda: ask(0.05))
+    assert until_now(hanging(call))
+    again = Raised(lambda: ask(None))
+    assert again.running
+    simulator.release_all()
+    again.join()
+    assert simulator.calls(call) == before + 1
+    in_thread(lambda: device.close().result())
     assert simulator.retain_count() == 0
 
 

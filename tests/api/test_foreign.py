@@ -12,7 +12,17 @@ import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
 from aioacl._flights import POOL_EVENTS
-from tests.kit import Waiting, elsewhere, hanging, reset_by_somebody_else, turns, until, until_now, works
+from tests.kit import (
+    FAULT,
+    Waiting,
+    elsewhere,
+    hanging,
+    reset_by_somebody_else,
+    turns,
+    until,
+    until_now,
+    works,
+)
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -44,6 +54,23 @@ async def test_old_handles_are_stale_at_once_and_new_ones_work(open_device: Open
             await another.fill(fresh, 1)
         assert simulator.retain_count() == 1
     assert simulator.retain_count() == 0
+
+
+@pytest.mark.leaves("events")  # the pool's: after a fault they are not destroyed one by one
+async def test_it_ends_a_fault_and_what_is_closed_then_is_given_back_again(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        generation = device.generation
+        async with device.allocate(64) as memory, device.create_stream() as stream:
+            simulator.fail_next(stream, FAULT)
+            with pytest.raises(aioacl.DeviceFault):
+                await stream.fill(memory, 1)
+            assert device.health.status == "poisoned"
+            reset_by_somebody_else()
+            await until(lambda: mended(device, generation))
+        assert (device.health.status, device.health.last_fault) == ("ok", "")
+        blocks = simulator.stats().device_blocks
+        assert await works(device)
+        assert simulator.stats().device_blocks == blocks
 
 
 async def test_it_revokes_leases_for_their_steps_are_parted(open_device: OpenDevice) -> None:

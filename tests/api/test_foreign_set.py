@@ -36,7 +36,7 @@ async def test_when_the_device_cannot_be_set_again_it_is_quarantined_until_a_res
             assert not making.ended
             simulator.unhang("aclrtSetDevice")
             await until(lambda: device.state is aioacl.State.QUARANTINED)
-            with pytest.raises(aioacl.DeviceQuarantined, match="not set again") as caught:
+            with pytest.raises(aioacl.DeviceQuarantined, match="could not be set again") as caught:
                 await making.outcome()
             assert caught.value.report is None
         assert (await device.force_reset()).ok
@@ -64,7 +64,7 @@ async def test_when_it_cannot_be_set_again_nobody_waits_behind_a_lane_that_is_st
             with simulator.fault("aclrtSetDevice", rc=507033):
                 reset_by_somebody_else()
                 meet.set()
-                with pytest.raises(aioacl.DeviceQuarantined, match="not set again"):
+                with pytest.raises(aioacl.DeviceQuarantined, match="could not be set again"):
                     await making.outcome()
         finally:
             meet.set()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import warnings
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import aioacl
 from aioacl import _reset, simulator
 from aioacl._ffi import ffi, lib, owner, pointer
 from aioacl._law import State
@@ -16,7 +19,7 @@ from aioacl._lifecycle import manager_of
 from tests.kit import FAULT, PATIENCE_SECONDS, Raised, hanging, in_thread, until, until_now, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
 
     from tests.kit import OpenDevice
 
@@ -114,9 +117,9 @@ def abandoned(
 
 
 def collect_with_the_lock() -> None:
-    """What any line that has the lock may do."""
+    """What any line that has one of the locks may do."""
     manager = manager_of(0)
-    with manager.changed:
+    with manager.changed, manager.maintenance._changed:
         manager.announce()  # whoever subscribes is kept until then
         gc.collect()
 
@@ -170,3 +173,114 @@ def test_who_held_a_lease_in_a_loop_that_was_closed_gives_nothing_back(open_devi
     assert there() is None
     assert device.health.leases == 0
     device.close().result()
+
+
+@pytest.mark.parametrize("what", ["create_stream", "allocate", "pinned", "create_event", "open"])
+def test_what_was_made_in_a_block_of_a_loop_that_was_closed_is_given_back(
+    open_device: OpenDevice, what: str
+) -> None:
+    device = open_device().result()
+    before, inside = simulator.stats(), []
+
+    async def hold() -> None:
+        sized = (64,) if what in ("allocate", "pinned") else ()
+        async with open_device() if what == "open" else getattr(device, what)(*sized):
+            inside.append(what)
+            await asyncio.get_running_loop().create_future()
+
+    there = abandoned(hold, lambda: inside)
+    Raised(collect_with_the_lock).join()
+    assert there() is None
+    assert until_now(lambda: device._manager.opens == 1)
+    assert until_now(lambda: made(simulator.stats()) == made(before))
+    device.close().result()
+    assert simulator.retain_count() == 0
+
+
+def made(stats: simulator.Stats) -> tuple[int, ...]:
+    """What there is of what a block makes."""
+    return stats.streams, stats.device_blocks, stats.host_blocks
+
+
+def test_what_is_made_for_a_loop_that_was_closed_is_given_back(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    before, lane = simulator.stats(), manager_of(0).maintenance
+    simulator.hang_call("aclrtMalloc")
+    there = abandoned(lambda: wait_for(device.allocate(64)), hanging("aclrtMalloc"))
+    assert lane._current is not None
+    ended = lane._current._changed
+
+    def collect() -> None:
+        with ended:
+            collect_with_the_lock()
+
+    simulator.unhang("aclrtMalloc")
+    assert until_now(lambda: lane._current is None)
+    assert made(simulator.stats()) != made(before)
+    Raised(collect).join()
+    assert there() is None
+    assert until_now(lambda: made(simulator.stats()) == made(before))
+    device.close().result()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_lease_of_a_generator_that_is_garbage_is_held_by_those_who_share_it(
+    open_device: OpenDevice, shared: bool
+) -> None:
+    device = open_device().result()
+
+    def holding() -> Generator[AbstractContextManager[object]]:
+        with device.lease() as lease:
+            yield lease.share() if shared else nullcontext()
+
+    def body() -> None:
+        Cycle(held := holding())
+        with next(held):
+            assert device.health.leases == 1
+            del held
+            collect_with_the_lock()
+            device.memory_info().result()  # the lane's, behind the note
+            assert device.health.leases == (1 if shared else 0)
+
+    in_thread(body)
+    assert until_now(lambda: device.health.leases == 0)
+    report = device.force_reset(grace=PATIENCE_SECONDS).result()
+    assert report.ok
+    device.close().result()
+
+
+def test_a_closed_buffer_whose_last_view_is_garbage_is_given_back(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    before = simulator.stats()
+    pinned = device.pinned(64).result()
+    Cycle(pinned.view)
+    pinned.close().result()
+    assert made(simulator.stats()) != made(before)
+    Raised(collect_with_the_lock).join()
+    assert until_now(lambda: made(simulator.stats()) == made(before))
+    device.close().result()
+
+
+def test_pinned_memory_that_is_garbage_after_the_last_close_is_given_back_whatever_else_is_to_be_done(
+    open_device: OpenDevice,
+) -> None:
+    device = open_device().result()
+    pinned = device.pinned(64).result()
+    address = ffi.cast("void *", pinned.address)
+    Cycle(pinned.view)
+    pinned.close().result()
+    device.close().result()
+    done: list[bool] = []
+    device._manager.leave_note(lambda: done.append(device.health.leases == 0))  # which takes the lock
+    simulator.fail_call("aclrtFreeHost", FAULT)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        Raised(collect_with_the_lock).join()
+    assert [warning.category for warning in warned if issubclass(warning.category, aioacl.AclWarning)] == [
+        aioacl.AclWarning
+    ]
+    assert not done
+    open_device().result().close().result()
+    assert done == [True]
+    assert simulator.stats().host_blocks == 1
+    assert lib.aio_u_aclrtFreeHost(address) == 0  # other tests count what there is in all

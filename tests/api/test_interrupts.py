@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import aioacl
-from aioacl import _sync, simulator
+from aioacl import _sync, lowlevel, simulator
+from aioacl._ffi import lib
 from aioacl._law import State
 from aioacl._lifecycle import manager_of
-from tests.kit import PATIENCE_SECONDS, until_now
+from aioacl._port import run_blocking
+from tests.kit import PATIENCE_SECONDS, Raised, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -132,6 +134,28 @@ def test_a_lease_is_held_by_nobody_who_was_interrupted(device: aioacl.Device) ->
     works(device)
 
 
+def test_who_waits_for_a_change_is_woken_though_the_waking_was_interrupted(device: aioacl.Device) -> None:
+    manager, waiting = manager_of(device.index), list[Raised]()
+
+    def wait() -> None:
+        seen = manager.version
+        run_blocking(lambda: manager.change(seen, None), None)
+
+    def operation() -> None:
+        waiting[:] = [Raised(wait) for _ in range(3)]
+        assert until_now(lambda: len(manager._subscribers) == 3)
+        with manager.changed:
+            manager.announce()
+
+    def check() -> None:
+        with manager.changed:
+            manager.announce()
+        for one in waiting:
+            one.join()
+
+    assert walk(operation, check) > 5
+
+
 def test_what_a_copy_uses_is_kept_wherever_it_is_interrupted(device: aioacl.Device) -> None:
     stream = device.create_stream().result()
     memory = device.allocate(64).result()
@@ -159,6 +183,25 @@ def test_what_a_copy_uses_is_kept_wherever_it_is_interrupted(device: aioacl.Devi
     assert memory._unused()
     stream.close().result()
     memory.close().result()
+
+
+def test_counts_by_hand_are_right_wherever_they_are_interrupted() -> None:
+    acts = (lowlevel.set_device, lowlevel.set_device, lowlevel.reset_device, lowlevel.reset_device_force)
+
+    def operation() -> None:
+        for act in acts:
+            act(0)
+
+    def check() -> None:
+        stood = manager_of(0).standing().retained
+        assert simulator.retain_count(0) == stood
+        told = lib.aio_device_foreign(0)
+        lib.aio_u_aclrtSetDevice(0)
+        lib.aio_u_aclrtResetDeviceForce(0)
+        assert lib.aio_device_foreign(0) == told + 1  # also by the thread that was interrupted
+        assert manager_of(0).standing().retained == 0
+
+    assert walk(operation, check) > 50
 
 
 class Interrupted(_sync.Threads):

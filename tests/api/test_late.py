@@ -12,12 +12,15 @@ import aioacl
 from aioacl import _flights, lowlevel, simulator
 from tests.kit import (
     PATIENCE_SECONDS,
+    Raised,
     Waiting,
     elsewhere,
     gives_up_in,
     hanging,
     reset_by_somebody_else,
     until,
+    until_now,
+    works,
 )
 from tests.process.child import Child
 
@@ -135,5 +138,54 @@ def test_what_others_have_set_is_theirs_for_who_counts_by_hand() -> None:
     assert (caught.value.code, simulator.retain_count()) == (507007, 1)
     lowlevel.set_device(0)
     lowlevel.reset_device(0)
+    assert simulator.retain_count() == 1
+    elsewhere("aclrtResetDevice")
+
+
+def set_by_hand_while_he(*calls: str) -> None:
+    """Sets the device once more; our call is in C before and after his."""
+    simulator.hang_call("aclrtSetDevice")
+    setting = Raised(lambda: lowlevel.set_device(0))
+    assert until_now(hanging("aclrtSetDevice"))
+    elsewhere(*calls)
+    simulator.unhang("aclrtSetDevice")
+    setting.join()
+
+
+def test_a_set_by_hand_that_came_after_a_foreign_reset_is_given_back() -> None:
+    lowlevel.set_device(0)
+    set_by_hand_while_he("aclrtResetDeviceForce")
+    assert simulator.retain_count() == 1
+    lowlevel.reset_device(0)
+    assert simulator.retain_count() == 0
+    with pytest.raises(aioacl.AclError) as caught:
+        lowlevel.reset_device(0)
+    assert caught.value.code == 507007
+
+
+async def test_what_others_have_reset_and_set_behind_our_set_is_theirs(open_device: OpenDevice) -> None:
+    async with anyio.create_task_group() as group:
+        simulator.hang_call("aclrtGetCurrentContext")  # behind aclrtSetDevice
+        opening = Waiting(group, open_device().__aenter__)
+        await until(hanging("aclrtGetCurrentContext"))
+        elsewhere("aclrtResetDeviceForce", "aclrtSetDevice")
+        simulator.unhang("aclrtGetCurrentContext")
+        device: aioacl.Device = await opening.outcome()
+        assert await works(device)
+        assert simulator.retain_count() == 2
+        await device.close()
+    assert simulator.retain_count() == 1
+    elsewhere("aclrtResetDevice")
+
+
+async def test_what_others_have_reset_and_set_behind_our_reset_is_theirs(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        simulator.hang_call("aclrtGetCurrentContext")  # behind aclrtSetDevice
+        resetting = Waiting(group, device.force_reset)
+        await until(hanging("aclrtGetCurrentContext"))
+        elsewhere("aclrtResetDeviceForce", "aclrtSetDevice")
+        simulator.unhang("aclrtGetCurrentContext")
+        assert (await resetting.outcome()).ok
+        assert await works(device)
     assert simulator.retain_count() == 1
     elsewhere("aclrtResetDevice")

@@ -11,7 +11,7 @@ import pytest
 import aioacl
 from aioacl import _stream, simulator
 from aioacl._ffi import lib
-from tests.kit import Raised, Waiting, fill_staging, in_thread, no_call, turns, until, until_now
+from tests.kit import Raised, Waiting, fill_staging, hanging, in_thread, no_call, turns, until, until_now
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -158,6 +158,40 @@ async def test_a_lease_that_was_revoked_holds_off_no_later_reset(open_device: Op
         assert report.ok
 
 
+async def test_who_waited_for_a_lease_holds_it_before_the_next_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        held: list[int] = []
+
+        async def hold() -> None:
+            async with device.lease():
+                held.append(device.generation)
+
+        simulator.hang_call("aclrtResetDeviceForce")
+        first = Waiting(group, device.force_reset)
+        await until(hanging("aclrtResetDeviceForce"))
+        holding = Waiting(group, hold)
+        await until(lambda: len(device._manager.turns._waiting) == 1)
+        simulator.unhang("aclrtResetDeviceForce")
+        while not first.ended:
+            await anyio.lowlevel.checkpoint()
+        again = await device.force_reset(grace=0)
+        await holding.outcome()
+        assert held == [again.generation - 1]
+
+
+async def test_a_holder_may_open_the_device_once_more_while_it_drains(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        async with device.lease():
+            resetting = Waiting(group, lambda: device.force_reset(grace=1000))
+            await until(lambda: draining(device))
+            async with open_device(wait=False) as again:
+                assert again.generation == device.generation
+            stranger = Waiting(group, lambda: open_device(wait=False))
+            with pytest.raises(aioacl.DeviceResetting):
+                await stranger.outcome()
+        assert (await resetting.outcome()).ok
+
+
 async def test_a_reset_by_its_holder_is_refused_at_once(open_device: OpenDevice) -> None:
     async with open_device() as device:
         async with device.lease():
@@ -215,6 +249,28 @@ async def test_a_shared_lease_is_held_by_the_other_task_too_until_both_have_left
             assert not resetting.ended
             leaving.set()
             assert (await resetting.outcome()).ok
+
+
+async def test_a_shared_lease_may_be_entered_asynchronously_too(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+
+        async def other(shared: aioacl.SharedLease) -> bool:
+            async with shared as lease:
+                return lease.held and len(lease._holders) == 2
+
+        async with device.lease() as lease:
+            assert await Waiting(group, lambda: other(lease.share())).outcome()
+            assert len(lease._holders) == 1
+
+
+async def test_a_lease_entered_with_a_plain_with_where_a_loop_runs_says_how_to_enter_it(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        where = pytest.raises(RuntimeError, match=r"runs an event loop: enter the lease with `async with`")
+        with where, device.lease():
+            pass
+        assert device.health.leases == 0
 
 
 async def test_a_lease_that_has_ended_cannot_be_entered_by_sharing(open_device: OpenDevice) -> None:

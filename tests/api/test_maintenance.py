@@ -12,7 +12,8 @@ import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
 from aioacl._flights import POOL_EVENTS
-from tests.kit import Waiting, until
+from aioacl._lanes import Job
+from tests.kit import Waiting, reset_by_somebody_else, until, works
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -83,3 +84,29 @@ async def test_while_a_wait_grows_old_the_runtime_is_prodded_by_work_on_another_
                 simulator.release(stream)
                 await waiting.outcome()
         await until(lambda: simulator.stats().streams == 1)  # what it prodded with is gone
+
+
+async def test_what_the_maintenance_thread_was_kicked_for_is_done_though_a_note_raises(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    begun, go = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        begun.set()
+        go.wait()
+
+    def fail() -> None:
+        raise aioacl.AclWarning("a clean-up that failed, where warnings are errors")
+
+    async with open_device() as device:
+        before = device.generation
+        device._manager.maintenance.submit(Job(stay))
+        await until(begun.is_set)
+        device._manager.leave_note(fail)
+        reset_by_somebody_else()
+        go.set()
+        await until(lambda: device.generation > before and device.state is aioacl.State.OPEN)
+        assert await works(device)
+    assert [args.exc_type for args in told] == [aioacl.AclWarning]

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import signal
+import sys
+import threading
+import types
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
 import aioacl
-from aioacl import _port, _sync
+from aioacl import _port, _sync, simulator
 from aioacl._ffi import failure, lib
-from aioacl._port import TIMED_OUT, Port, ThreadPort, current_port, run_blocking, thread_ports
-from tests.kit import descriptors, in_thread, turns
+from aioacl._port import TIMED_OUT, Port, ThreadPort, current_holder, current_port, run_blocking, thread_ports
+from tests.kit import PATIENCE_SECONDS, Raised, descriptors, in_thread, turns, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from aioacl._acl import CData
+    from tests.kit import OpenDevice
 
 KINDS = {"asyncio": "AsyncioPort", "uvloop": "AsyncioPort", "trio": "TrioPort"}
 
@@ -122,6 +127,40 @@ def test_what_waits_for_anything_but_a_port_cannot_be_run_on_a_plain_thread() ->
     assert ended == ["closed"]
 
 
+def test_a_wait_in_a_signals_handler_leaves_the_one_that_it_interrupts_what_it_waits_for(
+    open_device: OpenDevice,
+) -> None:
+    device, free = open_device().result(), []
+    stream, memory = device.create_stream().result(), device.allocate(64).result()
+
+    def handle(*_: object) -> None:
+        simulator.release(stream)
+        port = current_port()
+        assert _sync.readable(port.fd, PATIENCE_SECONDS)  # what the outer wait is for has come
+        free.append(device.memory_info().result().free)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        simulator.hold(stream)
+        ticket = stream.fill(memory, 1)
+
+        def strike() -> None:
+            assert until_now(lambda: lib.aio_device_waits(device.index))
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+        striking = Raised(strike)
+        ticket.result(timeout=PATIENCE_SECONDS)
+        port = current_port()
+        assert isinstance(port, ThreadPort)
+        assert port._depth == 0
+        striking.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        for thing in (stream, memory, device):
+            thing.close().result()
+    assert free
+
+
 def test_a_port_for_which_no_descriptor_can_be_had_says_so_and_leaves_nothing() -> None:
     before = descriptors()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -171,16 +210,47 @@ def test_the_port_of_a_thread_lasts_as_long_as_the_thread() -> None:
     assert fd not in [port.fd for port in thread_ports()]
 
 
-def test_a_completion_whose_key_nobody_knows_any_more_is_an_error_and_a_kick_is_none() -> None:
-    def body() -> None:
-        port = ThreadPort()
-        lib.aio_port_post(port.handle, _port.KICK, 0)
+def test_a_kick_and_a_second_completion_under_a_key_are_nobodys() -> None:
+    def body() -> list[int]:
+        port, told = ThreadPort(), list[int]()
+        key = port.expect(told.append, None)
+        for completion in ((_port.KICK, 1), (key, 2), (key, 3)):
+            lib.aio_port_post(port.handle, *completion)
         port.drain()
-        lib.aio_port_post(port.handle, 77, 0)
-        with pytest.raises(KeyError):
-            port.drain()
+        return told
 
-    in_thread(body)
+    assert in_thread(body) == [2]
+
+
+def test_all_of_a_batch_is_handed_out_though_some_raise_and_the_first_error_comes_then() -> None:
+    def body() -> list[str]:
+        port, done = ThreadPort(), []
+
+        def fail(what: str) -> None:
+            done.append(what)
+            raise aioacl.AclWarning(what)
+
+        port.begin(posted, lambda _: fail("deliver"), lambda: done.append("after it"))
+        port.begin(posted, lambda _: done.append("delivered"), lambda: fail("after"))
+        port.begin(posted, lambda _: done.append("last"), None)
+        with pytest.raises(aioacl.AclWarning, match="deliver"):
+            port.drain()
+        assert not port._waits
+        return done
+
+    assert in_thread(body) == ["deliver", "after it", "delivered", "after", "last"]
+
+
+@pytest.mark.parametrize("begun", [(), ("lowlevel",)], ids=["no name", "lowlevel only"])
+def test_while_another_thread_imports_trio_nobody_is_in_it(
+    monkeypatch: pytest.MonkeyPatch, begun: tuple[str, ...]
+) -> None:
+    half = types.ModuleType("trio")
+    for name in begun:
+        setattr(half, name, types.ModuleType(f"trio.{name}"))
+    monkeypatch.setitem(sys.modules, "trio", half)
+    assert in_thread(lambda: type(current_port())) is ThreadPort
+    assert isinstance(in_thread(current_holder), threading.Thread)
 
 
 def test_more_completions_than_fit_into_a_batch_all_come() -> None:

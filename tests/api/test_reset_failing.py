@@ -37,7 +37,8 @@ async def test_after_three_failures_the_device_is_quarantined_until_a_flight_suc
         assert (report.ok, report.attempts, device.state) == (False, 3, aioacl.State.QUARANTINED)
         assert "3 times" in report.problem
         simulator.clear()
-        assert (await device.force_reset()).ok
+        report = await device.force_reset()
+        assert (report.ok, report.drained, report.aborted, report.not_aborted) == (True, 0, 0, 0)
         async with device.create_stream():
             assert device.health.status == "ok"
 

@@ -10,7 +10,7 @@ import pytest
 
 import aioacl
 from aioacl import _admission, _jobs, _reset, simulator
-from aioacl._ffi import lib, make_pass
+from aioacl._ffi import lib
 from aioacl._lease import Lease
 from aioacl._lifecycle import manager_of
 from aioacl._port import current_port
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import TracebackType
 
+    from aioacl._jobs import JobStay
     from aioacl._lifecycle import Manager
 
 
@@ -88,7 +89,7 @@ def test_a_job_does_not_begin_when_a_reset_began_after_the_look(
 ) -> None:
     manager = manager_of(0)
     generation = device.generation
-    entered: list[int] = []
+    entered: list[JobStay] = []
     resets: list[Raised] = []
 
     def enter() -> None:
@@ -103,8 +104,8 @@ def test_a_job_does_not_begin_when_a_reset_began_after_the_look(
     simulator.release_all()
     assert resets[0].join().ok
     entering.join()
-    assert entered == [make_pass(0, generation + 1)]
-    lib.aio_leave(entered[0], lib.AIO_LIFETIME)
+    assert [stay.generation for stay in entered] == [generation + 1]
+    entered[0].end()
     assert until_now(lambda: device.health.in_flight == 0)  # what the reset has made ready is inside as well
 
 
@@ -133,13 +134,13 @@ def test_a_job_that_a_foreign_reset_overtakes_on_its_way_in_begins_after_it(
         resets.append(Raised(lambda: lib.aio_u_aclrtResetDeviceForce(0)))
         assert until_now(lambda: lib.aio_gate_foreign(0))
 
-    def job() -> int:
-        entered = device._manager.enter_job(object())
-        lib.aio_leave(entered, lib.AIO_LIFETIME)
-        return entered
+    def job() -> int | None:
+        stay = device._manager.enter_job(object())
+        stay.end()
+        return stay.generation
 
     monkeypatch.setattr(_jobs, "lib", Overtaken(reset))
-    assert in_thread(job) == make_pass(0, generation + 1)
+    assert in_thread(job) == generation + 1
     assert resets[0].join() == 0
     assert until_now(lambda: device.health.in_flight == 0)
 

@@ -187,6 +187,9 @@ if pid == 0:
         except ForkedProcessError as error:
             if "Use the spawn start method" not in str(error):
                 say("unclear", name, error)
+    lease.__exit__(GeneratorExit)
+    if device._manager.notes:
+        say("a note for a thread that this process has not")
     lease.__exit__()
     executor.shutdown()
     for thing in (stream, memory, device):

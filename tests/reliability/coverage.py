@@ -49,6 +49,7 @@ SUBJECTS: Final = (  # of the tests that are about the lifecycle
     "foreign_unmet",
     "garbage",
     "interrupts",
+    "job_waits",
     "late",
     "lease",
     "maintenance",

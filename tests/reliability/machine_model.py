@@ -141,7 +141,7 @@ class Card:
             self.retained = 0
             self.becomes(State.QUARANTINED, "foreign reset")
         else:
-            self.state = State.RESETTING
+            self.state, self.faulted = State.RESETTING, False
             self.revoked()
             self.becomes(State.RESETTING, "foreign reset")
             self.becomes(State.OPEN, "reopened")

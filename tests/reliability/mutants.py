@@ -67,7 +67,7 @@ FIRST: Final = {
         "tests/api/test_contract.py",
     ),
     "_executor": ("tests/api/test_executor.py",),
-    "_jobs": ("tests/api/test_executor.py",),
+    "_jobs": ("tests/api/test_executor.py", "tests/api/test_job_waits.py"),
     "_port": ("tests/api/test_port.py", "tests/api/test_awaits.py"),
 }
 # The list of native tests that is about a file of the engine; for the others it is test_stream.c.
@@ -96,6 +96,7 @@ REST: Final = (
     "tests/api/test_reset_failing.py",
     "tests/api/test_reset_stuck.py",
     "tests/api/test_executor.py",
+    "tests/api/test_job_waits.py",
     "tests/api/test_events.py",
     "tests/api/test_contract.py",
     "tests/api/test_awaits.py",
@@ -107,6 +108,7 @@ REST: Final = (
     "tests/api/test_foreign_found.py",
     "tests/api/test_maintenance.py",
     "tests/api/test_closing.py",
+    "tests/api/test_garbage.py",
     "tests/api/test_memory.py",
     "tests/api/test_turns.py",
     "tests/cancellation",

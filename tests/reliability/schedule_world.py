@@ -55,7 +55,7 @@ NOTICED: Final = frozenset(
         "aio_stream_destroy",
         "aio_watch",
         "aio_set_context",
-        "aio_u_aclrtSetDevice",
+        "aio_count_set",
         "aio_u_aclrtResetDevice",
         "aio_u_aclrtResetDeviceForce",
         "aio_u_aclrtGetCurrentContext",

@@ -1,0 +1,183 @@
+"""Jobs on a device's executor that wait through aioacl: they are not inside meanwhile, and are so again then."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import ffi, lib
+from tests.kit import Waiting, hanging, reset_by_somebody_else, until, works
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+
+def bound_to() -> object:
+    """The context that the calling thread is in, or None."""
+    context = ffi.new("aclrtContext *")
+    return context[0] if lib.aio_u_aclrtGetCurrentContext(context) == 0 else None
+
+
+class Told:
+    """A job that is told something by its wait, and what it may do then."""
+
+    def __init__(self, wait: Callable[[], object]) -> None:
+        self._wait = wait
+        self.error: Exception | None = None
+        self.afterwards: Exception | None = None
+        self.context: object = None
+
+    def __call__(self) -> None:
+        try:
+            self._wait()
+        except aioacl.AclError as error:
+            self.error = error
+        self.context = bound_to()
+        try:
+            self._wait()
+        except aioacl.AclError as error:
+            self.afterwards = error
+
+
+async def test_a_reset_waits_for_a_job_that_waits_and_the_job_may_make_something_meanwhile(
+    open_device: OpenDevice,
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        back = bytearray(64)
+
+        def job() -> int:
+            begun.set()
+            go_on.wait()
+            stream.fill(memory, 7).result()
+            with_its_own = device.create_stream().result()
+            with_its_own.copy(back, memory).result()
+            with_its_own.close().result()
+            return device.run(lambda: device.generation).result()
+
+        async with anyio.create_task_group() as group:
+            running = Waiting(group, lambda: device.run(job))
+            await until(begun.is_set)
+            resetting = Waiting(group, lambda: device.force_reset(grace=20))
+            await until(lambda: device.state is aioacl.State.DRAINING)
+            go_on.set()
+            before = await running.outcome()
+            report = await resetting.outcome()
+            assert (report.ok, report.generation, bytes(back)) == (True, before + 1, b"\7" * 64)
+
+
+async def test_a_job_whose_work_does_not_end_is_told_of_the_reset_and_is_inside_again_after_it(
+    open_device: OpenDevice,
+) -> None:
+    simulator.set_abort_supported(False)
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        generation = device.generation
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        job = Told(lambda: stream.synchronize().result())
+        async with anyio.create_task_group() as group:
+            running = Waiting(group, lambda: device.run(job))
+            await until(lambda: device._manager.outside)
+            report = await device.force_reset(grace=0)
+            await running.outcome()
+            assert (report.ok, report.attempts, report.stuck) == (True, 1, ())
+            assert isinstance(job.error, aioacl.DeviceReset)
+            assert (job.error.generation, job.error.report) == (generation, report)
+        assert job.context == await device.run(bound_to)
+        assert isinstance(job.afterwards, aioacl.StaleHandleError)
+        assert await works(device)
+
+
+async def test_a_job_that_waits_is_told_when_somebody_else_resets_the_device(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        job = Told(lambda: stream.synchronize().result())
+        async with anyio.create_task_group() as group:
+            running = Waiting(group, lambda: device.run(job))
+            await until(lambda: device._manager.outside)
+            reset_by_somebody_else()
+            await running.outcome()
+        assert isinstance(job.error, aioacl.DeviceReset)
+        assert job.context == await device.run(bound_to)
+        assert await works(device)
+
+
+async def test_a_job_that_waits_does_not_keep_the_last_close_and_is_told(open_device: OpenDevice) -> None:
+    device = await open_device()
+    stream, memory = await device.create_stream(), await device.allocate(64)
+    simulator.hold(stream)
+    stream.fill(memory, 1)
+    job = Told(lambda: stream.synchronize().result())
+    future = device.executor.submit(job)
+    await until(lambda: device._manager.outside)
+    await device.close()
+    await until(future.done)
+    assert future.result() is None
+    assert isinstance(job.error, aioacl.DeviceReset)
+    assert isinstance(job.afterwards, aioacl.StaleHandleError)
+    assert simulator.retain_count() == 0
+
+
+async def test_a_job_that_waits_is_told_when_its_device_is_quarantined(open_device: OpenDevice) -> None:
+    async with open_device() as device, open_device(1) as other:
+        job = Told(lambda: device.allocate(64).result())
+
+        def job_and_more() -> int:
+            job()
+            return other.memory_info().result().free  # it goes on without being inside
+
+        simulator.hang_call("aclrtMalloc")
+        async with anyio.create_task_group() as group:
+            running = Waiting(group, lambda: device.run(job_and_more))
+            await until(hanging("aclrtMalloc"))
+            await until(lambda: device._manager.outside)
+            report = await device.force_reset(grace=0, timeout=0.2)
+            assert await running.outcome()
+            simulator.release_all()
+            assert not report.ok
+        assert isinstance(job.error, aioacl.DeviceQuarantined)
+        assert isinstance(job.afterwards, aioacl.DeviceQuarantined)
+        assert (await device.force_reset()).ok
+
+
+async def test_what_was_made_for_a_job_that_is_told_of_a_reset_is_given_back(open_device: OpenDevice) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def job() -> None:
+        begun.set()
+        go_on.wait()
+        device.allocate(1 << 20).result()
+
+    async with open_device() as device:
+        free = (await device.memory_info()).free
+        async with anyio.create_task_group() as group:
+            running = Waiting(group, lambda: device.run(job))
+            await until(begun.is_set)
+            resetting = Waiting(group, lambda: device.force_reset(grace=0))
+            await until(lambda: device.state is aioacl.State.RESETTING)
+            go_on.set()
+            with pytest.raises(aioacl.DeviceReset, match="while this waited"):
+                await running.outcome()
+            assert (await resetting.outcome()).ok
+        await until(lambda: device.health.in_flight == 0)
+        assert (await device.memory_info()).free == free
+
+
+async def test_a_job_is_refused_the_reset_that_would_wait_for_it(open_device: OpenDevice) -> None:
+    async with open_device() as device, open_device(1) as other:
+        generation = device.generation
+        with pytest.raises(aioacl.LeaseHeldError, match="the caller is a job on device 0") as caught:
+            await device.run(lambda: device.force_reset().result())
+        assert "outside" in caught.value.hint
+        assert (await other.run(lambda: device.force_reset().result())).ok
+        assert device.generation == generation + 1
