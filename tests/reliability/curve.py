@@ -2,7 +2,8 @@
 
 A thread resets again and again, without a pause. One half of the tasks holds a lease around everything that it does
 in a cycle, memory, a stream and verified copies, so it must complete whatever it began. The other half makes a stream
-and uses it for as long as it lives. Told of both is how many resets they stood at the gate for.
+and uses it for as long as it lives. Told of both is how many resets they stood at the gate for, from when they were
+known there: a task whose thread is not run between its call and the gate's lock waits for nobody.
 
 A drain waits for those whose turn it is no longer than a second. Where it has given them up, because this machine had
 not come to them all by then, more than two resets are a figure; else they are a finding.
@@ -17,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aioacl import DeviceReset, DeviceResetting, StaleHandleError, open_device
+from aioacl._port import current_holder
 from aioacl._turns import TURN_SECONDS
 from aioacl.testing import snapshot
 from tests.reliability import crowd
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioacl import Device, ResetReport, Stream
+    from aioacl._turns import Place
 
 LIMIT_SECONDS: Final[dict[Scale, float]] = {Scale.QUICK: 60, Scale.DEFAULT: 240, Scale.SLOW: 2400}
 TASKS: Final = (1, 8, 64, 256, 1024)
@@ -44,6 +47,9 @@ class Point:
     tasks: int
     resets: int
     over: bool = False
+    asked: dict[object, int] = field(
+        default_factory=dict[object, int]
+    )  # who waits, and the generation when he came
     stood: list[int] = field(default_factory=list[int])  # resets, each time that somebody came to the gate
     stood_ms: list[float] = field(default_factory=list[float])
     cycles: list[int] = field(default_factory=list[int])  # that each task has completed
@@ -57,9 +63,9 @@ class Point:
     async def leased(self, number: int) -> None:
         """Cycles that no reset parts."""
         while not self.over:
-            asked, began = self.device.generation, time.monotonic()
+            began = time.monotonic()
             async with self.device.lease():
-                self._came(asked, self.device.generation, began)
+                self._came(self.device.generation, began)
                 async with self.device.create_stream() as stream:
                     await self._copy(stream)
             self.cycles[number] += 1
@@ -67,9 +73,9 @@ class Point:
     async def bare(self, number: int) -> None:
         """Cycles that a reset may end anywhere."""
         while not self.over:
-            asked, began = self.device.generation, time.monotonic()
+            began = time.monotonic()
             async with self.device.create_stream() as stream:
-                self._came(asked, stream._generation, began)
+                self._came(stream._generation, began)
                 try:
                     while not self.over:
                         await self._copy(stream)
@@ -77,8 +83,20 @@ class Point:
                 except RESETS:
                     self.interrupted += 1
 
-    def _came(self, asked: int, generation: int, began: float) -> None:
-        self.stood.append(generation - asked)
+    def watch_the_gate(self) -> None:
+        """From now on it is known in which generation somebody has begun to wait."""
+        turns = self.device._manager.turns
+        wait = turns.wait
+
+        def noted(place: Place) -> None:
+            if not place.taken:
+                self.asked[current_holder()] = self.device.generation
+            wait(place)
+
+        turns.wait = noted  # type: ignore[method-assign]  # of this device's alone
+
+    def _came(self, generation: int, began: float) -> None:
+        self.stood.append(generation - self.asked.pop(current_holder(), generation))
         self.stood_ms.append((time.monotonic() - began) * 1000)
 
     async def _copy(self, stream: Stream) -> None:
@@ -138,6 +156,7 @@ def _measure(tasks: int, resets: int, limit: float) -> Point:
     before = snapshot()
     device = open_device().result()
     point = Point(device, tasks, resets, cycles=[0] * tasks)
+    point.watch_the_gate()
     with crowd.overhearing(point.findings):
         bodies = [partial(point.bare if number % 2 else point.leased, number) for number in range(tasks)]
         loop = crowd.loop("asyncio", *bodies)
