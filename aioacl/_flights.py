@@ -321,6 +321,9 @@ class ForeignFlight(Flight):
 
     def fly(self) -> None:
         lib.aio_device_flush(self.index)
+        # Our set gives the primary context its life back, at the same address: a call from before the reset that is
+        # still inside would make something that nobody owns. Who does not leave in time is not waited for.
+        self._barrier_is_clear(CLOSE_SECONDS)
         try:
             self.manager.control.call(self._checked_set, RESET_SECONDS)
         except (LaneStuck, AclError) as error:

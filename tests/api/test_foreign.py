@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import simulator
-from aioacl._ffi import lib
-from aioacl._flights import POOL_EVENTS
+from aioacl import _flights, simulator
+from aioacl._ffi import ffi, lib
+from aioacl._flights import POOL_EVENTS, ForeignFlight
 from tests.kit import (
     FAULT,
     Waiting,
@@ -234,6 +234,50 @@ async def test_what_need_not_wait_and_is_overtaken_by_a_foreign_reset_is_refused
         simulator.release_all()
         await (await patient.outcome()).close()
         assert mended(device, generation)
+
+
+@pytest.mark.leaves("events")  # the pool's: the reset does not wait for those inside for ever, nor destroys under them
+async def test_it_is_set_again_only_when_those_who_were_inside_have_left(open_device: OpenDevice) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def allocate() -> int:
+        begun.set()
+        go_on.wait()
+        code: int = lib.aio_u_aclrtMalloc(ffi.new("void **"), 64, lib.ACL_MEM_MALLOC_HUGE_FIRST)
+        return code
+
+    async with open_device() as device, anyio.create_task_group() as group:
+        generation, sets = device.generation, simulator.calls("aclrtSetDevice")
+        job = Waiting(group, lambda: device.run(allocate))
+        await until(begun.is_set)
+        reset_by_somebody_else()
+        await until(lambda: isinstance(device._manager.flight, ForeignFlight))
+        assert not until_now(lambda: simulator.calls("aclrtSetDevice") > sets, 0.1)
+        go_on.set()
+        assert await job.outcome() == 107002  # our context is not alive again under it
+        await until(lambda: mended(device, generation))
+        assert simulator.stats().device_blocks == 0
+
+
+@pytest.mark.leaves("events")  # as above
+async def test_it_is_set_again_after_a_while_also_if_somebody_stays_inside(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        begun.set()
+        go_on.wait()
+
+    monkeypatch.setattr(_flights, "CLOSE_SECONDS", 0.05)
+    async with open_device() as device, anyio.create_task_group() as group:
+        job = Waiting(group, lambda: device.run(stay))
+        await until(begun.is_set)
+        reset_by_somebody_else()
+        assert await works(device)
+        assert not job.ended
+        go_on.set()
+        await job.outcome()
 
 
 async def test_waits_in_flight_end_and_the_device_is_set_again(open_device: OpenDevice) -> None:
