@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BATCH = 256
 LONGEST_POLL_SECONDS = 86400.0  # poll counts milliseconds in an int
 KICK = 0  # the key of what wakes the port's owner and is nobody's completion
 TIMED_OUT = failure(lib.AIO_LIMIT)  # no refusal of the engine's: the deadline came first
@@ -44,10 +43,6 @@ QUICK_SECONDS = 0.001
 
 class _Deliver(Protocol):
     def __call__(self, result: int, /) -> object: ...
-
-
-def _new_batch() -> tuple[CData, CData]:
-    return ffi.new("uint64_t[]", BATCH), ffi.new("int64_t[]", BATCH)
 
 
 class Port:
@@ -64,8 +59,10 @@ class Port:
         self.fd = lib.aio_port_fd(self.handle)
         self._keys = itertools.count(1)
         self._waits: dict[int, tuple[_Deliver, Callable[[], object] | None]] = {}
-        # One is taken for each drain that is under way: that of a signal's handler may be within another.
-        self._batches: list[tuple[CData, CData]] = []
+        # A drain may be broken off by Ctrl-C, and that of a signal's handler may be within another: what has been taken
+        # is kept here until it is handed out.
+        self._batch: Any = ffi.new("aio_batch *")
+        self._came: dict[int, int] = {}
 
     def __del__(self) -> None:
         # Others of the same garbage may still post when their turn comes: they must find that it is gone.
@@ -84,25 +81,34 @@ class Port:
         self._waits.pop(key, None)
 
     def drain(self) -> None:
-        """Hands out the completions that have come, all of them; what the first that fails has raised comes then."""
-        batch = self._batches.pop() if self._batches else _new_batch()
-        count = lib.aio_port_take(self.handle, *batch, BATCH)
-        keys, results = (ffi.unpack(column, count) for column in batch)
-        self._batches.append(batch)
-        errors: list[BaseException] = []
-        for key, result in zip(keys, results, strict=True):
-            try:
+        """Hands out the completions that have come. Where it is broken off it goes on at the reader's next turn."""
+        try:
+            self._take()
+            for key, result in tuple(self._came.items()):
                 self._hand_out(key, result)
-            except BaseException as error:  # noqa: BLE001 - the others of the batch come first: they come once only
-                errors.append(error)
-        if errors:
-            try:
-                raise errors[0]
-            finally:
-                errors.clear()  # the traceback keeps the frame, and the frame would keep the errors
+        except BaseException:
+            lib.aio_port_post(self.handle, KICK, 0)
+            raise
+
+    def _take(self) -> None:
+        """Once more is the same: what came first under a key is told, and once."""
+        batch, came = self._batch, self._came
+        count = lib.aio_port_fill(self.handle, batch)
+        for key, result in zip(ffi.unpack(batch.keys, count), ffi.unpack(batch.results, count), strict=True):
+            came.setdefault(key, result)
+        batch.count = 0
 
     def _hand_out(self, key: int, result: int) -> None:
-        wait = self._waits.pop(key, None)
+        """Once more is the same here too. What raises an error has been told all the same."""
+        try:
+            self._tell(key, result)
+        except Exception:
+            self._forget(key)
+            raise
+        self._forget(key)
+
+    def _tell(self, key: int, result: int) -> None:
+        wait = self._waits.get(key)
         if wait is None:  # a kick, or it has been told already
             return
         deliver, after = wait
@@ -111,6 +117,10 @@ class Port:
         finally:
             if after is not None:
                 after()
+
+    def _forget(self, key: int) -> None:
+        self._waits.pop(key, None)
+        self._came.pop(key, None)
 
     def begin(
         self, start: Callable[[CData, int], int], deliver: _Deliver, after: Callable[[], object] | None

@@ -225,6 +225,15 @@ aio_port *aio_port_new(void);
 int aio_port_fd(const aio_port *port);
 /* Takes at most `max` completions; call it when the descriptor is readable. */
 int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max);
+enum aio_room { AIO_BATCH = 256 };
+/* Completions that are still to be handed out: whoever never sees the call return finds all of them here. */
+typedef struct {
+    int32_t count;
+    uint64_t keys[AIO_BATCH];
+    int64_t results[AIO_BATCH];
+} aio_batch;
+/* Takes as many as there is room for; how many are in the batch then. */
+int aio_port_fill(aio_port *port, aio_batch *batch);
 /* To a port that its owner has closed (NULL) nothing is posted: AIO_NOT_OPEN. */
 int aio_port_post(aio_port *port, uint64_t key, int64_t result);
 /* The owner is done with it; the descriptor is closed when the last wait has come back. */

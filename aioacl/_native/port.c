@@ -130,6 +130,12 @@ int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max) {
     return taken;
 }
 
+int aio_port_fill(aio_port *port, aio_batch *batch) {
+    int count = batch->count;
+    batch->count += aio_port_take(port, batch->keys + count, batch->results + count, AIO_BATCH - count);
+    return batch->count;
+}
+
 void aio_port_close(aio_port *port) {
     unref(port);
 }

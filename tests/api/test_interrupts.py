@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import dis
+import itertools
 import sys
 import warnings
 from functools import cache
@@ -17,7 +19,7 @@ from aioacl._ffi import lib
 from aioacl._law import State
 from aioacl._lifecycle import manager_of
 from aioacl._port import run_blocking
-from tests.kit import PATIENCE_SECONDS, Raised, until_now
+from tests.kit import PATIENCE_SECONDS, Raised, until, until_now, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -37,22 +39,28 @@ def beginnings(code: CodeType) -> frozenset[int]:
     return frozenset(offset for offset in first.values() if code.co_code[offset] != dis.opmap["NOP"])
 
 
-def in_finalizer(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_name != "__del__":
+def within(name: str, frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != name:
         frame = frame.f_back
     return frame is not None
 
 
 class Strike:
-    """Ctrl-C at the nth step of aioacl's on this thread: a function that begins, a line, or a return."""
+    """Ctrl-C at the nth step of aioacl's on this thread: a function that begins, a line, or a return.
 
-    def __init__(self, step: int) -> None:
+    `where`: only steps of that function, and of what it calls, count.
+    """
+
+    def __init__(self, step: int, where: str = "") -> None:
         self.left = step
+        self._where = where
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> Strike | None:
         code = frame.f_code
-        if not code.co_filename.startswith(PLACE) or in_finalizer(frame):  # what that raises is nobody's
+        if not code.co_filename.startswith(PLACE) or within("__del__", frame):  # what that raises is nobody's
             return None
+        if self._where and not within(self._where, frame):
+            return self
         if event != "exception" and (event != "line" or frame.f_lasti in beginnings(code)):
             self.left -= 1
             if self.left == 0:
@@ -60,9 +68,9 @@ class Strike:
         return self
 
 
-def struck(step: int, operation: Callable[[], object]) -> bool:
+def struck(step: int, operation: Callable[[], object], where: str = "") -> bool:
     """Whether the operation has as many steps; it is interrupted at that one."""
-    strike, before = Strike(step), sys.gettrace()
+    strike, before = Strike(step, where), sys.gettrace()
     sys.settrace(strike)
     try:
         operation()
@@ -154,6 +162,36 @@ def test_who_waits_for_a_change_is_woken_though_the_waking_was_interrupted(devic
             one.join()
 
     assert walk(operation, check) > 5
+
+
+def test_a_loop_that_is_interrupted_while_completions_are_handed_out_loses_none(
+    device: aioacl.Device,
+) -> None:
+    streams = [device.create_stream().result() for _ in range(3)]
+    memory = device.allocate(64).result()
+    loop = asyncio.new_event_loop()
+    tasks: list[asyncio.Task[None]] = []
+
+    async def begin() -> None:
+        for stream in streams:
+            simulator.hold(stream)
+        tasks[:] = [asyncio.ensure_future(wait_for(stream.fill(memory, 1))) for stream in streams]
+        await until(lambda: lib.aio_device_waits(0) == len(streams))
+
+    async def end() -> None:
+        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_SECONDS)
+
+    def step_is_struck(step: int) -> bool:
+        loop.run_until_complete(begin())
+        simulator.release_all()
+        there_is = struck(step, lambda: loop.run_until_complete(end()), "drain")
+        loop.run_until_complete(end())
+        return there_is
+
+    assert next(step for step in itertools.count(1) if not step_is_struck(step)) > 20
+    loop.close()
+    for one in (*streams, memory):
+        one.close().result()
 
 
 def test_what_a_copy_uses_is_kept_wherever_it_is_interrupted(device: aioacl.Device) -> None:

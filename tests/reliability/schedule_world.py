@@ -42,7 +42,7 @@ NOTICED: Final = frozenset(
         "aio_gate_met",
         "aio_gate_foreign",
         "aio_port_post",
-        "aio_port_take",
+        "aio_port_fill",
         "aio_device_start",
         "aio_device_stop",
         "aio_device_flush",
