@@ -39,10 +39,11 @@ def default_workers() -> int:
 class _Item:
     __slots__ = ("future", "holder", "work")
 
-    def __init__(self, future: Future[Any], work: Callable[[], Any]) -> None:
+    def __init__(self, index: int, future: Future[Any], work: Callable[[], Any]) -> None:
         self.future = future
         self.work = work
-        self.holder = current_stay() or current_holder()  # what a reset waits for in him, it does in his job
+        stay = current_stay()  # what a reset waits for in whoever submits, it does in his job
+        self.holder = stay if stay is not None and stay.index == index else current_holder()
 
 
 class DeviceExecutor(Executor):
@@ -70,7 +71,7 @@ class DeviceExecutor(Executor):
             raise ForkedProcessError("device.executor belongs to the process that was forked")
         future: Future[T] = Future()
         context = copy_context()
-        item = _Item(future, lambda: context.run(fn, *args, **kwargs))
+        item = _Item(self._index, future, lambda: context.run(fn, *args, **kwargs))
         with self._changed:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
@@ -79,7 +80,7 @@ class DeviceExecutor(Executor):
             self._workers += start
             self._changed.notify_all()
         if start:
-            self._spawn()
+            self._spawn(item)
         return future
 
     @property
@@ -87,15 +88,17 @@ class DeviceExecutor(Executor):
         """Whether it takes no more jobs."""
         return self._closed
 
-    def _spawn(self) -> None:
+    def _spawn(self, item: _Item) -> None:
+        """Without a thread, and without another that will do it, the job is not queued either."""
         try:
             _sync.spawn(f"aioacl-run-{self._index}", self._run)
         except RuntimeError:
             with self._changed:
                 self._workers -= 1
-                alone = self._workers == 0
-            if alone:
-                raise
+                if self._workers or item not in self._items:
+                    return
+                self._items.remove(item)
+            raise
 
     def _next(self) -> _Item | None:
         with self._changed:

@@ -89,6 +89,10 @@ class Jobs(Admission):
                     if code > lib.AIO_LIMIT and not self.found_reset(generation, code):
                         raise error_of(code, "aclrtSetCurrentContext", self.index, self.generation)
 
+    def meet_foreign(self) -> None:
+        """Answers a foreign reset, if one is to be answered. With the lock held."""
+        raise NotImplementedError
+
     def let_out(self, generation: int) -> None:
         """On a worker, in a job: not inside the device for a while, though a drain still waits for the job."""
         with self.changed:
@@ -105,6 +109,7 @@ class Jobs(Admission):
                     entered = make_pass(self.index, generation)
                     if open_still and lib.aio_enter(entered, lib.AIO_LIFETIME, USER_JOB) == 0:
                         return generation
+                    self.meet_foreign()  # the maintenance lane, which does as a rule, may be in a call
                     self.changed.wait()
                 return None
             finally:

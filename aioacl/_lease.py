@@ -60,16 +60,22 @@ class Lease:
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         self._leave(kind)
 
-    def _leave(self, kind: type[BaseException] | None) -> None:
+    def _leave(self, kind: type[BaseException] | None, entered: list[object] | None = None) -> None:
         holder = current_holder()
         if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has the lock
-            self._manager.forsake_lease(self, holder)
+            self._forsake(holder, [*self._holders, *self._lost] if entered is None else entered)
             return
         left = self._manager.entered(self, holder) - 1
         try:
             self._manager.give_back(self, holder, left)
         finally:
             self._manager.give_back(self, holder, left)  # Ctrl-C may have come in the middle of it
+
+    def _forsake(self, holder: object, entered: list[object]) -> None:
+        """A generator may be closed by another task than the one that has entered the lease in it."""
+        if holder not in entered and entered:
+            holder = entered[-1]
+        self._manager.forsake_lease(self, holder)
 
     def share(self) -> SharedLease:
         """What another task enters, with `with` or `async with`, to hold this lease too; that waits for nothing."""
@@ -87,24 +93,27 @@ class SharedLease:
     def __init__(self, manager: Manager, lease: Lease) -> None:
         self._manager = manager
         self._lease = lease
+        self._entered: list[object] = []  # by whom
 
     def __enter__(self) -> Lease:
-        before = self._manager.entered(self._lease, current_holder())
+        holder = current_holder()
+        before = self._manager.entered(self._lease, holder)
         try:
-            self._manager.share_lease(self._lease, current_holder())
+            self._entered.append(holder)
+            self._manager.share_lease(self._lease, holder)
             return self._lease  # noqa: TRY300 - an `else` would leave the block
         except BaseException:
-            self._manager.give_back(self._lease, current_holder(), before)
+            self._manager.give_back(self._lease, holder, before)
             raise
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        self._lease._leave(kind)
+        self._lease._leave(kind, self._entered)
 
     async def __aenter__(self) -> Lease:
         return self.__enter__()
 
     async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        self._lease._leave(kind)
+        self.__exit__(kind)
 
 
 class Leases:

@@ -197,10 +197,11 @@ async def test_a_job_for_which_no_thread_can_be_had_is_refused_or_waits_for_one_
         executor = device.executor
         world = FewThreads(0)
         monkeypatch.setattr(_sync, "backend", world)
+        refused: list[int] = []
         with pytest.raises(RuntimeError, match="can't start new thread"):
-            executor.submit(int)
+            executor.submit(refused.append, 1)
         with pytest.raises(RuntimeError, match="can't start new thread"):
-            await device.run(int)
+            await device.run(refused.append, 2)
         world.left = 1
         begun, go_on = threading.Event(), threading.Event()
 
@@ -214,7 +215,7 @@ async def test_a_job_for_which_no_thread_can_be_had_is_refused_or_waits_for_one_
         assert not second.done()
         go_on.set()
         await until(second.done)
-        assert (first.result(), second.result()) == (None, 0)
+        assert (first.result(), second.result(), refused) == (None, 0, [])
         assert executor._workers == 1
         monkeypatch.undo()
 

@@ -112,6 +112,30 @@ async def test_a_job_that_waits_is_told_when_somebody_else_resets_the_device(ope
         assert await works(device)
 
 
+@pytest.mark.leaves(
+    "events"
+)  # the pool's: the reset gives up waiting for the lane, and destroys nothing under it
+async def test_a_job_that_waits_is_told_of_a_foreign_reset_also_while_the_maintenance_lane_is_in_a_call(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        job = Told(lambda: stream.synchronize().result())
+        async with anyio.create_task_group() as group:
+            running = Waiting(group, lambda: device.run(job))
+            await until(lambda: device._manager.outside)
+            simulator.hang_call("aclrtMallocHost")
+            making = Waiting(group, lambda: device.pinned(64))
+            await until(hanging("aclrtMallocHost"))
+            reset_by_somebody_else()
+            await running.outcome()
+            assert not making.ended
+            simulator.unhang("aclrtMallocHost")
+            await (await making.outcome()).close()
+        assert isinstance(job.error, aioacl.DeviceReset)
+
+
 async def test_a_job_that_waits_does_not_keep_the_last_close_and_is_told(open_device: OpenDevice) -> None:
     device = await open_device()
     stream, memory = await device.create_stream(), await device.allocate(64)

@@ -15,7 +15,7 @@ from tests.kit import Raised, Waiting, fill_staging, hanging, in_thread, no_call
 
 if TYPE_CHECKING:
     import concurrent.futures
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from tests.kit import OpenDevice
 
@@ -432,6 +432,54 @@ async def test_a_job_has_the_lease_of_whoever_submitted_it(open_device: OpenDevi
         assert (await resetting.outcome()).ok
         await until(others.done)
         assert others.result() == generation + 1
+
+
+async def test_a_job_of_another_device_has_the_lease_that_it_has_entered(open_device: OpenDevice) -> None:
+    async with open_device() as device, open_device(1) as other, anyio.create_task_group() as group:
+        entered, go_on = threading.Event(), threading.Event()
+
+        def hold() -> int:
+            with other.lease():
+                entered.set()
+                go_on.wait()
+                return other.run(lambda: other.generation).result()
+
+        generation = other.generation
+        holding = device.executor.submit(hold)
+        await until(entered.is_set)
+        resetting = Waiting(group, lambda: other.force_reset(grace=20))
+        await until(lambda: draining(other))
+        go_on.set()
+        await until(holding.done)
+        assert holding.result() == generation
+        assert (await resetting.outcome()).ok
+
+
+def entering(lease: aioacl.Lease | aioacl.SharedLease) -> Generator[bool]:
+    with lease:
+        yield True
+
+
+async def test_a_generator_that_another_closes_leaves_its_own_entry_of_a_lease(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+
+        def hold() -> bool:
+            with device.lease() as lease:
+                sharing = in_thread(lambda: begun(lease.share()))
+                sharing.close()
+                return lease.held and len(lease._holders) == 1
+
+        def begun(lease: aioacl.Lease | aioacl.SharedLease) -> Generator[bool]:
+            generator = entering(lease)
+            next(generator)
+            return generator
+
+        assert in_thread(hold)
+        kept = device.lease()
+        in_thread(lambda: begun(kept)).close()
+        await until(lambda: device.health.leases == 0)
 
 
 async def test_a_lease_does_not_outlive_the_last_close(open_device: OpenDevice) -> None:
