@@ -14,12 +14,9 @@ from aioacl._errors import AclError, AclWarning
 from aioacl._ffi import ffi, lib
 from aioacl._gate import error_of, inside
 from aioacl._lanes import Job, LaneStuck
-from aioacl._law import RELEASED_ALREADY, Counts, Event, State
+from aioacl._law import RELEASED_ALREADY, Event, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from aioacl._law import Verdict
     from aioacl._lifecycle import Manager
     from aioacl._options import Stuck
 
@@ -135,26 +132,19 @@ class Flight:
     def _reset_plain(self) -> int:
         """Gives one set back, unless a foreign reset has: by now, the device may be set by others."""
         with self.manager.changed:
-            if not self.manager.standing().retained:
+            self.manager.standing()
+            if not self.manager.ours:
                 return RELEASED_ALREADY
         lib.aio_control_lane(self.index)
         code = lib.aio_u_aclrtResetDevice(self.index)
-        self._count_reset(code, _law.reset_device)
+        self.manager.count_reset(code, _law.reset_device)
         return code
 
     def _reset_force(self) -> int:
         lib.aio_control_lane(self.index)
         code = lib.aio_u_aclrtResetDeviceForce(self.index)
-        self._count_reset(code, _law.reset_device_force)
+        self.manager.count_reset(code, _law.reset_device_force)
         return code
-
-    def _count_reset(self, code: int, law: Callable[[Counts], Verdict]) -> None:
-        manager = self.manager
-        with manager.changed:
-            if code == 0:
-                manager.counts = law(manager.counts).counts
-            elif code == RELEASED_ALREADY:
-                manager.counts = Counts()
 
     def _destroy_events(self) -> int:
         """The runtime does not free native events with their device."""
@@ -278,16 +268,10 @@ class CloseFlight(Flight):
         warnings.warn(f"device {self.index} {problem}", AclWarning, stacklevel=2)
 
     def _reset_all(self) -> int:
-        """One reset for this open, and one for each close whose own has failed: those have left the device set."""
-        manager = self.manager
-        with manager.changed:
-            manager.owed = min(manager.owed + 1, manager.standing().retained)
+        """One reset for each set of ours: that of this open, and those of closes whose own reset has failed."""
         code = 0
-        while manager.owed and code == 0:
+        while code == 0:
             code = self._reset_plain()
-            if code in (0, RELEASED_ALREADY):
-                with manager.changed:
-                    manager.owed = manager.owed - 1 if code == 0 else 0
         return code
 
     def _release(self) -> None:

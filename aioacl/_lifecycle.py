@@ -28,7 +28,7 @@ from aioacl._flights import POOL_EVENTS, CloseFlight, Flight, ForeignFlight, Ope
 from aioacl._gate import error_of
 from aioacl._jobs import Jobs
 from aioacl._lanes import Lane, call_on
-from aioacl._law import Counts, Event, State
+from aioacl._law import RELEASED_ALREADY, Counts, Event, State
 from aioacl._options import ResetReport, Strategy, is_whole
 from aioacl._port import current_holder
 from aioacl._reset import ResetFlight
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from aioacl._lease import Lease
 
 T = TypeVar("T")
-
 DEVICES = 64
 
 
@@ -54,15 +53,15 @@ class Manager(Jobs):
         self.counts = Counts()
         self.told = 0  # foreign resets that had been told of when what is counted was set
         self.ended = 0  # the generation whose native streams a reset of ours has ended; for flights only
-        self.owed = 0  # resets that closes have called for and that failed
+        self.ours = (
+            0  # how many of those sets are the face's: one for who has it open, and those not given back yet
+        )
         self.flight: Flight | None = None
         self.last_fault: AclError | None = None
         self.control = Lane(f"aioacl-ctl-{index}")
         self.maintenance = Lane(f"aioacl-mnt-{index}", self._on_wake, self._refusal)
         self.notes: deque[Callable[[], object]] = deque()
-        self.leftovers: deque[Callable[[], object]] = (
-            deque()
-        )  # clean-ups that can be done after the next reset
+        self.leftovers: deque[Callable[[], object]] = deque()  # clean-ups for after the next reset
         self._cores: weakref.WeakSet[StreamCore] = weakref.WeakSet()
         self._cores_lock = _sync.lock()
 
@@ -87,8 +86,8 @@ class Manager(Jobs):
                     raise self.quarantined()
                 if self._count_in(user, strategy):
                     return
-                flight = self.flight
-            if isinstance(flight, OpenFlight):
+                flight, counted = self.flight, user in self._users
+            if counted and flight is not None:
                 await flight.arrive(deadline)
                 return
             if not wait:
@@ -109,6 +108,8 @@ class Manager(Jobs):
             self.launch(OpenFlight(self))
         elif self.flight is None and self.state is State.QUARANTINED:
             self.launch(CloseFlight(self))
+        if strategy != self.strategy:  # of those who have left, and whose flight is still in the air
+            return False
         is_open = self.shown is State.OPEN or self._may_join()
         if is_open or isinstance(self.flight, OpenFlight):
             self._users.add(user)
@@ -353,19 +354,33 @@ class Manager(Jobs):
             self.maintenance.fail_all(self.quarantined)  # what waits for a lane that may be stuck ends
         unserved = event is Event.FOREIGN or (event is Event.SEIZE and lib.aio_gate_foreign(self.index))
         if served and unserved:  # from here on no call can find one
-            self.counts = Counts()
+            self.count(Counts())
+
+    def count(self, counts: Counts) -> None:
+        """What is counted from now on; of less than was ours, all is. With the lock held."""
+        self.counts, self.ours = counts, min(self.ours, counts.retained)
 
     def standing(self) -> Counts:
-        """How often the device is set on our account: not for what a foreign reset has released. With the lock held."""
+        """How often the device is set, by the face or by hand; a foreign reset has ended all. With the lock held."""
         if self.told != lib.aio_device_foreign(self.index):
-            self.counts = Counts()
+            self.count(Counts())
         return self.counts
 
     def count_set(self, told: int) -> None:
         """One set more, made when so many foreign resets had been told: the first after the newest of them is alone."""
         with self.changed:
-            self.counts = _law.set_device(self.counts if self.told == told else Counts()).counts
-            self.told = told
+            if self.told != told:
+                self.count(Counts())
+            self.counts, self.ours, self.told = _law.set_device(self.counts).counts, self.ours + 1, told
+
+    def count_reset(self, code: int, law: Callable[[Counts], _law.Verdict]) -> None:
+        """What a reset of ours has come to."""
+        with self.changed:
+            if code == 0:
+                self.ours -= self.ours > 0
+                self.count(law(self.counts).counts)
+            elif code == RELEASED_ALREADY:
+                self.count(Counts())
 
 
 _managers: dict[int, Manager] = {}

@@ -6,11 +6,13 @@ For programs that keep the counts themselves. Each call passes the lifecycle's l
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from aioacl import _law, _runtime
 from aioacl._errors import ParameterError, error_for
 from aioacl._ffi import ffi, lib
+from aioacl._flights import Flight
 from aioacl._gate import error_of
 from aioacl._law import RELEASED_ALREADY, Counts, State
 from aioacl._lifecycle import Manager, manager_of
@@ -24,35 +26,67 @@ if TYPE_CHECKING:
 __all__ = ["reset_device", "reset_device_force", "set_device"]
 
 
+class _Change(Flight):
+    """A change by hand, on the caller's thread. Who opens the device meanwhile waits, as for any flight."""
+
+    name = "change by hand"
+
+    def __init__(self, manager: Manager, law: Callable[[Counts], Verdict]) -> None:
+        super().__init__(manager)
+        self._law = law
+        self._thread = threading.get_ident()
+        self._stood, self._told = Counts(), 0
+        self.made: Any = ffi.new("aio_counted *")
+
+    def begin(self, call: str) -> None:
+        """Takes off when those by other threads have landed. What the law refuses does not reach C."""
+        manager = self.manager
+        with manager.changed:
+            while isinstance(manager.flight, _Change) and manager.flight._thread != self._thread:
+                manager.changed.wait()
+            _must_be_closed(manager)
+            self._stood, self._told = manager.standing(), manager.told
+            refused = self._law(self._stood).code
+            if refused:
+                raise error_for(refused, call, device=self.index, message="the device is not set")
+            manager.flight = self
+
+    def land(self) -> None:
+        """Counts what has come of it; once more is the same."""
+        manager = self.manager
+        with manager.changed:
+            if manager.flight is not self:
+                return
+            self._note()
+            manager.announce()
+            manager.flight = None
+            manager.meet_foreign()
+
+    def _note(self) -> None:
+        made = self.made
+        if not made.returned or made.code not in (0, RELEASED_ALREADY):
+            return
+        stood = self._stood if self._told == made.told else Counts()  # somebody else has released what stood
+        self.manager.told = made.told
+        self.manager.count(Counts() if made.code else self._law(stood).counts)
+
+
 def _perform(
     index: int, call: str, law: Callable[[Counts], Verdict], change: Callable[[int, CData], None]
 ) -> None:
     manager = manager_of(index)
     _runtime.load()
-    with manager.changed:
-        _must_be_closed(manager)
-        stood, told = manager.standing(), manager.told
-        refused = law(stood).code
-        if refused:
-            raise error_for(refused, call, device=index, message="the device is not set")
-        made: Any = ffi.new("aio_counted *")
+    flight = _Change(manager, law)
+    try:
+        flight.begin(call)
+        change(index, flight.made)
+    finally:
         try:
-            change(index, made)
-            _note(manager, law, stood, told, made)
-        except BaseException:  # Ctrl-C, behind the call or in the note: now it is noted from the start
-            _note(manager, law, stood, told, made)
-            raise
-        if made.code:
-            raise error_of(made.code, call, index, manager.generation)
-
-
-def _note(manager: Manager, law: Callable[[Counts], Verdict], stood: Counts, told: int, made: Any) -> None:
-    """Counts what has come of a change, if it has been made; once more is the same."""
-    if not made.returned or made.code not in (0, RELEASED_ALREADY):
-        return
-    if told != made.told:  # somebody else has released what stood
-        stood = Counts()
-    manager.counts, manager.told = Counts() if made.code else law(stood).counts, made.told
+            flight.land()
+        finally:
+            flight.land()  # Ctrl-C may have come in the middle of it
+    if flight.made.code:
+        raise error_of(flight.made.code, call, index, manager.generation)
 
 
 def _reset(index: int, made: CData) -> None:

@@ -172,6 +172,23 @@ def test_an_unknown_strategy_is_refused_with_those_there_are(waits: Any) -> None
         aioacl.open_device(0, waits)
 
 
+async def test_a_strategy_that_only_who_has_left_wanted_binds_nobody(
+    open_device: OpenDevice, waits: str
+) -> None:
+    other: Any = "thread" if waits == "watch" else "watch"
+    simulator.hang_call("aclrtSetDevice")
+    with pytest.raises(aioacl.DeviceTimeout):
+        await open_device(timeout=0)
+    await until(hanging("aclrtSetDevice"))
+    async with anyio.create_task_group() as group:
+        opening = Waiting(group, lambda: aioacl.open_device(0, other))
+        await turns()
+        simulator.unhang("aclrtSetDevice")
+        device = await opening.outcome()
+        assert manager_of(0).strategy == other
+        await device.close()
+
+
 async def test_the_first_open_fixes_the_strategy(open_device: OpenDevice, waits: str) -> None:
     other: Any = "thread" if waits == "watch" else "watch"
     async with open_device():

@@ -236,7 +236,9 @@ async def test_what_need_not_wait_and_is_overtaken_by_a_foreign_reset_is_refused
         assert mended(device, generation)
 
 
-@pytest.mark.leaves("events")  # the pool's: the reset does not wait for those inside for ever, nor destroys under them
+@pytest.mark.leaves(
+    "events"
+)  # the pool's: the reset does not wait for those inside for ever, nor destroys under them
 async def test_it_is_set_again_only_when_those_who_were_inside_have_left(open_device: OpenDevice) -> None:
     begun, go_on = threading.Event(), threading.Event()
 

@@ -38,6 +38,7 @@ LIFECYCLE: Final = (
 )
 SUBJECTS: Final = (  # of the tests that are about the lifecycle
     "closing",
+    "counts_beside",
     "device",
     "events",
     "executor",

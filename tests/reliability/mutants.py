@@ -97,6 +97,7 @@ REST: Final = (
     "tests/api/test_reset_stuck.py",
     "tests/api/test_executor.py",
     "tests/api/test_job_waits.py",
+    "tests/api/test_counts_beside.py",
     "tests/api/test_events.py",
     "tests/api/test_contract.py",
     "tests/api/test_awaits.py",

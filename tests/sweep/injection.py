@@ -181,7 +181,7 @@ def _was_reset(injection: Injection) -> bool:
 def mend_counts(index: int) -> None:
     """Takes back what a scenario has set by hand and could not reset."""
     manager = manager_of(index)
-    if manager.counts.retained > manager.owed and not ground.open_devices():
+    if manager.counts.retained > manager.ours and not ground.open_devices():
         lowlevel.reset_device_force(index)
 
 

@@ -1,0 +1,90 @@
+"""ACL's counts by hand beside the face: what is whose, and that nobody who opens the device is kept from his loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import _flights, lowlevel, simulator
+from aioacl._lifecycle import manager_of
+from tests.kit import Raised, Waiting, hanging, reset_by_somebody_else, turns, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+
+async def open_and_close_beside_a_set_by_hand(open_device: OpenDevice) -> None:
+    async with open_device():
+        assert simulator.retain_count() == 2
+    assert simulator.retain_count() == 1
+    lowlevel.reset_device(0)
+    assert simulator.retain_count() == 0
+
+
+async def test_a_reset_of_the_last_close_that_comes_late_is_not_made_again(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowlevel.set_device(0)
+    monkeypatch.setattr(_flights, "RESET_SECONDS", 0.05)
+    simulator.hang_call("aclrtResetDevice")
+    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice"):
+        async with open_device():
+            assert simulator.retain_count() == 2
+    monkeypatch.undo()
+    simulator.unhang("aclrtResetDevice")
+    await until(lambda: manager_of(0).counts.retained == 1)
+    await open_and_close_beside_a_set_by_hand(open_device)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [lambda: lowlevel.reset_device(0), lambda: lowlevel.reset_device_force(0), reset_by_somebody_else],
+    ids=["reset", "force reset", "foreign reset"],
+)
+async def test_a_set_that_a_close_could_not_give_back_and_another_has_is_not_given_back_again(
+    open_device: OpenDevice, end: Callable[[], None]
+) -> None:
+    simulator.fail_call("aclrtResetDevice", 507000)
+    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice answered 507000"):
+        async with open_device():
+            pass
+    end()
+    assert simulator.retain_count() == 0
+    lowlevel.set_device(0)
+    await open_and_close_beside_a_set_by_hand(open_device)
+
+
+async def test_who_opens_a_device_that_is_set_by_hand_meanwhile_waits_in_his_loop(
+    open_device: OpenDevice,
+) -> None:
+    simulator.hang_call("aclrtSetDevice")
+    setting = Raised(lambda: lowlevel.set_device(0))
+    await until(hanging("aclrtSetDevice"))
+    with pytest.raises(aioacl.DeviceTimeout):
+        await open_device(timeout=0.01)
+    with pytest.raises(aioacl.DeviceResetting):
+        await open_device(wait=False)
+    another = Raised(lambda: lowlevel.set_device(0))
+    async with anyio.create_task_group() as group:
+        opening = Waiting(group, open_device)
+        await turns()
+        simulator.unhang("aclrtSetDevice")
+        setting.join()
+        device = await opening.outcome()
+        sets = 2
+        try:
+            another.join()
+        except aioacl.ParameterError:  # the other was first, and then it is kept on the face
+            sets = 1
+        assert simulator.retain_count() == sets + 1
+        await device.close()
+        for _ in range(sets):
+            lowlevel.reset_device(0)
+        assert simulator.retain_count() == 0
