@@ -81,14 +81,26 @@ class Port:
         self._waits.pop(key, None)
 
     def drain(self) -> None:
-        """Hands out the completions that have come. Where it is broken off it goes on at the reader's next turn."""
+        """Hands out the completions that have come, all of them; what the first that fails has raised comes then.
+
+        Where Ctrl-C breaks it off it goes on at the reader's next turn.
+        """
+        errors: list[Exception] = []
         try:
             self._take()
             for key, result in tuple(self._came.items()):
-                self._hand_out(key, result)
+                try:
+                    self._hand_out(key, result)
+                except Exception as error:  # noqa: BLE001 - the others come first: they come once only
+                    errors.append(error)
         except BaseException:
             lib.aio_port_post(self.handle, KICK, 0)
             raise
+        if errors:
+            try:
+                raise errors[0]
+            finally:
+                errors.clear()  # the traceback keeps the frame, and the frame would keep the errors
 
     def _take(self) -> None:
         """Once more is the same: what came first under a key is told, and once."""
