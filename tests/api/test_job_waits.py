@@ -112,27 +112,29 @@ async def test_a_job_that_waits_is_told_when_somebody_else_resets_the_device(ope
         assert await works(device)
 
 
-@pytest.mark.leaves(
-    "events"
-)  # the pool's: the reset gives up waiting for the lane, and destroys nothing under it
-async def test_a_job_that_waits_is_told_of_a_foreign_reset_also_while_the_maintenance_lane_is_in_a_call(
+async def test_a_job_that_waits_is_told_of_a_foreign_reset_also_while_the_maintenance_lane_is_busy(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        busy, go_on = threading.Event(), threading.Event()
+
+        def block() -> None:
+            busy.set()
+            go_on.wait()
+
         simulator.hold(stream)
         stream.fill(memory, 1)
         job = Told(lambda: stream.synchronize().result())
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
             await until(lambda: device._manager.outside)
-            simulator.hang_call("aclrtMallocHost")
-            making = Waiting(group, lambda: device.pinned(64))
-            await until(hanging("aclrtMallocHost"))
+            device._manager.leave_note(block)
+            await until(busy.is_set)
             reset_by_somebody_else()
-            await running.outcome()
-            assert not making.ended
-            simulator.unhang("aclrtMallocHost")
-            await (await making.outcome()).close()
+            try:
+                await running.outcome()
+            finally:
+                go_on.set()
         assert isinstance(job.error, aioacl.DeviceReset)
 
 
