@@ -76,11 +76,9 @@ class DeviceExecutor(Executor):
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._items.append(item)
-            start = self._idle < len(self._items) and self._workers < self._limit
-            self._workers += start
             self._changed.notify_all()
-        if start:
-            self._spawn(item)
+            if self._idle < len(self._items) and self._workers < self._limit:
+                self._spawn(item)
         return future
 
     @property
@@ -89,16 +87,15 @@ class DeviceExecutor(Executor):
         return self._closed
 
     def _spawn(self, item: _Item) -> None:
-        """Without a thread, and without another that will do it, the job is not queued either."""
+        """Without a thread, and without another that will do it, the job is not queued either. With the lock held."""
+        self._workers += 1
         try:
             _sync.spawn(f"aioacl-run-{self._index}", self._run)
         except RuntimeError:
-            with self._changed:
-                self._workers -= 1
-                if self._workers or item not in self._items:
-                    return
+            self._workers -= 1
+            if not self._workers:
                 self._items.remove(item)
-            raise
+                raise
 
     def _next(self) -> _Item | None:
         with self._changed:

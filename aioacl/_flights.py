@@ -26,6 +26,7 @@ RESET_SECONDS: Final = 5.0
 DROP_SECONDS: Final = 3.5  # what the runtime takes to drop the work of one stream, one after another
 CLOSE_SECONDS: Final = 5.0
 HOPELESS_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 1.0  # how long a barrier may not notice that nobody has the device open any more
 POOL_EVENTS: Final = 32
 
 _ENQUEUE = 1 << lib.AIO_ENQUEUE
@@ -39,6 +40,7 @@ class Flight:
 
     name = "flight"
     goes_on = "It goes on."  # for whoever has not the time to see it land
+    by_hand = False  # whether it is of the device's counts only, and none of the face's
     # What a device that nobody has open any more is closed from.
     closed_after: tuple[State, ...] = (State.OPEN, State.QUARANTINED)
 
@@ -191,6 +193,18 @@ class Flight:
             return True
         return self._all_have_left(self._must_be_empty(), max(0.0, end - _sync.monotonic()))
 
+    def _all_leave_within(self, seconds: float, if_forsaken: float) -> bool:
+        """Whether the barrier is clear in that time; a shorter one once the last close waits for it."""
+        began = _sync.monotonic()
+        while not self._barrier_is_clear(min(LOOK_SECONDS, began + seconds - _sync.monotonic())):
+            if _sync.monotonic() - began >= (min(if_forsaken, seconds) if self._forsaken() else seconds):
+                return False
+        return True
+
+    def _forsaken(self) -> bool:
+        """Whether nobody has the device open any more, and the last to leave waits."""
+        return not self.manager.opens
+
 
 class OpenFlight(Flight):
     """The first open of a device."""
@@ -307,7 +321,7 @@ class ForeignFlight(Flight):
         lib.aio_device_flush(self.index)
         # Our set gives the primary context its life back, at the same address: a call from before the reset that is
         # still inside would make something that nobody owns. Who does not leave in time is not waited for.
-        self._barrier_is_clear(CLOSE_SECONDS)
+        self._all_leave_within(CLOSE_SECONDS, HOPELESS_SECONDS)
         try:
             self.manager.control.call(self._checked_set, RESET_SECONDS)
         except (LaneStuck, AclError) as error:

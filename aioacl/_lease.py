@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
 
 
+def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object:
+    """Who leaves now: a generator may be closed by another task than the one that has entered in it."""
+    holder = current_holder()
+    if kind is GeneratorExit and entered and holder not in entered:
+        holder = entered[-1]
+    with suppress(ValueError):
+        entered.remove(holder)
+    return holder
+
+
 class Lease:
     """A task's promise that it is between steps which a reset should not part.
 
@@ -32,11 +42,13 @@ class Lease:
         self._timeout = timeout
         self._holders: list[object] = []  # once for each time that one has entered
         self._lost: list[object] = []  # those it was taken from, until they leave
+        self._entered: list[object] = []  # those who have entered it itself: without those it was shared with
 
     async def __aenter__(self) -> Self:
         before = self._manager.entered(self, current_holder())
         try:
             await self._manager.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
+            self._entered.append(current_holder())
             return self  # noqa: TRY300 - an `else` would leave the block
         except GeneratorExit:
             raise  # by a finalizer, before it was granted: perhaps on a thread that has the lock
@@ -45,7 +57,7 @@ class Lease:
             raise
 
     async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        self._leave(kind)
+        self._leave(kind, self._entered)
 
     def __enter__(self) -> Self:
         """For a plain thread, without a running loop: the thread is the holder."""
@@ -58,24 +70,18 @@ class Lease:
             raise
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        self._leave(kind)
+        self._leave(kind, self._entered)
 
-    def _leave(self, kind: type[BaseException] | None, entered: list[object] | None = None) -> None:
-        holder = current_holder()
+    def _leave(self, kind: type[BaseException] | None, entered: list[object]) -> None:
+        holder = _leaver(kind, entered)
         if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has the lock
-            self._forsake(holder, [*self._holders, *self._lost] if entered is None else entered)
+            self._manager.forsake_lease(self, holder)
             return
         left = self._manager.entered(self, holder) - 1
         try:
             self._manager.give_back(self, holder, left)
         finally:
             self._manager.give_back(self, holder, left)  # Ctrl-C may have come in the middle of it
-
-    def _forsake(self, holder: object, entered: list[object]) -> None:
-        """A generator may be closed by another task than the one that has entered the lease in it."""
-        if holder not in entered and entered:
-            holder = entered[-1]
-        self._manager.forsake_lease(self, holder)
 
     def share(self) -> SharedLease:
         """What another task enters, with `with` or `async with`, to hold this lease too; that waits for nothing."""
@@ -99,8 +105,8 @@ class SharedLease:
         holder = current_holder()
         before = self._manager.entered(self._lease, holder)
         try:
-            self._entered.append(holder)
             self._manager.share_lease(self._lease, holder)
+            self._entered.append(holder)
             return self._lease  # noqa: TRY300 - an `else` would leave the block
         except BaseException:
             self._manager.give_back(self._lease, holder, before)

@@ -117,9 +117,8 @@ class Manager(Jobs):
 
     def _may_join(self) -> bool:
         """Whether a reset that is in the air waits for the caller, who opens the device once more."""
-        if self.shown is not State.DRAINING or not isinstance(self.flight, ResetFlight):
-            return False
-        return self.holds_off(current_holder())
+        draining = self.shown is State.DRAINING and isinstance(self.flight, ResetFlight)
+        return draining and self.holds_off(current_holder())
 
     async def close(self, user: object) -> None:
         """Counts him out, and returns when the device is closed if he was the last."""
@@ -136,7 +135,8 @@ class Manager(Jobs):
 
     def left(self) -> bool:
         """Whether it is over for those who have counted out: others have it open, or the last close has landed."""
-        return self.opens > 0 or (self.flight is None and self.state in (State.CLOSED, State.QUARANTINED))
+        over = self.flight is None or self.flight.by_hand
+        return self.opens > 0 or (over and self.state in (State.CLOSED, State.QUARANTINED))
 
     def count_out(self, user: object) -> Flight | None:
         """One less, if he was counted in; the last one starts the flight that closes the device."""
@@ -218,7 +218,7 @@ class Manager(Jobs):
         )
 
     def _reset_flight(self, grace: float, timeout: float, reason: str) -> ResetFlight | None:
-        if self.state is State.CLOSED and self.flight is None:
+        if self.state is State.CLOSED and (self.flight is None or self.flight.by_hand):
             raise self.closed()
         if isinstance(self.flight, ResetFlight) and not self.flight.landed:
             self.flight.joined += 1

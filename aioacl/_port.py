@@ -128,6 +128,10 @@ class Port:
             deliver(result)
         finally:
             if after is not None:
+                self._waits[key] = (
+                    deliver,
+                    None,
+                )  # a signal's handler that drains in it must not take its locks
                 after()
 
     def _forget(self, key: int) -> None:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 ATTEMPTS: Final = 3
 BARRIER_SECONDS: Final = 10.0
-LOOK_SECONDS: Final = 1.0  # how long a barrier may not notice that nobody has the device open any more
 ABORT_SECONDS: Final = 2.0
 SHORTEST_NAP: Final = 0.0002
 LONGEST_NAP: Final = 0.005
@@ -194,10 +193,6 @@ class ResetFlight(Flight):
             held = len(self.manager.leases) + self.manager.outside
         return not (held or busy or enqueueing or lifetime or lib.aio_device_waits(self.index))
 
-    def _forsaken(self) -> bool:
-        """Whether nobody has the device open any more, and the last to leave waits."""
-        return not self.manager.opens
-
     def _abort(self) -> None:
         if self.manager.ended == self.manager.generation:
             return  # a flight before this one has reset the device, and not brought it back
@@ -208,10 +203,8 @@ class ResetFlight(Flight):
 
     def _barrier(self) -> None:
         lib.aio_watcher_nudge(self.index)
-        began, limit = _sync.monotonic(), self._left(BARRIER_SECONDS)
-        while not self._barrier_is_clear(min(LOOK_SECONDS, began + limit - _sync.monotonic())):
-            if _sync.monotonic() - began >= (min(CLOSE_SECONDS, limit) if self._forsaken() else limit):
-                self._refuse()
+        if not self._all_leave_within(self._left(BARRIER_SECONDS), CLOSE_SECONDS):
+            self._refuse()
 
     def _refuse(self) -> NoReturn:
         calls = "; ".join(

@@ -7,6 +7,7 @@ For programs that keep the counts themselves. Each call passes the lifecycle's l
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from aioacl import _law, _runtime
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
     from aioacl._law import Verdict
 
+NAP_SECONDS = 0.001
+
 __all__ = ["reset_device", "reset_device_force", "set_device"]
 
 
@@ -30,6 +33,7 @@ class _Change(Flight):
     """A change by hand, on the caller's thread. Who opens the device meanwhile waits, as for any flight."""
 
     name = "change by hand"
+    by_hand = True
 
     def __init__(self, manager: Manager, law: Callable[[Counts], Verdict]) -> None:
         super().__init__(manager)
@@ -40,16 +44,24 @@ class _Change(Flight):
 
     def begin(self, call: str) -> None:
         """Takes off when those by other threads have landed. What the law refuses does not reach C."""
+        while not self._take_off(call):
+            time.sleep(
+                NAP_SECONDS
+            )  # a condition that Ctrl-C wakes may give back a lock that it has not got again
+
+    def _take_off(self, call: str) -> bool:
         manager = self.manager
         with manager.changed:
-            while isinstance(manager.flight, _Change) and manager.flight._thread != self._thread:
-                manager.changed.wait()
+            other = manager.flight
+            if isinstance(other, _Change) and other._thread != self._thread:
+                return False
             _must_be_closed(manager)
             self._stood, self._told = manager.standing(), manager.told
             refused = self._law(self._stood).code
             if refused:
                 raise error_for(refused, call, device=self.index, message="the device is not set")
             manager.flight = self
+            return True
 
     def land(self) -> None:
         """Counts what has come of it; once more is the same."""
@@ -66,9 +78,11 @@ class _Change(Flight):
         made = self.made
         if not made.returned or made.code not in (0, RELEASED_ALREADY):
             return
-        stood = self._stood if self._told == made.told else Counts()  # somebody else has released what stood
+        if self._told != made.told:  # somebody else has released what stood
+            self._stood = Counts()
+            self.manager.count(self._stood)
         self.manager.told = made.told
-        self.manager.count(Counts() if made.code else self._law(stood).counts)
+        self.manager.count(Counts() if made.code else self._law(self._stood).counts)
 
 
 def _perform(

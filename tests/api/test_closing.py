@@ -141,7 +141,7 @@ async def test_the_last_close_hurries_the_reset_that_it_waits_for(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, grace: float
 ) -> None:
     monkeypatch.setattr(_reset, "BARRIER_SECONDS", 1000)
-    monkeypatch.setattr(_reset, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(_flights, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(_reset, "CLOSE_SECONDS", 0.1)
     device = await open_device()
     async with anyio.create_task_group() as group, stuck_lane(device) as making:

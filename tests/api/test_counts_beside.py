@@ -61,6 +61,36 @@ async def test_a_set_that_a_close_could_not_give_back_and_another_has_is_not_giv
     await open_and_close_beside_a_set_by_hand(open_device)
 
 
+async def test_a_set_by_hand_during_which_a_foreign_reset_comes_is_nobody_elses(
+    open_device: OpenDevice,
+) -> None:
+    simulator.fail_call("aclrtResetDevice", 507000)
+    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice answered 507000"):
+        async with open_device():
+            pass
+    simulator.hang_call("aclrtSetDevice")
+    setting = Raised(lambda: lowlevel.set_device(0))
+    await until(hanging("aclrtSetDevice"))
+    reset_by_somebody_else()
+    simulator.unhang("aclrtSetDevice")
+    setting.join()
+    await open_and_close_beside_a_set_by_hand(open_device)
+
+
+async def test_who_is_done_with_a_device_waits_for_no_change_by_hand(open_device: OpenDevice) -> None:
+    device = await open_device()
+    await device.close()
+    simulator.hang_call("aclrtSetDevice")
+    setting = Raised(lambda: lowlevel.set_device(0))
+    await until(hanging("aclrtSetDevice"))
+    await device.close()
+    with pytest.raises(aioacl.ParameterError, match="the device is closed"):
+        await device.force_reset()
+    simulator.unhang("aclrtSetDevice")
+    setting.join()
+    lowlevel.reset_device(0)
+
+
 async def test_who_opens_a_device_that_is_set_by_hand_meanwhile_waits_in_his_loop(
     open_device: OpenDevice,
 ) -> None:

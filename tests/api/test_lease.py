@@ -478,7 +478,11 @@ async def test_a_generator_that_another_closes_leaves_its_own_entry_of_a_lease(
 
         assert in_thread(hold)
         kept = device.lease()
-        in_thread(lambda: begun(kept)).close()
+        holding = in_thread(lambda: begun(kept))
+        with kept.share() as lease:
+            in_thread(holding.close)
+            await until(lambda: len(lease._holders) == 1)
+            assert lease.held
         await until(lambda: device.health.leases == 0)
 
 
