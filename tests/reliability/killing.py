@@ -33,6 +33,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 SLOTS: Final = 2
 PATIENCE_SECONDS: Final = 10.0  # for what takes no time
 PATIENCE_FACTOR: Final = 10
+MEASURING_SECONDS: Final = 60.0  # for what nobody has measured yet
 GIVE_UP_SECONDS: Final = 4.0
 PR_SET_PDEATHSIG: Final = 1
 COLLECTING: Final = "collecting"
@@ -371,7 +372,16 @@ class Ground:
         `before` comes on each copy or, unless `everywhere`, on the first: when it leaves nothing for pytest.
         """
         halves = [
-            Plan(plan.files, share, SLOTS, plan.durations, plan.kills, plan.longest) for share in range(SLOTS)
+            Plan(
+                plan.files,
+                share,
+                SLOTS,
+                plan.durations,
+                plan.kills,
+                plan.longest,
+                patience=MEASURING_SECONDS,
+            )
+            for share in range(SLOTS)
         ]
         jobs = [
             Job(f"unchanged {half.share}", half, before=before if everywhere or not half.share else None)
