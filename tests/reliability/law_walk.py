@@ -198,9 +198,10 @@ class Walk:
             self._same("refused while it is open", self._asked(act, device), None)
         self._compare_calls()
         opened.close().result()
+        own = world.own[device]
         code = world.act(lane, RESET, device)
         self._same("the face's own reset", code, 0)
-        world.own[device] = _law.reset_device(world.own[device]).counts
+        world.own[device] = _law.reset_device(own).counts  # only a reset by others is told
         self._calls[RESET] += 1
         self._compare(device)
         self._compare_calls()
