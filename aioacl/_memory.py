@@ -30,6 +30,17 @@ REMEMBERED_USES = 8
 _uses_lock = _sync.lock()  # of all buffers; held for a few instructions
 
 
+def _leave_over(manager: Manager, clean_up: Callable[[], object]) -> None:
+    """For after the next reset or close. A close may be over by now, and its own clean-up past: then at once."""
+    manager.leftovers.append(clean_up)
+    if manager.state is State.CLOSED:
+        try:
+            manager.leftovers.remove(clean_up)
+        except ValueError:  # somebody does it
+            return
+        clean_up()
+
+
 class Buffer(Handle):
     """What device and pinned buffers share."""
 
@@ -81,7 +92,7 @@ class Buffer(Handle):
             if core.passed(position):
                 continue
             if lane.watch(core.handle, position, self._look_again):
-                self._manager.leftovers.append(self._free_when_unused)
+                _leave_over(self._manager, self._free_when_unused)
             return
         self._free()
 
@@ -90,7 +101,7 @@ class Buffer(Handle):
         if result >= 0 or self._unused():
             self._free_when_unused()
         else:
-            self._manager.leftovers.append(self._free_when_unused)
+            _leave_over(self._manager, self._free_when_unused)
 
     def _unused(self) -> bool:
         return all(core.passed(position) for core, position in self._used_by())
@@ -176,7 +187,7 @@ class _Allocation:
         """Gives it back, if nobody refers to it and nobody else is about to; after a fault, not before the reset."""
         manager = self._manager
         if manager.last_fault is not None and manager.state is not State.CLOSED:
-            manager.leftovers.append(self.give_back)
+            _leave_over(manager, self.give_back)
             return
         try:
             self._owed.pop()
@@ -185,11 +196,11 @@ class _Allocation:
         # It needs no device, but a reset must not run beside it: so it passes the gate while there is one.
         shown = make_pass(manager.index, manager.generation)
         code = lib.aio_g_aclrtFreeHost(shown, self._pointer)
-        if code == lib.AIO_NOT_OPEN:
+        if code < 0 and manager.state is State.CLOSED:
             code = lib.aio_u_aclrtFreeHost(self._pointer)
         if code < 0:
             self._owed.append(True)
-            manager.leftovers.append(self.give_back)
+            _leave_over(manager, self.give_back)
             return
         _runtime.let_go(self)
         if code:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -12,7 +13,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import Waiting, no_call, turns, until
+from tests.kit import PATIENCE_SECONDS, Raised, Waiting, hanging, no_call, turns, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -187,6 +188,51 @@ async def test_pinned_memory_outlives_its_device(open_device: OpenDevice) -> Non
     await pinned.close()
     del pinned
     await until(lambda: simulator.stats().host_blocks == before)
+
+
+class Refused(list[bool]):
+    """What an allocation owes; whoever was refused is held up before he says that it is owed still."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.comes, self.may_go_on = threading.Event(), threading.Event()
+        self.taken = False
+
+    def pop(self, *_: Any) -> bool:
+        owed = super().pop()
+        self.taken = True
+        return owed
+
+    def append(self, owed: bool, /) -> None:
+        if self.taken:
+            self.comes.set()
+            assert self.may_go_on.wait(PATIENCE_SECONDS)
+        super().append(owed)
+
+
+async def test_pinned_memory_that_goes_while_the_device_closes_is_given_back_though_it_comes_late(
+    open_device: OpenDevice,
+) -> None:
+    before = blocks("pinned")
+    async with anyio.create_task_group() as group:
+        device = await open_device()
+        buffer = await device.pinned(16)
+        views, owed = [buffer.view], Refused()
+        buffer._allocation._owed = owed
+        await buffer.close()
+        del buffer
+        simulator.hang_call("aclrtResetDevice")
+        closing = Waiting(group, device.close)
+        await until(hanging("aclrtResetDevice"))
+        last = Raised(views.clear)
+        await until(owed.comes.is_set)
+        simulator.unhang("aclrtResetDevice")
+        await closing.outcome()
+        assert blocks("pinned") == before + 1
+        owed.may_go_on.set()
+        last.join()
+        assert blocks("pinned") == before
+        assert not device._manager.leftovers
 
 
 async def test_memory_info_tells_what_is_free(open_device: OpenDevice) -> None:
