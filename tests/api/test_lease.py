@@ -460,6 +460,29 @@ def entering(lease: aioacl.Lease | aioacl.SharedLease) -> Generator[bool]:
         yield True
 
 
+def begun(lease: aioacl.Lease | aioacl.SharedLease) -> Generator[bool]:
+    generator = entering(lease)
+    next(generator)
+    return generator
+
+
+async def test_a_generator_that_is_closed_after_the_revocation_leaves_others_to_be_told(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        lease = device.lease()
+        holding = in_thread(lambda: begun(lease))
+        with lease.share():
+            assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
+            in_thread(holding.close)
+            assert len(lease._lost) == 1
+            in_thread(lambda: device._manager.maintenance.call(int, None))  # it is behind the note
+            with pytest.raises(aioacl.DeviceResetting, match="the lease was revoked"):
+                await device.create_stream()
+        async with device.create_stream():
+            pass
+
+
 async def test_a_generator_that_another_closes_leaves_its_own_entry_of_a_lease(
     open_device: OpenDevice,
 ) -> None:
@@ -470,11 +493,6 @@ async def test_a_generator_that_another_closes_leaves_its_own_entry_of_a_lease(
                 sharing = in_thread(lambda: begun(lease.share()))
                 sharing.close()
                 return lease.held and len(lease._holders) == 1
-
-        def begun(lease: aioacl.Lease | aioacl.SharedLease) -> Generator[bool]:
-            generator = entering(lease)
-            next(generator)
-            return generator
 
         assert in_thread(hold)
         kept = device.lease()

@@ -242,6 +242,27 @@ def test_all_of_a_batch_is_handed_out_though_some_raise_and_the_first_error_come
     assert in_thread(body) == ["deliver", "after it", "delivered", "after", "last"]
 
 
+def test_a_drain_that_is_broken_off_has_the_reader_come_again_for_the_rest() -> None:
+    def body() -> list[int]:
+        port, told = ThreadPort(), list[int]()
+
+        def interrupt(result: int) -> None:
+            told.append(-result)
+            if told == [-41]:
+                raise KeyboardInterrupt
+
+        port.begin(posted, interrupt, None)
+        port.begin(posted, told.append, None)
+        with pytest.raises(KeyboardInterrupt):
+            port.drain()
+        assert _sync.readable(port.fd, 0)
+        port.drain()
+        assert not port._waits
+        return told
+
+    assert in_thread(body) == [-41, -41, 41]
+
+
 @pytest.mark.parametrize("begun", [(), ("lowlevel",)], ids=["no name", "lowlevel only"])
 def test_while_another_thread_imports_trio_nobody_is_in_it(
     monkeypatch: pytest.MonkeyPatch, begun: tuple[str, ...]
