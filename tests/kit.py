@@ -140,6 +140,17 @@ class Raised:
         return self.value
 
 
+class Stop:
+    """A piece of work that begins, and stands still until it may go on: what keeps a lane or a worker busy."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.begun.set()
+        assert self.go_on.wait(PATIENCE_SECONDS), "nobody has let it go on"
+
+
 def in_thread(body: Callable[[], T]) -> T:
     """The body's result on a plain thread, without a loop."""
     result: T = Raised(body).join()

@@ -20,6 +20,7 @@ from tests.kit import (
     PATIENCE_SECONDS,
     FewThreads,
     Raised,
+    Stop,
     Waiting,
     hanging,
     in_thread,
@@ -266,18 +267,12 @@ async def test_a_last_close_whose_reset_does_not_return_gives_up_and_names_it(
 async def test_a_lane_that_is_stuck_is_named_when_nobody_is_inside(
     open_device: OpenDevice,
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def block() -> None:
-        begun.set()
-        go_on.wait()
-
-    device = await open_device()
-    device._manager.leave_note(block)
-    await until(begun.is_set)
+    device, busy = await open_device(), Stop()
+    device._manager.leave_note(busy)
+    await until(busy.begun.is_set)
     with given_up("device 0 stays set: a job is still inside"):
         await device.close()
-    go_on.set()
+    busy.go_on.set()
     async with open_device():
         assert simulator.retain_count() == 1
 

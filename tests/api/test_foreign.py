@@ -14,6 +14,7 @@ from aioacl._ffi import ffi, lib
 from aioacl._flights import POOL_EVENTS, ForeignFlight
 from tests.kit import (
     FAULT,
+    Stop,
     Waiting,
     elsewhere,
     hanging,
@@ -211,22 +212,16 @@ async def test_a_reset_that_waited_until_the_device_was_closed_says_so(open_devi
 async def test_what_need_not_wait_and_is_overtaken_by_a_foreign_reset_is_refused(
     open_device: OpenDevice,
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def block() -> None:
-        begun.set()
-        go_on.wait()
-
     async with open_device() as device, anyio.create_task_group() as group:
-        generation = device.generation
-        device._manager.leave_note(block)  # the maintenance lane is busy
-        await until(begun.is_set)
+        generation, busy = device.generation, Stop()
+        device._manager.leave_note(busy)  # on the maintenance lane
+        await until(busy.begun.is_set)
         hasty = Waiting(group, lambda: device.create_stream(wait=False))
         patient = Waiting(group, device.create_stream)
         await turns()
         simulator.hang_call("aclrtSetDevice")
         reset_by_somebody_else()
-        go_on.set()
+        busy.go_on.set()
         await until(hanging("aclrtSetDevice"))
         with pytest.raises(aioacl.DeviceResetting):
             await hasty.outcome()

@@ -11,7 +11,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import ffi, lib
-from tests.kit import Waiting, hanging, reset_by_somebody_else, until, works
+from tests.kit import Stop, Waiting, hanging, reset_by_somebody_else, until, works
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,25 +116,20 @@ async def test_a_job_that_waits_is_told_of_a_foreign_reset_also_while_the_mainte
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        busy, go_on = threading.Event(), threading.Event()
-
-        def block() -> None:
-            busy.set()
-            go_on.wait()
-
+        busy = Stop()
         simulator.hold(stream)
         stream.fill(memory, 1)
         job = Told(lambda: stream.synchronize().result())
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
             await until(lambda: device._manager.outside)
-            device._manager.leave_note(block)
-            await until(busy.is_set)
+            device._manager.leave_note(busy)
+            await until(busy.begun.is_set)
             reset_by_somebody_else()
             try:
                 await running.outcome()
             finally:
-                go_on.set()
+                busy.go_on.set()
         assert isinstance(job.error, aioacl.DeviceReset)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import anyio
@@ -11,8 +10,8 @@ import pytest
 import aioacl
 from aioacl import _flights, lowlevel, simulator
 from tests.kit import (
-    PATIENCE_SECONDS,
     Raised,
+    Stop,
     Waiting,
     elsewhere,
     gives_up_in,
@@ -90,20 +89,14 @@ async def test_after_a_reset_that_comes_back_late_what_others_have_set_is_theirs
 
 
 async def test_what_others_have_set_while_we_close_is_theirs(open_device: OpenDevice) -> None:
-    blocked, go_on = threading.Event(), threading.Event()
-
-    def block() -> None:
-        blocked.set()
-        go_on.wait(PATIENCE_SECONDS)
-
-    device = await open_device()
-    device._manager.leave_note(block)  # the close waits for the maintenance lane
-    await until(blocked.is_set)
+    device, busy = await open_device(), Stop()
+    device._manager.leave_note(busy)  # the close waits for the maintenance lane
+    await until(busy.begun.is_set)
     async with anyio.create_task_group() as group:
         closing = Waiting(group, device.close)
         await until(lambda: device._manager.opens == 0)
         elsewhere("aclrtResetDeviceForce", "aclrtSetDevice")
-        go_on.set()
+        busy.go_on.set()
         await closing.outcome()
     assert simulator.retain_count() == 1
     elsewhere("aclrtResetDevice")

@@ -14,7 +14,7 @@ from aioacl._ffi import lib
 from aioacl._lease import Lease
 from aioacl._lifecycle import manager_of
 from aioacl._port import current_port
-from tests.kit import Raised, Waiting, hanging, in_thread, until, until_now
+from tests.kit import Raised, Stop, Waiting, hanging, in_thread, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -269,17 +269,12 @@ def test_whoever_has_waited_for_a_reset_goes_before_the_next_one(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = device._manager
-    begun, go_on = threading.Event(), threading.Event()
-
-    def block() -> None:
-        begun.set()
-        go_on.wait()
-
+    busy = Stop()
     first = begin_reset(device)
     making = Raised(lambda: device.create_stream().result())
     assert until_now(lambda: manager.turns._waiting)
-    manager.leave_note(block)  # on the lane that makes streams
-    assert begun.wait(20)
+    manager.leave_note(busy)  # on the lane that makes streams
+    assert until_now(busy.begun.is_set)
     simulator.release_all()
     generation = first.join().generation
     waited = Waited(manager.changed)
@@ -288,7 +283,7 @@ def test_whoever_has_waited_for_a_reset_goes_before_the_next_one(
     second = Raised(lambda: device.force_reset().result())
     assert until_now(lambda: "aioacl-reset-0" in waited.by or device.generation > generation)
     assert (device.state, device.generation) == (aioacl.State.OPEN, generation)
-    go_on.set()
+    busy.go_on.set()
     stream = making.join()
     assert stream.generation == generation
     assert second.join().generation == generation + 1
