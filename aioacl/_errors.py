@@ -225,7 +225,7 @@ class LeaseHeldError(_OwnError):
 
 
 class ForkedProcessError(_OwnError):
-    """The process was forked after a device was open, and ACL does not survive a fork; spawn instead."""
+    """The process was forked after ACL was in use, and ACL does not survive a fork; spawn instead."""
 
     default_hint = 'Use the spawn start method: `multiprocessing.set_start_method("spawn")`.'
 

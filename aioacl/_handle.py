@@ -112,7 +112,10 @@ class Opening(Operation[C]):
 
 
 async def _shielded(operation: Operation[T]) -> T:
-    """Awaits the close of a device to its end, which has a bound, even if the task is cancelled meanwhile."""
+    """Awaits the close of a device to its end, which has a bound, even if a scope is cancelled meanwhile.
+
+    A `task.cancel()` of asyncio's own reaches the await all the same, and ends it; the close goes on.
+    """
     if isinstance(current_port(), ThreadPort):
         return await operation
     with anyio.CancelScope(shield=True):

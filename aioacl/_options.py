@@ -130,7 +130,7 @@ class DeviceEvent:
         generation: the device's generation after it.
         at: when, in seconds of `time.monotonic()`.
         report: of the reset that ended with it, if it was ours.
-        text: the fault, or how many leases were revoked.
+        text: the fault, why it is quarantined, or how many leases were revoked.
         missed: events before this one that were dropped, because nobody took them in time.
     """
 

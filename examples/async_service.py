@@ -1,6 +1,6 @@
 """An ASGI service without a framework: its lifespan opens the device; a force reset costs requests a wait, no error.
 
-Give `app` to any ASGI server. Here, main() plays server and clients in one process.
+Give `app` to any ASGI server; requests have a body, of one chunk. Here, main() plays server and clients in one process.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ async def respond(device: aioacl.Device, path: str, body: bytes) -> tuple[int, b
     try:
         async with asyncio.timeout(5):
             return 200, await echo(device, body)
-    except TimeoutError:
-        return 504, b"the device took too long"
+    except (TimeoutError, aioacl.DeviceQuarantined) as error:
+        return 503, repr(error).encode()
 
 
 async def echo(device: aioacl.Device, body: bytes) -> bytes:
