@@ -41,6 +41,7 @@ NO_DEVICE: Final = 107001
 UNSUPPORTED: Final = 207000
 SYNC, TIME_LINE = 0x1, 0x8  # flags of events
 BLOCK_BYTES: Final = 4096
+PATTERN_BYTES: Final = 1 << 16  # after which it repeats itself, for to make more takes seconds
 
 
 def named(code: int) -> str:
@@ -295,7 +296,8 @@ def status_of(function: str, c_type: str, handle: CData) -> int:
 
 def pattern(size: int, seed: int = 3) -> bytes:
     """Bytes that no fill and no shift makes."""
-    return bytes((i * 7 + (i >> 8) * 13 + seed * 31) & 0xFF for i in range(size))
+    once = bytes((i * 7 + (i >> 8) * 13 + seed * 31) & 0xFF for i in range(min(size, PATTERN_BYTES)))
+    return (once * (size // PATTERN_BYTES + 1))[:size]
 
 
 def write(target: CData, data: bytes) -> None:
