@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, lib, make_pass, owner
-from aioacl._handle import Handle, Operation
+from aioacl._handle import Handle, Operation, begun
 from aioacl._options import deadline_of
 from aioacl._port import run_blocking
 
@@ -39,7 +39,7 @@ class Ticket:
         self._twin = twin  # of another ticket at the same position
 
     def __await__(self) -> Generator[Any, Any, None]:
-        return self._core.arrive(self._position).__await__()
+        return (yield from begun(lambda: self._core.arrive(self._position)))
 
     def result(self, timeout: float | None = None) -> None:
         """Blocks until it is done, on a thread without a running loop; DeviceTimeout after `timeout` seconds."""
@@ -129,7 +129,7 @@ class Event(Handle):
         await version.core.arrive(version.position, deadline=deadline_of(timeout))
 
     def __await__(self) -> Generator[Any, Any, None]:
-        return self._wait(None).__await__()
+        return (yield from begun(lambda: self._wait(None)))
 
     def synchronize(self, timeout: float | None = None) -> Operation[None]:
         """Waits for the newest record, at most `timeout` seconds (aclrtSynchronizeEvent).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
+from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 import anyio
@@ -31,6 +32,21 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+if TYPE_CHECKING:
+
+    def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]: ...
+else:  # for type checkers, what `coroutine` makes can be awaited only
+
+    @coroutine
+    def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
+        """Awaits a coroutine from the moment that there is it: for an `__await__` to yield from.
+
+        Between a coroutine's making and its beginning Python calls nothing here, so no Ctrl-C can come in between,
+        which would have it complain that it was never awaited.
+        """
+        return (yield from begin())
+
+
 class Operation(Generic[T_co]):
     """Something to `await`, or to take the `result()` of on a thread without a running loop."""
 
@@ -46,7 +62,7 @@ class Operation(Generic[T_co]):
         return self._begin()
 
     def __await__(self) -> Generator[Any, Any, T_co]:
-        return self._use().__await__()
+        return (yield from begun(self._use))
 
     def __del__(self) -> None:
         if not getattr(self, "_used", True):

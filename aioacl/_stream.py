@@ -11,7 +11,7 @@ from aioacl._errors import AclError, ParameterError, QueueFull
 from aioacl._event import Event, Ticket
 from aioacl._ffi import code_of, ffi, lib, make_pass, refused
 from aioacl._gate import error_of
-from aioacl._handle import Handle, Operation, warn_of_drop
+from aioacl._handle import Handle, Operation, begun, warn_of_drop
 from aioacl._lanes import call_on
 from aioacl._memory import Buffer
 from aioacl._options import deadline_of, is_whole
@@ -47,7 +47,7 @@ class Stream(Handle):
         await self._core.arrive(lib.aio_stream_tail(self._core.handle), deadline=deadline_of(timeout))
 
     def __await__(self) -> Generator[Any, Any, None]:
-        return self._wait(None).__await__()
+        return (yield from begun(lambda: self._wait(None)))
 
     def synchronize(self, timeout: float | None = None) -> Operation[None]:
         """Waits for everything enqueued so far, at most `timeout` seconds (aclrtSynchronizeStream).

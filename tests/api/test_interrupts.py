@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import dis
+import gc
 import itertools
+import signal
 import sys
 import warnings
 from functools import cache
@@ -15,14 +18,18 @@ import pytest
 
 import aioacl
 from aioacl import _sync, lowlevel, simulator
+from aioacl._core import StreamCore
+from aioacl._event import Event
 from aioacl._ffi import lib
+from aioacl._handle import Operation
 from aioacl._law import State
 from aioacl._lifecycle import manager_of
 from aioacl._port import run_blocking
+from aioacl._stream import Stream
 from tests.kit import PATIENCE_SECONDS, Raised, until, until_now, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Coroutine, Generator
     from types import CodeType, FrameType
 
     from tests.kit import OpenDevice
@@ -265,3 +272,74 @@ def test_a_close_that_is_interrupted_closes_all_the_same(
     with pytest.raises(KeyboardInterrupt):
         opened.close().result()
     assert until_now(closed)
+
+
+class Pending(int):
+    """The number of a signal; looking at `now` sends it, and unlike a call is nothing after which Python handles it."""
+
+    now = property(_thread.interrupt_main)
+
+
+class TestBetweenACoroutinesMakingAndItsBeginning:
+    """A Ctrl-C is not lost there, and leaves no coroutine that complains."""
+
+    @pytest.fixture(autouse=True)
+    def interrupts(self) -> Generator[None]:
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+        signal.signal(signal.SIGINT, before)
+
+    @staticmethod
+    async def nothing() -> None:
+        pass
+
+    def interrupted(self) -> Coroutine[Any, Any, None]:
+        made = self.nothing()
+        Pending(signal.SIGINT).now  # noqa: B018 - it is looked at for what that does
+        return made
+
+    @staticmethod
+    def complaints(awaits: Callable[[], Coroutine[Any, Any, object]]) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            running = awaits()
+            with pytest.raises(KeyboardInterrupt):
+                running.send(None)
+            del running
+            gc.collect()
+        return [str(warning.message) for warning in caught]
+
+    def test_python_complains_where_something_is_called_in_between(self) -> None:
+        made = self.interrupted
+
+        class Native:
+            def __await__(self) -> Generator[Any, Any, None]:
+                return made().__await__()
+
+        async def awaits() -> None:
+            await Native()
+
+        assert self.complaints(awaits) == [f"coroutine '{self.nothing.__qualname__}' was never awaited"]
+
+    def test_an_operation_does_not(self) -> None:
+        async def awaits() -> None:
+            await Operation("it", self.interrupted)
+
+        assert self.complaints(awaits) == []
+
+    @pytest.mark.parametrize("name", ["stream", "event", "ticket"])
+    def test_nor_does_what_is_waited_for(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        with_it: dict[str, Any] = {}
+
+        async def awaits() -> None:
+            await with_it[name]
+
+        device = aioacl.open_device().result()
+        stream, event = device.create_stream().result(), device.create_event().result()
+        with_it |= {"stream": stream, "event": event, "ticket": event.record(stream)}
+        for owner, method in ((Stream, "_wait"), (Event, "_wait"), (StreamCore, "arrive")):
+            monkeypatch.setattr(owner, method, lambda *_: self.interrupted())
+        assert self.complaints(awaits) == []
+        monkeypatch.undo()
+        for thing in (event, stream, device):
+            thing.close().result()
