@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import DeviceTimeout, simulator
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from aioacl import Device, Stream
+    from aioacl.simulator._faults import FaultOptions
     from tests.reliability.cancel_bench import Bench
 
 MIB: Final = 1 << 20
@@ -65,7 +66,9 @@ async def _queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         )
 
 
-def _hung_in(function: str, call: Callable[[Device], Awaitable[Any]]) -> Callable[..., Any]:
+def _hung_in(
+    function: str, call: Callable[[Device], Awaitable[Any]], *, begins_again: bool = False
+) -> Callable[..., Any]:
     async def enter(bench: Bench, count: int) -> AsyncGenerator[Scene]:
         devices = bench.devices[:count]
         bench.touched = list(range(count))
@@ -74,17 +77,21 @@ def _hung_in(function: str, call: Callable[[Device], Awaitable[Any]]) -> Callabl
             inside = sum(counts(device.index)[2] for device in devices)
             return "" if inside == all_ else f"the gate counts {inside} of {all_} calls that are still in C"
 
-        async def finish() -> None:
-            simulator.release_key("cancel")
+        options: FaultOptions = {"hang": "cancel"} if begins_again else {"hang": "cancel", "times": count}
+        with ExitStack() as rule:
+            rule.enter_context(simulator.fault(function, **options))
 
-        with simulator.fault(function, hang="cancel", times=count):
+            async def finish() -> None:
+                rule.close()  # who begins again does not hang again
+                simulator.release_key("cancel")
+
             yield Scene(
                 lambda number: call(devices[number]),
                 lambda count: simulator.hung(function) == count,
                 finish=finish,
                 check=admitted,
             )
-            simulator.release_key("cancel")
+            await finish()
 
     return enter
 
@@ -94,9 +101,9 @@ phase("in C: aclrtMallocHost", most=WATCHED)(_hung_in("aclrtMallocHost", lambda 
 phase("in C: aclrtCreateStream", most=WATCHED)(
     _hung_in("aclrtCreateStream", lambda device: device.create_stream())
 )
-# Its bounded waits come back and begin again, so they do not stand still.
+# Its bounded waits come back and begin again, so they do not stand still; and who is late must find the others hung.
 phase("in C: aclrtSynchronizeDevice", most=WATCHED, at_once=True)(
-    _hung_in("aclrtSynchronizeDeviceWithTimeout", lambda device: device.synchronize())
+    _hung_in("aclrtSynchronizeDeviceWithTimeout", lambda device: device.synchronize(), begins_again=True)
 )
 
 
