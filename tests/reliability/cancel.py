@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LIMIT_SECONDS = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1800.0}
 
 TOTAL: Final = {
-    Scale.QUICK: {"asyncio": 200, "trio": 100},
+    Scale.QUICK: {"asyncio": 100, "trio": 50},
     Scale.DEFAULT: {"asyncio": 2000, "trio": 1000},
     Scale.SLOW: {"asyncio": 20_000, "trio": 10_000},
 }

@@ -134,7 +134,7 @@ class _Proof:
 
 def _exits(scale: Scale, chance: random.Random) -> list[Trial]:
     if scale is Scale.QUICK:
-        brief = chance.sample([case for case in SCENARIOS if case.reaches], 3)
+        brief = chance.sample([case for case in SCENARIOS if case.reaches], 2)
         return [_trial(case, "asyncio", chance) for case in brief]
     shift = chance.randrange(4)
     return [
@@ -149,7 +149,7 @@ def _forks(scale: Scale, chance: random.Random) -> list[Trial]:
     """Of a place and an end each by default: the ends by turns that the seed shuffles, so that all of them occur."""
     places, ends = chance.sample(PLACES, len(PLACES)), chance.sample(ENDS, len(ENDS))
     chosen = [FORKS[place, ends[turn % len(ends)]] for turn, place in enumerate(places)]
-    cases = tuple(FORKS.values()) if scale is Scale.SLOW else chosen[: scale.pick(2, len(chosen), 0)]
+    cases = tuple(FORKS.values()) if scale is Scale.SLOW else chosen[: scale.pick(1, len(chosen), 0)]
     return [_trial(case, chance.choice(BACKENDS), chance) for case in cases]
 
 
@@ -167,6 +167,6 @@ def run(scale: Scale, seed: int) -> Outcome:
     if scale is not Scale.QUICK:
         methods = [_trial(case, "asyncio", chance) for case in METHODS]
         proof.all_of("forks and spawns by multiprocessing", methods)
-    proof.kills(scale.pick(2, 10, 200))
+    proof.kills(scale.pick(1, 10, 200))
     proof.tell()
     return outcome

@@ -120,7 +120,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     outcome = Outcome()
     os.environ["AIOACL_SIM_DEVICES"] = str(DEVICES)
     crowd.warmed_up(range(DEVICES))
-    operations, resets = scale.pick(2_000, 20_000, 200_000), scale.pick(20, 200, 2_000)
+    operations, resets = scale.pick(1_000, 20_000, 200_000), scale.pick(10, 200, 2_000)
     totals, crews, landed, rows = Counter[str](), Counter[str](), 0, list[str]()
     with ExitStack() as faults:
         for rule in RULES:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 200.0, Scale.SLOW: 3000.0}
 HERE: Final = Path(__file__).resolve().parent
-QUICK_BUGS: Final = ("drain_ignores_leases", "two_flights")
+QUICK_BUGS: Final = ("two_flights",)
 DEFAULT_BUGS: Final = 4  # of those in Python; those in C take next to nothing once the engine is built
 DEFAULT_SLIPS: Final = 2
 MUST_BE_NOTICED: Final = 0.9
