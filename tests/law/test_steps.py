@@ -37,6 +37,11 @@ def test_nothing_but_a_seizure_leads_out_of_quarantine() -> None:
     assert ways == {Event.SEIZE}
 
 
+def test_a_foreign_reset_that_comes_while_the_device_is_shut_leaves_it_as_it_is() -> None:
+    for state in (State.RESETTING, State.QUARANTINED):
+        assert _law.step(state, Event.FOREIGN).state is state
+
+
 def test_the_states_are_the_gates_own_numbers() -> None:
     assert [getattr(lib, f"AIO_{state.name}") for state in State] == [int(state) for state in State]
 
