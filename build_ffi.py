@@ -11,17 +11,21 @@ gate of a device first.  Both keep the runtime's text on a failure, on the faili
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from setuptools import Extension
 
 ROOT = Path(__file__).resolve().parent
@@ -214,6 +218,19 @@ def _relative(paths: list[Path]) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in paths)
 
 
+def _on_all_cores(compile_files: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """Compiles file by file, as many at a time as there are cores: setuptools takes one after the other."""
+
+    def compiled(sources: list[str], *arguments: Any, **options: Any) -> list[str]:
+        def compile_one(source: str) -> list[str]:
+            return compile_files([source], *arguments, **options)
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            return [name for names in pool.map(compile_one, sources) for name in names]
+
+    return compiled
+
+
 class BuildNative(build_ext):
     """Generates the extension's source, and builds the simulator under the name that programs link with."""
 
@@ -236,6 +253,10 @@ class BuildNative(build_ext):
         extension.extra_compile_args = list(C_FLAGS)
         extension.libraries = ["pthread", "dl", "m"] if simulator else ["pthread", "dl"]
         extension.py_limited_api = LIMITED_API and not simulator
+
+    def build_extensions(self) -> None:
+        self.compiler.compile = _on_all_cores(self.compiler.compile)
+        super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
         release = _release_of(ext)
