@@ -70,7 +70,7 @@ def table(tally: Tally, seconds: float) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when nothing was found."""
+    """0 when nothing was found, and every fault has struck."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--replay", nargs=2, metavar=("SCENARIO", "RULE"))
     parser.add_argument("--codes", type=int, default=len(CODES), help="how many of the codes")
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.monotonic()
     tally, troubles = shares(options.codes, options.of)
     print("\n".join([table(tally, time.monotonic() - began), *troubles]))
-    return 1 if tally.complaints or troubles else 0
+    return 1 if tally.complaints or tally.vacuous or troubles else 0
 
 
 if __name__ == "__main__":
