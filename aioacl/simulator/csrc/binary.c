@@ -3,11 +3,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "kernel.h"
 
-enum { NAME_SHOWN = 128, OPTIONS_LAST = ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE };
+enum {
+    GUARD_BYTES = 65536, /* at least a page */
+    NAME_SHOWN = 128,
+    OPTIONS_LAST = ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE
+};
 
 aclrtBinary do_aclrtCreateBinary(const void *data, size_t dataLen) {
     if (data == NULL || dataLen == 0 || !array_is_there(data, dataLen, 1)) {
@@ -38,19 +43,37 @@ aclError do_aclrtDestroyBinary(aclrtBinary binary) {
     return rc;
 }
 
+/* Clients may ask where it is, so behind it nothing may lie that they could reach by mistake. */
+static char *image_new(const void *data, size_t size) {
+    char *image = mmap(NULL, size + GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (image == MAP_FAILED) {
+        return NULL;
+    }
+    if (mprotect(image, size, PROT_READ | PROT_WRITE) != 0) {
+        munmap(image, size + GUARD_BYTES);
+        return NULL;
+    }
+    return memcpy(image, data, size);
+}
+
+static void image_end(char *image, size_t size) {
+    munmap(image, size + GUARD_BYTES);
+}
+
 /* With sim.lock. */
 static aclError load(const void *data, size_t size, aclrtBinHandle *handle) {
     if (context_need() == NULL) {
         return RT_CONTEXT_NULL;
     }
-    char *copy = malloc(size);
-    binary_t *binary = copy != NULL ? object_new(KIND_BINARY) : NULL;
+    char *image = image_new(data, size);
+    binary_t *binary = image != NULL ? object_new(KIND_BINARY) : NULL;
     if (binary == NULL) {
-        free(copy);
+        if (image != NULL) {
+            image_end(image, size);
+        }
         return error_set(RT_MEMORY_ALLOCATION, "binary");
     }
-    memcpy(copy, data, size);
-    binary->data = copy;
+    binary->data = image;
     binary->size = size;
     *handle = binary;
     return ACL_SUCCESS;
@@ -161,7 +184,7 @@ aclError do_aclrtBinaryUnLoad(aclrtBinHandle binHandle) {
     if (rc == ACL_SUCCESS) {
         args_end_of(binary);
         object_each(KIND_FUNCTION, end_function, binary);
-        free(binary->data);
+        image_end(binary->data, binary->size);
         object_kill(&binary->object);
     }
     sim_unlock();

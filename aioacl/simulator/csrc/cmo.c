@@ -2,6 +2,7 @@
  * cache. */
 #include <string.h>
 
+#include "block.h"
 #include "work.h"
 
 enum {
@@ -9,7 +10,7 @@ enum {
     BARRIERS_MOST = 6,
     TRACE_BYTES_MOST = 18,
     FLAG_PERSISTENT = 0x4,
-    SYNC_BYTES = 64
+    SYNC_BYTES = 65536 /* at least a page, for area_new */
 };
 
 static bool nothing(stream_t *stream, task_t *task) {
@@ -144,17 +145,27 @@ aclError do_aclrtPersistentTaskClean(aclrtStream stream) {
     return rc;
 }
 
-/* An address that means something to kernels only; nothing of the simulator looks at it. */
+/* An address that means something to kernels only: nothing can be read or written there, by copies either. */
+static aclError find_sync_area(const context_t *context, void **addr) {
+    static const area_t *areas[SIM_MAX_DEVICES];
+    const area_t **area = &areas[context->device->id];
+    if (*area == NULL) {
+        *area = area_new(SYNC_BYTES, SYNC_BYTES, NULL);
+    }
+    if (*area == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "addr");
+    }
+    *addr = (*area)->base;
+    return ACL_SUCCESS;
+}
+
 aclError do_aclrtGetHardwareSyncAddr(void **addr) {
-    static char areas[SIM_MAX_DEVICES][SYNC_BYTES];
     if (addr == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "addr");
     }
     sim_lock();
     const context_t *context = context_need();
-    if (context != NULL) {
-        *addr = areas[context->device->id];
-    }
+    aclError rc = context != NULL ? find_sync_area(context, addr) : RT_CONTEXT_NULL;
     sim_unlock();
-    return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+    return rc;
 }

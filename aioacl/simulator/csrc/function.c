@@ -3,8 +3,10 @@
 
 #include "kernel.h"
 
-/* Unified buffer of a vector core of the simulated chip. */
-enum { UNIFIED_BUFFER_BYTES = 192 * 1024 };
+enum {
+    UNIFIED_BUFFER_BYTES = 192 * 1024, /* of a vector core of the simulated chip */
+    CODE_BYTES = 65536                 /* at least a page, for area_new */
+};
 
 aclError function_find_handle(aclrtFuncHandle handle, function_handle_t **function) {
     *function = object_find(KIND_FUNCTION, handle);
@@ -68,7 +70,18 @@ aclError do_aclrtGetFunctionName(aclrtFuncHandle funcHandle, uint32_t maxLen, ch
     return rc;
 }
 
-/* The address of what stands for the code; nothing can be read there. */
+static aclError find_code(kernel_t *kernel, void **address) {
+    if (kernel->code == NULL) {
+        kernel->code = area_new(CODE_BYTES, CODE_BYTES, NULL);
+    }
+    if (kernel->code == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "code");
+    }
+    *address = kernel->code->base;
+    return ACL_SUCCESS;
+}
+
+/* The address of what stands for the code; nothing can be read there, by copies either. */
 aclError do_aclrtGetFunctionAddr(aclrtFuncHandle funcHandle, void **aicAddr, void **aivAddr) {
     if (funcHandle == NULL || aicAddr == NULL || aivAddr == NULL) {
         return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "aicAddr or aivAddr");
@@ -76,9 +89,9 @@ aclError do_aclrtGetFunctionAddr(aclrtFuncHandle funcHandle, void **aicAddr, voi
     function_handle_t *function = NULL;
     sim_lock();
     aclError rc = function_find_handle(funcHandle, &function);
+    rc = rc == ACL_SUCCESS ? find_code(function->kernel, aicAddr) : rc;
     if (rc == ACL_SUCCESS) {
-        *aicAddr = function->kernel;
-        *aivAddr = function->kernel;
+        *aivAddr = *aicAddr;
     }
     sim_unlock();
     return rc;

@@ -33,6 +33,9 @@ void kernel_release(kernel_t *kernel) {
         free(kernel->name);
         free(kernel->sizes);
         free(kernel->offsets);
+        if (kernel->code != NULL) {
+            area_end(kernel->code);
+        }
         free(kernel);
     }
 }

@@ -3,6 +3,7 @@
 #ifndef ACLSIM_KERNEL_H
 #define ACLSIM_KERNEL_H
 
+#include "block.h"
 #include "work.h"
 
 typedef int (*kernel_function_t)(const aclsim_launch_t *launch);
@@ -20,6 +21,7 @@ typedef struct kernel {
     size_t parameters;
     size_t parameter_bytes;
     bool described;
+    area_t *code; /* stands for its device code, once somebody has asked where that is */
 } kernel_t;
 
 typedef struct {
@@ -30,7 +32,7 @@ typedef struct {
 
 typedef struct {
     object_t object;
-    char *data;
+    char *data; /* in pages of its own */
     size_t size;
     aclrtOpExceptionCallback callback;
     void *user;

@@ -85,6 +85,36 @@ static void test_registry(void) {
     CHECK(aclsim_register_kernel("7", NULL, NULL) == -1);
 }
 
+/* Copies that a client means for the device must not reach what the simulator keeps beside it. */
+static void check_out_of_reach(void *address) {
+    char bytes[8] = {0};
+    CHECK(address != NULL);
+    CHECK_RC(aclrtMemcpy(bytes, 8, address, 8, ACL_MEMCPY_DEVICE_TO_HOST), 507899);
+    CHECK_RC(aclrtMemcpy(address, 8, bytes, 8, ACL_MEMCPY_HOST_TO_DEVICE), 507899);
+    CHECK(stats().violations == 2 && aclGetRecentErrMsg() != NULL); /* the text is read, so it is gone */
+    aclsim_forget();
+}
+
+static void test_addresses_of_the_device(void) {
+    aclrtBinHandle binary = load();
+    void *addresses[2] = {NULL, NULL};
+    void *image = NULL;
+    size_t size = 0;
+    CHECK_RC(aclrtGetHardwareSyncAddr(&addresses[0]), 0);
+    check_out_of_reach(addresses[0]);
+    CHECK_RC(aclrtGetFunctionAddr(function_of(binary, "add"), &addresses[0], &addresses[1]), 0);
+    check_out_of_reach(addresses[0]);
+    check_out_of_reach(addresses[1]);
+    CHECK_RC(aclrtBinaryGetDevAddress(binary, &image, &size), 0);
+    char *copy = malloc(size + 65536);
+    CHECK_RC(aclrtMemcpy(copy, size, image, size, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+    CHECK_RC(aclrtMemcpy(copy, size + 65536, image, size + 65536, ACL_MEMCPY_DEVICE_TO_HOST), 507899);
+    CHECK(stats().violations == 1 && aclGetRecentErrMsg() != NULL);
+    aclsim_forget();
+    free(copy);
+    CHECK_RC(aclrtBinaryUnLoad(binary), 0);
+}
+
 static void test_binaries(void) {
     aclrtBinHandle binary = NULL;
     aclrtBinary data = aclrtCreateBinary("code", 4);
@@ -390,6 +420,7 @@ int main(void) {
     CHECK(aclsim_register_kernel("sum", kernel_sum, NULL) == 0);
     CHECK(aclsim_kernel_parameters("add", sizes, 3) == 0);
     CHECK(aclsim_kernel_symbol("add", &symbol_of_add) == 0);
+    test_addresses_of_the_device();
     test_binaries();
     test_unknown_kernel();
     test_functions();
