@@ -186,5 +186,6 @@ void fuzz_end_handles(void) {
         }
     }
     memset(pools, 0, sizeof pools);
+    memset(scratch, 0, (size_t)SLOTS * FUZZ_SCRATCH_BYTES); /* what a finding depends on is in its input */
     scratch_next = 0;
 }
