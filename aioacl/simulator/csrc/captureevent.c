@@ -1,6 +1,8 @@
 /* Events inside captures: records become edges, and who waits for one joins. */
 #include "graph.h"
 
+enum { FLAG_EXTERNAL = 0x20 };
+
 static aclError invalidate(graph_t *graph, aclError code, const char *what) {
     if (graph->state == GRAPH_CAPTURING) {
         graph->state = GRAPH_INVALID;
@@ -73,6 +75,8 @@ static aclError check_open(const graph_t *graph) {
     return graph->state == GRAPH_READY ? error_set(RT_STREAM_MODEL, "stream") : ACL_SUCCESS;
 }
 
+/* An event that is made for it is recorded, waited for and reset when the graph runs, also from outside; the
+ * record of any other is an edge of the graph. */
 static aclError add_record(event_t *event, lane_t *lane) {
     record_t *record = record_new(lane->runner->device);
     if (record == NULL) {
@@ -84,7 +88,7 @@ static aclError add_record(event_t *event, lane_t *lane) {
     if (node == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "event");
     }
-    event->captured = node;
+    event->captured = (event->flags & FLAG_EXTERNAL) == 0 ? node : NULL;
     return ACL_SUCCESS;
 }
 

@@ -186,7 +186,7 @@ aclError do_aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint3
 }
 
 static bool streams_may_wait(const event_t *event) {
-    return (event->flags & (FLAG_SYNC | FLAG_DEVICE_SYNC)) != 0 && (event->flags & FLAG_EXTERNAL) == 0;
+    return (event->flags & (FLAG_SYNC | FLAG_DEVICE_SYNC | FLAG_EXTERNAL)) != 0;
 }
 
 aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {

@@ -250,6 +250,40 @@ static void test_external_events(void) {
     CHECK_RC(aclrtDestroyStream(other), 0);
 }
 
+/* Made for updates of tasks: what is captured waits, each time that it runs, until somebody outside records. */
+static void test_an_event_from_outside(void) {
+    aclrtStream stream = stream_new();
+    aclrtStream other = stream_new();
+    aclrtEvent event = NULL;
+    uint64_t *words = words_new(1);
+    CHECK_RC(aclrtCreateEventWithFlag(&event, 0x20), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclrtStreamWaitEvent(stream, event), 0);
+    CHECK_RC(aclrtResetEvent(event, stream), 0);
+    launch_add(stream, words, 1);
+    aclmdlRI model = end_capture(stream);
+    for (uint64_t round = 1; round <= 2; round++) {
+        CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+        CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 5), 507046);
+        CHECK(words[0] == round - 1);
+        CHECK_RC(aclrtRecordEvent(event, other), 0);
+        CHECK_RC(aclrtSynchronizeStream(stream), 0);
+        CHECK(words[0] == round);
+    }
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclrtRecordEvent(event, stream), 0);
+    model = end_capture(stream);
+    CHECK_RC(aclrtStreamWaitEvent(other, event), 0); /* and is not captured by it */
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK_RC(aclrtSynchronizeStream(other), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(other), 0);
+}
+
 /* --- what is refused meanwhile
  * -------------------------------------------------------------------------------- */
 static aclError body_copy(void *words) {
@@ -646,6 +680,7 @@ int main(void) {
     test_fork_and_join();
     test_unjoined_and_conflicts();
     test_external_events();
+    test_an_event_from_outside();
     test_modes();
     test_a_captured_stream();
     test_a_failing_task_ends_the_execution();
