@@ -47,23 +47,48 @@ static bool wait_step(stream_t *stream, task_t *task) {
 static const work_ops_t record_ops = {.step = record_step, .free = external_free};
 static const work_ops_t wait_ops = {.step = wait_step, .free = external_free};
 
-static aclError add_external(event_t *event, lane_t *lane, const work_ops_t *ops) {
+static work_t *external_new(event_t *event, const work_ops_t *ops) {
     external_t *external = work_new(ops, sizeof *external);
     if (external == NULL) {
-        return error_set(RT_MEMORY_ALLOCATION, "event");
+        return NULL;
     }
     external->event = event;
     object_retain(&event->object);
     event->recorded = true;
     event->external = true;
-    task_t task = {.kind = TASK_STEP, .work = &external->work};
-    return node_add(lane, &task) != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "event");
+    return &external->work;
+}
+
+static aclError add_external(event_t *event, lane_t *lane, const work_ops_t *ops) {
+    task_t task = {.kind = TASK_STEP, .work = external_new(event, ops)};
+    bool added = task.work != NULL && node_add(lane, &task) != NULL;
+    return added ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "event");
 }
 
 /* Only an event of the new mode with exactly the flag for streams may be seen from both sides. */
 static aclError check_external(const event_t *event) {
     bool fits = event->mode == EVENT_EXTENDED && event->flags == 1;
     return fits ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "event: not one for the external flag");
+}
+
+aclError capture_update(event_t *event, stream_t *stream, event_update_t what) {
+    task_t task = {.kind = TASK_STEP};
+    aclError rc = what != UPDATE_RECORD ? check_external(event) : ACL_SUCCESS;
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    if (what == UPDATE_RECORD) {
+        task = (task_t){.kind = TASK_RECORD, .event = {.event = event, .record = record_new(stream->device)}};
+    } else {
+        task.work = external_new(event, what == UPDATE_EXTERNAL_RECORD ? &record_ops : &wait_ops);
+    }
+    if (what == UPDATE_RECORD ? task.event.record == NULL : task.work == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "event");
+    }
+    if (what == UPDATE_RECORD) {
+        object_retain(&event->object);
+    }
+    return stream_enqueue(stream, &task);
 }
 
 /* --- inner ones

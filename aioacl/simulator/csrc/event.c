@@ -139,6 +139,8 @@ static aclError record_on(event_t *event, stream_t *stream, bool external) {
         rc = error_set(RT_INVALID_HANDLE, "event");
     } else if (stream->lane != NULL) {
         rc = capture_record(event, stream, external);
+    } else if (stream->updating != NULL) {
+        rc = capture_update(event, stream, external ? UPDATE_EXTERNAL_RECORD : UPDATE_RECORD);
     } else {
         rc = external ? error_set(RT_STREAM_NOT_CAPTURED, "stream") : record_in_turn(event, stream);
     }
@@ -251,7 +253,8 @@ static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_
         return capture_wait(found, target, external);
     }
     if (rc == ACL_SUCCESS && external) {
-        return error_set(RT_STREAM_NOT_CAPTURED, "stream");
+        return target->updating != NULL ? capture_update(found, target, UPDATE_EXTERNAL_WAIT)
+                                        : error_set(RT_STREAM_NOT_CAPTURED, "stream");
     }
     return rc == ACL_SUCCESS ? event_enqueue_wait(found, target, limit_s) : rc;
 }

@@ -115,6 +115,9 @@ static uint32_t gather(stream_t *stream, step_t *steps) {
     uint32_t count = 0;
     while (count < BATCH && stream->ended + count < stream->enqueued) {
         task_t *task = &stream->ring[(stream->ended + count) % SIM_RING];
+        if (task->node != NULL && !task->moved) {
+            task_borrow_again(task);
+        }
         bool late = latency_of(task) != 0;
         bool alone =
             late || task->kind == TASK_INDIRECT; /* which must not look before earlier tasks are over */
@@ -182,6 +185,9 @@ static bool ends_anyway(const task_t *task) {
 
 /* False: the stream is parked. */
 static bool run_control(stream_t *stream, task_t *task) {
+    if (task->node != NULL) {
+        task_borrow_again(task);
+    }
     if (task->late_ns != 0 && !is_due(task)) {
         stream_park(stream, PARK_DUE, NULL, task->due_ns);
         return false;

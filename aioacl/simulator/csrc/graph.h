@@ -137,7 +137,9 @@ void lane_start(lane_t *lane);
 void lane_jump(lane_t *lane, uint32_t index);
 void lane_cut(lane_t *lane);
 work_t *graph_work_new(graph_t *graph);
-void task_drop_borrowed(task_t *task, aclError rc);
+/* With no byte of it being moved: the node does the task from now on, also in an execution that has not come to
+ * it. */
+void node_replace(node_t *node, task_t *task);
 
 /* --- capture.c */
 /* The capture has ended, if there was one. */
@@ -146,6 +148,9 @@ void capture_over(graph_t *graph);
 /* --- captureevent.c */
 aclError capture_record(event_t *event, stream_t *stream, bool external);
 aclError capture_wait(event_t *event, stream_t *stream, bool external);
+typedef enum { UPDATE_RECORD, UPDATE_EXTERNAL_RECORD, UPDATE_EXTERNAL_WAIT } event_update_t;
+/* The event takes the place of another in a group that is being updated; outside nothing happens. */
+aclError capture_update(event_t *event, stream_t *stream, event_update_t what);
 
 /* --- event.c: as outside of captures. */
 aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s);

@@ -3,6 +3,8 @@
 
 #include "graph.h"
 
+enum { FLAG_EXTERNAL = 0x20 };
+
 static aclError find_captured(aclrtStream handle, stream_t **stream) {
     context_t *context = context_need();
     aclError rc = context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
@@ -88,19 +90,60 @@ aclError do_aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp hand
     return rc;
 }
 
-/* Only work takes the place of work; what runs now goes on as it was. */
+static bool from_outside(const task_t *task) {
+    return (task->event.event->flags & FLAG_EXTERNAL) != 0;
+}
+
+/* A task takes the place of one of its kind; the edges of a graph stay. */
+static bool replaces(const task_t *task, const task_t *old) {
+    if (task->kind != old->kind) {
+        return false;
+    }
+    switch (task->kind) {
+    case TASK_RECORD:
+        return from_outside(task) && from_outside(old);
+    case TASK_WORK:
+    case TASK_STEP:
+        return task->work->ops == old->work->ops;
+    case TASK_WAIT_RECORD:
+    case TASK_CALLBACK:
+    case TASK_POOL_TAKE:
+    case TASK_POOL_GIVE:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* The next one that the update has not come to, or NULL. */
+static node_t *next_node(const task_group_t *group) {
+    return group->updated < group->count ? group->nodes[group->updated] : NULL;
+}
+
+/* Bytes that are on their way are no longer asked for, so this takes as long as they do. */
+static void wait_for_bytes(const stream_t *stream, const task_group_t *group) {
+    const node_t *node = next_node(group);
+    while (stream->updating == group && node == next_node(group) && node != NULL &&
+           node->lane->runner->running && task_moves(stream_head(node->lane->runner))) {
+        device_settle(stream->device);
+    }
+}
+
+/* What has begun goes on as it was; what a running execution has not come to is done as it is said now. */
 aclError group_take(stream_t *stream, task_t *task) {
     task_group_t *group = stream->updating;
-    node_t *node = group->updated < group->count ? group->nodes[group->updated] : NULL;
-    if (node == NULL || task->kind != TASK_WORK || node->task.kind != TASK_WORK ||
-        node->task.work->ops != task->work->ops) {
+    object_retain(&stream->object);
+    wait_for_bytes(stream, group);
+    node_t *node = stream->updating == group ? next_node(group) : NULL;
+    bool fits = node != NULL && replaces(task, &node->task);
+    if (fits) {
+        node_replace(node, task);
+        group->updated++;
+    } else {
         task_release(task, RT_TASK_GROUP_STATUS);
-        return error_set(RT_TASK_GROUP_STATUS, "stream: not as the group was captured");
     }
-    work_release(node->task.work);
-    node->task.work = task->work;
-    group->updated++;
-    return ACL_SUCCESS;
+    object_release(&stream->object);
+    return fits ? ACL_SUCCESS : error_set(RT_TASK_GROUP_STATUS, "stream: not as the group was captured");
 }
 
 aclError do_aclmdlRICaptureTaskUpdateEnd(aclrtStream stream) {

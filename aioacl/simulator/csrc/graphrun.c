@@ -11,12 +11,17 @@ static const work_ops_t lane_ops = {.step = lane_step};
 /* Never freed: whoever borrows it gives back what he took. */
 static work_t lane_work = {.ops = &lane_ops, .refs = 1};
 
-static void push(stream_t *runner, const task_t *task) {
+static bool has_work(const task_t *task) {
+    return task->kind == TASK_WORK || task->kind == TASK_STEP;
+}
+
+static void push(stream_t *runner, const task_t *task, node_t *node) {
     task_t *copy = &runner->ring[runner->enqueued % SIM_RING];
     *copy = *task;
     copy->borrowed = true;
+    copy->node = node;
     copy->entries = 1;
-    if (copy->kind == TASK_WORK || copy->kind == TASK_STEP) {
+    if (has_work(copy)) {
         work_retain(copy->work); /* the node may be given another work meanwhile */
     }
     runner->enqueued++;
@@ -27,12 +32,12 @@ static void push(stream_t *runner, const task_t *task) {
 static void feed(lane_t *lane) {
     const task_t look = {.kind = TASK_STEP, .work = &lane_work};
     for (int i = 0; i < PART && lane->fed < lane->count; i++) {
-        const node_t *node = lane->nodes[lane->fed++];
+        node_t *node = lane->nodes[lane->fed++];
         if (!node->disabled) {
-            push(lane->runner, &node->task);
+            push(lane->runner, &node->task, node);
         }
     }
-    push(lane->runner, &look);
+    push(lane->runner, &look, NULL);
 }
 
 static void finish(graph_t *graph) {
@@ -95,9 +100,50 @@ void lane_cut(lane_t *lane) {
 void task_drop_borrowed(task_t *task, aclError rc) {
     if (task->kind == TASK_RECORD) {
         record_end(task->event.record, false, rc);
-    } else if (task->kind == TASK_WORK || task->kind == TASK_STEP) {
+    } else if (has_work(task)) {
         work_release(task->work);
     }
+}
+
+void task_borrow_again(task_t *task) {
+    task_t fresh = task->node->task;
+    if (has_work(&fresh)) {
+        work_retain(fresh.work);
+        work_release(task->work);
+    }
+    fresh.borrowed = true;
+    fresh.node = task->node;
+    fresh.entries = task->entries;
+    fresh.started = task->started;
+    fresh.moved = task->moved;
+    fresh.late_copy = task->late_copy;
+    fresh.code = task->code;
+    fresh.due_ns = task->due_ns;
+    fresh.late_ns = task->late_ns;
+    *task = fresh;
+}
+
+/* A runner that waits for what the old task was about looks at the new one. */
+static void look_again(stream_t *runner, const node_t *node) {
+    bool waits = runner->park == PARK_WORK || runner->park == PARK_FLAG || runner->park == PARK_NOTIFY;
+    if (waits && runner->ended < runner->enqueued && stream_head(runner)->node == node) {
+        stream_unpark(runner);
+        stream_kick(runner);
+    }
+}
+
+void node_replace(node_t *node, task_t *task) {
+    task_t old = node->task;
+    node->task = *task;
+    if (old.kind == TASK_RECORD) {
+        node->task.event.record = old.event.record; /* which executions begin anew */
+        old.event.record = task->event.record;
+    } else if (old.kind == TASK_WAIT_FLAG) {
+        node->task.event.event->waits--; /* it is waited for when the graph runs */
+        old.event.event->waits++;        /* which the release takes back */
+    }
+    task_release(&old, 0);
+    look_again(node->lane->runner, node);
 }
 
 /* --- graphs

@@ -63,6 +63,7 @@ typedef struct task {
     bool moved;    /* its bytes have been moved, but it is not over */
     bool late_copy;
     bool borrowed; /* a node of a graph owns what it refers to */
+    node_t *node;  /* which one; NULL: it is not a client's task */
     int32_t code;  /* with which it fails; 0: it succeeds */
     pid_t tid;     /* of the thread that enqueued it */
     int64_t due_ns;

@@ -76,6 +76,8 @@ void graph_lose_stream(stream_t *stream);
 bool graph_moving(stream_t *stream);
 void graphs_end(context_t *context);
 void task_drop_borrowed(task_t *task, aclError rc);
+/* A node may have been given another task since it lent this one: the stream that comes to it runs that. */
+void task_borrow_again(task_t *task);
 /* 107030 when a capture forbids this call to this thread. */
 aclError capture_forbids(const char *what);
 /* 107027 when the stream is captured. */
