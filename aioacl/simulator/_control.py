@@ -189,6 +189,11 @@ def set_count_notify_supported(supported: bool) -> None:
     control_function("aclsim_set_count_notify_supported", "void (*)(int)")(int(supported))
 
 
+def set_ipc_event_supported(supported: bool) -> None:
+    """With True events can be shared by handle, within the process, as newer drivers have it; without, 207000."""
+    control_function("aclsim_set_ipc_event_supported", "void (*)(int)")(int(supported))
+
+
 def check_memory() -> int:
     """How many live blocks have been written outside their bounds; each becomes a violation once.
 

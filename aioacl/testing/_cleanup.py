@@ -60,6 +60,7 @@ def release_everything() -> None:
     simulator.release_all()
     simulator.set_abort_supported(supported=True)
     simulator.set_count_notify_supported(supported=False)
+    simulator.set_ipc_event_supported(supported=False)
     simulator.watch_uninitialised(on=os.environ.get("AIOACL_SIM_UNINIT", "0") not in {"", "0"})
     simulator.set_virtual_clock(virtual=os.environ.get("AIOACL_SIM_CLOCK") == "virtual")
     simulator.set_limits()

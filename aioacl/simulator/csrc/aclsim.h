@@ -212,6 +212,9 @@ void aclsim_watch_uninitialised(int on);
 void aclsim_set_abort_supported(int supported);
 /* With 1, there are count notifies, as newer chips have them; without, they answer 207000. */
 void aclsim_set_count_notify_supported(int supported);
+/* With 1, there are events for other processes, whose handles work within this one, as newer drivers have them;
+ * without, they answer 207000. */
+void aclsim_set_ipc_event_supported(int supported);
 
 /* --- referee and journal ------------------------------------------------------------------------------------
  */

@@ -11,6 +11,8 @@ enum {
     FLAGS_OF_DEFAULT = 0xE
 };
 
+static uint64_t keys; /* given to events for other processes */
+
 static aclError event_new(aclrtEvent *handle, event_mode_t mode, uint32_t flags) {
     context_t *context = context_need();
     if (context == NULL) {
@@ -19,7 +21,7 @@ static aclError event_new(aclrtEvent *handle, event_mode_t mode, uint32_t flags)
     if (mode == EVENT_FLAGGED && flags == FLAG_DEVICE_USE_ONLY) {
         return error_set(RT_FEATURE_NOT_SUPPORT, "flag");
     }
-    if (mode == EVENT_EXTENDED && flags == FLAG_IPC) {
+    if (mode == EVENT_EXTENDED && flags == FLAG_IPC && !sim.ipc_event_supported) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "flag");
     }
     bool hardware = mode == EVENT_FLAGGED && (flags & (FLAG_SYNC | FLAG_EXTERNAL)) != 0;
@@ -38,6 +40,7 @@ static aclError event_new(aclrtEvent *handle, event_mode_t mode, uint32_t flags)
     event->context = context;
     event->context_life = context->life;
     event->device = context->device;
+    event->key = mode == EVENT_EXTENDED && flags == FLAG_IPC ? ++keys : 0;
     *handle = event;
     return ACL_SUCCESS;
 }
@@ -93,6 +96,14 @@ static void forget_record(event_t *event) {
     }
 }
 
+aclError event_new_shared(aclrtEvent *handle, uint64_t key) {
+    aclError rc = event_new(handle, EVENT_EXTENDED, FLAG_IPC);
+    if (rc == ACL_SUCCESS) {
+        ((event_t *)*handle)->key = key;
+    }
+    return rc;
+}
+
 aclError do_aclrtDestroyEvent(aclrtEvent event) {
     if (event == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "event");
@@ -121,11 +132,9 @@ static aclError record_in_turn(event_t *event, stream_t *stream) {
     object_retain(&event->object);
     aclError rc = stream_enqueue(stream, &task);
     if (rc == ACL_SUCCESS && event->object.state == OBJECT_LIVE) {
-        forget_record(event);
-        event->record = record;
-    } else {
-        record_release(record);
+        event_set_record(event, record);
     }
+    record_release(record);
     return rc;
 }
 
@@ -168,7 +177,9 @@ static aclError record(aclrtEvent event, aclrtStream stream, bool external) {
     if (rc == ACL_SUCCESS && found->recorded && found->external != external) {
         rc = error_set(RT_PARAM_INVALID, "flag: not as it was first");
     }
-    if (rc == ACL_SUCCESS) {
+    if (rc == ACL_SUCCESS && found->key != 0 && graph_takes(target)) {
+        rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event: for other processes, in a capture");
+    } else if (rc == ACL_SUCCESS) {
         rc = record_on(found, target, external);
     }
     sim_unlock();
@@ -188,7 +199,7 @@ aclError do_aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint3
 }
 
 static bool streams_may_wait(const event_t *event) {
-    return (event->flags & (FLAG_SYNC | FLAG_DEVICE_SYNC | FLAG_EXTERNAL)) != 0;
+    return (event->flags & (FLAG_SYNC | FLAG_DEVICE_SYNC | FLAG_EXTERNAL | FLAG_IPC)) != 0;
 }
 
 aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
@@ -199,7 +210,7 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     stream_t *target = NULL;
     sim_lock();
     aclError rc = event_find(event, &found);
-    if (rc == ACL_SUCCESS && !streams_may_wait(found)) {
+    if (rc == ACL_SUCCESS && (!streams_may_wait(found) || found->key != 0)) {
         rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
     } else if (rc == ACL_SUCCESS && found->mode == EVENT_EXTENDED) {
         rc = context_need() != NULL ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : RT_CONTEXT_NULL;
@@ -248,6 +259,9 @@ static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_
     }
     if (rc == ACL_SUCCESS && found->recorded && found->external != external) {
         return error_set(RT_PARAM_INVALID, "flag: not as it was first");
+    }
+    if (rc == ACL_SUCCESS && found->key != 0 && graph_takes(target)) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: for other processes, in a capture");
     }
     if (rc == ACL_SUCCESS && (target->lane != NULL || found->captured != NULL)) {
         return capture_wait(found, target, external);

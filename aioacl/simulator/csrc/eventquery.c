@@ -129,6 +129,9 @@ static aclError stamp_of(const event_t *event, int64_t *stamp_ns) {
 
 static aclError find_recorded(aclrtEvent handle, event_t **event) {
     aclError rc = find_timed(handle, event);
+    if (rc == ACL_SUCCESS && (*event)->key != 0) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: for other processes");
+    }
     bool never = rc == ACL_SUCCESS && (*event)->record == NULL;
     return never ? error_set(RT_INTERNAL_ERROR, "event: never recorded") : rc;
 }
@@ -184,7 +187,9 @@ aclError do_aclrtGetEventId(aclrtEvent event, uint32_t *eventId) {
     event_t *found = NULL;
     sim_lock();
     aclError rc = event_find(event, &found);
-    if (rc == ACL_SUCCESS && !has_id(found)) {
+    if (rc == ACL_SUCCESS && found->key != 0) {
+        rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event: for other processes");
+    } else if (rc == ACL_SUCCESS && !has_id(found)) {
         rc = error_set(RT_INTERNAL_ERROR, "event: it has no id");
     }
     if (rc == ACL_SUCCESS) {

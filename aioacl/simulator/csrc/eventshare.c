@@ -1,5 +1,53 @@
-/* How many events are left, and events of other processes. */
+/*
+ * How many events are left, and events for other processes, which are shared within this one. Each handle is an
+ * event of its own; all that have a key in common have the newest record in common, too. The driver that is
+ * simulated has none and answers 207000, until aclsim_set_ipc_event_supported() gives it those of a newer one.
+ */
+#include <string.h>
+#include <unistd.h>
+
 #include "sim.h"
+
+#define API __attribute__((visibility("default")))
+
+/* What the bytes of a handle begin with. */
+typedef struct {
+    uint64_t key;
+    int64_t process;
+} ticket_t;
+
+typedef struct {
+    uint64_t key;
+    record_t *record;
+    const event_t *found;
+} shared_t;
+
+static void set_record(event_t *event, record_t *record) {
+    if (record != NULL) {
+        record_retain(record);
+    }
+    if (event->record != NULL) {
+        record_release(event->record);
+    }
+    event->record = record;
+}
+
+static void set_shared(void *object, void *arg) {
+    event_t *event = object;
+    const shared_t *shared = arg;
+    if (event->key == shared->key) {
+        set_record(event, shared->record);
+    }
+}
+
+void event_set_record(event_t *event, record_t *record) {
+    shared_t shared = {.key = event->key, .record = record};
+    if (event->key != 0) {
+        object_each(KIND_EVENT, set_shared, &shared);
+    } else {
+        set_record(event, record);
+    }
+}
 
 aclError do_aclrtGetEventAvailNum(uint32_t *eventCount) {
     if (eventCount == NULL) {
@@ -14,10 +62,14 @@ aclError do_aclrtGetEventAvailNum(uint32_t *eventCount) {
     return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
-/*
- * An event for other processes is made with the IPC flag, which this driver refuses (207000). So no event has a
- * handle to give, and no handle is one of an event that lives.
- */
+/* With sim.lock. */
+static aclError check_supported(void) {
+    if (context_need() == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    return sim.ipc_event_supported ? ACL_SUCCESS : error_quiet(RT_FEATURE_NOT_SUPPORT, "events of processes");
+}
+
 aclError do_aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle) {
     if (event == NULL || handle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "handle");
@@ -25,17 +77,57 @@ aclError do_aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle
     event_t *found = NULL;
     sim_lock();
     aclError rc = context_need() != NULL ? event_find(event, &found) : RT_CONTEXT_NULL;
+    if (rc == ACL_SUCCESS && found->key == 0) {
+        rc = error_set(RT_PARAM_INVALID, "event: made without the IPC flag");
+    }
+    if (rc == ACL_SUCCESS) {
+        ticket_t ticket = {.key = found->key, .process = getpid()};
+        memset(handle, 0, sizeof *handle);
+        memcpy(handle, &ticket, sizeof ticket);
+    }
     sim_unlock();
-    return rc != ACL_SUCCESS ? rc : error_set(RT_PARAM_INVALID, "event: made without the IPC flag");
+    return rc;
+}
+
+static void match(void *object, void *arg) {
+    const event_t *event = object;
+    shared_t *shared = arg;
+    if (event->key == shared->key) {
+        shared->found = event;
+    }
+}
+
+static aclError open_ticket(ticket_t ticket, aclrtEvent *event) {
+    shared_t shared = {.key = ticket.key};
+    if (ticket.key != 0 && ticket.process == getpid()) {
+        object_each(KIND_EVENT, match, &shared);
+    }
+    if (shared.found == NULL) {
+        return error_set(RT_DRIVER_ERROR, "handle: of no live event of this process");
+    }
+    aclError rc = event_new_shared(event, ticket.key);
+    if (rc == ACL_SUCCESS) {
+        set_record(*event, shared.found->record);
+    }
+    return rc;
 }
 
 aclError do_aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *event) {
-    (void)handle;
+    ticket_t ticket;
+    memcpy(&ticket, &handle, sizeof ticket);
     if (event == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "event");
     }
     sim_lock();
-    const context_t *context = context_need();
+    aclError rc = check_supported();
+    rc = rc == ACL_SUCCESS ? open_ticket(ticket, event) : rc;
     sim_unlock();
-    return context == NULL ? RT_CONTEXT_NULL : error_set(RT_PARAM_INVALID, "handle: of no live event");
+    return rc;
+}
+
+API void aclsim_set_ipc_event_supported(int supported) {
+    sim_start();
+    sim_lock();
+    sim.ipc_event_supported = supported != 0;
+    sim_unlock();
 }

@@ -98,6 +98,7 @@ typedef struct {
     uint32_t wait_limit_s; /* aclrtSetOpWaitTimeout */
     bool abort_supported;
     bool count_notify_supported;
+    bool ipc_event_supported;
     int64_t started_ns;
     int default_device; /* of aclInit's configuration; -1: none */
 } sim_t;
@@ -211,6 +212,10 @@ void stream_finish_abort(stream_t *stream, aclError code);
  * ---------------------------------------------------------------------------------------- */
 /* Finds the event of a handle or answers an error. */
 aclError event_find(aclrtEvent handle, event_t **event);
+/* The newest record, for this event and for all that share it. */
+void event_set_record(event_t *event, record_t *record);
+/* A new event of the caller's context that shares another's key. */
+aclError event_new_shared(aclrtEvent *handle, uint64_t key);
 record_t *record_new(device_t *device);
 /* Finds the notify of a handle, or answers an error. The flag may be another's: see notify_t.shared. */
 aclError notify_find(aclrtNotify handle, notify_t **notify);

@@ -309,6 +309,81 @@ static void test_events_left(void) {
     CHECK_RC(aclrtIpcGetEventHandle(event, &handle), 107017);
 }
 
+aclError aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *event);
+
+static void test_shared_events_are_missing(void) {
+    aclrtEvent event = NULL;
+    aclrtIpcEventHandle handle;
+    memset(&handle, 0, sizeof handle);
+    CHECK_RC(aclrtCreateEventExWithFlag(&event, 0x40), 207000);
+    CHECK_RC(aclrtIpcOpenEventHandle(handle, NULL), 100000);
+    CHECK_RC(aclrtIpcOpenEventHandle(handle, &event), 207000);
+}
+
+static aclrtEventRecordedStatus status_of(aclrtEvent event) {
+    aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    CHECK_RC(aclrtQueryEventStatus(event, &status), 0);
+    return status;
+}
+
+static void refused_for_shared(aclrtEvent event, aclrtStream stream) {
+    uint64_t stamp = 0;
+    uint32_t id = 0;
+    float ms = 0;
+    aclrtEventStatus status;
+    aclrtEventWaitStatus wait_status;
+    aclmdlRI model = NULL;
+    CHECK_RC(aclrtResetEvent(event, stream), 207000);
+    CHECK_RC(aclrtQueryEvent(event, &status), 207000);
+    CHECK_RC(aclrtQueryEventWaitStatus(event, &wait_status), 207000);
+    CHECK_RC(aclrtEventElapsedTime(&ms, event, event), 207000);
+    CHECK_RC(aclrtEventGetTimestamp(event, &stamp), 207000);
+    CHECK_RC(aclrtGetEventId(event, &id), 207000);
+    CHECK_RC(aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_RELAXED), 0);
+    CHECK_RC(aclrtRecordEvent(event, stream), 207000);
+    CHECK_RC(aclrtStreamWaitEvent(stream, event), 207000);
+    CHECK_RC(aclmdlRICaptureEnd(stream, &model), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+}
+
+static void test_shared_events(void) {
+    aclrtStream stream = stream_new();
+    aclrtStream other = stream_new();
+    aclrtEvent event = NULL;
+    aclrtEvent opened = NULL;
+    aclrtEvent late = NULL;
+    aclrtIpcEventHandle handle;
+    aclsim_set_ipc_event_supported(1);
+    CHECK_RC(aclrtCreateEventExWithFlag(&event, 0x41), 107000);
+    CHECK_RC(aclrtCreateEventExWithFlag(&event, 0x40), 0);
+    memset(&handle, 0, sizeof handle);
+    CHECK_RC(aclrtIpcOpenEventHandle(handle, &opened), 507899);
+    CHECK_RC(aclrtIpcGetEventHandle(event, &handle), 0);
+    CHECK_RC(aclrtIpcOpenEventHandle(handle, &opened), 0);
+    CHECK(opened != event && status_of(opened) == ACL_EVENT_RECORDED_STATUS_COMPLETE);
+    refused_for_shared(opened, stream);
+    CHECK_RC(aclrtStreamWaitEvent(other, opened), 0);
+    CHECK_RC(aclrtSynchronizeStream(other), 0); /* nothing was recorded */
+    CHECK(aclsim_hold(stream) == 0);
+    CHECK_RC(aclrtRecordEvent(event, stream), 0);
+    CHECK(status_of(event) == ACL_EVENT_RECORDED_STATUS_NOT_READY);
+    CHECK(status_of(opened) == ACL_EVENT_RECORDED_STATUS_NOT_READY);
+    CHECK_RC(aclrtIpcOpenEventHandle(handle, &late), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtSynchronizeEventWithTimeout(late, 5), 507047);
+    CHECK_RC(aclrtStreamWaitEvent(other, opened), 0);
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(other, 5), 507046);
+    CHECK(aclsim_release(stream) == 0);
+    CHECK_RC(aclrtSynchronizeStream(other), 0);
+    CHECK_RC(aclrtSynchronizeEvent(late), 0);
+    CHECK_RC(aclrtDestroyEvent(opened), 0);
+    CHECK_RC(aclrtDestroyEvent(late), 0);
+    CHECK_RC(aclrtIpcOpenEventHandle(handle, &late), 507899);
+    aclsim_set_ipc_event_supported(0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(other), 0);
+}
+
 int main(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
     test_write();
@@ -324,6 +399,8 @@ int main(void) {
     test_counts_are_missing();
     test_counts();
     test_events_left();
+    test_shared_events_are_missing();
+    test_shared_events();
     CHECK_RC(aclrtResetDevice(0), 0);
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.events == 0 && left.notifies == 0 && left.device_blocks == 0);
