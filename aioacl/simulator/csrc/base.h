@@ -170,6 +170,12 @@ int64_t deadline_ms(int32_t timeout);
 
 /* --- threads (thread.c)
  * --------------------------------------------------------------------------------------- */
+/* Paragraphs about errors that nobody has taken yet. */
+typedef struct {
+    size_t length;
+    char bytes[SIM_TEXT_BYTES];
+} said_t;
+
 struct thread {
     thread_t *next;
     pid_t tid;
@@ -182,8 +188,7 @@ struct thread {
     context_t *current; /* explicit binding; wins */
     int slot;           /* binding to a device's primary context, -1: none */
     aclError last_error;
-    size_t text_length;
-    char text[SIM_TEXT_BYTES];
+    said_t said;
     char shown[SIM_TEXT_BYTES];
     pthread_cond_t cond;
     void *cores_of;          /* the stream whose core limits it uses */
@@ -228,6 +233,8 @@ aclError error_set(aclError code, const char *what);
 aclError error_quiet(aclError code, const char *what);
 /* Adds why a task failed to the text, if that is known. */
 void error_explain(aclError code, const char *why);
+/* From now on all threads add to one text, which any of them may take; or each to its own. */
+void error_keep_together(bool together);
 
 /* --- settings (settings.c)
  * ------------------------------------------------------------------------------------ */

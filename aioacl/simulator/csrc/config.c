@@ -58,12 +58,15 @@ aclError config_load(const char *path, char **text) {
     return ACL_SUCCESS;
 }
 
-/* "0" keeps the texts of each thread apart, "1" keeps them together; the simulator does the first for both. */
+/* "0" keeps the texts of each thread apart, "1" keeps them together. */
 aclError config_check_first(const char *text) {
     char mode[4] = "0";
     const char *value = text != NULL ? json_member(text, "err_msg_mode") : NULL;
     bool valid = value == NULL ||
                  (json_string(value, mode, sizeof mode) && (strcmp(mode, "0") == 0 || strcmp(mode, "1") == 0));
+    if (valid && value != NULL) {
+        error_keep_together(*mode == '1');
+    }
     return valid ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "err_msg_mode");
 }
 

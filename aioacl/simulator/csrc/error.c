@@ -1,4 +1,4 @@
-/* The thread's last error, and the text that aclGetRecentErrMsg hands out. */
+/* The thread's last error, and the text that aclGetRecentErrMsg hands out: the thread's, or that of all. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,41 +44,75 @@ static const error_text_t *find_text(aclError code) {
     return NULL;
 }
 
-static void append(thread_t *thread, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What has been said in all threads, when a configuration wants it together. */
+static said_t together;
+static pthread_mutex_t together_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool keeps_together;
 
-static void append(thread_t *thread, const char *format, ...) {
-    va_list arguments;
-    size_t room = sizeof thread->text - thread->text_length;
-    va_start(arguments, format);
-    int length = vsnprintf(thread->text + thread->text_length, room, format, arguments);
-    va_end(arguments);
-    if (length > 0) {
-        thread->text_length += (size_t)length < room ? (size_t)length : room - 1;
+void error_keep_together(bool wanted) {
+    atomic_store(&keeps_together, wanted);
+}
+
+/* Where the thread adds its paragraphs; to be left again. */
+static said_t *said_enter(thread_t *thread) {
+    if (!atomic_load(&keeps_together)) {
+        return &thread->said;
+    }
+    pthread_mutex_lock(&together_lock);
+    return &together;
+}
+
+static void said_leave(const said_t *said) {
+    if (said == &together) {
+        pthread_mutex_unlock(&together_lock);
     }
 }
 
-static void add_text(thread_t *thread, aclError code, const char *what) {
+/* A paragraph that would not fit whole is left out. */
+static bool has_room(const said_t *said) {
+    return said->length + 512 <= sizeof said->bytes;
+}
+
+static void append(said_t *said, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void append(said_t *said, const char *format, ...) {
+    va_list arguments;
+    size_t room = sizeof said->bytes - said->length;
+    va_start(arguments, format);
+    int length = vsnprintf(said->bytes + said->length, room, format, arguments);
+    va_end(arguments);
+    if (length > 0) {
+        said->length += (size_t)length < room ? (size_t)length : room - 1;
+    }
+}
+
+static void add_text(said_t *said, aclError code, const char *what) {
     const error_text_t *text = find_text(code);
-    /* A paragraph that would not fit whole is left out. */
-    if (text == NULL || thread->text_length + 512 > sizeof thread->text) {
+    if (text == NULL || !has_room(said)) {
         return;
     }
-    append(thread, "%s: [PID: simulator] %s\n        Argument: %s. Result: %d.\n", text->label, text->sentence,
+    append(said, "%s: [PID: simulator] %s\n        Argument: %s. Result: %d.\n", text->label, text->sentence,
            what, code);
-    append(thread, "        TraceBack (most recent call last):\n        %s[FUNC:%s]\n", text->sentence,
+    append(said, "        TraceBack (most recent call last):\n        %s[FUNC:%s]\n", text->sentence,
            call_name());
 }
 
 void error_explain(aclError code, const char *why) {
-    thread_t *thread = thread_self();
-    if (*why != '\0' && thread->text_length + 512 <= sizeof thread->text) {
-        append(thread, "EE9999: [PID: simulator] A task failed on the device.\n        %s. Result: %d.\n", why,
+    if (*why == '\0') {
+        return;
+    }
+    said_t *said = said_enter(thread_self());
+    if (has_room(said)) {
+        append(said, "EE9999: [PID: simulator] A task failed on the device.\n        %s. Result: %d.\n", why,
                code);
     }
+    said_leave(said);
 }
 
 aclError error_quiet(aclError code, const char *what) {
-    add_text(thread_self(), code, what);
+    said_t *said = said_enter(thread_self());
+    add_text(said, code, what);
+    said_leave(said);
     return code;
 }
 
@@ -87,24 +121,29 @@ aclError error_set(aclError code, const char *what) {
     return error_quiet(code, what);
 }
 
+/* What was said becomes what is shown. False: nothing was said. */
+static bool show(thread_t *thread, bool homeless) {
+    said_t *said = said_enter(thread);
+    if (homeless) {
+        add_text(said, RT_CONTEXT_NULL, "current context");
+    }
+    size_t length = thread->text_fault != TEXT_STALE ? said->length : 0;
+    if (length > 0) {
+        memcpy(thread->shown, said->bytes, length + 1);
+        said->length = homeless ? length : 0;
+    }
+    said_leave(said);
+    return length > 0;
+}
+
 /* A thread without a context gets the reader's own complaint on top, and its text is not cleared. */
 const char *do_aclGetRecentErrMsg(void) {
     thread_t *thread = thread_self();
     sim_lock();
     bool homeless = thread_context() == NULL;
     sim_unlock();
-    if (homeless) {
-        add_text(thread, RT_CONTEXT_NULL, "current context");
-    }
-    bool stale = thread->text_fault == TEXT_STALE;
-    if (thread->text_length == 0 || stale) {
-        return fault_text(thread, stale ? thread->shown : NULL);
-    }
-    memcpy(thread->shown, thread->text, thread->text_length + 1);
-    if (!homeless) {
-        thread->text_length = 0;
-    }
-    return fault_text(thread, thread->shown);
+    bool shown = show(thread, homeless) || thread->text_fault == TEXT_STALE;
+    return fault_text(thread, shown ? thread->shown : NULL);
 }
 
 static aclError last_error(aclrtLastErrLevel level, bool clear) {

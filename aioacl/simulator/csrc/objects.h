@@ -208,7 +208,7 @@ struct event {
     node_t *captured; /* the node that recorded it, while that is captured */
     bool recorded;    /* once at least */
     bool external;    /* recorded or waited for with the external flag, from the first time on */
-    uint64_t key;     /* of EVENT_EXTENDED with the flag for other processes, the same for all that share; else 0 */
+    uint64_t key; /* of EVENT_EXTENDED with the flag for other processes, the same for all that share; else 0 */
     gate_t gate;
     park_list_t streams;
 };

@@ -12,10 +12,11 @@
  * stand for one aclrtRecordEvent: the event owns the newest one, tasks and waiters own the one they were given.
  *
  * Locks. sim.lock protects everything that is not atomic or private to a thread, and is never held across a
- * blocking wait, a callback or a copy. The referee's lock and the thread list's lock are leaves below it. The
- * runtime's own coarse locks, which clients can feel, are modelled as gates (wait.c): the stream lock of a
- * context, held by SynchronizeDevice for its whole duration, and the lock of an event, held by a RecordEvent
- * that found the queue full. A gate is taken without sim.lock being given up in between, or by waiting.
+ * blocking wait, a callback or a copy. The referee's lock, the thread list's and that of the error text are
+ * leaves below it. The runtime's own coarse locks, which clients can feel, are modelled as gates (wait.c): the
+ * stream lock of a context, held by SynchronizeDevice for its whole duration, and the lock of an event, held by
+ * a RecordEvent that found the queue full. A gate is taken without sim.lock being given up in between, or by
+ * waiting.
  *
  * Waiting. A blocked call puts a waiter_t on the list of what it waits for. Whoever makes the thing happen (or
  * destroys it) takes the waiter off the list, gives it its return code and wakes it, so that the waiter never

@@ -99,6 +99,41 @@ static void test_default_device(void) {
     CHECK_RC(aclrtCreateStream(&stream), 107002);
 }
 
+static aclError body_fail(void *unused) {
+    (void)unused;
+    return aclrtMalloc(NULL, 0, ACL_MEM_MALLOC_HUGE_FIRST);
+}
+
+static aclError body_take_text(void *unused) {
+    const char *text = aclGetRecentErrMsg();
+    (void)unused;
+    return text != NULL && strstr(text, "devPtr") != NULL ? 0 : 1;
+}
+
+/* Whether what failed on another thread is told here, and whether a third one can take it. */
+static void test_error_texts(const char *mode, bool together) {
+    call_t call;
+    char text[64];
+    snprintf(text, sizeof text, "{\"err_msg_mode\": \"%s\"}", mode);
+    CHECK_RC(init_with(text), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    call_start(&call, body_fail, NULL);
+    CHECK(call_join(&call) == 100000);
+    call_start(&call, body_take_text, NULL);
+    CHECK(call_join(&call) == (together ? 0 : 1));
+    CHECK(aclGetRecentErrMsg() == NULL); /* taken */
+    CHECK_RC(aclrtResetDevice(0), 0);
+    CHECK_RC(aclFinalize(), 0);
+}
+
+static void test_texts_apart(void) {
+    test_error_texts("0", false);
+}
+
+static void test_texts_together(void) {
+    test_error_texts("1", true);
+}
+
 static char said[16];
 
 static aclError on_start(const char *config, size_t length, void *user) {
@@ -378,6 +413,8 @@ int main(void) {
     run(test_bad_files, NULL, NULL);
     run(test_good_files, NULL, NULL);
     run(test_default_device, NULL, NULL);
+    run(test_texts_apart, NULL, NULL);
+    run(test_texts_together, NULL, NULL);
     run(test_callbacks, NULL, NULL);
     run(test_release_8_5, "AIOACL_SIM_CANN", "8.5");
     run(test_release_9_0, "AIOACL_SIM_CANN", "9.0");
