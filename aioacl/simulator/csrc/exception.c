@@ -58,6 +58,7 @@ static void *exception_main(void *unused) {
         first = info->next;
         last = first != NULL ? last : NULL;
         deliver(info);
+        launch_source_forget(&info->source);
         free(info);
     }
     return NULL;
@@ -85,6 +86,7 @@ void exception_raise(stream_t *stream, const task_t *task, aclError code) {
     bool heard = (source.callback != NULL || somebody_listens()) && start();
     struct rtExceptionInfo *info = heard ? calloc(1, sizeof *info) : NULL;
     if (info == NULL) {
+        launch_source_forget(&source);
         return;
     }
     info->source = source;
@@ -210,7 +212,7 @@ uint32_t do_aclrtGetErrorCodeFromExceptionInfo(const aclrtExceptionInfo *info) {
     return read_info(info, &copy) ? copy.code : UINT32_MAX;
 }
 
-/* Only kernels have arguments on the device and a handle; what fails here is a copy or a fill. */
+/* Only kernels have arguments and a handle. They are where the kernel gets them. */
 aclError do_aclrtGetArgsFromExceptionInfo(const aclrtExceptionInfo *info, void **devArgsPtr,
                                           uint32_t *devArgsLen) {
     struct rtExceptionInfo copy;
@@ -220,7 +222,13 @@ aclError do_aclrtGetArgsFromExceptionInfo(const aclrtExceptionInfo *info, void *
     if (devArgsPtr == NULL || devArgsLen == NULL) {
         return error_quiet(ACL_INVALID_PARAM, devArgsPtr == NULL ? "devArgsPtr" : "devArgsLen");
     }
-    return NOTHING_KNOWN;
+    const launch_t *launch = copy.source.launch;
+    if (launch == NULL) {
+        return NOTHING_KNOWN;
+    }
+    *devArgsPtr = launch->copy != NULL ? launch->copy : (void *)(uintptr_t)launch->address;
+    *devArgsLen = (uint32_t)launch->size;
+    return ACL_SUCCESS;
 }
 
 aclError do_aclrtGetFuncHandleFromExceptionInfo(const aclrtExceptionInfo *info, aclrtFuncHandle *func) {

@@ -104,15 +104,25 @@ const char *launch_why(const task_t *task) {
 }
 
 exception_source_t launch_source(const task_t *task) {
-    const launch_t *launch = launch_of(task);
+    launch_t *launch = launch_of(task) != NULL ? (launch_t *)task->work : NULL;
     const function_handle_t *function = launch != NULL ? object_find(KIND_FUNCTION, launch->handle) : NULL;
+    if (launch != NULL) {
+        work_retain(&launch->work);
+    }
     if (function == NULL) {
-        return (exception_source_t){.function = NULL};
+        return (exception_source_t){.launch = launch};
     }
     const binary_t *binary = function->binary;
-    return (exception_source_t){.function = launch->handle,
+    return (exception_source_t){.launch = launch,
+                                .function = launch->handle,
                                 .callback = binary != NULL ? binary->callback : NULL,
                                 .user = binary != NULL ? binary->user : NULL};
+}
+
+void launch_source_forget(const exception_source_t *source) {
+    if (source->launch != NULL) {
+        work_release(&source->launch->work);
+    }
 }
 
 launch_t *launch_new(kernel_t *kernel, const shape_t *shape) {

@@ -25,14 +25,16 @@ typedef struct {
     size_t holder_count;
 } host_args_t;
 
-/* What a failure of a kernel concerns: its function, and whom its binary has told to be called. */
+/* What a failure of a kernel concerns: function, arguments, and whom its binary has told to be called. */
 typedef struct {
+    launch_t *launch; /* kept by a reference; NULL: no kernel */
     aclrtFuncHandle function;
     aclrtOpExceptionCallback callback;
     void *user;
 } exception_source_t;
 
 exception_source_t launch_source(const task_t *task);
+void launch_source_forget(const exception_source_t *source);
 /* The launch that a task is, or NULL. */
 const launch_t *launch_of(const task_t *task);
 /* With sim.lock. */

@@ -369,6 +369,8 @@ static void test_failures(void) {
 typedef struct {
     aclrtFuncHandle function;
     uint32_t code;
+    uint64_t argument;
+    uint32_t args_size;
     atomic_bool called;
 } told_t;
 
@@ -376,6 +378,10 @@ static void on_exception(aclrtExceptionInfo *info, void *user) {
     told_t *seen = user;
     CHECK_RC(aclrtGetFuncHandleFromExceptionInfo(info, &seen->function), 0);
     seen->code = aclrtGetErrorCodeFromExceptionInfo(info);
+    void *args = NULL;
+    CHECK_RC(aclrtGetArgsFromExceptionInfo(info, NULL, &seen->args_size), 100000);
+    CHECK_RC(aclrtGetArgsFromExceptionInfo(info, &args, &seen->args_size), 0);
+    seen->argument = *(uint64_t *)args;
     atomic_store(&seen->called, true);
 }
 
@@ -387,11 +393,14 @@ static void test_a_binary_is_told_of_its_kernels(void) {
     CHECK(aclsim_register_kernel("answer", kernel_answer, &answer) == 0);
     aclrtFuncHandle function = function_of(binary, "answer");
     CHECK_RC(aclrtBinarySetExceptionCallback(binary, on_exception, &seen), 0);
-    expect(function, stream, 507035);
+    uint64_t argument = 77;
+    CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &argument, sizeof argument, NULL, 0), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 507035);
     while (!atomic_load(&seen.called)) {
         sched_yield();
     }
     CHECK(seen.function == function && seen.code == 507035);
+    CHECK(seen.argument == 77 && seen.args_size == sizeof argument);
     CHECK_RC(aclrtBinarySetExceptionCallback(binary, NULL, NULL), 0);
     CHECK_RC(aclrtBinaryUnLoad(binary), 0);
     CHECK(aclsim_register_kernel("answer", NULL, NULL) == 0);
