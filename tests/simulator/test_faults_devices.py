@@ -8,7 +8,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import ffi
+from aioacl._ffi import ffi, lib
 from tests.kit import Raised, until_now
 from tests.simulator.rawacl import (
     DEVICE,
@@ -149,6 +149,25 @@ def test_a_lost_device_cannot_be_set_and_resets_fail_at_first() -> None:
         assert [rc("aclrtResetDeviceForce", DEVICE) for _ in range(3)] == [507010, 507010, 0]
         good("aclrtSetDevice", DEVICE)
         assert malloc() == 0
+
+
+def test_the_status_of_a_device_says_whether_it_is_there() -> None:
+    def status() -> int:
+        place = ffi.new("aclrtDeviceStatus *")
+        good("aclrtQueryDeviceStatus", DEVICE, place)
+        return int(place[0])
+
+    with device():
+        assert status() == lib.ACL_RT_DEVICE_STATUS_NORMAL
+        sicken(new_memory(), new_stream())
+        assert status() == lib.ACL_RT_DEVICE_STATUS_NORMAL
+        heal()
+        sicken(new_memory(), new_stream(), "lost=507010")
+        assert status() == lib.ACL_RT_DEVICE_STATUS_ABNORMAL
+        while rc("aclrtResetDeviceForce", DEVICE):
+            pass
+        good("aclrtSetDevice", DEVICE)
+        assert status() == lib.ACL_RT_DEVICE_STATUS_NORMAL
 
 
 def test_a_reset_that_fails_is_taken_back() -> None:

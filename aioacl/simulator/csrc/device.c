@@ -177,14 +177,19 @@ aclError do_aclrtGetDeviceCount(uint32_t *count) {
     return ACL_SUCCESS;
 }
 
+/* What the driver knows: whether there is a device to talk to, and not whether its tasks get anywhere. */
 aclError do_aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus) {
     if (deviceStatus == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "deviceStatus");
     }
-    if (device_find(deviceId) == NULL) {
+    const device_t *device = device_find(deviceId);
+    if (device == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
-    *deviceStatus = ACL_RT_DEVICE_STATUS_NORMAL;
+    sim_lock();
+    bool lost = device->health.sickness == HEALTH_LOST;
+    sim_unlock();
+    *deviceStatus = lost ? ACL_RT_DEVICE_STATUS_ABNORMAL : ACL_RT_DEVICE_STATUS_NORMAL;
     return ACL_SUCCESS;
 }
 
