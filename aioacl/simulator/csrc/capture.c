@@ -27,7 +27,11 @@ aclError graph_take(stream_t *stream, task_t *task) {
     if (task->kind == TASK_WAIT_FLAG || task->kind == TASK_WAIT_RECORD) {
         task->event.event->waits--; /* the event is waited for when the graph runs */
     }
-    return node_add(stream->lane, task) != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "stream");
+    const node_t *node = node_add(stream->lane, task);
+    if (node != NULL) {
+        thread_self()->last_task = node->index;
+    }
+    return node != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "stream");
 }
 
 /* --- what others may call meanwhile

@@ -243,6 +243,23 @@ static aclError check(const aclrtRandomNumTaskInfo *info, const void *reserve) {
                                             : error_set(RT_PARAM_INVALID, "taskInfo: size of a parameter");
 }
 
+static random_t *make(const aclrtRandomNumTaskInfo *info) {
+    random_t *random = work_new(&random_ops, sizeof *random);
+    if (random != NULL) {
+        random->info = *info;
+        random->type = number_type(info->dataType);
+    }
+    return random;
+}
+
+work_t *random_work_new(const aclrtRandomNumTaskInfo *info) {
+    return check(info, NULL) == ACL_SUCCESS ? (work_t *)make(info) : NULL;
+}
+
+bool random_is(const task_t *task) {
+    return task->kind == TASK_WORK && task->work->ops == &random_ops;
+}
+
 /* The memory at randomParaAddr, in which the device would keep the parameters, is not needed. */
 aclError do_aclrtRandomNumAsync(const aclrtRandomNumTaskInfo *taskInfo, const aclrtStream stream,
                                 void *reserve) {
@@ -250,13 +267,5 @@ aclError do_aclrtRandomNumAsync(const aclrtRandomNumTaskInfo *taskInfo, const ac
         return error_quiet(ACL_INVALID_PARAM, "taskInfo");
     }
     aclError rc = check(taskInfo, reserve);
-    if (rc != ACL_SUCCESS) {
-        return rc;
-    }
-    random_t *random = work_new(&random_ops, sizeof *random);
-    if (random != NULL) {
-        random->info = *taskInfo;
-        random->type = number_type(taskInfo->dataType);
-    }
-    return work_enqueue(stream, TASK_WORK, (work_t *)random);
+    return rc == ACL_SUCCESS ? work_enqueue(stream, TASK_WORK, (work_t *)make(taskInfo)) : rc;
 }

@@ -56,6 +56,10 @@ bool value_of(const task_t *task, value_task_t *value);
 /* NULL when it is not acceptable, or memory is out. */
 work_t *value_work_new(const value_task_t *value);
 
+/* random.c: a task that makes random numbers; NULL when what it says is not acceptable, or memory is out. */
+work_t *random_work_new(const aclrtRandomNumTaskInfo *info);
+bool random_is(const task_t *task);
+
 /* With sim.lock: memory may have changed, so streams that wait for a value look again. */
 void value_may_have_changed(void);
 

@@ -250,40 +250,6 @@ static void test_external_events(void) {
     CHECK_RC(aclrtDestroyStream(other), 0);
 }
 
-/* Made for updates of tasks: what is captured waits, each time that it runs, until somebody outside records. */
-static void test_an_event_from_outside(void) {
-    aclrtStream stream = stream_new();
-    aclrtStream other = stream_new();
-    aclrtEvent event = NULL;
-    uint64_t *words = words_new(1);
-    CHECK_RC(aclrtCreateEventWithFlag(&event, 0x20), 0);
-    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
-    CHECK_RC(aclrtStreamWaitEvent(stream, event), 0);
-    CHECK_RC(aclrtResetEvent(event, stream), 0);
-    launch_add(stream, words, 1);
-    aclmdlRI model = end_capture(stream);
-    for (uint64_t round = 1; round <= 2; round++) {
-        CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
-        CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 5), 507046);
-        CHECK(words[0] == round - 1);
-        CHECK_RC(aclrtRecordEvent(event, other), 0);
-        CHECK_RC(aclrtSynchronizeStream(stream), 0);
-        CHECK(words[0] == round);
-    }
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
-    CHECK_RC(aclrtRecordEvent(event, stream), 0);
-    model = end_capture(stream);
-    CHECK_RC(aclrtStreamWaitEvent(other, event), 0); /* and is not captured by it */
-    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-    CHECK_RC(aclrtSynchronizeStream(other), 0);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(other), 0);
-}
-
 /* --- what is refused meanwhile
  * -------------------------------------------------------------------------------- */
 static aclError body_copy(void *words) {
@@ -515,86 +481,6 @@ static void test_groups(void) {
     CHECK_RC(aclrtDestroyStream(updater), 0);
 }
 
-static void launch_group(aclrtStream stream, uint64_t *words, aclrtEvent event, atomic_int *called) {
-    CHECK_RC(aclrtMemcpyAsync(words, 8, words + 1, 8, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
-    CHECK_RC(aclrtMemcpy2dAsync(words + 2, 8, words + 1, 8, 8, 1, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
-    CHECK_RC(aclrtMemsetAsync(words + 3, 8, 1, 1, stream), 0);
-    CHECK_RC(aclrtValueWrite(words + 4, 1, 0, stream), 0);
-    CHECK_RC(aclrtRecordEvent(event, stream), 0);
-    CHECK_RC(aclrtLaunchHostFunc(stream, on_host, called), 0);
-}
-
-/* Whatever can be captured can be captured anew: copies, fills, values, events and host functions. */
-static void test_groups_of_everything(void) {
-    aclrtStream stream = stream_new();
-    aclrtStream updater = stream_new();
-    uint64_t *old = words_new(5);
-    uint64_t *new = words_new(5);
-    aclrtTaskGrp group = NULL;
-    aclrtEvent events[2] = {NULL};
-    atomic_int called[2] = {0};
-    old[1] = new[1] = 7;
-    CHECK_RC(aclrtCreateEventWithFlag(&events[0], 0x20), 0);
-    CHECK_RC(aclrtCreateEventWithFlag(&events[1], 0x20), 0);
-    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
-    CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 0);
-    launch_group(stream, old, events[0], &called[0]);
-    CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), 0);
-    aclmdlRI model = end_capture(stream);
-    CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 0);
-    launch_group(updater, new, events[1], &called[1]);
-    CHECK_RC(aclrtLaunchHostFunc(updater, on_host, called), 107033); /* one more than there were */
-    CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 0);
-    CHECK(new[0] == 0 && atomic_load(&called[1]) == 0);
-    CHECK_RC(aclrtStreamWaitEvent(updater, events[1]), 0);
-    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-    CHECK(old[0] == 0 && old[2] == 0 && old[3] == 0 && old[4] == 0 && atomic_load(&called[0]) == 0);
-    CHECK(new[0] == 7 && new[2] == 7 && new[3] == 1 && new[4] == 1 && atomic_load(&called[1]) == 1);
-    CHECK_RC(aclrtSynchronizeStream(updater), 0);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyEvent(events[0]), 0);
-    CHECK_RC(aclrtDestroyEvent(events[1]), 0);
-    CHECK_RC(aclrtFree(old), 0);
-    CHECK_RC(aclrtFree(new), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(updater), 0);
-}
-
-/* The execution waits for the event, so it has not come to the group; what it is given now, it does. */
-static void test_an_update_of_what_runs(void) {
-    aclrtStream stream = stream_new();
-    aclrtStream updater = stream_new();
-    uint64_t *words = words_new(4);
-    aclrtTaskGrp group = NULL;
-    aclrtEvent event = NULL;
-    words[1] = 3;
-    CHECK_RC(aclrtCreateEventWithFlag(&event, 0x20), 0);
-    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
-    CHECK_RC(aclrtStreamWaitEvent(stream, event), 0);
-    CHECK_RC(aclrtResetEvent(event, stream), 0);
-    CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 0);
-    launch_add(stream, words, 1);
-    CHECK_RC(aclrtMemcpy2dAsync(words + 2, 8, words, 8, 8, 1, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
-    CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), 0);
-    aclmdlRI model = end_capture(stream);
-    for (uint64_t round = 1; round <= 3; round++) {
-        words[0] = words[2] = words[3] = 0;
-        CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
-        CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 0);
-        launch_add(updater, words, round * 10);
-        CHECK_RC(aclrtMemcpy2dAsync(words + 3, 8, words + 1, 8, 8, 1, ACL_MEMCPY_DEVICE_TO_DEVICE, updater), 0);
-        CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 0);
-        CHECK_RC(aclrtRecordEvent(event, updater), 0);
-        CHECK_RC(aclrtSynchronizeStream(stream), 0);
-        CHECK(words[0] == round * 10 && words[2] == 0 && words[3] == 3);
-    }
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(updater), 0);
-}
-
 static void test_names_and_prints(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = words_new(1);
@@ -760,7 +646,6 @@ int main(void) {
     test_fork_and_join();
     test_unjoined_and_conflicts();
     test_external_events();
-    test_an_event_from_outside();
     test_modes();
     test_a_captured_stream();
     test_a_failing_task_ends_the_execution();
@@ -768,8 +653,6 @@ int main(void) {
     test_destroy_callbacks();
     test_tasks();
     test_groups();
-    test_groups_of_everything();
-    test_an_update_of_what_runs();
     test_names_and_prints();
     test_build();
     test_labels();

@@ -1,0 +1,88 @@
+/*
+ * Updates of a model's tasks by a task: when a stream comes to it, what the task of the model does is read from
+ * device memory. Only tasks that make random numbers can be updated so; those of AI cores are not simulated.
+ */
+#include <string.h>
+
+#include "graph.h"
+
+typedef struct {
+    work_t work;
+    node_t *node;
+    const void *source;
+} update_t;
+
+static aclError update(const update_t *what) {
+    aclrtRandomNumTaskInfo info;
+    void *block = NULL;
+    bool there = what->node->object.state == OBJECT_LIVE &&
+                 memory_pin_for(what->source, sizeof info, MEMORY_READS, &block);
+    if (!there) {
+        return RT_TASK_ERROR;
+    }
+    memcpy(&info, what->source, sizeof info);
+    memory_unpin(block);
+    task_t task = {.kind = TASK_WORK, .work = random_work_new(&info)};
+    if (task.work == NULL) {
+        return RT_TASK_ERROR;
+    }
+    node_replace(what->node, &task);
+    return 0;
+}
+
+static bool step(stream_t *stream, task_t *task) {
+    (void)stream;
+    task->code = update((const update_t *)task->work);
+    return true;
+}
+
+static void release(work_t *work) {
+    object_release(&((update_t *)work)->node->object);
+}
+
+static const work_ops_t update_ops = {.step = step, .free = release};
+
+/* The task of a model's stream that has that number there. */
+static node_t *find_task(const stream_t *stream, uint32_t number) {
+    const lane_t *lane = stream->lane != NULL ? stream->lane : stream->runs;
+    node_t *node = lane != NULL && number < lane->count ? lane->nodes[number] : NULL;
+    return node != NULL && random_is(&node->task) ? node : NULL;
+}
+
+static aclError enqueue(aclrtStream handle, uint32_t number, const void *source, aclrtStream stream) {
+    const stream_t *found = object_find(KIND_STREAM, handle);
+    if (found == NULL) {
+        return referee_bad_handle(KIND_STREAM, handle);
+    }
+    node_t *node = find_task(found, number);
+    if (node == NULL) {
+        return error_set(RT_PARAM_INVALID, "taskId: no task of a model that makes random numbers");
+    }
+    update_t *made = work_new(&update_ops, sizeof *made);
+    if (made == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "task");
+    }
+    object_retain(&node->object);
+    made->node = node;
+    made->source = source;
+    return work_enqueue_locked(stream, TASK_STEP, &made->work);
+}
+
+aclError do_aclrtTaskUpdateAsync(aclrtStream taskStream, uint32_t taskId, aclrtTaskUpdateInfo *info,
+                                 aclrtStream execStream) {
+    if (info == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "info");
+    }
+    if (info->id == ACL_RT_UPDATE_AIC_AIV_TASK) {
+        return error_set(RT_FEATURE_NOT_SUPPORT, "aclrtTaskUpdateAsync: tasks of AI cores");
+    }
+    const aclrtRandomTaskUpdateAttr *given = &info->val.randomTaskAttr;
+    bool fits = given->srcAddr != NULL && given->size == sizeof(aclrtRandomNumTaskInfo);
+    if (info->id != ACL_RT_UPDATE_RANDOM_TASK || taskStream == NULL || !fits) {
+        return error_set(RT_PARAM_INVALID, taskStream == NULL ? "taskStream" : "info");
+    }
+    sim_lock();
+    aclError rc = enqueue(taskStream, taskId, given->srcAddr, execStream);
+    sim_unlock();
+    return rc;
+}

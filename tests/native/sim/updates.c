@@ -1,0 +1,255 @@
+/* Graphs whose tasks are given other work: by groups, also while they run, by events from outside, by a task.
+ */
+#include <string.h>
+
+#include "sim_test.h"
+
+static const aclmdlRICaptureMode RELAXED = ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
+
+static aclrtStream stream_new(void) {
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    return stream;
+}
+
+static uint64_t *words_new(size_t count) {
+    void *block = NULL;
+    CHECK_RC(aclrtMalloc(&block, count * 8, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtMemset(block, count * 8, 0, count * 8), 0);
+    return block;
+}
+
+static aclmdlRI end_capture(aclrtStream stream) {
+    aclmdlRI model = NULL;
+    CHECK_RC(aclmdlRICaptureEnd(stream, &model), 0);
+    return model;
+}
+
+static aclrtFuncHandle function_of(const char *name) {
+    static aclrtBinHandle binary;
+    aclrtFuncHandle function = NULL;
+    if (binary == NULL) {
+        CHECK_RC(aclrtBinaryLoadFromData("code", 4, NULL, &binary), 0);
+    }
+    CHECK_RC(aclrtBinaryGetFunction(binary, name, &function), 0);
+    return function;
+}
+
+typedef struct {
+    uint64_t *word;
+    uint64_t add;
+} add_t;
+
+static int kernel_add(const aclsim_launch_t *launch) {
+    const add_t *args = launch->args;
+    *args->word += args->add;
+    return 0;
+}
+
+static void launch_add(aclrtStream stream, uint64_t *word, uint64_t add) {
+    add_t args = {word, add};
+    CHECK_RC(aclrtLaunchKernelWithHostArgs(function_of("add"), 1, stream, NULL, &args, sizeof args, NULL, 0),
+             0);
+}
+
+static void on_host(void *count) {
+    atomic_fetch_add((atomic_int *)count, 1);
+}
+
+/* Made for updates of tasks: what is captured waits, each time that it runs, until somebody outside records. */
+static void test_an_event_from_outside(void) {
+    aclrtStream stream = stream_new();
+    aclrtStream other = stream_new();
+    aclrtEvent event = NULL;
+    uint64_t *words = words_new(1);
+    CHECK_RC(aclrtCreateEventWithFlag(&event, 0x20), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclrtStreamWaitEvent(stream, event), 0);
+    CHECK_RC(aclrtResetEvent(event, stream), 0);
+    launch_add(stream, words, 1);
+    aclmdlRI model = end_capture(stream);
+    for (uint64_t round = 1; round <= 2; round++) {
+        CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+        CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 5), 507046);
+        CHECK(words[0] == round - 1);
+        CHECK_RC(aclrtRecordEvent(event, other), 0);
+        CHECK_RC(aclrtSynchronizeStream(stream), 0);
+        CHECK(words[0] == round);
+    }
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclrtRecordEvent(event, stream), 0);
+    model = end_capture(stream);
+    CHECK_RC(aclrtStreamWaitEvent(other, event), 0); /* and is not captured by it */
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK_RC(aclrtSynchronizeStream(other), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(other), 0);
+}
+
+static void launch_group(aclrtStream stream, uint64_t *words, aclrtEvent event, atomic_int *called) {
+    CHECK_RC(aclrtMemcpyAsync(words, 8, words + 1, 8, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
+    CHECK_RC(aclrtMemcpy2dAsync(words + 2, 8, words + 1, 8, 8, 1, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
+    CHECK_RC(aclrtMemsetAsync(words + 3, 8, 1, 1, stream), 0);
+    CHECK_RC(aclrtValueWrite(words + 4, 1, 0, stream), 0);
+    CHECK_RC(aclrtRecordEvent(event, stream), 0);
+    CHECK_RC(aclrtLaunchHostFunc(stream, on_host, called), 0);
+}
+
+/* Whatever can be captured can be captured anew: copies, fills, values, events and host functions. */
+static void test_groups_of_everything(void) {
+    aclrtStream stream = stream_new();
+    aclrtStream updater = stream_new();
+    uint64_t *old = words_new(5);
+    uint64_t *new = words_new(5);
+    aclrtTaskGrp group = NULL;
+    aclrtEvent events[2] = {NULL};
+    atomic_int called[2] = {0};
+    old[1] = new[1] = 7;
+    CHECK_RC(aclrtCreateEventWithFlag(&events[0], 0x20), 0);
+    CHECK_RC(aclrtCreateEventWithFlag(&events[1], 0x20), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 0);
+    launch_group(stream, old, events[0], &called[0]);
+    CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), 0);
+    aclmdlRI model = end_capture(stream);
+    CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 0);
+    launch_group(updater, new, events[1], &called[1]);
+    CHECK_RC(aclrtLaunchHostFunc(updater, on_host, called), 107033); /* one more than there were */
+    CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 0);
+    CHECK(new[0] == 0 && atomic_load(&called[1]) == 0);
+    CHECK_RC(aclrtStreamWaitEvent(updater, events[1]), 0);
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK(old[0] == 0 && old[2] == 0 && old[3] == 0 && old[4] == 0 && atomic_load(&called[0]) == 0);
+    CHECK(new[0] == 7 && new[2] == 7 && new[3] == 1 && new[4] == 1 && atomic_load(&called[1]) == 1);
+    CHECK_RC(aclrtSynchronizeStream(updater), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtDestroyEvent(events[0]), 0);
+    CHECK_RC(aclrtDestroyEvent(events[1]), 0);
+    CHECK_RC(aclrtFree(old), 0);
+    CHECK_RC(aclrtFree(new), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(updater), 0);
+}
+
+/* The execution waits for the event, so it has not come to the group; what it is given now, it does. */
+static void test_an_update_of_what_runs(void) {
+    aclrtStream stream = stream_new();
+    aclrtStream updater = stream_new();
+    uint64_t *words = words_new(4);
+    aclrtTaskGrp group = NULL;
+    aclrtEvent event = NULL;
+    words[1] = 3;
+    CHECK_RC(aclrtCreateEventWithFlag(&event, 0x20), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclrtStreamWaitEvent(stream, event), 0);
+    CHECK_RC(aclrtResetEvent(event, stream), 0);
+    CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 0);
+    launch_add(stream, words, 1);
+    CHECK_RC(aclrtMemcpy2dAsync(words + 2, 8, words, 8, 8, 1, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
+    CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), 0);
+    aclmdlRI model = end_capture(stream);
+    for (uint64_t round = 1; round <= 3; round++) {
+        words[0] = words[2] = words[3] = 0;
+        CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+        CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 0);
+        launch_add(updater, words, round * 10);
+        CHECK_RC(aclrtMemcpy2dAsync(words + 3, 8, words + 1, 8, 8, 1, ACL_MEMCPY_DEVICE_TO_DEVICE, updater), 0);
+        CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 0);
+        CHECK_RC(aclrtRecordEvent(event, updater), 0);
+        CHECK_RC(aclrtSynchronizeStream(stream), 0);
+        CHECK(words[0] == round * 10 && words[2] == 0 && words[3] == 3);
+    }
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(updater), 0);
+}
+
+static aclrtRandomNumTaskInfo random_info(uint64_t *result, uint64_t *counter, uint32_t low, uint32_t high) {
+    aclrtRandomNumTaskInfo info;
+    uint64_t count = 1;
+    memset(&info, 0, sizeof info);
+    info.dataType = ACL_UINT32;
+    info.randomResultAddr = result;
+    info.randomCounterAddr = counter;
+    info.randomSeed.size = 8;
+    info.randomNum.size = 8;
+    memcpy(info.randomNum.valueOrAddr, &count, 8);
+    info.randomNumFuncParaInfo.funcType = ACL_RT_RANDOM_NUM_FUNC_TYPE_UNIFORM_DIS;
+    info.randomNumFuncParaInfo.paramInfo.uniformDisInfo.min.size = 4;
+    info.randomNumFuncParaInfo.paramInfo.uniformDisInfo.max.size = 4;
+    memcpy(info.randomNumFuncParaInfo.paramInfo.uniformDisInfo.min.valueOrAddr, &low, 4);
+    memcpy(info.randomNumFuncParaInfo.paramInfo.uniformDisInfo.max.valueOrAddr, &high, 4);
+    return info;
+}
+
+/* The numbers lie in a range of one, so what they are says which task has run. */
+static void test_an_update_by_a_task(void) {
+    aclrtStream bound = stream_new();
+    aclrtStream stream = stream_new();
+    uint64_t *words = words_new(3);
+    aclrtRandomNumTaskInfo info = random_info(words, words + 1, 5, 6);
+    aclrtTaskUpdateInfo update = {.id = ACL_RT_UPDATE_RANDOM_TASK};
+    aclmdlRI model = NULL;
+    void *source = NULL;
+    uint32_t task = 9;
+    CHECK_RC(aclrtMalloc(&source, sizeof info, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
+    CHECK_RC(aclmdlRIBindStream(model, bound, 0), 0);
+    CHECK_RC(aclrtMemsetAsync(words, 8, 0, 8, bound), 0);
+    CHECK_RC(aclrtRandomNumAsync(&info, bound, NULL), 0);
+    CHECK_RC(aclrtGetThreadLastTaskId(&task), 0);
+    CHECK_RC(aclmdlRIEndTask(model, bound), 0);
+    CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
+    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+    CHECK(words[0] == 5);
+
+    info = random_info(words, words + 1, 8, 9);
+    CHECK_RC(aclrtMemcpy(source, sizeof info, &info, sizeof info, ACL_MEMCPY_HOST_TO_DEVICE), 0);
+    update.val.randomTaskAttr.size = sizeof info;
+    CHECK_RC(aclrtTaskUpdateAsync(bound, task, NULL, stream), 100000);
+    CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 107000); /* no source */
+    update.val.randomTaskAttr.srcAddr = source;
+    CHECK_RC(aclrtTaskUpdateAsync(NULL, task, &update, stream), 107000);
+    CHECK_RC(aclrtTaskUpdateAsync(bound, task - 1, &update, stream), 107000);
+    CHECK_RC(aclrtTaskUpdateAsync(bound, task + 9, &update, stream), 107000);
+    CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, bound), 107005);
+    CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 0);
+    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK(words[0] == 8);
+
+    CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK(aclsim_hold(stream) == 0);
+    CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK(aclsim_release(stream) == 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 507001); /* the task is gone */
+    update.id = ACL_RT_UPDATE_AIC_AIV_TASK;
+    CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 207000);
+    CHECK(strstr(aclGetRecentErrMsg(), "AI cores") != NULL);
+    CHECK_RC(aclrtFree(source), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(bound), 0);
+}
+
+int main(void) {
+    CHECK(aclsim_register_kernel("add", kernel_add, NULL) == 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    test_an_event_from_outside();
+    test_groups_of_everything();
+    test_an_update_of_what_runs();
+    test_an_update_by_a_task();
+    aclsim_stats_t left = stats();
+    CHECK(left.streams == 0 && left.events == 0 && left.device_blocks == 0 && left.models == 0);
+    CHECK_RC(aclrtResetDevice(0), 0);
+    puts("ok");
+    return 0;
+}
