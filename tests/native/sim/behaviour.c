@@ -247,10 +247,12 @@ static void test_a_full_queue_holds_an_event(void) {
 static aclrtStream failing(void *block, aclrtEvent mark) {
     aclrtStream stream = NULL;
     CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK(aclsim_hold(stream) == 0); /* a task with nothing behind it holds nobody up */
     CHECK(aclsim_fail_next(stream, 507001) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 2, 64, stream), 0);
     CHECK_RC(aclrtRecordEvent(mark, stream), 0);
+    CHECK(aclsim_release(stream) == 0);
     return stream;
 }
 
