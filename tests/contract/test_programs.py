@@ -144,6 +144,17 @@ def test_the_page_for_programs_in_c_does_what_it_says(
     assert _run(target, folder).stdout == "507015, then 0\n"
 
 
+def test_the_controls_are_functions_of_c_for_a_program_in_cpp(
+    folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    (source,) = re.findall(r"^```c\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
+    (tmp_path / "bytes.cpp").write_text(source)
+    folder, target = folder_of(NEWEST), tmp_path / "bytes"
+    command = ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{vendor.include_folder()}", f"-I{folder}"]
+    subprocess.run([*command, tmp_path / "bytes.cpp", "-o", target, f"-L{folder}", "-lascendcl"], check=True)
+    assert _run(target, folder).stdout == "507015, then 0\n"
+
+
 def test_a_program_that_was_linked_with_a_newer_release_does_not_start(
     folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define ACLSIM_CONTROL_VERSION 1
 
 /* How many of each thing is alive now, and what the referee has seen since the start or aclsim_forget(). */
@@ -228,5 +232,9 @@ int aclsim_violation(uint64_t index, char *text, size_t size);
 size_t aclsim_journal(uint64_t *next, char *text, size_t size);
 /* Forgets counted calls, violations and the journal; touches nothing that lives. */
 void aclsim_forget(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
