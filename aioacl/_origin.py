@@ -1,4 +1,4 @@
-"""Where things were made: the user's line behind each device, stream and buffer, while somebody asks for it.
+"""Where things were made: the user's line behind each device, stream, buffer and lease, while somebody asks for it.
 
 Nobody does in production: `keeper` is None, and making something costs one look at that. `aioacl.testing` puts a
 keeper in place, which writes an Origin for whatever is made and closed, so that a leak can be told by its line.
@@ -56,6 +56,10 @@ class Keeper(Protocol):
 
     def follow(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Coroutine[Any, Any, Any]]:
         """Called where something is about to be made: makes it likewise, and writes down this place."""
+        ...
+
+    def lent(self, lease: Any) -> None:
+        """Called when somebody has asked for a lease, which he has not entered yet."""
         ...
 
     def closing(self, device: Any) -> None:

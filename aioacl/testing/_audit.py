@@ -22,7 +22,7 @@ from aioacl import simulator
 from aioacl.simulator._control import times_forgotten
 from aioacl.testing._below import makers_of
 from aioacl.testing._cleanup import close_left, force_close
-from aioacl.testing._origins import book, frames_of, is_open, is_viewed, verdict, where
+from aioacl.testing._origins import book, frames_of, is_held, is_open, is_viewed, verdict, where
 from aioacl.testing._snapshot import (
     POOLED,
     Growth,
@@ -49,6 +49,7 @@ _CURES: Final = {
     "device_blocks": "Make it with `async with device.allocate(n)`, or close it.",
     "host_blocks": "Make it with `async with device.pinned(n)`, or close it.",
     "devices": "Open it with `async with aioacl.open_device()`, or close it.",
+    "leases": "Enter it with `async with device.lease()`, or with `with` on a thread without a loop.",
     "threads": "Join it before the test ends.",
     "descriptors": "Close it before the test ends.",
 }
@@ -114,6 +115,7 @@ class Audit:
         """The first half of `end`: what was made through aioacl and not closed, which is closed now."""
         mine = [it for it in self._book.origins if it not in self._known and it.owner is None]
         self._let_views_go(mine)
+        self._let_leases_go(mine)
         found = [(it, verdict(it)) for it in mine if it.frames and it.name not in self.allowed]
         findings = [self.objection(origin, wrong) for origin, wrong in found if wrong]
         self._explained = Counter(finding.name for finding in findings)
@@ -127,6 +129,11 @@ class Audit:
         if any(map(is_viewed, closed)):
             gc.collect()
             holds_within(lambda: not any(map(is_viewed, closed)), self._patience)
+
+    def _let_leases_go(self, origins: list[Origin]) -> None:
+        """A task on another loop may be about to leave its own."""
+        if "leases" not in self.allowed:
+            holds_within(lambda: not any(map(is_held, origins)), self._patience)
 
     def counted(self, *allowed: str) -> list[Finding]:
         """The second half: what has grown all the same, and violations."""

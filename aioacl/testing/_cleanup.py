@@ -15,6 +15,7 @@ from aioacl._gate import inside
 from aioacl._handle import Operation
 from aioacl._health import health_of
 from aioacl._law import State
+from aioacl._lease import Lease
 from aioacl._probe import probe
 from aioacl.testing._snapshot import is_simulated, open_devices
 from aioacl.testing._waiting import PATIENCE_SECONDS, holds_within
@@ -89,10 +90,16 @@ def _seed(text: str) -> int:
 
 
 def close_left(things: Collection[Any]) -> None:
-    """Closes what somebody has left open, memory and streams before devices, each within ten seconds."""
+    """Closes what somebody has left open, memory and streams before devices, each within ten seconds; ends leases."""
+    leases = [thing for thing in things if isinstance(thing, Lease)]
+    others = [thing for thing in things if not isinstance(thing, Lease)]
 
     def close_all() -> None:
-        for thing in sorted(things, key=lambda thing: isinstance(thing, Device)):
+        for lease in leases:
+            lease._holders.clear()
+            lease._lost.clear()
+            lease._manager.tidy_lease(lease)
+        for thing in sorted(others, key=lambda thing: isinstance(thing, Device)):
             with suppress(AclError):  # the device is broken: that is told by whoever mends it
                 thing.close().result(STEP_SECONDS)
 

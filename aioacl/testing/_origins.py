@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import _origin
 from aioacl._device import Device
+from aioacl._lease import Lease
 from aioacl._memory import DeviceBuffer, PinnedBuffer
 from aioacl._origin import Frame, Origin
 from aioacl._stream import Stream
@@ -126,13 +127,22 @@ class Book:
         thing._born = origin
         self.origins.append(origin)
 
+    def lent(self, lease: Lease) -> None:
+        """Writes down who asked for it."""
+        what = f"a lease on device {lease._manager.index}"
+        origin = Origin(weakref.ref(lease), "leases", what, frames_of(sys._getframe(1)))
+        origin.owner = self.owner
+        self.origins.append(origin)
+
     def closing(self, device: Any) -> None:
         """What is still open when its device is closed for the last time was left."""
         if device._manager.opens > 1:
             return
         for origin in self.origins:
             thing = origin.thing()
-            if thing is not None and thing._manager is device._manager and is_open(thing):
+            if thing is None or isinstance(thing, Lease):  # which may be left later
+                continue
+            if thing._manager is device._manager and is_open(thing):
                 origin.outlived = True
 
     def strike(self, gone: list[Origin]) -> None:
@@ -149,19 +159,29 @@ def _what(thing: Any) -> str:
 
 
 def is_open(thing: Any) -> bool:
-    """Whether something is left to close."""
+    """Whether something is left to close, or a lease to leave."""
+    if isinstance(thing, Lease):
+        return bool(thing._holders or thing._lost)
     return not thing._closed and not getattr(thing, "stale", False)
 
 
 def is_viewed(origin: Origin) -> bool:
     """Whether it is pinned memory that was closed, or dropped, and lives on: somebody has a view of it."""
     thing = origin.thing()
-    return (thing is None or thing._closed) and origin.memory is not None and origin.memory() is not None
+    return origin.memory is not None and (thing is None or thing._closed) and origin.memory() is not None
+
+
+def is_held(origin: Origin) -> bool:
+    """Whether it is a lease that somebody has entered and not left yet, taken from him or not."""
+    thing = origin.thing()
+    return isinstance(thing, Lease) and is_open(thing)
 
 
 def verdict(origin: Origin) -> str:
     """What is wrong about how the thing ended; "" if nothing is."""
     thing = origin.thing()
+    if origin.name == "leases":
+        return "was never left" if is_held(origin) else ""
     if origin.dropped:
         return "was dropped without being closed"
     if thing is not None and is_open(thing):

@@ -31,6 +31,7 @@ KNOWN: Final = LIVING | {
     "descriptors",
     "threads",
     "devices",
+    "leases",
     "violations",
     "watchdog",
 }

@@ -73,6 +73,10 @@ def test_leaves_devices() -> None:
     asyncio.run(main())
 
 
+def test_never_leaves_a_lease(aioacl_device: aioacl.Device) -> None:
+    kept.append(aioacl_device.lease().__enter__())  # here
+
+
 def test_leaves_a_thread() -> None:
     threading.Thread(target=go_on.wait, name="pump").start()  # here
 

@@ -97,6 +97,51 @@ def test_events_need_not_be_closed(open_device: OpenDevice) -> None:
     assert found(body) == {}
 
 
+def test_a_lease_that_was_never_left_is_told_and_taken_back(open_device: OpenDevice) -> None:
+    kept: list[aioacl.Lease] = []
+
+    def body() -> None:
+        device = open_device().result()
+        kept.append(device.lease().__enter__())
+        device.close().result()
+
+    told = found(body)
+    assert told.keys() == {"leases"}
+    assert "a lease on device 0 was never left; it was made" in told["leases"]
+    device = open_device().result()
+    device.allocate(64).result().close().result()  # nobody says that the lease was revoked
+    assert found(lambda: kept.append(device.lease().__enter__()), "leases") == {}
+    assert kept[1].held
+    kept[1].__exit__()
+    device.close().result()
+
+
+def test_a_lease_that_was_left_or_is_about_to_be_is_no_leak(open_device: OpenDevice) -> None:
+    device = open_device().result()
+    entered, leaving = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with device.lease():
+            entered.set()
+            leaving.wait()
+
+    def body() -> None:
+        device.lease()
+        with device.lease() as lease, lease.share():
+            pass
+        holder.start()
+        assert entered.wait(5)
+        threading.Timer(0.02, leaving.set).start()
+
+    holder = threading.Thread(target=hold)
+    try:
+        with audit():
+            body()
+    finally:
+        holder.join()
+        device.close().result()
+
+
 def test_a_device_that_is_open_on_both_sides_may_fill_its_pools(open_device: OpenDevice) -> None:
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
