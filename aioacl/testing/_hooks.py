@@ -56,7 +56,9 @@ def load(choice: str) -> LibraryInfo:
     try:
         return use_library(choice)
     except (LibraryNotFound, LibraryConflict) as error:
-        pytest.fail(str(error), pytrace=False)
+        problem = str(error)
+    # Not while the error is handled: pytest would tell it twice.
+    pytest.fail(f"{problem}\nThe tests choose it by --aioacl-library, or by the setting.", pytrace=False)
 
 
 @contextmanager
