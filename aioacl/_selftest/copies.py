@@ -63,7 +63,7 @@ def _(bench: Bench) -> None:
 @COPIES.assumes(
     "pinned",
     "Bytes copied on a stream between pinned and device memory are there after the wait.",
-    calls="aclrtMallocHost aclrtMemcpyAsync aclrtSynchronizeStream",
+    calls="aclrtMallocHost aclrtMemcpyAsync aclrtSynchronizeStreamWithTimeout",
     used_by="_native/enqueue.c _native/stage.c",
     mark="H/D",
 )
@@ -168,9 +168,13 @@ def _(bench: Bench) -> None:
 )
 def _(bench: Bench) -> None:
     stream, memory, here = bench.stream(), bench.memory(), bench.pinned()
+    write(here, bytes([1]) * 11)
+    fill(stream, memory, 2)
+    bench.finish(stream)
     expect(REFUSED, "aclrtMemcpy", memory, 10, here, 11, UP)
     expect(REFUSED, "aclrtMemcpyAsync", memory, 10, here, 11, UP, stream)
     bench.finish(stream)
+    same(download(memory, 11), bytes([2]) * 11, "what the refused copies did not fit into")
 
 
 @COPIES.assumes(

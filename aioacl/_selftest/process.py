@@ -107,10 +107,14 @@ def _(_: Bench) -> None:
     mark="doc",
 )
 def _(bench: Bench) -> None:
+    left = ffi.new("uint64_t *", 77)
     expect(0, "aclInit", ffi.NULL)
+    expect(REPEAT_INITIALIZE, "aclInit", ffi.NULL)  # which counts too
     bench.set_device()
-    expect(0, "aclFinalizeReference", ffi.NULL)
-    bench.finish(bench.stream())
+    for wanted in (1, 0):
+        expect(0, "aclFinalizeReference", left)
+        require(left[0] == wanted, f"aclFinalizeReference wrote {left[0]}, not {wanted}")
+        bench.finish(bench.stream())
 
 
 @PROCESS.assumes(

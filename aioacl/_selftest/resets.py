@@ -11,6 +11,7 @@ from aioacl import _law
 from aioacl._ffi import ffi, lib
 from aioacl._probe import probe
 from aioacl._selftest._bench import (
+    BLOCK_BYTES,
     NO_CONTEXT,
     NO_DEVICE,
     NOT_SET,
@@ -19,7 +20,9 @@ from aioacl._selftest._bench import (
     Guest,
     Puppet,
     call,
+    download,
     expect,
+    fill,
     named,
     require,
     require_code,
@@ -115,17 +118,22 @@ def _(_: Bench) -> None:
 @RESETS.assumes(
     "decrement",
     "A reset that only counts down leaves contexts, streams and memory as they are.",
-    calls="aclrtResetDevice aclrtMemsetAsync",
+    calls="aclrtResetDevice aclrtMemsetAsync aclrtSynchronizeStreamWithTimeout aclrtMemcpy",
     used_by="_law lowlevel",
     mark="H",
 )
 def _(bench: Bench) -> None:
     bench.set_device()
     bench.set_device()
-    stream = bench.stream()
+    stream, memory = bench.stream(), bench.memory()
+    fill(stream, memory, 1)
+    bench.finish(stream)
     expect(0, "aclrtResetDevice", bench.device)
     require(bench.current_context() == bench.context, "the thread has another context")
+    require(download(memory, BLOCK_BYTES) == bytes([1]) * BLOCK_BYTES, "the memory has changed")
+    fill(stream, memory, 2)
     bench.finish(stream)
+    require(download(memory, BLOCK_BYTES) == bytes([2]) * BLOCK_BYTES, "the stream's work was not done")
     force(bench)
 
 

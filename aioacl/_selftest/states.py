@@ -211,7 +211,7 @@ def _(bench: Bench) -> None:
 @STATES.assumes(
     "abort",
     "aclrtStreamAbort works inside RESET_PRE, on the resetting thread: who waits for the stream leaves with 107023.",
-    calls="aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtStreamAbort aclrtSynchronizeStream",
+    calls="aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtStreamAbort aclrtSynchronizeStreamWithTimeout",
     used_by="_native/abort.c",
     mark="H/D",
     needs=Needs.RESET,

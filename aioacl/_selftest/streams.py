@@ -206,17 +206,19 @@ def _(bench: Bench) -> None:
 @STREAMS.assumes(
     "many",
     "Sixty-four streams of one device can be made, used and waited for.",
-    calls="aclrtCreateStream aclrtMemsetAsync aclrtSynchronizeStream",
+    calls="aclrtCreateStream aclrtMemsetAsync aclrtSynchronizeStreamWithTimeout",
     used_by="_native/device.c",
     mark="D",
 )
 def _(bench: Bench) -> None:
+    streams, share = [bench.stream() for _ in range(64)], BLOCK_BYTES // 64
     memory = bench.memory()
-    streams = [bench.stream() for _ in range(64)]
-    for value, stream in enumerate(streams):
-        fill(stream, memory + 64 * (value % 32), value, 64)
+    for value, stream in enumerate(streams, start=1):
+        fill(stream, memory + share * (value - 1), value, share)
     for stream in streams:
         bench.finish(stream)
+    wanted = b"".join(bytes([value]) * share for value in range(1, 65))
+    require(download(memory, BLOCK_BYTES) == wanted, "a stream's fill was not done")
 
 
 @STREAMS.assumes(

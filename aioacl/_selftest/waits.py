@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from aioacl._ffi import ffi
 from aioacl._selftest._bench import (
     EVENT_TIMEOUT,
     REFUSED,
@@ -211,8 +212,10 @@ def _(bench: Bench) -> None:
         require(bench.event_status(event) == 0, "an event is complete too early")
         require(bench.stream_status(stream) == 1, "a stream is complete too early")
         fill(stream, memory, 1)
-        made = bench.stream()
-        bench.finish(made)
+        made = ffi.new("aclrtStream *")
+        expect(0, "aclrtCreateStream", made)
+        bench.finish(made[0])
+        expect(0, "aclrtDestroyStream", made[0])
 
     with bench.held(stream) as release:
         waiter = bench.guest(lambda: call("aclrtSynchronizeStream", stream))

@@ -4,6 +4,8 @@
  */
 #include <dlfcn.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,6 +31,10 @@ typedef aclError (*of_pointer)(void *);
 typedef aclError (*of_device)(int32_t);
 typedef aclError (*of_timed)(void *, int32_t);
 typedef aclError (*of_status)(void *, int *);
+typedef aclError (*of_two)(void *, void *);
+typedef aclError (*of_malloc)(void **, size_t, int);
+typedef aclError (*of_memset)(void *, size_t, int32_t, size_t);
+typedef aclError (*of_fill)(void *, size_t, int32_t, size_t, void *);
 typedef aclError (*of_copy)(void *, size_t, const void *, size_t, int, void *);
 
 #ifdef LIE_ZERO
@@ -158,6 +164,101 @@ aclError aclrtRegDeviceStateCallback(const char *name, aclrtDeviceStateCallback 
     (void)name;
     (void)callback;
     (void)args;
+    return 0;
+}
+#endif
+
+#ifdef LIE_EARLY_STATUS
+API aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind,
+                              aclrtStream stream);
+API aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
+API aclError aclrtQueryEventStatus(aclrtEvent event, int *status);
+
+static bool copying;
+
+aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind, aclrtStream stream) {
+    copying = true;
+    return HONESTLY(of_copy, "aclrtMemcpyAsync", dst, room, src, count, kind, stream);
+}
+
+aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
+    copying = false;
+    return HONESTLY(of_two, "aclrtStreamWaitEvent", stream, event);
+}
+
+/* What a stream waits for it knows; what it works at it takes for done. */
+aclError aclrtQueryEventStatus(aclrtEvent event, int *status) {
+    aclError code = HONESTLY(of_status, "aclrtQueryEventStatus", event, status);
+    *status = *status || copying;
+    return code;
+}
+#endif
+
+#ifdef LIE_DESTROY_WAITS
+API aclError aclrtSynchronizeStream(aclrtStream stream);
+API aclError aclrtDestroyStream(aclrtStream stream);
+
+static atomic_int waiting;
+
+aclError aclrtSynchronizeStream(aclrtStream stream) {
+    waiting++;
+    aclError code = HONESTLY(of_pointer, "aclrtSynchronizeStream", stream);
+    waiting--;
+    return code;
+}
+
+aclError aclrtDestroyStream(aclrtStream stream) {
+    while (waiting)
+        usleep(1000);
+    return HONESTLY(of_pointer, "aclrtDestroyStream", stream);
+}
+#endif
+
+#ifdef LIE_FEW
+API aclError aclrtMemsetAsync(void *dst, size_t room, int32_t value, size_t count, aclrtStream stream);
+
+aclError aclrtMemsetAsync(void *dst, size_t room, int32_t value, size_t count, aclrtStream stream) {
+    if (count == 64 && value > 32)
+        return 0;
+    return HONESTLY(of_fill, "aclrtMemsetAsync", dst, room, value, count, stream);
+}
+#endif
+
+#ifdef LIE_AS_MUCH_AS_FITS
+API aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind,
+                              aclrtStream stream);
+
+aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind, aclrtStream stream) {
+    aclError code =
+        HONESTLY(of_copy, "aclrtMemcpyAsync", dst, room, src, count < room ? count : room, kind, stream);
+    return count > room ? 107000 : code;
+}
+#endif
+
+#ifdef LIE_COUNT_DOWN_WIPES
+API aclError aclrtMalloc(void **made, size_t size, int policy);
+API aclError aclrtResetDevice(int32_t device);
+
+static void *newest;
+
+aclError aclrtMalloc(void **made, size_t size, int policy) {
+    aclError code = HONESTLY(of_malloc, "aclrtMalloc", made, size, policy);
+    newest = *made;
+    return code;
+}
+
+aclError aclrtResetDevice(int32_t device) {
+    if (newest)
+        (void)HONESTLY(of_memset, "aclrtMemset", newest, 64, 0, 64);
+    return HONESTLY(of_device, "aclrtResetDevice", device);
+}
+#endif
+
+#ifdef LIE_KEEPS_USES
+API aclError aclFinalizeReference(uint64_t *left);
+
+aclError aclFinalizeReference(uint64_t *left) {
+    (void)left;
     return 0;
 }
 #endif

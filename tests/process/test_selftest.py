@@ -164,13 +164,19 @@ LIES = {
     "LIE_ZERO": ("waits", "zero"),
     "LIE_EXPIRED": ("waits", "milliseconds stream-limit"),
     "LIE_NO_WAIT": ("waits", "covers entry beside together"),
-    "LIE_EVENT_STATUS": ("events", "unrecorded status again many"),
+    "LIE_EVENT_STATUS": ("events", "unrecorded status covers again many"),
     "LIE_STREAM_STATUS": ("streams", "busy apart"),
     "LIE_TWICE": ("errors", "once device-collects"),
     "LIE_ABORTED": ("aborts", "waiter"),
     "LIE_FRESH_THREAD": ("contexts", "fresh destroyed"),
     "LIE_TEXT_STAYS": ("text", "cleared quiet"),
     "LIE_SHORT_COPY": ("copies", "pinned pageable late across"),
+    "LIE_EARLY_STATUS": ("events", "covers"),
+    "LIE_DESTROY_WAITS": ("waits", "beside"),
+    "LIE_FEW": ("streams", "many"),
+    "LIE_AS_MUCH_AS_FITS": ("copies", "too-small"),
+    "LIE_COUNT_DOWN_WIPES": ("resets", "decrement"),
+    "LIE_KEEPS_USES": ("process", "finalise"),
     "LIE_DEAF": ("states", "name set reset context others abort"),
     "LIE_NOT_SET": ("resets", "law-r law-ssfr law-ssrrr law-srrsr"),
     "LIE_NO_RELEASE": (
@@ -185,7 +191,8 @@ class TestLies:
     @pytest.mark.parametrize("lie", LIES)
     def test_it_is_found_and_the_rest_is_not_blamed(self, lie: str, liar: Callable[[str], str]) -> None:
         family, names = LIES[lie]
-        result = tried("--library", liar(lie), "--family", family, "--reset", status=1)
+        slowly = {"AIOACL_SIM_COPY_LATENCY_US": "5000"} if lie == "LIE_EARLY_STATUS" else {}
+        result = tried("--library", liar(lie), "--family", family, "--reset", status=1, **slowly)
         assert broken(result).keys() == {f"{family}.{name}" for name in names.split()}
         assert all(broken(result).values())
 

@@ -237,9 +237,8 @@ def test_a_library_that_is_not_there_is_told_without_a_traceback(project: Path) 
     ran = run(project, "--aioacl-library=/nowhere/libascendcl.so", "tests/test_without_a_loop.py")
     assert len(ran.refused) == 4
     for text in ran.refused.values():
-        assert (
-            text.count("'/nowhere/libascendcl.so': no such file") <= 2
-        )  # the message, and once more in the text
+        told = text.count("'/nowhere/libascendcl.so': no such file")
+        assert 1 <= told <= 2  # the message, and once more in the text
         assert "The tests choose it by --aioacl-library" in text
         assert "_hooks.py" not in text
 
