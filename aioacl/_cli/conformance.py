@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from argparse import ArgumentTypeError
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
+MOST_JOBS: Final = 256
 STATUSES: Final = ("passed", "failed", "skipped")
 
 
@@ -54,10 +57,11 @@ def add(actions: Any) -> None:
 
 
 def _jobs(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 256:
-        raise ValueError(text)
-    return number
+    with suppress(ValueError):
+        number = int(text)
+        if 1 <= number <= MOST_JOBS:
+            return number
+    raise ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_JOBS}")
 
 
 def run(arguments: Namespace) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import ArgumentTypeError
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
 LIMIT_SECONDS: Final = 60.0
+MOST_SECONDS: Final = 1_000_000
 MANY: Final = 3
 WORDS: Final = {"held": "held", "broken": "BROKEN", "not_testable": "not testable"}
 STYLES: Final = {"held": (GREEN,), "broken": (RED, BOLD), "not_testable": (YELLOW,)}
@@ -67,10 +70,13 @@ def add(commands: Any) -> None:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1e6:
-        raise ValueError(text)
-    return value
+    with suppress(ValueError):
+        value = float(text)
+        if 0 < value < MOST_SECONDS:
+            return value
+    raise ArgumentTypeError(
+        f"{text!r} is not a number of seconds, more than 0 and less than {MOST_SECONDS:,}"
+    )
 
 
 def run(arguments: Namespace) -> int:

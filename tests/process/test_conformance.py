@@ -243,6 +243,12 @@ class TestForPeople:
         assert done.returncode == 2
         assert "No such file" in json.loads(done.stdout)["error"]
 
+    @pytest.mark.parametrize("jobs", ["0", "x", "257"])
+    def test_a_number_of_jobs_that_is_none_is_told(self, jobs: str) -> None:
+        done = conformance("any.jsonl", "--jobs", jobs)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.endswith(f"argument --jobs: {jobs!r} is not a number from 1 to 256\n")
+
     def test_a_setting_that_the_simulator_refuses_is_told(self, tmp_path: Path) -> None:
         path = tmp_path / "made.jsonl"
         path.write_text(json.dumps(vector("any", SET)))

@@ -263,6 +263,9 @@ class TestMisuse:
         done = selftest(*arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("usage: aioacl selftest")
+        assert "_seconds" not in done.stderr
+        if arguments[0] == "--limit":
+            assert f"{arguments[1]!r} is not a number of seconds, more than 0" in done.stderr
 
     def test_what_a_reset_will_do_is_told_first(self) -> None:
         done = selftest("--library", "simulator", "--family", "text", "--reset", "--device", "1")
