@@ -81,6 +81,10 @@ class TestRecorded:
         result = found(path, status=0)
         assert result["passed"] == result["total"] == len(some) > 10
 
+    def test_the_derived_ones_hold(self) -> None:
+        result = found(VECTORS / "derived.jsonl", status=0)
+        assert result["passed"] == result["total"] > 0
+
     def test_all_are_there(self) -> None:
         ids: list[str] = []
         for path in sorted(VECTORS.glob("*.jsonl.gz")):
