@@ -77,11 +77,17 @@ static aclError unsupported(void) {
     return sim.count_notify_supported ? ACL_SUCCESS : error_quiet(RT_FEATURE_NOT_SUPPORT, "cntNotify");
 }
 
+/* A missing context is not remembered as the thread's last error, what comes after it is. */
 static aclError create(aclrtCntNotify *handle) {
-    const context_t *context = context_need();
-    aclError rc = context != NULL ? unsupported() : RT_CONTEXT_NULL;
-    if (rc != ACL_SUCCESS) {
-        return rc;
+    const context_t *context = thread_context();
+    if (context == NULL) {
+        return error_quiet(RT_CONTEXT_NULL, "current context");
+    }
+    if (handle == NULL) {
+        return error_set(RT_PARAM_INVALID, "cntNotify");
+    }
+    if (!sim.count_notify_supported) {
+        return error_set(RT_FEATURE_NOT_SUPPORT, "cntNotify");
     }
     count_notify_t *notify = object_new(KIND_COUNT_NOTIFY);
     if (notify == NULL) {
@@ -93,8 +99,8 @@ static aclError create(aclrtCntNotify *handle) {
 }
 
 aclError do_aclrtCntNotifyCreate(aclrtCntNotify *cntNotify, uint64_t flag) {
-    if (cntNotify == NULL || flag > 1) {
-        return error_set(RT_PARAM_INVALID, cntNotify == NULL ? "cntNotify" : "flag");
+    if (flag != 0) {
+        return error_set(RT_PARAM_INVALID, "flag");
     }
     sim_lock();
     aclError rc = create(cntNotify);
