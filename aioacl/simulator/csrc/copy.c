@@ -9,16 +9,20 @@ static bool is_host(memory_t kind) {
     return kind == MEMORY_PINNED || kind == MEMORY_PAGEABLE;
 }
 
-/* An argument that both copies refuse; count 0 needs nothing of the pointers, and was refused before 9.1. */
+/* A copy of nothing succeeds whatever else is passed; before 9.1 it was refused. */
+static bool is_nothing(const copy_t *copy) {
+    return copy->count == 0 && sim.settings.cann >= CANN_9_1;
+}
+
+/* An argument that both copies refuse. */
 static aclError check_copy(const copy_t *copy, size_t destMax) {
+    if (copy->dst == NULL || copy->src == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, copy->dst == NULL ? "dst" : "src");
+    }
     if ((unsigned int)copy->kind > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
         return error_quiet(ACL_INVALID_PARAM, "kind");
     }
-    bool nothing = copy->count == 0 && sim.settings.cann >= CANN_9_1;
-    if (!nothing && (copy->dst == NULL || copy->src == NULL)) {
-        return error_quiet(ACL_INVALID_PARAM, copy->dst == NULL ? "dst" : "src");
-    }
-    bool refused = copy->count > destMax || (copy->count == 0 && !nothing);
+    bool refused = copy->count > destMax || copy->count == 0;
     return refused ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
 }
 
@@ -86,8 +90,8 @@ void copy_classify(copy_t *copy) {
 
 aclError do_aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind) {
     copy_t copy = {.dst = dst, .src = src, .count = count, .height = 1, .kind = kind};
-    aclError rc = check_copy(&copy, destMax);
-    if (rc != ACL_SUCCESS || count == 0) {
+    aclError rc = is_nothing(&copy) ? ACL_SUCCESS : check_copy(&copy, destMax);
+    if (rc != ACL_SUCCESS || count == 0 || dst == src) {
         return rc;
     }
     sim_lock();
@@ -182,10 +186,11 @@ static bool side_contradicts(memory_t memory, bool kind_says_device) {
 static aclError check_pageable(const copy_t *copy) {
     bool to_device = copy->kind == ACL_MEMCPY_HOST_TO_DEVICE || copy->kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
     bool from_device = copy->kind == ACL_MEMCPY_DEVICE_TO_HOST || copy->kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
-    if (copy->kind == ACL_MEMCPY_DEFAULT && (copy->to == MEMORY_DEVICE || copy->from == MEMORY_DEVICE)) {
+    bool with_device = copy->to == MEMORY_DEVICE || copy->from == MEMORY_DEVICE;
+    if (copy->kind == ACL_MEMCPY_DEFAULT && with_device) {
         return ACL_SUCCESS;
     }
-    if (copy->kind == ACL_MEMCPY_DEFAULT || copy->kind == ACL_MEMCPY_HOST_TO_HOST) {
+    if (!with_device && (copy->kind == ACL_MEMCPY_DEFAULT || copy->kind == ACL_MEMCPY_HOST_TO_HOST)) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "kind");
     }
     bool wrong = side_contradicts(copy->to, to_device) || side_contradicts(copy->from, from_device);
@@ -218,6 +223,7 @@ aclError copy_async(aclrtStream stream, copy_t *copy) {
     if (context == NULL) {
         return RT_CONTEXT_NULL;
     }
+    bool onto_itself = copy->dst == copy->src && copy->dpitch == 0; /* nothing is asked of the stream then */
     copy_classify(copy);
     if (copy->to == MEMORY_STALE || copy->from == MEMORY_STALE) {
         referee_note("passes %p, which is freed memory", copy->to == MEMORY_STALE ? copy->dst : copy->src);
@@ -231,16 +237,16 @@ aclError copy_async(aclrtStream stream, copy_t *copy) {
             return error_set(RT_PARAM_INVALID, "address: not pinned");
         }
         aclError rc = check_pageable(copy);
-        return rc == ACL_SUCCESS ? copy_pageable(context, stream, copy) : rc;
+        return rc == ACL_SUCCESS && !onto_itself ? copy_pageable(context, stream, copy) : rc;
     }
     if (is_host(copy->to) && is_host(copy->from)) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "kind");
     }
-    return copy_queued(context, stream, copy);
+    return onto_itself ? ACL_SUCCESS : copy_queued(context, stream, copy);
 }
 
 static aclError memcpy_async(copy_t *copy, size_t destMax, aclrtStream stream) {
-    aclError rc = check_copy(copy, destMax);
+    aclError rc = is_nothing(copy) ? ACL_SUCCESS : check_copy(copy, destMax);
     if (rc != ACL_SUCCESS || copy->count == 0) {
         return rc;
     }

@@ -295,7 +295,7 @@ static void test_wild_pointers(void) {
     CHECK_RC(aclrtMemcpy(device, 8, wild, 8, ACL_MEMCPY_HOST_TO_DEVICE), 507899);
     CHECK_RC(aclrtMemcpyAsync(device, 8, wild, 8, ACL_MEMCPY_HOST_TO_DEVICE, NULL), 507899);
     CHECK_RC(aclrtMemcpyAsync(device, 8, wild, 8, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE, NULL), 507899);
-    CHECK_RC(aclrtMemcpy(text, SIZE_MAX, text, SIZE_MAX - 8, ACL_MEMCPY_HOST_TO_HOST), 507899);
+    CHECK_RC(aclrtMemcpy(text + 1, SIZE_MAX, text, SIZE_MAX - 8, ACL_MEMCPY_HOST_TO_HOST), 507899);
     char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(pages != MAP_FAILED && mprotect(pages + 4096, 4096, PROT_NONE) == 0);
     CHECK_RC(aclrtMemcpy(text, 8, pages + 4092, 8, ACL_MEMCPY_HOST_TO_HOST), 507899);
