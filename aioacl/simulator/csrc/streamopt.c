@@ -28,13 +28,20 @@ static aclError check(aclrtStream handle, aclrtStreamAttr attribute) {
     return known ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "stmAttrType");
 }
 
+/* Whose stream it is matters only where something is to change. */
 static aclError set_failure_mode(stream_t *stream, uint64_t mode) {
     bool stop = (mode & 1) != 0;
-    if (stream->stop && !stop) {
+    if (stream->stop == stop) {
+        return ACL_SUCCESS;
+    }
+    if (!stop) {
         return error_set(RT_FEATURE_NOT_SUPPORT, "mode");
     }
-    stream->stop = stop;
-    stream->context->stop_on_failure = stream->context->stop_on_failure || stop;
+    if (stream->context != context_need()) {
+        return error_set(RT_STREAM_CONTEXT, "stream");
+    }
+    stream->stop = true;
+    stream->context->stop_on_failure = true;
     return ACL_SUCCESS;
 }
 
