@@ -3,7 +3,7 @@
 
 #include "block.h"
 
-enum { PADDING = 32, FILL_BYTE = 0xA5, FILL_MOST = 1 << 20 };
+enum { ROUNDING = 32, PADDING = 32, FILL_BYTE = 0xA5, FILL_MOST = 1 << 20 };
 
 static const uint64_t device_capacity = 64ULL << 30;
 
@@ -41,7 +41,7 @@ bool memory_fits(const device_t *device, uint64_t size) {
 
 /* With sim.lock held. */
 static aclError take_device(device_t *device, void **pointer, size_t size, size_t padding) {
-    size_t capacity = size < device_capacity ? (size + 31) / 32 * 32 + padding : SIZE_MAX;
+    size_t capacity = size < device_capacity ? (size + ROUNDING - 1) / ROUNDING * ROUNDING + padding : SIZE_MAX;
     const block_t *block =
         memory_fits(device, capacity) ? block_make(BLOCK_DEVICE, device, size, capacity) : NULL;
     if (block == NULL) {
@@ -53,7 +53,8 @@ static aclError take_device(device_t *device, void **pointer, size_t size, size_
 }
 
 static aclError malloc_device(void **pointer, size_t size, size_t padding) {
-    if (pointer == NULL || size == 0) {
+    bool wraps = size > SIZE_MAX - ROUNDING - padding;
+    if (pointer == NULL || size == 0 || wraps) {
         return error_quiet(ACL_INVALID_PARAM, pointer == NULL ? "devPtr" : "size");
     }
     sim_lock();
@@ -231,12 +232,12 @@ aclError do_aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total) {
     if (free == NULL || total == NULL) {
         return error_quiet(ACL_INVALID_PARAM, free == NULL ? "free" : "total");
     }
-    aclError rc = RT_CONTEXT_NULL;
+    if ((unsigned int)attr > ACL_MEM_P2P_HUGE1G) {
+        return error_set(RT_INVALID_MEMORY_TYPE, "attr");
+    }
     sim_lock();
     const context_t *context = context_need();
-    if (context != NULL) {
-        rc = (unsigned int)attr <= ACL_MEM_P2P_HUGE1G ? ACL_SUCCESS : error_set(RT_INVALID_MEMORY_TYPE, "attr");
-    }
+    aclError rc = context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS) {
         uint64_t used = context->device->bytes;
         *total = limit_memory(device_capacity);

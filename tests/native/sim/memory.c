@@ -61,7 +61,8 @@ static void test_bad_configs(void) {
     attribute.attr = ACL_RT_MEM_ATTR_MODULE_ID;
     CHECK_RC(aclrtMallocHostWithCfg(&block, SOME, &config), 0);
     CHECK_RC(aclrtFreeHost(block), 0);
-    CHECK_RC(aclrtMalloc(&block, SIZE_MAX, ACL_MEM_MALLOC_HUGE_FIRST), 207001);
+    CHECK_RC(aclrtMalloc(&block, SIZE_MAX, ACL_MEM_MALLOC_HUGE_FIRST), 100000);
+    CHECK_RC(aclrtMalloc(&block, SIZE_MAX / 2, ACL_MEM_MALLOC_HUGE_FIRST), 207001);
     CHECK_RC(aclrtMallocHost(&block, SIZE_MAX - 8), 207001);
 }
 
