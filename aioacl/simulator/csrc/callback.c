@@ -99,16 +99,22 @@ static aclError find_stream(aclrtStream handle, stream_t **stream) {
     return handle == NULL && context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);
 }
 
-/* Whether the stream takes subscriptions at all is looked at before the caller's context. */
+/* Whether the stream takes callbacks at all is looked at before the caller's context. */
+static aclError find_reporting(aclrtStream handle, stream_t **stream, context_t **context) {
+    aclError rc = find_stream(handle, stream);
+    if (rc == ACL_SUCCESS && (*stream)->host_functions) {
+        return error_set(RT_STREAM_SUBSCRIBE, "stream");
+    }
+    *context = rc == ACL_SUCCESS ? context_need() : NULL;
+    return rc == ACL_SUCCESS && *context == NULL ? RT_CONTEXT_NULL : rc;
+}
+
 aclError do_aclrtSubscribeReport(uint64_t threadId, aclrtStream stream) {
     stream_t *found = NULL;
+    context_t *context = NULL;
     sim_lock();
-    aclError rc = find_stream(stream, &found);
-    if (rc == ACL_SUCCESS && found->host_functions) {
-        rc = error_set(RT_STREAM_SUBSCRIBE, "stream");
-    } else if (rc == ACL_SUCCESS) {
-        rc = context_need() != NULL ? subscribe(found, threadId) : RT_CONTEXT_NULL;
-    }
+    aclError rc = find_reporting(stream, &found, &context);
+    rc = rc == ACL_SUCCESS ? subscribe(found, threadId) : rc;
     sim_unlock();
     return rc;
 }
@@ -193,9 +199,6 @@ static aclError launch(context_t *context, stream_t *stream, const task_t *task)
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    if (stream->host_functions) {
-        return error_set(RT_STREAM_SUBSCRIBE, "stream");
-    }
     if (stream->group == NULL) {
         return error_set(RT_STREAM_NO_CALLBACK, "stream");
     }
@@ -213,15 +216,10 @@ aclError do_aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackB
     }
     task_t task = {.kind = TASK_CALLBACK, .blocking = blockType == ACL_CALLBACK_BLOCK, .call = {fn, userData}};
     stream_t *target = NULL;
-    aclError rc = RT_CONTEXT_NULL;
+    context_t *context = NULL;
     sim_lock();
-    context_t *context = context_need();
-    if (context != NULL) {
-        rc = stream_find(context, stream, &target);
-    }
-    if (rc == ACL_SUCCESS) {
-        rc = launch(context, target, &task);
-    }
+    aclError rc = find_reporting(stream, &target, &context);
+    rc = rc == ACL_SUCCESS ? launch(context, target, &task) : rc;
     sim_unlock();
     return rc;
 }
