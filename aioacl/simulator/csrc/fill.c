@@ -22,15 +22,19 @@ void fill_memory(void *to, uint32_t value, size_t count, bool words) {
     }
 }
 
-/* The caller's context, with the length checked after it. */
-static aclError check_fill(const fill_t *fill, context_t **context) {
-    if (fill->count == 0 && sim.settings.cann < CANN_9_1) {
-        return error_set(RT_PARAM_INVALID, "count");
+/* A fill of nothing succeeds whatever else is passed; before 9.1 it was refused. */
+static bool is_nothing(const fill_t *fill) {
+    return fill->count == 0 && sim.settings.cann >= CANN_9_1;
+}
+
+static aclError check_fill(const fill_t *fill) {
+    if (fill->to == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "devPtr");
     }
-    *context = context_need();
-    if (*context == NULL) {
-        return RT_CONTEXT_NULL;
-    }
+    return fill->count == 0 ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
+}
+
+static aclError check_room(const fill_t *fill) {
     return fill->count > fill->room ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
 }
 
@@ -48,22 +52,25 @@ static aclError fill_now(const fill_t *fill) {
 }
 
 static aclError fill_at_once(const fill_t *fill) {
-    context_t *context = NULL;
     sim_lock();
-    aclError rc = check_fill(fill, &context);
+    aclError rc = context_need() != NULL ? check_room(fill) : RT_CONTEXT_NULL;
     rc = rc == ACL_SUCCESS ? capture_forbids("aclrtMemset") : rc;
-    rc = rc == ACL_SUCCESS && fill->count != 0 ? fill_now(fill) : rc;
+    rc = rc == ACL_SUCCESS ? fill_now(fill) : rc;
     sim_unlock();
     return rc;
 }
 
 static aclError fill_queued(const fill_t *fill, aclrtStream stream) {
-    context_t *context = NULL;
     stream_t *target = NULL;
     sim_lock();
-    aclError rc = check_fill(fill, &context);
-    rc = rc == ACL_SUCCESS ? stream_find_own(context, stream, &target) : rc;
-    if (rc == ACL_SUCCESS && fill->count != 0) {
+    aclError rc = check_room(fill);
+    context_t *context = rc == ACL_SUCCESS ? context_need() : NULL;
+    if (context != NULL) {
+        rc = stream_find_own(context, stream, &target);
+    } else if (rc == ACL_SUCCESS) {
+        rc = RT_CONTEXT_NULL;
+    }
+    if (rc == ACL_SUCCESS) {
         task_t task = {
             .kind = TASK_SET,
             .set = {.dst = fill->to, .count = fill->count, .value = fill->value, .words = fill->words}};
@@ -74,19 +81,21 @@ static aclError fill_queued(const fill_t *fill, aclrtStream stream) {
 }
 
 aclError do_aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count) {
-    if (devPtr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "devPtr");
-    }
     fill_t fill = {.to = devPtr, .room = maxCount, .count = count, .value = (uint32_t)value};
-    return fill_at_once(&fill);
+    if (is_nothing(&fill)) {
+        return ACL_SUCCESS;
+    }
+    aclError rc = check_fill(&fill);
+    return rc == ACL_SUCCESS ? fill_at_once(&fill) : rc;
 }
 
 aclError do_aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
-    if (devPtr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "devPtr");
-    }
     fill_t fill = {.to = devPtr, .room = maxCount, .count = count, .value = (uint32_t)value};
-    return fill_queued(&fill, stream);
+    if (is_nothing(&fill)) {
+        return ACL_SUCCESS;
+    }
+    aclError rc = check_fill(&fill);
+    return rc == ACL_SUCCESS ? fill_queued(&fill, stream) : rc;
 }
 
 /* Only memory that the runtime has given out can be filled with words; that is seen without a context. */
