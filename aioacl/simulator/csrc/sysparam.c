@@ -58,12 +58,12 @@ aclError do_aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
     if ((unsigned int)opt > ACL_OPT_STRONG_CONSISTENCY) {
         return error_quiet(ACL_INVALID_PARAM, "opt");
     }
-    aclError rc = RT_CONTEXT_NULL;
+    if (!option_value_valid(opt, value)) {
+        return error_set(RT_PARAM_INVALID, "value");
+    }
     sim_lock();
     context_t *context = context_need();
-    if (context != NULL) {
-        rc = option_value_valid(opt, value) ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "value");
-    }
+    aclError rc = context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS) {
         context->option_set[opt] = true;
         context->options[opt] = value;
