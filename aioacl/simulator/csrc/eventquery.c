@@ -110,11 +110,11 @@ aclError do_aclrtSynchronizeEvent(aclrtEvent event) {
 }
 
 aclError do_aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout) {
-    if (event == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "event");
-    }
     if (timeout < -1) {
         return error_quiet(RT_PARAM_INVALID, "timeout");
+    }
+    if (event == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "event");
     }
     return timeout != 0 ? synchronize(event, deadline_ms(timeout)) : error_set(RT_PARAM_INVALID, "timeout");
 }
