@@ -20,6 +20,12 @@ static aclError check_plane(const copy_t *copy, bool async) {
     return is_kind(copy->kind, async) ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "kind");
 }
 
+/* What the runtime refuses before it looks at the caller's context. */
+static aclError check_extent(const copy_t *copy) {
+    bool fits = copy->count <= WIDTH_MOST && copy->height <= HEIGHT_MOST;
+    return fits ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "width or height");
+}
+
 static aclError check_range(const copy_t *copy) {
     bool fits = move_rows_fit(copy->count, copy->dpitch, copy->height) &&
                 move_rows_fit(copy->count, copy->spitch, copy->height);
@@ -35,6 +41,7 @@ aclError do_aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spit
         return ACL_SUCCESS;
     }
     aclError rc = check_plane(&copy, false);
+    rc = rc == ACL_SUCCESS ? check_extent(&copy) : rc;
     if (rc != ACL_SUCCESS) {
         return rc;
     }
@@ -59,12 +66,12 @@ aclError do_aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t
         return ACL_SUCCESS;
     }
     aclError rc = check_plane(&copy, true);
+    rc = rc == ACL_SUCCESS ? check_extent(&copy) : rc;
     if (rc != ACL_SUCCESS) {
         return rc;
     }
     sim_lock();
-    rc = width > WIDTH_MOST || height > HEIGHT_MOST ? error_set(RT_PARAM_INVALID, "width or height")
-                                                    : check_range(&copy);
+    rc = check_range(&copy);
     rc = rc == ACL_SUCCESS ? copy_async(stream, &copy) : rc;
     sim_unlock();
     return rc;
