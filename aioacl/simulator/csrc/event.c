@@ -302,7 +302,7 @@ aclError do_aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, u
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "flag");
     }
     if (flag == 1 && timeout != 0) {
-        return error_set(RT_PARAM_INVALID, "timeout");
+        return error_quiet(ACL_INVALID_PARAM, "timeout");
     }
     sim_lock();
     aclError rc = wait_event(stream, event, timeout, flag == 1);

@@ -238,7 +238,7 @@ static void test_external_events(void) {
     CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
     CHECK_RC(aclrtRecordEventWithFlag(event, stream, 1), 0);
     CHECK_RC(aclrtRecordEventWithFlag(event, stream, 0), 107000);
-    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 5, 1), 107000);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 5, 1), 100000);
     CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, 1), 0);
     aclmdlRI model = end_capture(stream);
     CHECK_RC(aclmdlRIExecuteAsync(model, other), 0);
