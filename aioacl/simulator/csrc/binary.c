@@ -15,7 +15,7 @@ enum {
 };
 
 aclrtBinary do_aclrtCreateBinary(const void *data, size_t dataLen) {
-    if (data == NULL || dataLen == 0 || !array_is_there(data, dataLen, 1)) {
+    if (data == NULL || dataLen == 0 || !content_is_there(data, dataLen)) {
         error_quiet(ACL_INVALID_PARAM, data == NULL ? "data" : "dataLen");
         return NULL;
     }
@@ -114,7 +114,7 @@ aclError do_aclrtBinaryLoadFromData(const void *data, size_t length, const aclrt
         return error_quiet(ACL_INVALID_PARAM, data == NULL ? "data" : length == 0 ? "length" : "binHandle");
     }
     aclError rc = check_options(options);
-    if (rc == ACL_SUCCESS && !array_is_there(data, length, 1)) {
+    if (rc == ACL_SUCCESS && !content_is_there(data, length)) {
         rc = error_set(RT_PARAM_INVALID, "data");
     }
     if (rc == ACL_SUCCESS) {

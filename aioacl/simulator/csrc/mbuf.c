@@ -139,7 +139,8 @@ static aclError user_data(aclrtMbuf buf, void *to, const void *from, size_t size
     if (buffer != NULL) {
         size_t room = sizeof buffer->shared->user;
         bool fits = size != 0 && offset <= room && size <= room - offset;
-        rc = fits ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "size");
+        bool there = fits && (to != NULL ? place_is_there(to, size) : array_is_there(from, size, 1));
+        rc = there ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, fits ? "dataPtr" : "size");
     }
     if (rc == ACL_SUCCESS) {
         char *place = buffer->shared->user + offset;

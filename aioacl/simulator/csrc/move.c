@@ -69,7 +69,7 @@ bool move_is_there(const void *pointer, size_t count, bool write) {
 }
 
 /* A longer one is a number that nobody meant; looking at it would make its pages. */
-enum { ARRAY_BYTES_MOST = 16 << 20 };
+enum { ARRAY_BYTES_MOST = 16 << 20, FILE_BYTES_MOST = 1 << 30 };
 
 bool array_is_there(const void *array, size_t count, size_t size) {
     size_t bytes = 0;
@@ -77,6 +77,10 @@ bool array_is_there(const void *array, size_t count, size_t size) {
     bool aligned = (uintptr_t)array % (alignment < sizeof(void *) ? alignment : sizeof(void *)) == 0;
     bool fits = aligned && !__builtin_mul_overflow(count, size, &bytes) && bytes <= ARRAY_BYTES_MOST;
     return fits && (bytes == 0 || move_is_there(array, bytes, false));
+}
+
+bool content_is_there(const void *content, size_t size) {
+    return size <= FILE_BYTES_MOST && move_is_there(content, size, false);
 }
 
 bool place_is_there(const void *place, size_t size) {

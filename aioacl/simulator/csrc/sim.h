@@ -293,6 +293,8 @@ void move_rows(const plane_t *plane);
 bool move_is_there(const void *pointer, size_t count, bool write);
 /* The same for an array that a client passes. */
 bool array_is_there(const void *array, size_t count, size_t size);
+/* The same for what a file holds, which may be larger: code, constants. */
+bool content_is_there(const void *content, size_t size);
 /* The same for a place of no type that is to be written. */
 bool place_is_there(const void *place, size_t size);
 /* Pins what the task moves. False: it cannot. */

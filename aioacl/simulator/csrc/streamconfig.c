@@ -55,7 +55,7 @@ aclError do_aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStream
     stream_config_t *found = config_find(handle);
     if (found != NULL) {
         void *field = field_of(&found->config, attr, &size);
-        bool fits = field != NULL && valueSize == size;
+        bool fits = field != NULL && valueSize == size && array_is_there(attrValue, size, 1);
         rc = fits ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, field == NULL ? "attr" : "valueSize");
         if (fits) {
             memcpy(field, attrValue, size);

@@ -104,7 +104,7 @@ aclError do_aclSetTensorDynamicInput(aclTensorDesc *desc, const char *dynamicInp
 }
 
 aclError do_aclSetTensorConst(aclTensorDesc *desc, void *dataBuffer, size_t length) {
-    if (dataBuffer == NULL || length == 0) {
+    if (dataBuffer == NULL || length == 0 || !content_is_there(dataBuffer, length)) {
         return error_quiet(ACL_INVALID_PARAM, dataBuffer == NULL ? "dataBuffer" : "length");
     }
     aclError rc = ACL_INVALID_PARAM;

@@ -127,6 +127,7 @@ static void test_tensor_settings(void) {
     CHECK_RC(aclSetTensorDynamicInput(desc, NULL), 100000);
     CHECK_RC(aclSetTensorConst(desc, constant, sizeof constant), 0);
     CHECK_RC(aclSetTensorConst(desc, constant, 0), 100000);
+    CHECK_RC(aclSetTensorConst(desc, (void *)1, 8), 100000);
     CHECK_RC(aclSetTensorPlaceMent(desc, ACL_MEMTYPE_HOST), 0);
     CHECK_RC(aclSetTensorPlaceMent(desc, (aclMemType)7), 100000);
     CHECK(aclGetTensorDescByIndex(desc, 0) == desc && aclGetTensorDescByIndex(desc, 1) == NULL);
@@ -163,6 +164,8 @@ static void test_chained_buffers(void) {
     CHECK_RC(aclrtSetBufDataLen(head, 60), 0);
     CHECK_RC(aclrtSetBufUserData(head, user, sizeof user, 0), 0);
     CHECK_RC(aclrtSetBufUserData(head, user, 90, 10), 107000);
+    CHECK_RC(aclrtSetBufUserData(head, (void *)1, 8, 0), 107000);
+    CHECK_RC(aclrtGetBufUserData(head, (void *)1, 8, 0), 107000);
     CHECK_RC(aclrtCopyBufRef(head, &copy), 0);
     CHECK_RC(aclrtGetBufDataLen(copy, &size), 0);
     CHECK(copy != head && size == 60);
@@ -248,6 +251,7 @@ static void test_configured_streams(void) {
     CHECK_RC(aclrtSetStreamConfigOpt(config, ACL_RT_STREAM_PRIORITY, &priority, sizeof priority), 0);
     CHECK_RC(aclrtSetStreamConfigOpt(config, ACL_RT_STREAM_FLAG, &flag, sizeof flag), 0);
     CHECK_RC(aclrtSetStreamConfigOpt(config, ACL_RT_STREAM_FLAG, &flag, 4), 100000);
+    CHECK_RC(aclrtSetStreamConfigOpt(config, ACL_RT_STREAM_FLAG, (void *)8, 8), 100000);
     CHECK_RC(aclrtSetStreamConfigOpt(config, (aclrtStreamConfigAttr)9, &flag, 8), 100000);
     CHECK_RC(aclrtSetStreamConfigOpt(config, ACL_RT_STREAM_WORK_SIZE, &flag, sizeof flag), 0);
     CHECK_RC(aclrtSetStreamConfigOpt(config, ACL_RT_STREAM_WORK_ADDR_PTR, NULL, 8), 100000);

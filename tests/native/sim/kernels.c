@@ -140,6 +140,10 @@ static void test_binaries(void) {
     aclrtBinaryLoadOptions options = {&option, 1};
     CHECK_RC(aclrtBinaryLoadFromData("code", 4, &options, &binary), 0);
     CHECK_RC(aclrtBinaryUnLoad(binary), 0);
+    char *large = calloc(1, 20 << 20);
+    CHECK_RC(aclrtBinaryLoadFromData(large, 20 << 20, &options, &binary), 0);
+    CHECK_RC(aclrtBinaryUnLoad(binary), 0);
+    free(large);
     memset(&option.type, 9, sizeof option.type);
     CHECK_RC(aclrtBinaryLoadFromData("code", 4, &options, &binary), 107000);
 }
