@@ -108,6 +108,9 @@ aclError do_aclrtDestroyContext(aclrtContext context) {
     sim_lock();
     context_t *found = object_find(KIND_CONTEXT, context);
     bool half_alive = sim.settings.cann >= CANN_MASTER && object_state(KIND_CONTEXT, context) == OBJECT_DEAD;
+    if (found == NULL) {
+        referee_dead(KIND_CONTEXT, context);
+    }
     if (half_alive || (found != NULL && found->resetter != NULL)) {
         rc = error_set(RT_CONTEXT_RELEASE_ERROR, "context");
     } else if (found == NULL || found->primary) {
@@ -126,6 +129,9 @@ aclError do_aclrtSetCurrentContext(aclrtContext context) {
     sim_lock();
     context_t *found = object_find(KIND_CONTEXT, context);
     aclError rc = ACL_SUCCESS;
+    if (found == NULL) {
+        referee_dead(KIND_CONTEXT, context);
+    }
     if (found != NULL && context_usable(found)) {
         thread_bind_context(found);
     } else if (sim.settings.cann <= CANN_8_5) {

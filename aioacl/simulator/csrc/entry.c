@@ -1,7 +1,7 @@
 /* The exported functions: one wrapper per line of the table, around the do_<name> of the families. */
 #include <string.h>
 
-#include "sim.h"
+#include "initcb.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -67,6 +67,9 @@ static bool call_enter(frame_t *frame, function_t function, const uint64_t *word
         referee_note("calls ACL inside a callback");
     }
     call_kind_t kind = function_info[function].kind;
+    if (kind != CALL_FREE && init_ended()) {
+        referee_note("calls ACL after aclFinalize");
+    }
     if ((kind == CALL_ENQUEUE || kind == CALL_LIFETIME) && !atomic_load(&thread->in_state_cb)) {
         snapshot_pass();
     }

@@ -8,11 +8,16 @@
 /* All under the lock of initcb.c. */
 static uint64_t references;
 static bool finalized;
+static atomic_bool ended;  /* by aclFinalize; read without the lock */
 static char *first_config; /* of the first success; "" when that had none */
 static char *config;       /* of the initialisation that is under way or done */
 
 bool init_done(void) {
     return references > 0;
+}
+
+bool init_ended(void) {
+    return atomic_load_explicit(&ended, memory_order_relaxed);
 }
 
 const char *init_config(void) {
@@ -74,6 +79,7 @@ static aclError init_first(const char *path) {
     if (rc == ACL_SUCCESS) {
         references = 1;
         finalized = false;
+        atomic_store(&ended, false);
         keep_first(text);
     }
     return rc;
@@ -113,6 +119,9 @@ static aclError finish(void) {
 aclError do_aclFinalize(void) {
     initcb_lock();
     aclError rc = finalized ? ACL_REPEAT_FINALIZE : finish();
+    if (rc == ACL_SUCCESS) {
+        atomic_store(&ended, true);
+    }
     initcb_unlock();
     return rc;
 }

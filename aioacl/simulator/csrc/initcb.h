@@ -12,6 +12,9 @@ void initcb_lock(void);
 void initcb_unlock(void);
 /* Whether aclInit has succeeded; with the lock above held. */
 bool init_done(void);
+/* Whether aclFinalize has succeeded since. The last aclFinalizeReference does not count: it speaks for those
+ * who have initialised, and the runtime serves others, too. */
+bool init_ended(void);
 const char *init_config(void);
 
 #endif

@@ -43,11 +43,21 @@ static const char *kind_of_handle(const void *handle) {
     return NULL;
 }
 
-aclError referee_bad_handle(object_kind_t kind, const void *handle) {
+void referee_dead(object_kind_t kind, const void *handle) {
     const char *other = kind_of_handle(handle);
     referee_note("passes a %s%s%s handle %p", other != NULL ? other : "dead or foreign",
                  other != NULL ? " as a " : " ", object_kind_name(kind), handle);
+}
+
+aclError referee_bad_handle(object_kind_t kind, const void *handle) {
+    referee_dead(kind, handle);
     return error_set(RT_INVALID_HANDLE, object_kind_name(kind));
+}
+
+aclError referee_wrong_context(const stream_t *stream) {
+    referee_note("uses stream %p of context %p, which is not the current one", (const void *)stream,
+                 (const void *)stream->context);
+    return error_set(RT_STREAM_CONTEXT, "stream");
 }
 
 /* Waits survive a reset by design of the runtime; sets, resets and calls that need no device are its own

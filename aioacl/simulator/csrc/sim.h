@@ -322,8 +322,12 @@ bool arena_owns(const void *pointer);
  * ---------------------------------------------------------------------------- */
 /* The text goes on after "<call>: thread <id> ". */
 void referee_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Notes a dead or foreign handle; returns 107017 with the error kept. */
+/* Notes a handle that is no live one of that kind. */
+void referee_dead(object_kind_t kind, const void *handle);
+/* The same; returns 107017 with the error kept. */
 aclError referee_bad_handle(object_kind_t kind, const void *handle);
+/* Notes a live stream that only its own context may use; returns 107003 with the error kept. */
+aclError referee_wrong_context(const stream_t *stream);
 void referee_reset(const device_t *device);
 uint64_t referee_count(void);
 void referee_forget(void);

@@ -119,7 +119,7 @@ aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream) 
 
 aclError stream_check_launch(context_t *context, stream_t *stream) {
     if (stream->context != context) {
-        return error_set(RT_STREAM_CONTEXT, "stream");
+        return referee_wrong_context(stream);
     }
     if (stream->hidden) {
         return error_set(RT_STREAM_MODEL, "stream: a model's own");
@@ -228,7 +228,7 @@ static aclError destroy(aclrtStream handle, bool force) {
     }
     thread_uses(stream->device);
     if (stream->context != context) {
-        return error_set(RT_STREAM_CONTEXT, "stream");
+        return referee_wrong_context(stream);
     }
     if (stream->hidden || stream->lane != NULL) {
         aclError captured = stream->hidden ? ACL_SUCCESS : capture_check_asked(stream);

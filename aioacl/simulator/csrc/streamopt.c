@@ -15,7 +15,7 @@ static aclError find_stream(aclrtStream handle, need_t need, stream_t **stream) 
     }
     aclError rc = stream_find(context, handle, stream);
     if (rc == ACL_SUCCESS && need == NEED_OWNER && (*stream)->context != context) {
-        rc = error_set(RT_STREAM_CONTEXT, "stream");
+        rc = referee_wrong_context(*stream);
     }
     return rc;
 }

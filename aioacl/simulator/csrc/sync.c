@@ -178,7 +178,7 @@ aclError do_aclrtStreamAbort(aclrtStream stream) {
         rc = stream != NULL ? stream_find(context, stream, &found) : error_set(RT_PARAM_INVALID, "stream");
     }
     if (rc == ACL_SUCCESS && found->context != context) {
-        rc = error_set(RT_STREAM_CONTEXT, "stream");
+        rc = referee_wrong_context(found);
     } else if (rc == ACL_SUCCESS && !sim.abort_supported) {
         rc = error_set(RT_FEATURE_NOT_SUPPORT, "stream");
     } else if (rc == ACL_SUCCESS) {

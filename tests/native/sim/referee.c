@@ -1,0 +1,128 @@
+/* What the referee counts: each thing once, told with its call and its handle, and nothing that is in order. */
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sim_test.h"
+
+/* Exactly one violation, and all of these words in it. */
+static void check_told(const char *call, const char *what, const void *handle) {
+    char text[512];
+    char address[32] = "";
+    CHECK(stats().violations == 1);
+    CHECK(aclsim_violation(0, text, sizeof text) > 0);
+    if (handle != NULL) {
+        snprintf(address, sizeof address, "%p", handle);
+    }
+    if (strstr(text, call) != text || strstr(text, what) == NULL || strstr(text, address) == NULL) {
+        fprintf(stderr, "told \"%s\", want %s, \"%s\" and %s\n", text, call, what, address);
+        exit(1);
+    }
+    aclsim_forget();
+}
+
+static void check_quiet(void) {
+    CHECK(stats().violations == 0);
+}
+
+static void nothing(void *unused) {
+    (void)unused;
+}
+
+/* --- contexts
+ * ------------------------------------------------------------------------------------------------- */
+static void test_a_stream_is_used_in_its_own_context_only(void) {
+    aclrtContext owner = NULL;
+    aclrtContext other = NULL;
+    aclrtStream stream = NULL;
+    aclrtEvent event = NULL;
+    static const char what[] = "which is not the current one";
+    CHECK_RC(aclrtCreateContext(&owner, 0), 0);
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtCreateContext(&other, 0), 0);
+    CHECK_RC(aclrtCreateEvent(&event), 0);
+    CHECK_RC(aclrtRecordEvent(event, stream), 107003);
+    check_told("aclrtRecordEvent: thread", what, stream);
+    CHECK_RC(aclrtLaunchHostFunc(stream, nothing, NULL), 107003);
+    check_told("aclrtLaunchHostFunc: thread", what, stream);
+    CHECK_RC(aclrtStreamAbort(stream), 107003);
+    check_told("aclrtStreamAbort: thread", what, stream);
+    CHECK_RC(aclrtDestroyStream(stream), 107003);
+    check_told("aclrtDestroyStream: thread", what, owner);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtDestroyContext(other), 0);
+    CHECK_RC(aclrtSetCurrentContext(owner), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyContext(owner), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    check_quiet();
+}
+
+static void test_a_dead_context_is_a_dead_handle(void) {
+    aclrtContext context = NULL;
+    aclrtContext primary = NULL;
+    static const char what[] = "passes a dead or foreign context handle";
+    CHECK_RC(aclrtGetCurrentContext(&primary), 0);
+    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    CHECK_RC(aclrtDestroyContext(context), 0);
+    check_quiet();
+    CHECK(aclrtDestroyContext(context) != 0);
+    check_told("aclrtDestroyContext: thread", what, context);
+    CHECK_RC(aclrtSetCurrentContext(context), 107000);
+    check_told("aclrtSetCurrentContext: thread", what, context);
+    CHECK_RC(aclrtSetCurrentContext(&context), 107000);
+    check_told("aclrtSetCurrentContext: thread", what, &context);
+    CHECK_RC(aclrtSetCurrentContext(primary), 0);
+    check_quiet();
+}
+
+/* The primary context is none that is destroyed by hand, but its handle is a good one. */
+static void test_the_primary_context_between_two_sets_is_not_dead(void) {
+    aclrtContext primary = NULL;
+    CHECK_RC(aclrtSetDevice(1), 0);
+    CHECK_RC(aclrtGetCurrentContext(&primary), 0);
+    CHECK_RC(aclrtResetDevice(1), 0);
+    CHECK_RC(aclrtSetCurrentContext(primary), 107000);
+    check_quiet();
+    CHECK_RC(aclrtSetDevice(0), 0);
+}
+
+/* --- finalizing
+ * ----------------------------------------------------------------------------------------------- */
+static void test_nothing_is_called_after_finalize(void) {
+    int32_t device = 0;
+    aclrtStream stream = NULL;
+    static const char what[] = "calls ACL after aclFinalize";
+    CHECK_RC(aclInit(NULL), 0);
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclFinalize(), 0);
+    CHECK_RC(aclFinalize(), 100037);
+    CHECK_RC(aclrtGetDevice(&device), 0);
+    check_quiet();
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    check_told("aclrtSynchronizeStream: thread", what, NULL);
+    CHECK_RC(aclInit(NULL), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    check_quiet();
+}
+
+/* Who has not initialised has no part in it. */
+static void test_the_last_reference_ends_nothing_for_others(void) {
+    CHECK_RC(aclInit(NULL), 100002);
+    CHECK_RC(aclFinalizeReference(NULL), 0);
+    CHECK_RC(aclFinalizeReference(NULL), 0);
+    CHECK_RC(aclrtSynchronizeStream(NULL), 0);
+    check_quiet();
+}
+
+int main(void) {
+    CHECK_RC(aclrtSetDevice(0), 0);
+    test_a_stream_is_used_in_its_own_context_only();
+    test_a_dead_context_is_a_dead_handle();
+    test_the_primary_context_between_two_sets_is_not_dead();
+    test_nothing_is_called_after_finalize();
+    test_the_last_reference_ends_nothing_for_others();
+    puts("referee: ok");
+    return 0;
+}
