@@ -47,6 +47,14 @@ def test_the_same_seed_decides_the_same_and_another_one_otherwise() -> None:
     assert 10 < len(json.loads(first)) < 60
 
 
+def test_a_seed_that_is_set_before_the_first_call_holds() -> None:
+    rule = "aclrtGetDeviceCount:p=0.3:rc=507000"
+    set_first = (
+        CALLS + "from aioacl import simulator\nsimulator.set_seed(43)\n" + WHICH_FAIL.removeprefix(CALLS)
+    )
+    assert child(set_first, FAULTS=rule, SEED="42").stdout == child(WHICH_FAIL, FAULTS=rule, SEED="43").stdout
+
+
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
@@ -58,6 +66,7 @@ def test_the_same_seed_decides_the_same_and_another_one_otherwise() -> None:
         ("FAULTS", "alloc:rc=1; nobody:rc=1", '"nobody" is no function and no group of functions'),
         ("FAULTS", "copyy:rc=1", "the groups are alloc copy memory stream event"),
         ("FAULTS", "seed=-1", '"seed=-1": want a whole number'),
+        ("SEED", " -1", 'AIOACL_SIM_SEED: " -1": want a whole number'),
         ("SEED", "many", 'AIOACL_SIM_SEED: "many": want a whole number'),
         ("LIMITS", "stream=8,colour=3", '"colour": want context=, stream=, event=, notify= or mem='),
         ("LIMITS", "stream=some", "want a whole number, such as 8 or 64M"),

@@ -152,5 +152,6 @@ API int aclsim_clock_advance(int64_t ns) {
 }
 
 API int64_t aclsim_clock_now(void) {
+    sim_start();
     return now_ns();
 }

@@ -61,6 +61,7 @@ typedef struct rule {
     uint64_t chance; /* of 2^64 */
     int64_t times;   /* left; -1: for ever */
     bool times_given;
+    uint32_t fields; /* that the text has set, so that none is set twice */
     /* what */
     uint32_t effects;
     aclError rc;

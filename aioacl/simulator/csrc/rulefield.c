@@ -1,5 +1,6 @@
 /* The fields of a rule's text, `name=value` or `name`: one line each in the table at the end. */
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +9,16 @@
 
 enum { LIE_BY_DEFAULT = 507018, VALUE_BYTES = 96 };
 
+/* The library's own readers skip white space and take signs; they also follow the locale, see parse_real. */
+static bool begins(const char *text) {
+    return (*text >= '0' && *text <= '9') || (*text == '-' && text[1] >= '0' && text[1] <= '9');
+}
+
 static bool parse_integer(const char *text, int64_t least, int64_t most, int64_t *value) {
     char *end = NULL;
     errno = 0;
     *value = strtoll(text, &end, 0);
-    return errno == 0 && end != text && *end == '\0' && *value >= least && *value <= most;
+    return begins(text) && errno == 0 && *end == '\0' && *value >= least && *value <= most;
 }
 
 bool parse_size(const char *text, uint64_t *value) {
@@ -33,10 +39,21 @@ bool parse_size(const char *text, uint64_t *value) {
     return true;
 }
 
-static bool parse_ms(const char *text, int64_t *ns) {
+/* A program's locale may have another sign for the point. */
+static bool parse_real(const char *text, double most, double *value) {
     char *end = NULL;
-    double value = strtod(text, &end);
-    bool good = end != text && *end == '\0' && value >= 0 && value <= 1e9;
+    locale_t plain = newlocale(LC_ALL_MASK, "C", NULL);
+    if (plain == NULL) {
+        return false;
+    }
+    *value = strtod_l(text, &end, plain);
+    freelocale(plain);
+    return begins(*text == '.' ? text + 1 : text) && *end == '\0' && *value >= 0 && *value <= most;
+}
+
+static bool parse_ms(const char *text, int64_t *ns) {
+    double value = 0;
+    bool good = parse_real(text, 1e9, &value);
     *ns = good ? (int64_t)(value * 1e6) : 0;
     return good;
 }
@@ -125,9 +142,8 @@ static bool set_per(rule_t *rule, const char *text) {
 }
 
 static bool set_chance(rule_t *rule, const char *text) {
-    char *end = NULL;
-    double chance = strtod(text, &end);
-    bool good = end != text && *end == '\0' && chance >= 0 && chance <= 1;
+    double chance = 0;
+    bool good = parse_real(text, 1, &chance);
     rule->chancy = good && chance < 1;
     rule->chance = rule->chancy ? (uint64_t)(chance * 18446744073709551616.0) : 0;
     return good;
@@ -256,6 +272,15 @@ static const field_t *find(const char *name) {
     return NULL;
 }
 
+_Static_assert(sizeof fields / sizeof *fields <= 32, "a bit for each");
+
+/* after= says what nth= says, and once what times= does. */
+static uint32_t bit_of(const field_t *field) {
+    bool after = strcmp(field->name, "after") == 0;
+    bool once = strcmp(field->name, "once") == 0;
+    return UINT32_C(1) << (find(after ? "nth" : once ? "times" : field->name) - fields);
+}
+
 static bool set_code(aclError *place, const char *text) {
     int64_t value = 0;
     bool good = parse_integer(text, INT32_MIN, INT32_MAX, &value) && value != 0;
@@ -289,6 +314,11 @@ bool rule_set(rule_t *rule, const char *name, const char *text, const char **wan
     if (field == NULL) {
         return false;
     }
+    if ((rule->fields & bit_of(field)) != 0) {
+        *want = "to be said once";
+        return false;
+    }
+    rule->fields |= bit_of(field);
     rule->effects |= field->effect;
     return set(rule, field, text);
 }

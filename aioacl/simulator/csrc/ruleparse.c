@@ -33,7 +33,7 @@ static bool refuse(const reader_t *reader, const char *format, ...) {
 /* --- which functions
  * ------------------------------------------------------------------------------------------ */
 static bool names(const char *word, size_t length, function_t function) {
-    char pattern[FIELD_BYTES];
+    char pattern[RULE_TEXT_BYTES];
     snprintf(pattern, sizeof pattern, "%.*s", (int)length, word);
     if (group_known(word, length)) {
         return group_has(word, length, function);
@@ -42,8 +42,10 @@ static bool names(const char *word, size_t length, function_t function) {
 }
 
 static bool pick_word(const reader_t *reader, const char *word, size_t length) {
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_*?";
     bool found = false;
-    for (int function = 0; function < FN_COUNT; function++) {
+    bool plain = strspn(word, good) >= length; /* also so that it can stand in a line of the trace */
+    for (int function = 0; plain && function < FN_COUNT; function++) {
         if (names(word, length, (function_t)function)) {
             reader->rule->picks[function] = true;
             found = true;

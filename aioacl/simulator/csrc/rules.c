@@ -151,6 +151,7 @@ static void seed_anew(uint64_t seed) {
 }
 
 API void aclsim_set_seed(uint64_t seed) {
+    sim_start(); /* the environment's seed comes before it, not after */
     sim_lock();
     seed_anew(seed);
     sim_unlock();
@@ -168,7 +169,7 @@ static void set_seed(const char *name, const char *part, const char *text) {
     char *end = NULL;
     errno = 0;
     uint64_t seed = strtoull(text, &end, 0);
-    if (errno != 0 || end == text || *end != '\0' || *text == '-') {
+    if (errno != 0 || *text < '0' || *text > '9' || *end != '\0') {
         die(name, part, "want a whole number");
     }
     seed_anew(seed);
