@@ -203,6 +203,8 @@ struct thread {
 };
 
 thread_t *thread_self(void);
+/* The only thread of a forked child has an id of its own. */
+void thread_renumber(void);
 void thread_each(void (*visit)(thread_t *thread, void *arg), void *arg);
 void thread_bind_context(context_t *context);
 void thread_bind_slot(int device);

@@ -188,12 +188,15 @@ static bool may(const block_t *block, const void *pointer, uint32_t access) {
     return true;
 }
 
-static void watch(const block_t *block, size_t offset, size_t count, uint32_t access) {
-    if ((access & MEMORY_READS) != 0) {
-        written_check(block, offset, count);
-    }
-    if ((access & MEMORY_WRITES) != 0) {
-        written_mark(block, offset, count);
+/* Of the rows that read what nobody wrote, the first is told. */
+static void watch(const block_t *block, size_t offset, size_t width, size_t pitch, size_t height,
+                  uint32_t access) {
+    bool told = (access & MEMORY_READS) == 0;
+    for (size_t row = 0; row < height; row++, offset += pitch) {
+        told = told || !written_check(block, offset, width);
+        if ((access & MEMORY_WRITES) != 0) {
+            written_mark(block, offset, width);
+        }
     }
 }
 
@@ -226,8 +229,8 @@ bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t hei
         !is_left(block, pointer, count, access)) {
         return false;
     }
-    for (size_t row = 0; block->written != NULL && row < height; row++) {
-        watch(block, offset + row * pitch, width, access);
+    if (block->written != NULL) {
+        watch(block, offset, width, pitch, height, access);
     }
     block->pins++;
     *pinned = block;

@@ -64,8 +64,8 @@ bool zone_check(block_t *block);
 void written_begin(block_t *block);
 void written_end(block_t *block);
 void written_mark(const block_t *block, size_t offset, size_t count);
-/* Notes a violation if bytes of it were never written. */
-void written_check(const block_t *block, size_t offset, size_t count);
+/* Notes a violation if bytes of it were never written; then answers false. */
+bool written_check(const block_t *block, size_t offset, size_t count);
 
 /* --- area.c: address space that is set aside
  * ---------------------------------------------------------------------- */

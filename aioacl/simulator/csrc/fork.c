@@ -18,6 +18,7 @@ static void parent(void) {
 static void child(void) {
     atomic_store(&forked, true);
     parent();
+    thread_renumber();
 }
 
 void fork_watch(void) {

@@ -101,7 +101,7 @@ void written_mark(const block_t *block, size_t offset, size_t count) {
     }
 }
 
-void written_check(const block_t *block, size_t offset, size_t count) {
+bool written_check(const block_t *block, size_t offset, size_t count) {
     for (size_t i = offset; i < offset + count; i++) {
         if (i % 8 == 0 && i + 8 <= offset + count && block->written[i / 8] == 0xFF) {
             i += 7;
@@ -109,7 +109,8 @@ void written_check(const block_t *block, size_t offset, size_t count) {
             referee_note(
                 "reads %zu bytes at offset %zu of block %p (%zu bytes), where byte %zu was never written",
                 count, offset, (void *)block->base, block->size, i);
-            return;
+            return false;
         }
     }
+    return true;
 }

@@ -90,6 +90,12 @@ static thread_t *thread_enter(void) {
     return thread;
 }
 
+void thread_renumber(void) {
+    if (self != NULL) {
+        self->tid = (pid_t)syscall(SYS_gettid);
+    }
+}
+
 thread_t *thread_self(void) {
     return self != NULL ? self : thread_enter();
 }

@@ -116,6 +116,38 @@ static void test_the_last_reference_ends_nothing_for_others(void) {
     check_quiet();
 }
 
+/* --- memory
+ * --------------------------------------------------------------------------------------------------- */
+static void test_a_call_that_reads_many_unwritten_rows_is_told_once(void) {
+    void *block = NULL;
+    char bytes[64];
+    aclsim_watch_uninitialised(1);
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtMemset(block, 64, 1, 8), 0);
+    CHECK_RC(aclrtMemcpy2d(bytes, 8, block, 16, 8, 4, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+    check_told("aclrtMemcpy2d: thread", "where byte 16 was never written", block);
+    aclsim_watch_uninitialised(0);
+    CHECK_RC(aclrtFree(block), 0);
+    check_quiet();
+}
+
+/* --- processes
+ * ------------------------------------------------------------------------------------------------ */
+static void test_a_forked_child_is_told_by_its_own_thread(void) {
+    char call[64];
+    int status = 0;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK_RC(aclrtSetDevice(0), 507000);
+        snprintf(call, sizeof call, "aclrtSetDevice: thread %d ", (int)getpid());
+        check_told(call, "calls ACL in a forked child", NULL);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    check_quiet();
+}
+
 int main(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
     test_a_stream_is_used_in_its_own_context_only();
@@ -123,6 +155,8 @@ int main(void) {
     test_the_primary_context_between_two_sets_is_not_dead();
     test_nothing_is_called_after_finalize();
     test_the_last_reference_ends_nothing_for_others();
+    test_a_call_that_reads_many_unwritten_rows_is_told_once();
+    test_a_forked_child_is_told_by_its_own_thread();
     puts("referee: ok");
     return 0;
 }
