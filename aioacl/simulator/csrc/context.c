@@ -84,9 +84,18 @@ static void unbind_caller(context_t *context) {
     }
 }
 
+/* A context takes its streams along. */
+static void referee_destroy_all(const context_t *context) {
+    referee_destroy(context->default_stream);
+    for (const stream_t *stream = context->streams; stream != NULL; stream = stream->next) {
+        referee_destroy(stream);
+    }
+}
+
 static void context_destroy(context_t *context) {
     device_t *device = context->device;
     thread_uses(device);
+    referee_destroy_all(context);
     context->resetter = thread_self();
     atomic_store(&context->active, false);
     state_stream(context->default_stream, ACL_RT_STREAM_STATE_DESTROY_PRE);

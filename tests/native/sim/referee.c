@@ -77,6 +77,26 @@ static void test_a_dead_context_is_a_dead_handle(void) {
     check_quiet();
 }
 
+static void test_a_stream_that_is_waited_for_does_not_go_with_its_context(void) {
+    aclrtContext context = NULL;
+    aclrtStream stream = NULL;
+    void *block = NULL;
+    call_t call;
+    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK(aclsim_hold(stream) == 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
+    call_start(&call, body_sync, stream);
+    until_waiting("aclrtSynchronizeStream");
+    CHECK_RC(aclrtDestroyContext(context), 0);
+    check_told("aclrtDestroyContext: thread", "synchronises it", stream);
+    call_join(&call);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtFree(block), 0);
+    check_quiet();
+}
+
 /* The primary context is none that is destroyed by hand, but its handle is a good one. */
 static void test_the_primary_context_between_two_sets_is_not_dead(void) {
     aclrtContext primary = NULL;
@@ -152,6 +172,7 @@ int main(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
     test_a_stream_is_used_in_its_own_context_only();
     test_a_dead_context_is_a_dead_handle();
+    test_a_stream_that_is_waited_for_does_not_go_with_its_context();
     test_the_primary_context_between_two_sets_is_not_dead();
     test_nothing_is_called_after_finalize();
     test_the_last_reference_ends_nothing_for_others();
