@@ -197,6 +197,7 @@ struct thread {
     uint32_t last_task;      /* number of the task it enqueued last */
     _Atomic(void *) syncing; /* the stream that it synchronises now */
     strike_t *strike;        /* what rules want of the call it is inside */
+    pid_t on_behalf;         /* of the thread that enqueued what it looks at now, 0: none */
     int text_fault;          /* what is wrong with the next error text */
     uint32_t number;         /* in the order in which threads met a rule, from 1 */
     bool foreign;            /* stands for another library of the process */

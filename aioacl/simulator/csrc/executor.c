@@ -98,7 +98,10 @@ static bool prepare(task_t *task, step_t *step) {
     if (task->code != 0 || task->moved) {
         return task->moved;
     }
+    thread_t *thread = thread_self();
+    thread->on_behalf = task->tid;
     bool there = move_prepare(task, &step->to, &step->from);
+    thread->on_behalf = 0;
     task->code = there ? 0 : RT_TASK_ERROR;
     return there;
 }

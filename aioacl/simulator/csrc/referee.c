@@ -24,7 +24,8 @@ void referee_unlock(void) {
 void referee_note(const char *format, ...) {
     va_list arguments;
     const char *name = call_name();
-    pid_t tid = thread_self()->tid;
+    const thread_t *thread = thread_self();
+    pid_t tid = thread->on_behalf != 0 ? thread->on_behalf : thread->tid;
     va_start(arguments, format);
     referee_lock();
     char *text = kept[count++ % VIOLATIONS_KEPT];

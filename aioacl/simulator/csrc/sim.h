@@ -320,7 +320,7 @@ bool arena_owns(const void *pointer);
 
 /* --- referee.c, journal.c, armed.c
  * ---------------------------------------------------------------------------- */
-/* The text goes on after "<call>: thread <id> ". */
+/* The text goes on after "<call>: thread <id> "; of a device task the thread is the one that enqueued it. */
 void referee_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Notes a handle that is no live one of that kind. */
 void referee_dead(object_kind_t kind, const void *handle);

@@ -151,6 +151,18 @@ static void test_a_call_that_reads_many_unwritten_rows_is_told_once(void) {
     check_quiet();
 }
 
+static void test_a_task_is_told_by_the_thread_that_enqueued_it(void) {
+    char call[64];
+    void *block = NULL;
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtMemsetAsync((char *)block + 32, 64, 1, 64, NULL), 0);
+    aclrtSynchronizeStream(NULL);
+    snprintf(call, sizeof call, "device task: thread %d moves 64 bytes", (int)getpid());
+    check_told(call, "past the end of block", block);
+    CHECK_RC(aclrtFree(block), 0);
+    check_quiet();
+}
+
 /* --- processes
  * ------------------------------------------------------------------------------------------------ */
 static void test_a_forked_child_is_told_by_its_own_thread(void) {
@@ -177,6 +189,7 @@ int main(void) {
     test_nothing_is_called_after_finalize();
     test_the_last_reference_ends_nothing_for_others();
     test_a_call_that_reads_many_unwritten_rows_is_told_once();
+    test_a_task_is_told_by_the_thread_that_enqueued_it();
     test_a_forked_child_is_told_by_its_own_thread();
     puts("referee: ok");
     return 0;
