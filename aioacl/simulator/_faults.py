@@ -281,7 +281,10 @@ def release_key(key: str) -> None:
 
 
 def set_limits(limits: str = "") -> None:
-    """At most so many of each on a device, as in "stream=8,event=16,notify=4,context=2,mem=64M"; "" lifts them."""
+    """At most so many of each on a device, as in "stream=8,event=16,notify=4,context=2,mem=64M"; "" lifts them.
+
+    "host=32M" bounds the pinned, managed and physical memory of the host.
+    """
     if (
         control_function("aclsim_set_limits", "int (*)(const char *)")(ffi.new("char[]", limits.encode()))
         != 0

@@ -113,6 +113,20 @@ def test_limits_run_out_and_are_lifted() -> None:
         streams.append(new_stream())
 
 
+def test_the_hosts_memory_runs_out_too() -> None:
+    with device():
+        place = ffi.new("void **")
+        simulator.set_limits("host=1M")
+        assert rc("aclrtMallocHost", place, (1 << 20) + 1) == 207001
+        assert rc("aclrtMemAllocManaged", place, 1 << 21, 1) == 207001
+        good("aclrtMallocHost", place, 1 << 20)
+        assert rc("aclrtMallocHost", ffi.new("void **"), 1) == 207001
+        good("aclrtFreeHost", place[0])
+        good("aclrtMallocHost", place, 1)
+        good("aclrtFreeHost", place[0])
+        simulator.set_limits()
+
+
 # --- time ---------------------------------------------------------------------------------------------------------
 
 

@@ -68,7 +68,7 @@ def test_a_seed_that_is_set_before_the_first_call_holds() -> None:
         ("FAULTS", "seed=-1", '"seed=-1": want a whole number'),
         ("SEED", " -1", 'AIOACL_SIM_SEED: " -1": want a whole number'),
         ("SEED", "many", 'AIOACL_SIM_SEED: "many": want a whole number'),
-        ("LIMITS", "stream=8,colour=3", '"colour": want context=, stream=, event=, notify= or mem='),
+        ("LIMITS", "stream=8,colour=3", '"colour": want context=, stream=, event=, notify=, mem= or host='),
         ("LIMITS", "stream=some", "want a whole number, such as 8 or 64M"),
         ("CLOCK", "sundial", "want real or virtual"),
         ("TRACE", "/nowhere/at/all", "No such file or directory"),

@@ -153,8 +153,8 @@ int aclsim_fault_hits(uint32_t id, uint64_t *hits, uint64_t *matches);
 void aclsim_set_seed(uint64_t seed);
 /* Calls that hang with that key go on. */
 int aclsim_release_key(const char *key);
-/* At most so many of each on a device: "stream=8,event=16,notify=4,context=2,mem=64M"; "": as many as it has.
- */
+/* At most so many of each on a device, "stream=8,event=16,notify=4,context=2,mem=64M", and with "host=32M" so
+ * much pinned, managed and physical memory of the host; "": as many as there are. */
 int aclsim_set_limits(const char *limits);
 
 /* --- clock --------------------------------------------------------------------------------------------------

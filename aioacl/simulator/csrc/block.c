@@ -12,6 +12,7 @@ static size_t block_count;
 static size_t block_room;
 static uint64_t counts[BLOCK_KINDS];
 static uint64_t bytes[BLOCK_KINDS];
+static uint64_t host_bytes; /* given out by ACL */
 
 /* Index of the first block that begins above the address. */
 static size_t upper_bound(const void *pointer) {
@@ -64,7 +65,17 @@ static bool make_room(void) {
     return true;
 }
 
+bool memory_fits(const device_t *device, uint64_t size) {
+    uint64_t whole = limit_memory(device);
+    uint64_t used = device != NULL ? device->bytes : host_bytes;
+    return used <= whole && size <= whole - used;
+}
+
 void memory_account(device_t *device, uint64_t change) {
+    if (device == NULL) {
+        host_bytes += change;
+        return;
+    }
     device->bytes += change;
     if (device->bytes > device->peak_bytes) {
         device->peak_bytes = device->bytes;
@@ -76,6 +87,8 @@ static void count_block(const block_t *block, uint64_t sign) {
     bytes[block->kind] += sign * block->size;
     if (block->kind == BLOCK_DEVICE) {
         memory_account(block->device, sign * block->capacity);
+    } else if (block->kind == BLOCK_HOST || block->kind == BLOCK_MANAGED) {
+        memory_account(NULL, sign * block->capacity);
     }
 }
 

@@ -94,9 +94,10 @@ void managed_block_gone(block_t *block);
 void ipc_block_ended(const block_t *block);
 uint64_t ipc_memory_count(void);
 
-/* Whether the device has as much left. */
+/* Whether the device has as much left, or for NULL the host, of which ACL takes pinned, managed and physical
+ * memory. */
 bool memory_fits(const device_t *device, uint64_t size);
-/* So many bytes more are in use, or fewer. */
+/* So many bytes more are in use there, or fewer. */
 void memory_account(device_t *device, uint64_t change);
 
 #endif

@@ -127,7 +127,8 @@ void health_strike(strike_t *strike);
 void limits_read_environment(void);
 /* True: the device may have no further object of that kind. */
 bool limit_reached(object_kind_t kind, const device_t *device);
-uint64_t limit_memory(uint64_t capacity);
+/* How much memory the device has, or for NULL the host. */
+uint64_t limit_memory(const device_t *device);
 
 /* --- trace.c: the journal, written to the file of AIOACL_SIM_TRACE
  * -------------------------------------------- */

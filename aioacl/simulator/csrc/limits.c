@@ -1,5 +1,5 @@
-/* How many streams, events and notifies a device may have, and how much memory: for running out of them early.
- */
+/* How many streams, events and notifies a device may have, and how much memory it and the host have: for
+ * running out of them early. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,10 @@ typedef struct {
 typedef struct {
     limit_t objects[KIND_COUNT];
     limit_t memory;
+    limit_t host;
 } limits_t;
+
+static const uint64_t device_capacity = 64ULL << 30;
 
 static limits_t limits;
 
@@ -63,8 +66,10 @@ bool limit_reached(object_kind_t kind, const device_t *device) {
     return count.found >= limits.objects[kind].most;
 }
 
-uint64_t limit_memory(uint64_t capacity) {
-    return limits.memory.set && limits.memory.most < capacity ? limits.memory.most : capacity;
+uint64_t limit_memory(const device_t *device) {
+    const limit_t *limit = device != NULL ? &limits.memory : &limits.host;
+    uint64_t capacity = device != NULL ? device_capacity : UINT64_MAX;
+    return limit->set && limit->most < capacity ? limit->most : capacity;
 }
 
 /* --- reading: stream=8,event=16,mem=64M
@@ -80,7 +85,7 @@ static limit_t *place_of(limits_t *made, const char *name) {
             return &made->objects[kinds[i].kind];
         }
     }
-    return strcmp(name, "mem") == 0 ? &made->memory : NULL;
+    return strcmp(name, "mem") == 0 ? &made->memory : strcmp(name, "host") == 0 ? &made->host : NULL;
 }
 
 static bool read_one(limits_t *made, char *part, char *why, size_t size) {
@@ -90,7 +95,7 @@ static bool read_one(limits_t *made, char *part, char *why, size_t size) {
     }
     limit_t *place = place_of(made, part);
     if (place == NULL) {
-        snprintf(why, size, "\"%s\": want context=, stream=, event=, notify= or mem=", part);
+        snprintf(why, size, "\"%s\": want context=, stream=, event=, notify=, mem= or host=", part);
         return false;
     }
     if (value == NULL || !parse_size(value, &place->most)) {

@@ -38,7 +38,7 @@ static aclError alloc(void **pointer, uint64_t size) {
         return RT_CONTEXT_NULL;
     }
     uint64_t capacity = (size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    managed_page_t *pages = calloc(capacity / PAGE_BYTES, sizeof *pages);
+    managed_page_t *pages = memory_fits(NULL, capacity) ? calloc(capacity / PAGE_BYTES, sizeof *pages) : NULL;
     block_t *block = pages != NULL ? block_make(BLOCK_MANAGED, context->device, capacity, capacity) : NULL;
     if (block == NULL) {
         free(pages);

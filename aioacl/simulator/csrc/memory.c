@@ -5,8 +5,6 @@
 
 enum { ROUNDING = 32, PADDING = 32, FILL_BYTE = 0xA5, FILL_MOST = 1 << 20 };
 
-static const uint64_t device_capacity = 64ULL << 30;
-
 static void end_if_of_device(block_t *block, void *arg) {
     if (block->device == arg) {
         block_end(block);
@@ -34,14 +32,10 @@ void memory_counts(aclsim_stats_t *stats) {
     stats->exports = ipc_memory_count();
 }
 
-bool memory_fits(const device_t *device, uint64_t size) {
-    uint64_t whole = limit_memory(device_capacity);
-    return device->bytes <= whole && size <= whole - device->bytes;
-}
-
 /* With sim.lock held. */
 static aclError take_device(device_t *device, void **pointer, size_t size, size_t padding) {
-    size_t capacity = size < device_capacity ? (size + ROUNDING - 1) / ROUNDING * ROUNDING + padding : SIZE_MAX;
+    bool wraps = size > SIZE_MAX - ROUNDING - padding;
+    size_t capacity = wraps ? SIZE_MAX : (size + ROUNDING - 1) / ROUNDING * ROUNDING + padding;
     const block_t *block =
         memory_fits(device, capacity) ? block_make(BLOCK_DEVICE, device, size, capacity) : NULL;
     if (block == NULL) {
@@ -137,7 +131,7 @@ static aclError take_host(void **pointer, size_t size) {
     if (context_need() == NULL) {
         return RT_CONTEXT_NULL;
     }
-    const block_t *block = block_make(BLOCK_HOST, NULL, size, size);
+    const block_t *block = memory_fits(NULL, size) ? block_make(BLOCK_HOST, NULL, size, size) : NULL;
     if (block == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "size");
     }
@@ -240,7 +234,7 @@ aclError do_aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total) {
     aclError rc = context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS) {
         uint64_t used = context->device->bytes;
-        *total = limit_memory(device_capacity);
+        *total = limit_memory(context->device);
         *free = *total > used ? *total - used : 0;
     }
     sim_unlock();

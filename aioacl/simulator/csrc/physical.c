@@ -72,17 +72,13 @@ static storage_t *storage_new(device_t *device, size_t size, const aclrtPhysical
         return NULL;
     }
     *storage = (storage_t){.file = file, .size = size, .refs = 1, .device = device, .prop = *prop};
-    if (device != NULL) {
-        memory_account(device, size);
-    }
+    memory_account(device, size);
     return storage;
 }
 
 static void storage_release(storage_t *storage) {
     if (--storage->refs == 0) {
-        if (storage->device != NULL) {
-            memory_account(storage->device, -(uint64_t)storage->size);
-        }
+        memory_account(storage->device, -(uint64_t)storage->size);
         close(storage->file);
         free(storage);
     }
@@ -150,7 +146,7 @@ static aclError allocate(aclrtDrvMemHandle *handle, size_t size, const aclrtPhys
     }
     size_t grain = physical_granularity(prop);
     size_t whole = size <= PTRDIFF_MAX - grain ? (size + grain - 1) / grain * grain : SIZE_MAX;
-    bool fits = whole != SIZE_MAX && (device == NULL || memory_fits(device, whole));
+    bool fits = whole != SIZE_MAX && memory_fits(device, whole);
     storage_t *storage = fits ? storage_new(device, whole, prop) : NULL;
     physical_t *physical = storage != NULL ? physical_new(storage, size) : NULL;
     if (storage != NULL) {
