@@ -181,6 +181,7 @@ static void start(void) {
     }
     setenv("AIOACL_SIM_RESET_DROP_MS", "0", 1);
     sim_start();
+    aclsim_set_limits("mem=64M,host=64M"); /* what a program fills is there */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
