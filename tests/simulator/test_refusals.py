@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioacl import _runtime
+from aioacl import _runtime, simulator
 from aioacl._ffi import ffi
 from tests.simulator.rawacl import DEVICE, device, good, made, new_memory, new_stream, pending, rc
 
@@ -41,6 +41,9 @@ def test_a_copy_onto_itself_is_over_before_a_context_or_the_stream_is_looked_at(
         assert rc("aclrtMemcpyAsync", *copied, theirs) == 0
         assert rc("aclrtMemcpyAsync", memory, 64, memory + 32, 32, DEVICE_TO_DEVICE, theirs) == FOREIGN_STREAM
         assert pending(theirs) == 0
+        (violation,) = simulator.violations()
+        assert "not the current one" in violation
+        simulator.forget()
         good("aclrtDestroyContext", context)
     assert rc("aclrtMemcpy", *copied) == 0
     assert rc("aclrtMemcpyAsync", *copied, ffi.NULL) == NO_CONTEXT
