@@ -275,7 +275,7 @@ class Device(metaclass=Owned):
     def lease(self, *, wait: bool = True, timeout: float | None = None) -> Lease:
         """A promise that no reset parts the steps inside `async with device.lease():`, at most its grace time."""
         self._check()
-        return Lease(self._manager, wait=wait, timeout=timeout)
+        return _origin.lent(Lease(self._manager, wait=wait, timeout=timeout))
 
     def force_reset(
         self, *, grace: float = 5.0, timeout: float = 60.0, reason: str = ""

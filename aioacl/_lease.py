@@ -6,7 +6,6 @@ import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from aioacl import _origin
 from aioacl._errors import ParameterError
 from aioacl._ffi import lib
 from aioacl._options import deadline_of
@@ -44,8 +43,6 @@ class Lease:
         self._holders: list[object] = []  # once for each time that one has entered
         self._lost: list[object] = []  # those it was taken from, until they leave
         self._entered: list[object] = []  # those who have entered it itself: without those it was shared with
-        if _origin.keeper is not None:
-            _origin.keeper.lent(self)
 
     async def __aenter__(self) -> Self:
         before = self._manager.entered(self, current_holder())

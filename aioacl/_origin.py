@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable, Coroutine
 
+    from aioacl._lease import Lease
+
 
 class Frame(NamedTuple):
     """One line of a program."""
@@ -58,7 +60,7 @@ class Keeper(Protocol):
         """Called where something is about to be made: makes it likewise, and writes down this place."""
         ...
 
-    def lent(self, lease: Any) -> None:
+    def lent(self, lease: Lease) -> None:
         """Called when somebody has asked for a lease, which he has not entered yet."""
         ...
 
@@ -68,6 +70,13 @@ class Keeper(Protocol):
 
 
 keeper: Keeper | None = None
+
+
+def lent(lease: Lease) -> Lease:
+    """The lease that somebody has asked for, written down if there is a keeper."""
+    if keeper is not None:
+        keeper.lent(lease)
+    return lease
 
 
 def told(origin: Origin | None) -> str:
