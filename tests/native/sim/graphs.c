@@ -2,25 +2,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sim_test.h"
+#include "graph_test.h"
 
 static const aclmdlRICaptureMode GLOBAL = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
-static const aclmdlRICaptureMode RELAXED = ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
 
 aclError aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream stream, uint32_t flags);
-
-static aclrtStream stream_new(void) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    return stream;
-}
-
-static uint64_t *words_new(size_t count) {
-    void *block = NULL;
-    CHECK_RC(aclrtMalloc(&block, count * 8, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtMemset(block, count * 8, 0, count * 8), 0);
-    return block;
-}
 
 static aclrtEvent event_new(void) {
     aclrtEvent event = NULL;
@@ -28,46 +14,9 @@ static aclrtEvent event_new(void) {
     return event;
 }
 
-static aclmdlRI end_capture(aclrtStream stream) {
-    aclmdlRI model = NULL;
-    CHECK_RC(aclmdlRICaptureEnd(stream, &model), 0);
-    return model;
-}
-
-static aclrtFuncHandle function_of(const char *name) {
-    static aclrtBinHandle binary;
-    aclrtFuncHandle function = NULL;
-    if (binary == NULL) {
-        CHECK_RC(aclrtBinaryLoadFromData("code", 4, NULL, &binary), 0);
-    }
-    CHECK_RC(aclrtBinaryGetFunction(binary, name, &function), 0);
-    return function;
-}
-
-typedef struct {
-    uint64_t *word;
-    uint64_t add;
-} add_t;
-
-static int kernel_add(const aclsim_launch_t *launch) {
-    const add_t *args = launch->args;
-    *args->word += args->add;
-    return 0;
-}
-
 static int kernel_fail(const aclsim_launch_t *launch) {
     (void)launch;
     return 507014;
-}
-
-static void launch_add(aclrtStream stream, uint64_t *word, uint64_t add) {
-    add_t args = {word, add};
-    CHECK_RC(aclrtLaunchKernelWithHostArgs(function_of("add"), 1, stream, NULL, &args, sizeof args, NULL, 0),
-             0);
-}
-
-static void on_host(void *count) {
-    atomic_fetch_add((atomic_int *)count, 1);
 }
 
 /* --- capturing and executing

@@ -1,0 +1,59 @@
+/* What the programs about graphs have in common: captures, and a kernel that adds. */
+#ifndef GRAPH_TEST_H
+#define GRAPH_TEST_H
+
+#include "sim_test.h"
+
+static const aclmdlRICaptureMode RELAXED = ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
+
+static inline aclrtStream stream_new(void) {
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    return stream;
+}
+
+static inline uint64_t *words_new(size_t count) {
+    void *block = NULL;
+    CHECK_RC(aclrtMalloc(&block, count * 8, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    CHECK_RC(aclrtMemset(block, count * 8, 0, count * 8), 0);
+    return block;
+}
+
+static inline aclmdlRI end_capture(aclrtStream stream) {
+    aclmdlRI model = NULL;
+    CHECK_RC(aclmdlRICaptureEnd(stream, &model), 0);
+    return model;
+}
+
+static inline aclrtFuncHandle function_of(const char *name) {
+    static aclrtBinHandle binary;
+    aclrtFuncHandle function = NULL;
+    if (binary == NULL) {
+        CHECK_RC(aclrtBinaryLoadFromData("code", 4, NULL, &binary), 0);
+    }
+    CHECK_RC(aclrtBinaryGetFunction(binary, name, &function), 0);
+    return function;
+}
+
+typedef struct {
+    uint64_t *word;
+    uint64_t add;
+} add_t;
+
+static inline int kernel_add(const aclsim_launch_t *launch) {
+    const add_t *args = launch->args;
+    *args->word += args->add;
+    return 0;
+}
+
+static inline void launch_add(aclrtStream stream, uint64_t *word, uint64_t add) {
+    add_t args = {word, add};
+    CHECK_RC(aclrtLaunchKernelWithHostArgs(function_of("add"), 1, stream, NULL, &args, sizeof args, NULL, 0),
+             0);
+}
+
+static inline void on_host(void *count) {
+    atomic_fetch_add((atomic_int *)count, 1);
+}
+
+#endif
