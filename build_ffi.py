@@ -3,7 +3,12 @@
 The table `aioacl/_native/acl_api.inc` and the header `engine.h` are the only sources of declarations: the cffi
 declarations and the trampolines are made of them here, the typed stubs in build_stubs.py.
 
-    python build_ffi.py --stub      writes the stubs
+    python build_ffi.py --stub            writes the stubs
+    python build_ffi.py --generate NAME   writes one generated source; the build calls this
+
+setuptools finds the compiler and its flags; ninja compiles and links, in `build/native/`, which is kept. So after an
+edit of one C file, ninja compiles that file and links what contains it. C files and headers are found in nested
+folders; a folder without any is an error, so a move cannot drop sources silently.
 
 A trampoline is what Python calls for an ACL function: `aio_u_NAME` calls it as it is, `aio_g_NAME` passes the
 gate of a device first.  Both keep the runtime's text on a failure, on the failing thread, at once.
@@ -11,20 +16,27 @@ gate of a device first.  Both keep the runtime's text on a failure, on the faili
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import shlex
+import shutil
+import subprocess
 import sys
 import sysconfig
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Generator, Iterable
 
     from setuptools import Extension
 
@@ -35,6 +47,42 @@ FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 LIMITED_API = not FREE_THREADED  # there is no stable ABI for free-threaded builds
 WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes"]
 C_FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fvisibility=hidden", *WARNINGS]
+
+
+# --- sources ------------------------------------------------------------------------------------------------------
+
+
+def c_files(folder: Path) -> list[Path]:
+    """The C files in a folder and the folders below it, sorted; SystemExit if there are none."""
+    found = sorted(folder.rglob("*.c"))
+    if not found:
+        raise SystemExit(f"expected C files in {folder}, found none; correct the path")
+    return found
+
+
+def header_folders(*roots: Path) -> list[Path]:
+    """The folders at and below the roots that hold headers, sorted: what a compiler gets as -I.
+
+    SystemExit if a root has none, or if two headers have the same name: then the order of -I would choose.
+    """
+    headers = [sorted(root.rglob("*.h")) for root in roots]
+    for root, found in zip(roots, headers, strict=True):
+        if not found:
+            raise SystemExit(f"expected headers in {root}, found none; correct the path")
+    paths = [path for found in headers for path in found]
+    twice = [name for name, count in Counter(path.name for path in paths).items() if count > 1]
+    if twice:
+        places = ", ".join(str(path) for path in paths if path.name == twice[0])
+        raise SystemExit(f"two headers have the same name: {places}; rename one")
+    return sorted({path.parent for path in paths})
+
+
+def include_flags(*more: Path) -> list[str]:
+    """The -I options for the engine's headers, the simulator's, and those in `more`."""
+    return [f"-I{folder}" for folder in header_folders(NATIVE, SIMULATOR, *more)]
+
+
+# --- the table ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -74,8 +122,10 @@ def inlined(path: Path, seen: set[Path] | None = None) -> str:
 
 
 def _included(path: Path, name: str, seen: set[Path]) -> str:
-    beside = path.parent / name
-    return inlined(beside if beside.exists() else NATIVE / name, seen)
+    for folder in (path.parent, NATIVE, *header_folders(NATIVE, SIMULATOR)):
+        if (folder / name).exists():
+            return inlined(folder / name, seen)
+    raise SystemExit(f"{path} includes {name}, which is in no folder of headers; correct the name")
 
 
 def table() -> list[Function]:
@@ -176,7 +226,8 @@ def extension_source(target: Path) -> None:
     builder.cdef(declarations())
     source = '#include "internal.h"\n#include "exporter.h"\n' + _declared()
     builder.set_source("aioacl._acl", source, py_limited_api=LIMITED_API)
-    builder.emit_c_code(str(target))
+    with redirect_stdout(StringIO()):  # it prints the name of the file
+        builder.emit_c_code(str(target))
 
 
 def _declared() -> str:
@@ -208,93 +259,236 @@ def version_script(release: str) -> str:
     return f"{{\n  global: {'; '.join([*names, 'aclsim_*'])};\n  local: *;\n}};\n"
 
 
+# --- ninja --------------------------------------------------------------------------------------------------------
+
+GENERATED: Final = ("_acl.c", "trampolines.c")
+NINJA_RULES: Final = """\
+ninja_required_version = 1.11
+
+rule compile
+  command = $cc $flags -MD -MF $out.d -c $in -o $out
+  depfile = $out.d
+  deps = gcc
+  description = compile $in
+
+rule link
+  command = $ld $in $flags -o $out
+  description = link $out
+
+rule generate
+  command = $python build_ffi.py --generate $out
+  description = generate $out
+  restat = 1
+"""
+
+
+def build_folder() -> Path:
+    """Where objects and libraries are built and kept, relative to the checkout: one folder for each Python ABI."""
+    return Path("build", "native", str(sysconfig.get_config_var("SOABI") or "none"))
+
+
+def generate(target: Path) -> None:
+    """Writes one generated source if its text has changed; its name says which: SystemExit for any other name."""
+    if target.name == "_acl.c":
+        made = target.with_suffix(".new")
+        extension_source(made)
+        text = made.read_text()
+        made.unlink()
+    elif target.name == "trampolines.c":
+        text = trampolines()
+    elif (release := target.stem.removeprefix("exports-")) in RELEASES:
+        text = version_script(release)
+    elif (release := target.stem.removeprefix("release-")) in RELEASES:
+        text = f'#define SIM_RELEASE "{release}"\n#include "release.c"\n'
+    else:
+        raise SystemExit(
+            f"{target}: expected one of {', '.join(GENERATED)}, exports-RELEASE.map, release-RELEASE.c"
+        )
+    write_if_changed(target, text)
+
+
+def write_if_changed(target: Path, text: str) -> None:
+    """Leaves the file alone if it has this text already, so that ninja sees no change."""
+    if not target.exists() or target.read_text() != text:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+
+class Plan:
+    """The text of build.ninja: every object once, and each library with the objects that it is linked from.
+
+    All paths are relative to the checkout, which is where ninja runs.
+    """
+
+    def __init__(self, cc: list[str], ld: list[str], python_includes: list[str]) -> None:
+        self._folder = build_folder()
+        self._includes = [f"-I{_relative(folder)}" for folder in header_folders(NATIVE, SIMULATOR)]
+        self._python_includes = [f"-I{folder}" for folder in python_includes]
+        self._lines = [
+            f"builddir = {_path(str(self._folder))}",  # for ninja's own log
+            f"cc = {_words([*cc, *C_FLAGS])}",
+            f"ld = {_words(ld)}",
+            f"python = {_words([sys.executable])}",
+            NINJA_RULES,
+        ]
+        self._objects: dict[str, str] = {}
+
+    def text(self) -> str:
+        """The whole file."""
+        return "\n".join([*self._lines, ""])
+
+    def generated(self, name: str) -> str:
+        """A generated source, made again when what it is made of has changed."""
+        target = str(self._folder / name)
+        read = [
+            *NATIVE.rglob("*.h"),
+            *NATIVE.rglob("*.inc"),
+            *SIMULATOR.rglob("*.inc"),
+            ROOT / "build_ffi.py",
+        ]
+        self._lines.append(f"build {_path(target)}: generate | {_paths(sorted(map(_relative, read)))}")
+        return target
+
+    def compiled(self, source: str, *flags: str) -> str:
+        """The object of a source; asking for it again adds nothing."""
+        inside = source.removeprefix(f"{self._folder}/")
+        target = str(self._folder / "objects" / f"{inside.removesuffix('.c')}.o")
+        if target not in self._objects:
+            self._objects[target] = source
+            words = _words([*flags, *self._includes])
+            self._lines += [f"build {_path(target)}: compile {_path(source)}", f"  flags = {words}"]
+        return target
+
+    def linked(self, name: str, objects: Iterable[str], flags: list[str], script: str = "") -> str:
+        """A shared library of those objects."""
+        target = str(self._folder / "lib" / name)
+        needs = f" | {_path(script)}" if script else ""
+        self._lines += [
+            f"build {_path(target)}: link {_paths(objects)}{needs}",
+            f"  flags = {_words(flags)}",
+        ]
+        return target
+
+    def extension(self) -> str:
+        """The cffi extension: the engine, the trampolines and cffi's module."""
+        flags = [*self._python_includes, *(["-DPy_LIMITED_API=0x030B0000"] if LIMITED_API else [])]
+        sources = [*map(_relative, c_files(NATIVE)), *map(self.generated, GENERATED)]
+        objects = [self.compiled(source, *flags) for source in sources]
+        return self.linked("_acl.so", objects, ["-lpthread", "-ldl"])
+
+    def simulator(self, release: str) -> str:
+        """The simulator of a release: the objects that all releases share, and one that says the release.
+
+        Only the newest keeps its debug information.
+        """
+        newest = release == RELEASES[-1]
+        shared = [
+            source
+            for source in map(_relative, c_files(SIMULATOR))
+            if newest or not source.endswith("/release.c")
+        ]
+        own = [] if newest else [self.generated(f"release-{release}.c")]
+        script = self.generated(f"exports-{release}.map")
+        flags = ["-Wl,-soname,libascendcl.so", f"-Wl,--version-script={script}", "-lpthread", "-ldl", "-lm"]
+        if not newest:
+            flags.append("-Wl,--strip-debug")
+        return self.linked(f"libascendcl-{release}.so", map(self.compiled, [*shared, *own]), flags, script)
+
+
+def _relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _path(name: str) -> str:
+    """A path as build.ninja has it."""
+    return re.sub(r"([ :$])", r"$\1", name)
+
+
+def _paths(names: Iterable[str]) -> str:
+    return " ".join(map(_path, names))
+
+
+def _words(words: Iterable[str]) -> str:
+    """Words of a shell command as build.ninja has them."""
+    return shlex.join(words).replace("$", "$$")
+
+
+def ninja() -> str:
+    """The ninja of this Python, or else the one in PATH."""
+    beside = Path(sysconfig.get_path("scripts"), "ninja")
+    found = str(beside) if beside.exists() else shutil.which("ninja")
+    if found is None:
+        raise SystemExit("the build needs ninja: python -m pip install ninja")
+    return found
+
+
+# --- setuptools' commands -----------------------------------------------------------------------------------------
+
+
 def _release_of(extension: Extension) -> str | None:
     """The release that a shared object of the simulator stands for; None for the cffi extension."""
     _, found, release = extension.name.partition(".libascendcl")
     return (release.removeprefix("-").replace("_", ".") or RELEASES[-1]) if found else None
 
 
-def _relative(paths: list[Path]) -> list[str]:
-    return sorted(str(path.relative_to(ROOT)) for path in paths)
-
-
-def _on_all_cores(compile_files: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    """Compiles file by file, as many at a time as there are cores: setuptools takes one after the other."""
-
-    def compiled(sources: list[str], *arguments: Any, **options: Any) -> list[str]:
-        def compile_one(source: str) -> list[str]:
-            return compile_files([source], *arguments, **options)
-
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            return [name for names in pool.map(compile_one, sources) for name in names]
-
-    return compiled
-
-
 class BuildNative(build_ext):
-    """Generates the extension's source, and builds the simulator under the name that programs link with."""
+    """Plans the build, has ninja do it, and installs the simulator under the name that programs link with."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
         for extension in self.extensions:
-            self._describe(extension)
-
-    def _describe(self, extension: Extension) -> None:
-        simulator = _release_of(extension) is not None
-        read = [
-            path
-            for folder in (NATIVE, SIMULATOR)
-            for path in folder.rglob("*.*")
-            if path.suffix in (".h", ".inc")
-        ]
-        extension.sources = _relative(list((SIMULATOR if simulator else NATIVE).glob("*.c")))
-        extension.depends = [*_relative(read), "build_ffi.py"]
-        extension.include_dirs = _relative([NATIVE, SIMULATOR])
-        extension.extra_compile_args = list(C_FLAGS)
-        extension.libraries = ["pthread", "dl", "m"] if simulator else ["pthread", "dl"]
-        extension.py_limited_api = LIMITED_API and not simulator
+            simulator = _release_of(extension) is not None
+            extension.sources = [_relative(path) for path in c_files(SIMULATOR if simulator else NATIVE)]
+            extension.py_limited_api = LIMITED_API and not simulator
 
     def build_extensions(self) -> None:
-        self.compiler.compile = _on_all_cores(self.compiler.compile)
-        super().build_extensions()
-
-    def build_extension(self, ext: Extension) -> None:
-        release = _release_of(ext)
-        if release is not None:
-            self._describe_release(ext, release)
-        else:
-            ext.sources = [*ext.sources, *self._generated()]
-            if LIMITED_API:
-                ext.define_macros = [("Py_LIMITED_API", "0x030B0000")]
-        super().build_extension(ext)  # pyright: ignore[reportUnknownMemberType]  # untyped in setuptools
-
-    def _describe_release(self, extension: Extension, release: str) -> None:
-        """All releases are linked of the same objects but one, which says the release; only the newest has symbols."""
-        folder = Path(self.build_temp)
-        folder.mkdir(parents=True, exist_ok=True)
-        script = folder / f"exports-{release}.map"
-        script.write_text(version_script(release))
-        extension.extra_link_args = ["-Wl,-soname,libascendcl.so", f"-Wl,--version-script={script}"]
-        if release == RELEASES[-1]:
-            return
-        others = [source for source in extension.sources if Path(source).name != "release.c"]
-        extension.extra_objects = self.compiler.object_filenames(others, output_dir=self.build_temp)
-        extension.extra_link_args.append("-Wl,--strip-debug")
-        source = folder / f"release-{release}.c"
-        source.write_text(f'#define SIM_RELEASE "{release}"\n#include "release.c"\n')
-        extension.sources = [str(source)]
-
-    def _generated(self) -> list[str]:
-        folder = Path(self.build_temp)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "trampolines.c").write_text(trampolines())
-        extension_source(folder / "_acl.c")
-        return [str(folder / "trampolines.c"), str(folder / "_acl.c")]
+        plan = Plan(self.compiler.compiler_so, self.compiler.linker_so, self.compiler.include_dirs)
+        built: dict[str, str] = {}
+        for extension in self.extensions:
+            release = _release_of(extension)
+            built[extension.name] = plan.extension() if release is None else plan.simulator(release)
+        with alone():
+            run_ninja(plan.text())
+            for name, library in built.items():
+                install(ROOT / library, Path(self.get_ext_fullpath(name)))
 
     def get_ext_filename(self, fullname: str) -> str:
         if "libascendcl" in fullname:
             return fullname.replace(".", "/").replace("_", ".") + ".so"
         return str(super().get_ext_filename(fullname))  # type: ignore[no-untyped-call]  # setuptools has no types there
+
+
+@contextmanager
+def alone() -> Generator[None]:
+    """Within it this is the only build in the checkout; another one waits."""
+    folder = ROOT / build_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def run_ninja(plan: str) -> None:
+    """Builds what has changed since the last build of this plan; CompileError if anything fails."""
+    file = build_folder() / "build.ninja"
+    write_if_changed(ROOT / file, plan)
+    command = [ninja(), "--quiet", "-f", str(file), "-j", str(len(os.sched_getaffinity(0)))]
+    if subprocess.run(command, cwd=ROOT, check=False).returncode:
+        raise CompileError("ninja failed; the reason is above")
+
+
+def install(library: Path, target: Path) -> None:
+    """Copies a library, unless the target is as new; by a rename, since a process may have the old one mapped."""
+    made = library.stat()
+    if target.exists() and (target.stat().st_mtime_ns, target.stat().st_size) == (
+        made.st_mtime_ns,
+        made.st_size,
+    ):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copy2(library, new)
+    new.replace(target)
 
 
 class Wheel(bdist_wheel):
@@ -307,12 +501,16 @@ class Wheel(bdist_wheel):
 
 
 def main(arguments: list[str]) -> None:
-    """Writes the stubs."""
-    if arguments != ["--stub"]:
-        raise SystemExit("usage: build_ffi.py --stub")
-    import build_stubs
+    """Writes the stubs, or one generated source."""
+    match arguments:
+        case ["--stub"]:
+            import build_stubs
 
-    build_stubs.write()
+            build_stubs.write()
+        case ["--generate", target]:
+            generate(Path(target))
+        case _:
+            raise SystemExit("usage: build_ffi.py --stub | --generate FILE")
 
 
 if __name__ == "__main__":

@@ -20,13 +20,12 @@ import build_ffi  # noqa: E402 - it stands beside the package
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wstrict-prototypes"]
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", *WARNINGS]
 ELSEWHERE = ROOT / "tests" / "contract" / "programs"  # their test compiles them, with the vendor's headers
-INCLUDED = ["aioacl/_native", "aioacl/simulator/csrc"]
 
 
 def compiles(compiler: str, source: Path) -> bool:
     """Whether the file compiles; what the compiler says goes to our output."""
-    folders = [f"-I{ROOT / folder}" for folder in INCLUDED]
-    command = [compiler, *FLAGS, *folders, f"-I{source.parent}", "-c", str(source), "-o", "/dev/null"]
+    folders = [*build_ffi.include_flags(), f"-I{source.parent}"]
+    command = [compiler, *FLAGS, *folders, "-c", str(source), "-o", "/dev/null"]
     return subprocess.run(command, check=False).returncode == 0
 
 
@@ -35,9 +34,10 @@ def main(compiler: str) -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         made = Path(folder, "trampolines.c")
         made.write_text(build_ffi.trampolines())
-        ours = sorted(path for path in (ROOT / "tests").rglob("*.c") if ELSEWHERE not in path.parents)
-        measured = sorted((ROOT / "benchmarks").glob("*.c"))
-        sources = [made, *sorted((ROOT / "aioacl").rglob("*.c")), *measured, *ours]
+        elsewhere = build_ffi.c_files(ELSEWHERE)
+        folders = (build_ffi.NATIVE, build_ffi.SIMULATOR, ROOT / "benchmarks", ROOT / "tests")
+        found = [path for folder in folders for path in build_ffi.c_files(folder) if path not in elsewhere]
+        sources = [made, *found]
         good = list(pool.map(partial(compiles, compiler), sources))
     print(f"{sum(good)} of {len(good)} files compile without a warning")
     return 0 if all(good) else 1

@@ -3,7 +3,8 @@
 # PYTHON=/path/to/python chooses the interpreter of a new .venv, CC the compiler.
 
 python="$root/.venv/bin/python"
-stamp="$root/.venv/aioacl-stamp"
+installed="$root/.venv/aioacl-installed"
+built="$root/.venv/aioacl-built"
 
 die() {
     printf '%s\n' "$@" >&2
@@ -53,15 +54,31 @@ find_compiler() {
         "  On Debian and Ubuntu: apt install gcc libc6-dev"
 }
 
-# Everything that the installation is made of, in one line.
-fingerprint() {
-    (cd "$root" && echo "$root $1" && cat pyproject.toml build_ffi.py build_stubs.py constraints.txt \
-        scripts/environment.sh && find aioacl \( -name '*.[ch]' -o -name '*.inc' \) -type f -print -exec cat {} +) | cksum
+# What the installation depends on besides the C sources, in one line. EXTRA is part of it.
+installation() {
+    (cd "$root" && echo "$root $1" && cat pyproject.toml constraints.txt scripts/environment.sh) | cksum
 }
 
-up_to_date() {
-    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$1" ] && [ -f "$root/aioacl/simulator/libascendcl.so" ] &&
+# What the libraries are built from, in one line.
+sources() {
+    (cd "$root" && cat pyproject.toml build_ffi.py && find aioacl \( -name '*.[ch]' -o -name '*.inc' \) -type f -print -exec cat {} +) |
+        cksum
+}
+
+# Whether .venv has aioacl, editable, with the packages of the extra.
+is_installed() {
+    [ -f "$installed" ] && [ "$(cat "$installed")" = "$(installation "$1")" ] && works "$python"
+}
+
+is_built() {
+    [ -f "$built" ] && [ "$(cat "$built")" = "$1" ] && [ -f "$root/aioacl/simulator/libascendcl.so" ] &&
         "$python" -c 'import aioacl' 2>/dev/null
+}
+
+# Compiles and links what has changed, beside the package's Python files.
+build() {
+    (cd "$root" && "$python" -W ignore -c 'import setuptools; setuptools.setup()' --quiet build_ext --inplace) ||
+        die "The build failed; the reason is above."
 }
 
 pip() {
@@ -73,14 +90,8 @@ works() {
     "$1" -c 'import sys, pip; assert sys.version_info >= (3, 11)' 2>/dev/null
 }
 
-# environment EXTRA: .venv has aioacl, built from this tree, and the packages of the extra (or of none: "").
-# What was installed with an extra stays good without one.
-environment() {
-    for extra in "$1" test; do
-        if up_to_date "$(fingerprint "$extra")"; then
-            return 0
-        fi
-    done
+# Makes .venv, unless it works, and installs aioacl with the packages of the extra; pip builds the libraries.
+install() {
     if works "$python"; then
         found=$python
     else
@@ -92,8 +103,23 @@ environment() {
         "$found" -m venv --clear "$root/.venv" || die "$found cannot make $root/.venv."
     fi
     echo "building and installing aioacl into .venv (a minute or two, the first time)" >&2
-    rm -f "$stamp"
-    pip setuptools cffi
+    rm -f "$installed" "$built"
+    pip setuptools cffi ninja
     pip --no-build-isolation --editable "$root${1:+[$1]}" || die "The build failed; the reason is above."
-    fingerprint "$1" >"$stamp"
+    installation "$1" >"$installed"
+}
+
+# environment EXTRA: .venv has aioacl, built from this tree, and the packages of the extra (or of none: "").
+# What was installed with an extra stays good without one. After an edit of C sources only these are built.
+environment() {
+    now=$(sources)
+    if ! is_installed "$1" && ! is_installed test; then
+        install "$1"
+    elif ! is_built "$now"; then
+        found=$python
+        find_compiler
+        rm -f "$built"
+        build
+    fi
+    echo "$now" >"$built"
 }

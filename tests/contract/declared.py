@@ -106,7 +106,7 @@ def _spaced(text: str) -> str:
 @cache
 def declared() -> dict[str, Declared]:
     """The simulator's functions, as the preprocessor reads its table."""
-    folders = [f"-I{folder}" for folder in (build_ffi.NATIVE, build_ffi.SIMULATOR)]
+    folders = build_ffi.include_flags()
     command = ["gcc", "-E", "-P", "-x", "c", *folders, "-"]
     text = subprocess.run(command, input=ROWS, capture_output=True, text=True, check=True).stdout
     rows = re.findall(r'"([^"]+)"\s+([^";]+);', text)

@@ -5,7 +5,7 @@
 ASan with UBSan and leak checking, then TSan, without suppressions; anything they find ends in a non-zero status.
 `test_*.c` are lists of tests, each of which gets a process of its own; `engine*.c` is the storm, which runs for the
 given time under each strategy of waiting; the simulator's own programs in `sim/` are built and run beside them.
-Needs nothing but a C compiler (CC, or gcc).
+Needs a C compiler (CC, or gcc), and setuptools for build_ffi.py, which finds the sources.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent
-ENGINE: Final = ROOT / "aioacl" / "_native"
-SIMULATOR: Final = ROOT / "aioacl" / "simulator" / "csrc"
+sys.path.insert(0, str(ROOT))  # a script finds its own folder only
+
+from build_ffi import NATIVE, SIMULATOR, c_files, include_flags  # noqa: E402  # after the path is known
+
 COMPILER: Final = os.environ.get("CC", "gcc")
 FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-fno-omit-frame-pointer", "-fPIC", "-pthread"]
 WARNINGS: Final = ["-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wstrict-prototypes"]
-INCLUDES: Final = [f"-I{folder}" for folder in (ENGINE, SIMULATOR, HERE)]
+INCLUDES: Final = [*include_flags(), f"-I{HERE}"]
 TEST_SECONDS: Final = 180
 GRACE_SECONDS: Final = 120
 
@@ -99,7 +101,7 @@ class Build:
 
     def compile(self, source: Path) -> Path:
         """The object of a source."""
-        target = self.folder / f"{source.parent.name}-{source.stem}.o"
+        target = self.folder / f"{'-'.join(source.relative_to(ROOT).parts)}.o"
         flags = [*FLAGS, *WARNINGS, *self.sanitizer.flags, *INCLUDES]
         run([COMPILER, *flags, "-c", str(source), "-o", str(target)])
         return target
@@ -137,20 +139,28 @@ def say(build: Build, what: str, began: float) -> None:
     print(f"{build.sanitizer.name}  {time.monotonic() - began:6.1f} s  {what}", flush=True)
 
 
+def matching(pattern: str) -> list[Path]:
+    """The C files of this folder with such a name. Failed if there are none."""
+    found = sorted(HERE.glob(pattern))
+    if not found:
+        raise Failed(f"expected {pattern} in {HERE}, found none; correct the pattern")
+    return found
+
+
 def plain(made: Path) -> str:
-    """The name of an object's source."""
-    return made.stem.partition("-")[2]
+    """The name of an object's source, without its folders and its ending."""
+    return made.name.removesuffix(".c.o").rpartition("-")[2]
 
 
 def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
     """Builds everything: the lists of tests, the storm, and the simulator's own programs."""
-    simulator = build.compile_all(sorted(SIMULATOR.glob("*.c")))
+    simulator = build.compile_all(c_files(SIMULATOR))
     build.link("libascendcl.so", simulator, "-shared", "-Wl,-soname,libascendcl.so")
-    engine = build.compile_all(sorted(ENGINE.glob("*.c")))
+    engine = build.compile_all(c_files(NATIVE))
     bed = build.compile(HERE / "bed.c")
-    lists = build.compile_all(sorted(HERE.glob("test_*.c")))
-    storm = build.compile_all(sorted(HERE.glob("engine*.c")))
-    sim = build.compile_all(sorted((HERE / "sim").glob("*.c")))
+    lists = build.compile_all(matching("test_*.c"))
+    storm = build.compile_all(matching("engine*.c"))
+    sim = build.compile_all(c_files(HERE / "sim"))
     return (
         [build.link(plain(test), [test, bed, *engine]) for test in lists],
         build.link("storm", [*storm, bed, *engine]),

@@ -12,6 +12,7 @@ import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+import build_ffi
 from tests.reliability.killing import ROOT, Noticed
 
 if TYPE_CHECKING:
@@ -19,12 +20,11 @@ if TYPE_CHECKING:
 
     from tests.reliability.killing import Reporter
 
-ENGINE: Final = ROOT / "aioacl" / "_native"
-SIMULATOR: Final = ROOT / "aioacl" / "simulator" / "csrc"
+ENGINE: Final = build_ffi.NATIVE
 NATIVE: Final = ROOT / "tests" / "native"
 COMPILER: Final = os.environ.get("CC", "gcc").split()[0]
 FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-pthread", "-fvisibility=hidden", "-w"]
-INCLUDES: Final = [f"-I{folder}" for folder in (ENGINE, SIMULATOR, NATIVE)]
+INCLUDES: Final = [*build_ffi.include_flags(), f"-I{NATIVE}"]
 LIBRARIES: Final = ["-pthread", "-ldl", "-lm"]
 NATIVE_SECONDS: Final = 30.0
 
@@ -53,7 +53,7 @@ class Engine:
         self._folder = folder
         self._library = library
         folder.mkdir()
-        sources = [*sorted(ENGINE.glob("*.c")), NATIVE / "bed.c", *sorted(NATIVE.glob("test_*.c"))]
+        sources = [*build_ffi.c_files(ENGINE), NATIVE / "bed.c", *sorted(NATIVE.glob("test_*.c"))]
         with ThreadPoolExecutor(2) as pool:
             made = pool.map(lambda source: _compile(source, folder / f"{source.stem}.o"), sources)
             self._objects = dict(zip((source.stem for source in sources), made, strict=True))

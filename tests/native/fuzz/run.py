@@ -23,12 +23,13 @@ HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[2]
 sys.path.insert(0, str(ROOT))  # a script finds its own folder only
 
-from tests.native.fuzz.table import NATIVE, SIMULATOR, source  # noqa: E402  # after the path is known
+from build_ffi import SIMULATOR, c_files, include_flags  # noqa: E402  # after the path is known
+from tests.native.fuzz.table import source  # noqa: E402
 
 COMPILER: Final = os.environ.get("FUZZ_CC", "clang")
 SANITIZERS: Final = "address,undefined"
 FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-fno-omit-frame-pointer", "-pthread"]
-INCLUDES: Final = [f"-I{folder}" for folder in (NATIVE, SIMULATOR, HERE)]
+INCLUDES: Final = [*include_flags(), f"-I{HERE}"]
 INPUT_BYTES: Final = 512
 MISSING: Final = 77
 
@@ -47,11 +48,11 @@ def build(folder: Path) -> Path:
     """The fuzzer, of the simulator's sources, the harness and the generated calls."""
     calls = folder / "calls.c"
     calls.write_text(source())
-    sources = [*sorted(SIMULATOR.glob("*.c")), *sorted(HERE.glob("*.c")), calls]
+    sources = [*c_files(SIMULATOR), *c_files(HERE), calls]
     sanitize = [f"-fsanitize=fuzzer-no-link,{SANITIZERS}", "-fno-sanitize-recover=all"]
 
     def compile_one(path: Path) -> str:
-        target = folder / f"{path.stem}.o"
+        target = folder / f"{path.parent.name}-{path.stem}.o"
         subprocess.run(
             [COMPILER, *FLAGS, *sanitize, *INCLUDES, "-c", str(path), "-o", str(target)], check=True
         )

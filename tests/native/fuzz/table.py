@@ -10,12 +10,10 @@ from __future__ import annotations
 import re
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[3]
-NATIVE: Final = ROOT / "aioacl" / "_native"
-SIMULATOR: Final = ROOT / "aioacl" / "simulator" / "csrc"
+from build_ffi import NATIVE, SIMULATOR, header_folders, include_flags
+
 MARKS: Final = """
 #define ACL_FN(kind, ret, name, params, args, since) @F|ret|name|params
 #define ACL_FN_BY_VALUE(kind, ret, name, params, args, words, since) @F|ret|name|params
@@ -64,7 +62,7 @@ def _parameter(text: str) -> Parameter:
 
 def functions() -> list[Function]:
     """All functions that the simulator exports."""
-    command = ["cc", "-E", "-P", "-xc", "-", f"-I{NATIVE}", f"-I{SIMULATOR}"]
+    command = ["cc", "-E", "-P", "-xc", "-", *include_flags()]
     done = subprocess.run(command, input=MARKS, capture_output=True, text=True, check=True)
     rows = [line.split("|", 3)[1:] for line in done.stdout.splitlines() if line.startswith("@F")]
     return [Function(returns.strip(), name.strip(), tuple(_split(params))) for returns, name, params in rows]
@@ -79,7 +77,8 @@ class Types:
     """What the headers say of types."""
 
     def __init__(self) -> None:
-        headers = [*(NATIVE / "api").glob("*.h"), SIMULATOR / "sim_types.h", NATIVE / "acl_types.h"]
+        api = [path for folder in header_folders(NATIVE / "api") for path in sorted(folder.glob("*.h"))]
+        headers = [*api, SIMULATOR / "sim_types.h", NATIVE / "acl_types.h"]
         text = "\n".join(header.read_text() for header in headers)
         self.callbacks = set(re.findall(r"typedef [\w ]+\**\(\*(\w+)\)", text))
         self.handles = re.findall(r"typedef void \*(\w+);", text)

@@ -1,0 +1,111 @@
+"""build_ffi.py finds the sources wherever they are, and rebuilds only what an edit changes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import build_ffi
+
+ROOT = Path(__file__).parents[1]
+EDITED = "aioacl/simulator/csrc/stream.c"
+
+
+def written(folder: Path, *names: str) -> Path:
+    """The folder, with an empty file of each name."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return folder
+
+
+def test_c_files_in_nested_folders_are_found(tmp_path: Path) -> None:
+    folder = written(tmp_path, "b.c", "a/c.c", "a/d/e.c", "a/f.h")
+    assert build_ffi.c_files(folder) == [folder / "a/c.c", folder / "a/d/e.c", folder / "b.c"]
+
+
+@pytest.mark.parametrize("name", [".", "missing"])
+def test_c_files_of_a_folder_without_any_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SystemExit, match=r"expected C files in .*, found none"):
+        build_ffi.c_files(written(tmp_path, "a.h") / name)
+
+
+def test_headers_in_nested_folders_are_found(tmp_path: Path) -> None:
+    folder = written(tmp_path, "one/a.h", "one/b/c.h", "one/d/e.c", "two/f.h")
+    found = build_ffi.header_folders(folder / "one", folder / "two")
+    assert found == [folder / "one", folder / "one/b", folder / "two"]
+
+
+def test_headers_of_a_folder_without_any_is_an_error(tmp_path: Path) -> None:
+    folder = written(tmp_path, "one/a.h", "two/b.c")
+    with pytest.raises(SystemExit, match=r"expected headers in .*two, found none"):
+        build_ffi.header_folders(folder / "one", folder / "two")
+
+
+def test_headers_of_the_same_name_are_an_error(tmp_path: Path) -> None:
+    folder = written(tmp_path, "one/a.h", "two/b/a.h")
+    with pytest.raises(SystemExit, match=r"one/a\.h, .*two/b/a\.h; rename one"):
+        build_ffi.header_folders(folder / "one", folder / "two")
+
+
+def test_an_included_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "table.inc"
+    path.write_text('#include "nowhere/rows.inc"\n')
+    with pytest.raises(SystemExit, match=r"includes nowhere/rows\.inc"):
+        build_ffi.inlined(path)
+
+
+def test_a_generated_source_of_an_unknown_name_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="expected one of"):
+        build_ffi.generate(tmp_path / "exports-7.0.map")
+
+
+def test_a_generated_source_that_is_the_same_keeps_its_time(tmp_path: Path) -> None:
+    target = tmp_path / "exports-8.1.map"
+    build_ffi.generate(target)
+    os.utime(target, ns=(0, 0))
+    build_ffi.generate(target)
+    assert target.stat().st_mtime_ns == 0
+    target.write_text("other")
+    build_ffi.generate(target)
+    assert target.read_text() == build_ffi.version_script("8.1")
+
+
+def linked() -> dict[str, set[str]]:
+    """The objects that each library of the simulator is linked from, as the last build planned it."""
+    text = (ROOT / build_ffi.build_folder() / "build.ninja").read_text()
+    rows = re.findall(r"^build \S*/lib/(libascendcl\S+): link ([^|\n]+)", text, flags=re.MULTILINE)
+    return {name: set(objects.split()) for name, objects in rows}
+
+
+def test_the_simulators_share_all_objects_but_the_one_that_names_the_release() -> None:
+    libraries = linked()
+    assert libraries.keys() == {f"libascendcl-{release}.so" for release in build_ffi.RELEASES}
+    shared = set.intersection(*libraries.values())
+    assert len(shared) == len(build_ffi.c_files(build_ffi.SIMULATOR)) - 1
+    assert all(len(objects - shared) == 1 for objects in libraries.values())
+
+
+def test_an_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "build" / "native", tmp_path / "build" / "native")
+    for name in (build_ffi.NATIVE, build_ffi.SIMULATOR, ROOT / "build_ffi.py"):
+        copy = shutil.copytree if name.is_dir() else shutil.copy2
+        copy(name, tmp_path / name.relative_to(ROOT))
+    plan = str(build_ffi.build_folder() / "build.ninja")
+
+    def steps() -> list[str]:
+        """What ninja would do, and does not."""
+        command = [build_ffi.ninja(), "-n", "-f", plan]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return sorted(re.findall(r"^\[\d+/\d+\] (\w+)", done.stdout, flags=re.MULTILINE))
+
+    assert steps() == [], "sources are newer than the libraries: run ./test, which builds them"
+    with (tmp_path / EDITED).open("a") as file:
+        file.write("\n")
+    assert steps() == ["compile", *["link"] * 5]
