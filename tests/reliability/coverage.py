@@ -18,10 +18,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from tests.reliability.names import ROOT, missing, unmatched
 from tests.reliability.part import Outcome, Scale
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1800.0}
-ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGE_PERCENT: Final = 95.0
 LIFECYCLE: Final = (
     "_law",
@@ -94,6 +94,8 @@ SELECTIONS: Final = {
     Scale.SLOW: Selection(("tests",), LIFECYCLE, package=True),
 }
 
+MARKED: Final = "not slow and not sweep and not packaging"
+LOOPS: Final = ("asyncio", "uvloop", "trio")
 SETTINGS: Final = """
 [run]
 branch = true
@@ -109,15 +111,23 @@ exclude_also =
 """
 
 
+def problems() -> list[str]:
+    """A line for each module, test or word of an expression above that is not there."""
+    found = missing(f"aioacl/{module}.py" for module in LIFECYCLE)
+    for selection in SELECTIONS.values():
+        found += missing(selection.tests)
+        found += unmatched(selection.match, [name for name in selection.tests if not missing([name])], LOOPS)
+    return found
+
+
 def measured(selection: Selection, folder: Path) -> tuple[int, str]:
     """Runs the tests under coverage; pytest's status and last words."""
     settings = folder / "settings"
     settings.write_text(SETTINGS.format(folder=folder))
     workers = ("-n", str(selection.workers)) if selection.workers else ("-p", "no:xdist")
-    tests = [test for test in selection.tests if (ROOT / test.partition("::")[0]).exists()]
     command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q", "-x"]
     done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", *workers, "-k", selection.match, *tests],
+        [*command, "-p", "no:cacheprovider", *workers, "-m", MARKED, "-k", selection.match, *selection.tests],
         cwd=ROOT,
         env={key: value for key, value in os.environ.items() if not key.startswith("AIOACL_")},
         stdin=subprocess.DEVNULL,
@@ -174,8 +184,8 @@ def run(scale: Scale, seed: int) -> Outcome:
     del seed  # the tests choose their own
     outcome = Outcome()
     selection = SELECTIONS[scale]
-    if not (ROOT / "tests" / "law").is_dir():
-        outcome.not_run = "the tests are not here: run it in a checkout"
+    outcome.findings += problems()
+    if outcome.findings:
         return outcome
     with tempfile.TemporaryDirectory(prefix="aioacl-coverage-") as name:
         folder = Path(name)

@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import pytest
 
+from tests.reliability.names import ROOT
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 SLOTS: Final = 2
 PATIENCE_SECONDS: Final = 10.0  # for what takes no time
 PATIENCE_FACTOR: Final = 10
@@ -46,6 +47,8 @@ OPTIONS: Final = (
     "no:cacheprovider",
     "-p",
     "no:xdist",
+    "-m",
+    "not slow and not sweep and not packaging",
     "--hypothesis-seed=1",
     "-o",
     "pythonpath=",

@@ -23,7 +23,6 @@ from tests.reliability.killing import (
     BROKEN,
     HUNG,
     KILLED,
-    ROOT,
     SURVIVED,
     Ground,
     Job,
@@ -31,6 +30,7 @@ from tests.reliability.killing import (
     Verdict,
     ground,
 )
+from tests.reliability.names import ROOT, missing
 from tests.reliability.part import Outcome, Scale
 
 if TYPE_CHECKING:
@@ -157,11 +157,16 @@ def patches(kind: str) -> list[Patch]:
     return [Patch(**row) for row in table[kind]]
 
 
+def survivors() -> dict[str, list[dict[str, str]]]:
+    """The tables of survivors.toml."""
+    return tomllib.loads((HERE / "survivors.toml").read_text())
+
+
 class Excuses:
     """Why some of mutmut's mutants cannot be noticed."""
 
     def __init__(self) -> None:
-        table: dict[str, list[dict[str, str]]] = tomllib.loads((HERE / "survivors.toml").read_text())
+        table = survivors()
         self._single = {(row["module"], row["was"], row["becomes"]) for row in table.get("survivor", [])}
         self._families = [
             (re.compile(row["was"]), re.compile(row["becomes"])) for row in table.get("family", [])
@@ -174,11 +179,47 @@ class Excuses:
         )
 
 
+# --- whether all that is named here is there ---------------------------------------------------------------------
+
+
+def problems() -> list[str]:
+    """A line for each module, test, file or excuse, in the tables above and beside, that is not there."""
+    tests = [*REST, *(file for files in FIRST.values() for file in files)]
+    tests += [test for kind in ("bug", "small", "mutant") for patch in patches(kind) for test in patch.tests]
+    tests = [re.sub("^native:(\\w+)$", r"tests/native/\1.c", test) for test in tests]
+    found = missing(dict.fromkeys(tests))
+    found += missing(f"aioacl/{module}.py" for module in FIRST)
+    found += missing(f"aioacl/_native/{file}" for file in LISTS)
+    found += missing(f"tests/native/test_{name}.c" for name in dict.fromkeys([*LISTS.values(), "stream"]))
+    names = {patch.name for patch in patches("bug")}
+    found += [
+        f"{name}: expected a bug of that name in patches.toml" for name in QUICK_BUGS if name not in names
+    ]
+    return found or stale_excuses()
+
+
+def stale_excuses() -> list[str]:
+    """A line for each row of survivors.toml that is about code which is no longer there."""
+    texts = {name: (ROOT / "aioacl" / f"{name}.py").read_text() for name in FIRST}
+    joined = {name: one_line(text) for name, text in texts.items()}
+    table = survivors()
+    found = [
+        f"survivors.toml: `{row['was']}` is not in {row['module']}; correct the row or delete it"
+        for row in table["survivor"]
+        if one_line(row["was"]) not in joined.get(row["module"], "")
+    ]
+    lines = [line.strip() for text in texts.values() for line in text.splitlines()]
+    return found + [
+        f"survivors.toml: {row['was']} matches no line; correct the row or delete it"
+        for row in table["family"]
+        if not any(re.search(row["was"], line) for line in lines)
+    ]
+
+
 def plan_for(module: str, base: Plan) -> Plan:
     """The tests for a module, those first that are about it."""
     first = FIRST.get(module, ())
     files = (*first, *(file for file in REST if file not in first))
-    files = tuple(file for file in files if (ROOT / file).exists())
     return Plan(files, durations=base.durations, kills=base.kills, longest=base.longest, group=module)
 
 
@@ -310,7 +351,7 @@ def drawn(site: Ground, count: int, seed: int) -> tuple[list[Mutant], int, int]:
 def try_python(outcome: Outcome, site: Ground, count: int, seed: int) -> Plan:
     """Mutants of the lifecycle's modules; returns what the tests took."""
     chosen, excused, every = drawn(site, count, seed)
-    base = Plan(tuple(file for file in REST if (ROOT / file).exists()))
+    base = Plan(REST)
     for problem in site.baseline(base):
         outcome.findings.append(f"unchanged: {problem}")
     base.longest = LONGEST_SECONDS
@@ -360,7 +401,9 @@ def check_patches(outcome: Outcome, site: Ground, *, in_c: bool) -> bool:
 
 def run(scale: Scale, seed: int) -> Outcome:
     """Puts them in, one at a time."""
-    outcome = Outcome()
+    outcome = Outcome(findings=problems())
+    if outcome.findings:
+        return outcome
     lacking = rebuilt.missing()
     outcome.not_run = f"C: {lacking}" if lacking and scale is not Scale.QUICK else ""
     with ground() as (site, place):

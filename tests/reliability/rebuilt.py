@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import build_ffi
-from tests.reliability.killing import ROOT, Noticed
+from tests.reliability.killing import Noticed
+from tests.reliability.names import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

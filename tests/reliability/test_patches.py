@@ -1,14 +1,20 @@
-"""The table of changes by hand fits the code as it is: else they would be found missing in the longest run only."""
+"""The tables of the proofs fit the code as it is: else a gap would be found in the longest run only, or never."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import aioacl
-from tests.reliability import rebuilt
+from tests.reliability import coverage, mutants, rebuilt
 from tests.reliability.mutants import Patch, patches
+from tests.reliability.names import missing, unmatched
+from tests.reliability.part import Scale
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 PACKAGE = Path(aioacl.__file__).parent
 
@@ -19,3 +25,42 @@ def test_every_change_finds_what_it_changes(kind: str) -> None:
         return ((rebuilt.ENGINE if patch.in_c else PACKAGE) / patch.file).read_text()
 
     assert all(patch.apply(source(patch)) != source(patch) for patch in patches(kind))
+
+
+@pytest.mark.parametrize("part", [coverage, mutants], ids=["coverage", "mutants"])
+def test_every_name_in_the_tables_of_a_part_is_there(part: ModuleType) -> None:
+    assert part.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [
+        ("tests/nowhere", "a file or folder"),
+        ("tests/kit.py::test_nowhere", "a test test_nowhere"),
+        ("tests/law/test_steps.py::TestNone::test_nowhere", "a test test_nowhere"),
+    ],
+)
+def test_a_name_that_is_missing_is_a_problem(name: str, lacks: str) -> None:
+    (problem,) = missing(["tests", name])
+    assert problem.startswith(f"{name}: expected {lacks}")
+
+
+def test_a_word_of_an_expression_that_no_test_has_is_a_problem() -> None:
+    (problem,) = unmatched("not uvloop and (not walk or nowhere)", ["tests/law"], ("uvloop",))
+    assert problem.startswith("-k nowhere: ")
+
+
+def test_a_part_whose_module_is_missing_ends_with_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage, "LIFECYCLE", ("_nowhere",))
+    monkeypatch.setattr(mutants, "FIRST", {"_nowhere": ()})
+    for part in (coverage, mutants):
+        (finding,) = part.run(Scale.QUICK, 1).findings
+        assert finding.startswith("aioacl/_nowhere.py: expected a file")
+
+
+def test_an_excuse_for_code_that_is_gone_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"module": "_reset", "was": "nothing of the kind", "becomes": "", "because": ""}
+    monkeypatch.setattr(mutants, "survivors", lambda: {"survivor": [row], "family": [{"was": "^nor this$"}]})
+    single, family = mutants.problems()
+    assert "`nothing of the kind` is not in _reset" in single
+    assert "^nor this$ matches no line" in family
