@@ -17,7 +17,7 @@ import uvloop
 import aioacl
 from aioacl import simulator, testing
 from aioacl.testing._snapshot import open_devices
-from tests import kit
+from tests import kit, selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -31,6 +31,7 @@ _stderr = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    selection.add_option(parser)
     parser.addoption(
         "--aioacl-waits",
         choices=STRATEGIES,
@@ -40,23 +41,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    selection.choose(config)
     config.addinivalue_line(
         "markers", "leaves(name, ...): what the test may leave in the simulator, with its reason"
     )
     config.stash[_stderr] = os.dup(2)  # the real one: while a test runs, pytest has its own at 2
 
 
+def pytest_report_header(config: pytest.Config) -> str:
+    return selection.header(config)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     os.close(config.stash[_stderr])
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    selection.mark(items)
     if config.getoption("--aioacl-waits") == "watch":
         return
     skip = pytest.mark.skip(reason="threads and CPU are those of the watcher")
     for item in items:
         if item.get_closest_marker("watch_only"):
             item.add_marker(skip)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with selection.guarded(item):
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -164,6 +164,7 @@ assert not [key for key in asked if key.startswith(("AIOACL", "ASCEND"))], asked
 """
 
 
+@pytest.mark.process
 def test_an_import_is_quiet() -> None:
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", QUIET_IMPORT], capture_output=True, check=False

@@ -92,6 +92,7 @@ def test_the_simulators_share_all_objects_but_the_one_that_names_the_release() -
     assert all(len(objects - shared) == 1 for objects in libraries.values())
 
 
+@pytest.mark.process
 def test_an_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "build" / "native", tmp_path / "build" / "native")
     for name in (build_ffi.NATIVE, build_ffi.SIMULATOR, ROOT / "build_ffi.py"):

@@ -14,6 +14,7 @@ README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+@pytest.mark.process
 def test_the_example_runs(tmp_path: Path) -> None:
     (example,) = re.findall(r"^```python\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
     assert len(example.splitlines()) <= 15
@@ -26,6 +27,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert re.fullmatch(r"hello True\ndevice 0: open at generation 2; .*\n", ran.stdout)
 
 
+@pytest.mark.process
 def test_the_kernel_of_the_reference_runs(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "reference.md").read_text()
     (example,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)

@@ -27,6 +27,7 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.process
 def test_the_program_runs(program: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=60, check=False

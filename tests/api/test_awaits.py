@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.kit import OpenDevice
 
+pytestmark = pytest.mark.every_loop
+
 MEGABYTE = 1 << 20
 
 

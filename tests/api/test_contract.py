@@ -452,6 +452,7 @@ start(main)
 """
 
 
+@pytest.mark.process
 def test_20_a_guest_does_not_finalize() -> None:
     assert run(GUEST) == (0, "[2, 0, 0]\n", "")
 
@@ -474,6 +475,7 @@ start(main)
 """
 
 
+@pytest.mark.process
 def test_21_a_forked_child_is_refused() -> None:
     assert run(FORK) == (0, "42\n", "")
 
@@ -495,6 +497,7 @@ start(main)
 """
 
 
+@pytest.mark.process
 def test_22_a_process_ends_although_a_call_does_not() -> None:
     status, said, complaints = run(STUCK, strict=False)
     assert (status, said) == (3, "leaving\n")

@@ -50,6 +50,7 @@ USES = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("use", "outcome"), USES.values(), ids=USES)
 def test_it_is_found_out_by(use: str, outcome: str) -> None:
     with Child(PROGRAM.format(use=use), more=UNTOLD) as child:

@@ -102,6 +102,7 @@ async def test_what_others_have_set_while_we_close_is_theirs(open_device: OpenDe
     elsewhere("aclrtResetDevice")
 
 
+@pytest.mark.process
 def test_a_reset_that_was_found_out_before_the_close_leaves_nothing_to_give_back() -> None:
     with Child(FOUND_BEFORE_THE_CLOSE, more=UNTOLD) as child:
         assert child.end() == (0, "DeviceReset 1 0\n1 []\n", "")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
     from tests.kit import OpenDevice
 
+pytestmark = pytest.mark.every_loop
+
 KINDS = {"asyncio": "AsyncioPort", "uvloop": "AsyncioPort", "trio": "TrioPort"}
 
 

@@ -284,6 +284,7 @@ def test_50_runs_in_a_row_without_the_garbage_collector_keep_descriptors_and_thr
         gc.enable()
 
 
+@pytest.mark.process
 def test_importing_aioacl_loads_no_acl_library_and_starts_no_thread() -> None:
     program = """if True:
         import os

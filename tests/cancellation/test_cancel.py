@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.kit import OpenDevice
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 
 
 async def copied(scope: anyio.CancelScope, stream: aioacl.Stream, target: Any, source: Any) -> None:

@@ -124,11 +124,13 @@ def test_the_clock_jumps_when_nobody_can_go_on() -> None:
     assert times == [5.0, 3600.0]
 
 
+@pytest.mark.process
 def test_decisions_that_do_not_fit_are_refused() -> None:
     told = _run(DEADLOCK.replace("[1, 1, 2, 2, 1]", "[7]"))
     assert told.startswith("False decision 1 was 7")
 
 
+@pytest.mark.process
 def test_a_deadlock_is_found_with_the_stacks_of_all() -> None:
     told = _run(DEADLOCK)
     assert told.startswith("False deadlock: everybody waits for ever")

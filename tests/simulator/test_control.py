@@ -58,6 +58,7 @@ device.close().result()
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("cann", RELEASES[:-1])
 def test_an_older_release_drives_a_device_and_says_what_it_lacks(cann: Release) -> None:
     ran = subprocess.run([sys.executable, "-W", "error", "-c", OLDER, cann], capture_output=True, check=False)

@@ -14,6 +14,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.process
+
 CALLS = """
 from aioacl import use_library
 from aioacl._ffi import ffi, lib

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from aioacl import simulator
 from tests import elf
 from tests.native.fuzz import table
+
+pytestmark = pytest.mark.process  # the table is read through the C preprocessor
 
 
 def test_every_exported_function_is_called_with_all_its_arguments() -> None:

@@ -1,0 +1,89 @@
+"""./test runs what CONTRIBUTING.md says, and a quick test starts no process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Source = pytest.Config.ArgsSource
+
+
+def chosen(source: Source, *, every_test: bool = False, markexpr: str = "") -> str:
+    """The marker expression of a run with these arguments."""
+    option = SimpleNamespace(markexpr=markexpr, every_test=every_test)
+    config: Any = SimpleNamespace(option=option, args_source=source)
+    selection.choose(config)
+    return str(option.markexpr)
+
+
+@pytest.mark.parametrize("source", [Source.TESTPATHS, Source.INVOCATION_DIR])
+def test_a_run_without_a_path_takes_the_quick_tests(source: Source) -> None:
+    assert chosen(source) == "quick"
+
+
+def test_a_run_with_all_takes_every_test_of_ci() -> None:
+    assert chosen(Source.TESTPATHS, every_test=True) == "not slow and not sweep"
+
+
+def test_a_run_with_a_path_takes_every_test_there() -> None:
+    assert chosen(Source.ARGS) == chosen(Source.ARGS, every_test=True) == ""
+
+
+@pytest.mark.parametrize("source", Source)
+def test_a_run_with_m_takes_what_it_says(source: Source) -> None:
+    assert chosen(source, markexpr="sweep", every_test=True) == "sweep"
+
+
+def item(*markers: str, loop: str | None = None) -> Any:
+    """What the selection looks at, of a test with these markers."""
+    variant = SimpleNamespace(params={"anyio_backend": loop} if loop else {})
+    return SimpleNamespace(
+        callspec=variant, get_closest_marker=lambda name: name if name in markers else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("markers", "loop", "quick"),
+    [
+        ((), None, True),
+        ((), "asyncio", True),
+        ((), "trio", False),
+        ((), "uvloop", False),
+        (("every_loop",), "trio", True),
+        (("every_loop", "process"), "trio", False),
+        *(((name,), None, False) for name in selection.NOT_QUICK),
+    ],
+)
+def test_a_test_is_quick_unless_its_markers_or_its_loop_say_otherwise(
+    markers: tuple[str, ...], loop: str | None, *, quick: bool
+) -> None:
+    assert selection.is_quick(item(*markers, loop=loop)) is quick
+
+
+def test_a_folder_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "OF_PROCESSES", (selection.HERE / "nowhere",))
+    with pytest.raises(pytest.UsageError, match=r"expected a folder .*nowhere; correct OF_PROCESSES"):
+        selection.mark([])
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: subprocess.run(["true"], check=True),
+        lambda: os.fork(),  # noqa: PLW0108 - looked up when it is called
+        lambda: os.posix_spawn("/bin/true", ["true"], {}),
+    ],
+    ids=["run", "fork", "posix_spawn"],
+)
+def test_a_quick_test_that_starts_a_process_fails(start: Callable[[], object]) -> None:
+    with pytest.raises(RuntimeError, match=r"mark it with pytest\.mark\.process"):
+        start()
