@@ -1,4 +1,8 @@
-"""A child process that runs a program of a test: read its lines, signal it, see how it ends."""
+"""A child process that runs a program of a test: read its lines, signal it, see how it ends.
+
+It is forked from a server that has imported what PRELUDE imports, unless the test asks for a real process or sets
+variables that Python reads when it starts.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import subprocess
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Self
+
+from tests.support import forkserver
 
 if TYPE_CHECKING:
     import signal
@@ -57,18 +63,28 @@ class Child:
         waits: str = "watch",
         *,
         strict: bool = True,
+        real: bool = False,
         more: Mapping[str, str] | None = None,
     ) -> None:
-        """`strict` turns its warnings into errors; `more` is added to its environment."""
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
-        self._process = subprocess.Popen(
-            [sys.executable, *(["-W", "error"] if strict else []), "-c", PRELUDE + textwrap.dedent(program)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**environ, "TEST_BACKEND": backend, "TEST_WAITS": waits, **(more or {})},
-        )
+        """`strict` turns its warnings into errors; `real` starts Python anew; `more` is added to its environment."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
+        environ = {**inherited, "TEST_BACKEND": backend, "TEST_WAITS": waits, **(more or {})}
+        command = [
+            sys.executable,
+            *(["-W", "error"] if strict else []),
+            "-c",
+            PRELUDE + textwrap.dedent(program),
+        ]
+        pipe = subprocess.PIPE
+        self._process: subprocess.Popen[str] | forkserver.Forked
+        if real or not forkserver.serves(environ):
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environ
+            )
+        else:
+            self._process = forkserver.Forked(
+                command, stdin=pipe, stdout=pipe, stderr=pipe, env=environ, exact_end=True
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -102,12 +118,12 @@ class Child:
     def end(self) -> tuple[int, str, str]:
         """Waits for its end: status, what else it printed, and what it complained of."""
         out, complaints = self._process.communicate(timeout=PATIENCE_SECONDS)
-        return self._process.returncode, out, complaints
+        return self._process.wait(), out, complaints
 
 
 def run(
-    program: str, backend: str = "asyncio", waits: str = "watch", *, strict: bool = True
+    program: str, backend: str = "asyncio", waits: str = "watch", *, strict: bool = True, real: bool = False
 ) -> tuple[int, str, str]:
-    """Runs a program to its end; `strict` turns its warnings into errors."""
-    with Child(program, backend, waits, strict=strict) as child:
+    """Runs a program to its end; `strict` turns its warnings into errors, `real` starts Python anew."""
+    with Child(program, backend, waits, strict=strict, real=real) as child:
         return child.end()

@@ -117,7 +117,7 @@ def test_while_a_plain_thread_blocks() -> None:
         say("done")
     stream.close().result(), memory.close().result(), device.close().result()
     """
-    with Child(blocks) as child:
+    with Child(blocks, real=True) as child:
         assert child.line() == "waiting"
         child.send(signal.SIGINT)
         assert child.end() == (0, "done\n", "")

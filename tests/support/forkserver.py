@@ -1,0 +1,445 @@
+"""Python processes for tests without the cost of a start: a server imports once and forks for each request.
+
+Theory of operation
+-------------------
+
+`Forked(command)` and `run(command)` take the command line of a real process, `[sys.executable, *flags, "-c", text,
+...]`, `-m` with a module, or a file, and behave like `subprocess.Popen` and `subprocess.run`.
+
+A test process has at most one server for each set of flags and each of the two lists of modules in `PRELOADED`. The
+server starts with the first request. It is `python *flags -c BOOT`: it imports the modules, then listens on a socket in
+a private folder. It has one thread and has loaded no ACL library, so a fork of it is a process in which nothing of ACL
+has happened.
+
+For each request the test process connects and sends the arguments, the environment, the folder and the descriptors
+of the child. The server forks and answers with the child's number and a pidfd, and later with the wait status. The
+connection is the only thing that the test process holds open, and it is closed with the `Forked`.
+
+The child replaces its descriptors, `os.environ`, `sys.argv` and `sys.path[0]`. Then `serve()` returns the program as a
+code object to BOOT, which executes it as `__main__` on the main thread, with no frame of the server left on the stack
+but BOOT's own. So the interpreter ends as it always does: exit handlers, threads, status and complaints are those of a
+real process. Only a traceback shows one more frame.
+
+The garbage collector does not look at what the server has imported, since each look copies all those pages. It follows
+that the modules are cleared one by one when the child ends, where the collector would have found most of them at once.
+With `exact_end` the collector looks at everything, as in a real process. That makes the end ten times as expensive.
+
+The server ends when the test process ends, which it sees by a pidfd, and kills the children that are left.
+
+What the interpreter or the dynamic loader reads when a process starts is the server's: variables such as PYTHONUTF8 and
+LD_LIBRARY_PATH, the hash seed, `sys.orig_argv`. A request whose variables differ in these is refused, see `serves()`.
+A test about imports, about the interpreter's start, or about modules that are not there uses a real process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import gc
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, Self, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import CodeType, TracebackType
+
+ROOT: Final = Path(__file__).parents[2]
+START_SECONDS: Final = 60.0
+REQUEST_BYTES: Final = 1 << 17
+MOST_DESCRIPTORS: Final = 8
+FIRST_FREE: Final = 64  # descriptors of a request are numbered below
+READY: Final = b"ready\n"
+PLAIN, PYTEST = "plain", "pytest"
+# Not a module that a command line may name: runpy warns of one that is there already.
+PRELOADED: Final = {
+    PLAIN: (
+        *("asyncio", "anyio", "anyio._backends._asyncio", "anyio._backends._trio", "trio", "runpy"),
+        *("aioacl", "aioacl.lowlevel", "aioacl.simulator", "aioacl._cli.selftest", "aioacl._cli.demo"),
+        *("aioacl._cli.doctor", "aioacl._cli.devices", "aioacl._cli.simulator", "aioacl._selftest._table"),
+    ),
+    PYTEST: (),
+}
+READ_AT_START: Final = ("PYTHON", "LD_", "GLIBC_", "MALLOC_", "LC_", "LANG")
+
+BOOT: Final = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tests.support import forkserver
+del sys.path[0]
+exec(forkserver.serve())
+"""
+
+
+# --- the test process -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that listens at the address, and the variables that it was started with."""
+
+    address: str
+    at_start: Mapping[str, str]
+
+
+_servers: Final[dict[tuple[int, tuple[str, ...], str], Server]] = {}
+_lock: Final = threading.Lock()
+
+
+def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name.startswith(READ_AT_START)}
+
+
+def serves(environ: Mapping[str, str]) -> bool:
+    """Whether a process with these variables can be a fork: those that are read at the start are as here."""
+    return _read_at_start(environ) == _read_at_start(os.environ)
+
+
+def server(flags: Sequence[str], kind: str) -> Server:
+    """The server of this process for these flags; starts it the first time."""
+    with _lock:
+        key = (os.getpid(), tuple(flags), kind)
+        if key not in _servers:
+            _servers[key] = _start_server(flags, kind)
+        return _servers[key]
+
+
+def use(flags: Sequence[str], kind: str, address: str) -> None:
+    """Requests of this process for these flags go to a server of another process."""
+    _servers[os.getpid(), tuple(flags), kind] = Server(address, _read_at_start(os.environ))
+
+
+def _start_server(flags: Sequence[str], kind: str) -> Server:
+    folder = tempfile.mkdtemp(prefix="aioacl-forks-")
+    address = os.path.join(folder, "server")  # noqa: PTH118 - it is for a socket
+    arguments = [str(ROOT), kind, address, str(os.getpid())]
+    process = subprocess.Popen(
+        [sys.executable, *flags, "-c", BOOT, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    atexit.register(_end_server, os.getpid(), process, folder)
+    assert process.stdout is not None
+    with process.stdout as answers:
+        readable, _, _ = select.select([answers], [], [], START_SECONDS)
+        answer = answers.readline() if readable else b""
+    if answer != READY:
+        process.kill()
+        raise RuntimeError(f"the fork server for {[*flags]} did not start, stderr has the reason")
+    return Server(address, _read_at_start(os.environ))
+
+
+def _end_server(owner: int, process: subprocess.Popen[bytes], folder: str) -> None:
+    if os.getpid() == owner:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The interpreter's flags, and what it is to run with its arguments."""
+    if command[0] != sys.executable:
+        raise ValueError(f"expected a command of {sys.executable}, got {command[0]}")
+    place = 1
+    while command[place] in ("-W", "-X"):
+        place += 2
+    return [*command[1:place]], [*command[place:]]
+
+
+class Forked:
+    """A process like `subprocess.Popen`'s, forked from a server. Leaving the block waits for its end."""
+
+    stdin: TextIO | None
+    stdout: TextIO | None
+    stderr: TextIO | None
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: int | IO[bytes] | None = None,
+        stdout: int | IO[bytes] | None = None,
+        stderr: int | IO[bytes] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        pass_fds: Sequence[int] = (),
+        exact_end: bool = False,
+    ) -> None:
+        self.args = command
+        self.returncode: int | None = None
+        self._texts: dict[str, str] = {}
+        self._readers: list[threading.Thread] = []
+        flags, arguments = _split(command)
+        environ = dict(os.environ if env is None else env)
+        found = server(flags, PYTEST if arguments[:2] == ["-m", "pytest"] else PLAIN)
+        if _read_at_start(environ) != found.at_start:
+            raise ValueError("expected the server's variables that are read at the start; use a real process")
+        theirs: list[int] = []  # to be closed here, once they are sent
+        try:
+            given = [self._open(name, end, theirs) for name, end in enumerate((stdin, stdout, stderr))]
+            request = {
+                "arguments": arguments,
+                "environ": environ,
+                "folder": str(Path(cwd or ".").resolve()),
+                "descriptors": [0, 1, 2, *pass_fds],
+                "exact_end": exact_end,
+            }
+            self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._connection.connect(found.address)
+            socket.send_fds(self._connection, [json.dumps(request).encode()], [*given, *pass_fds])
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        answer, descriptors, _, _ = socket.recv_fds(self._connection, REQUEST_BYTES, 1)
+        if not descriptors:
+            raise RuntimeError("the fork server has ended, stderr has the reason")
+        self.pid, self._pidfd = int(answer), descriptors[0]
+
+    def _open(self, number: int, end: int | IO[bytes] | None, theirs: list[int]) -> int:
+        """The child's descriptor; of a pipe, this process has the other end as a file."""
+        name = ("stdin", "stdout", "stderr")[number]
+        setattr(self, name, None)
+        if end == subprocess.PIPE:
+            reading, writing = os.pipe()
+            given, kept = (reading, writing) if number == 0 else (writing, reading)
+            setattr(self, name, os.fdopen(kept, "w" if number == 0 else "r"))
+            theirs.append(given)
+            return given
+        if end == subprocess.DEVNULL:
+            theirs.append(os.open(os.devnull, os.O_RDWR))
+            return theirs[-1]
+        if end is None:
+            return number
+        return end if isinstance(end, int) else end.fileno()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in (self.stdin, self.stdout, self.stderr):
+            if file is not None:
+                with suppress(BrokenPipeError):
+                    file.close()
+        self.wait()
+
+    def send_signal(self, number: int) -> None:
+        """Signals it, unless it has ended."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    def kill(self) -> None:
+        """Kills it."""
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its status, or minus the number of the signal that ended it."""
+        if self.returncode is None:
+            self._connection.settimeout(timeout)
+            try:
+                answer = self._connection.recv(REQUEST_BYTES)
+            except TimeoutError:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
+            self._connection.close()
+            os.close(self._pidfd)
+            if not answer:
+                raise RuntimeError("the fork server has ended, stderr has the reason")
+            self.returncode = os.waitstatus_to_exitcode(int(answer))
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it writes until its end, which this waits for."""
+        end = None if timeout is None else time.monotonic() + timeout
+        if self.stdin is not None and not self._readers:
+            with suppress(BrokenPipeError):
+                self.stdin.close()
+        if not self._readers:
+            self._readers = [
+                threading.Thread(target=self._read, args=(name,)) for name in ("stdout", "stderr")
+            ]
+            for reader in self._readers:
+                reader.start()
+        for reader in self._readers:
+            reader.join(None if end is None else max(0.0, end - time.monotonic()))
+            if reader.is_alive():
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        self.wait(None if end is None else max(0.001, end - time.monotonic()))
+        return self._texts["stdout"], self._texts["stderr"]
+
+    def _read(self, name: str) -> None:
+        file: TextIO | None = getattr(self, name)
+        if file is None:
+            self._texts[name] = ""
+            return
+        with file:
+            self._texts[name] = file.read()
+
+
+def run(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    timeout: float = 60,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end and captures what it writes, like `subprocess.run`."""
+    with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd) as child:
+        try:
+            out, complaints = child.communicate(timeout)
+        except BaseException:
+            child.kill()
+            raise
+        return subprocess.CompletedProcess(command, child.wait(), out, complaints)
+
+
+# --- the server -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a child is to be."""
+
+    arguments: list[str]
+    environ: dict[str, str]
+    folder: str
+    descriptors: list[int]  # their numbers in the child
+    exact_end: bool
+    sent: list[int]  # and their numbers here
+
+
+def serve() -> CodeType:
+    """Serves until the test process has ended. Returns in each child the program that it is to execute."""
+    _, kind, address, owner = sys.argv[1:]
+    for name in PRELOADED[kind]:
+        importlib.import_module(name)
+    threads = os.listdir("/proc/self/task")  # noqa: PTH208
+    maps = Path("/proc/self/maps").read_text()
+    assert len(threads) == 1, "a process with threads must not fork"
+    assert "libascendcl" not in maps, "an ACL library is loaded"
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(address)
+    listener.listen()
+    test_process = os.pidfd_open(int(owner))
+    gc.collect()
+    gc.freeze()
+    os.write(1, READY)
+    with suppress(KeyboardInterrupt):
+        request = _Children(listener, test_process).serve()
+        if request is not None:
+            return _become(request)
+    return compile("", "<nothing>", "exec")
+
+
+class _Children:
+    """The children that run, by their pidfd."""
+
+    def __init__(self, listener: socket.socket, test_process: int) -> None:
+        self._listener = listener
+        self._test_process = test_process
+        self._connections: dict[int, tuple[int, socket.socket]] = {}
+
+    def serve(self) -> _Request | None:
+        """Forks for each request: returns the request in the child, None in the server at its end."""
+        while True:
+            waited_for = [self._listener.fileno(), self._test_process, *self._connections]
+            ready, _, _ = select.select(waited_for, [], [])
+            for descriptor in ready:
+                if descriptor in self._connections:
+                    self._report(descriptor)
+            if self._test_process in ready:
+                self._kill()
+                return None
+            if self._listener.fileno() in ready and (request := self._fork()) is not None:
+                return request
+
+    def _fork(self) -> _Request | None:
+        connection, _ = self._listener.accept()
+        text, sent, _, _ = socket.recv_fds(connection, REQUEST_BYTES, MOST_DESCRIPTORS)
+        if not text:  # the test process has given up
+            connection.close()
+            return None
+        process = os.fork()
+        if process == 0:
+            for each in (self._listener, connection, *(other for _, other in self._connections.values())):
+                each.detach()  # the child closes them by their numbers
+            return _Request(**json.loads(text), sent=sent)
+        for descriptor in sent:
+            os.close(descriptor)
+        pidfd = os.pidfd_open(process)
+        self._connections[pidfd] = (process, connection)
+        with suppress(OSError):  # the test process has given up
+            socket.send_fds(connection, [str(process).encode()], [pidfd])
+        return None
+
+    def _report(self, pidfd: int) -> None:
+        process, connection = self._connections.pop(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(process, 0)
+        with connection, suppress(OSError):
+            connection.send(str(status).encode())
+
+    def _kill(self) -> None:
+        for process, _ in self._connections.values():
+            os.kill(process, signal.SIGKILL)
+
+
+def _become(request: _Request) -> CodeType:
+    """Makes this process what was asked for."""
+    if request.exact_end:
+        gc.unfreeze()
+    _take(request.sent, request.descriptors)
+    os.environ.clear()
+    os.environ.update(request.environ)
+    os.chdir(request.folder)
+    for name in ("sys", "forkserver"):  # of BOOT
+        del vars(sys.modules["__main__"])[name]
+    return _program(*request.arguments)
+
+
+def _take(sent: list[int], wanted: list[int]) -> None:
+    """Gives the descriptors the numbers that they are to have, and closes all others."""
+    above = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, FIRST_FREE) for descriptor in sent]
+    for descriptor, number in zip(above, wanted, strict=True):
+        os.dup2(descriptor, number)
+    others = [number for number in range(max(wanted)) if number not in wanted]
+    for number in others:
+        with suppress(OSError):  # it is not open
+            os.close(number)
+    os.closerange(max(wanted) + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _program(*arguments: str) -> CodeType:
+    """The program of a command line, with `sys.argv` and `sys.path` set for it."""
+    kind, *rest = arguments
+    if kind == "-c":
+        text, *rest = rest
+        sys.argv[:] = ["-c", *rest]
+        return compile(text, "<string>", "exec")
+    if kind == "-m":
+        module, *rest = rest
+        sys.argv[:] = ["-m", *rest]
+        _put_first(Path.cwd())
+        # What the interpreter itself calls for -m.
+        return compile(f"__import__('runpy')._run_module_as_main({module!r})", "<string>", "exec")
+    sys.argv[:] = [kind, *rest]
+    _put_first(Path(kind).resolve().parent)
+    vars(sys.modules["__main__"])["__file__"] = kind
+    return compile(Path(kind).read_bytes(), kind, "exec")
+
+
+def _put_first(folder: Path) -> None:
+    if not sys.flags.safe_path:
+        sys.path[0] = str(folder)
