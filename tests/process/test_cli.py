@@ -22,6 +22,7 @@ from aioacl._library import LibraryInfo, MissingSymbol
 from aioacl.simulator import library_path
 from aioacl.simulator._releases import RELEASES
 from tests import elf
+from tests.support import forkserver
 
 WARNINGS_ARE_ERRORS = [sys.executable, "-X", "dev", "-W", "error"]
 SIBLINGS_ARE_MISSING = """
@@ -35,20 +36,34 @@ sys.exit(main(["doctor", "--library", "simulator", *sys.argv[1:]]))
 """
 
 
-def run(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+def _environment(environ: dict[str, str]) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_", "ASCEND_"))}
+    return {**clean, **environ}
+
+
+def run(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    """Runs Python in a forked process."""
+    return forkserver.run([*WARNINGS_ARE_ERRORS, *command], env=_environment(environ))
+
+
+def run_really(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    """Runs Python in a process of its own: for what is read when a process starts, and once for each command."""
     return subprocess.run(
         [*WARNINGS_ARE_ERRORS, *command],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
-        env={**clean, **environ},
+        env=_environment(environ),
     )
 
 
 def aioacl(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     return run("-m", "aioacl", *arguments, **environ)
+
+
+def aioacl_really(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    return run_really("-m", "aioacl", *arguments, **environ)
 
 
 def found(done: "subprocess.CompletedProcess[str]", status: int = 0) -> dict[str, Any]:
@@ -62,7 +77,7 @@ def found(done: "subprocess.CompletedProcess[str]", status: int = 0) -> dict[str
 class TestCommands:
     @pytest.mark.parametrize("arguments", [(), ("simulator",)])
     def test_without_a_command_there_is_help(self, arguments: tuple[str, ...]) -> None:
-        done = aioacl(*arguments)
+        done = aioacl_really(*arguments)
         assert done.returncode == 2
         assert done.stdout == ""
         assert done.stderr.startswith("usage: aioacl")
@@ -91,7 +106,7 @@ class TestCommands:
 
 class TestDoctor:
     def test_the_simulator_is_well_and_said_to_be_one(self) -> None:
-        result = found(aioacl("doctor", "--library", "simulator", "--json"))
+        result = found(aioacl_really("doctor", "--library", "simulator", "--json"))
         assert result["ok"]
         assert result["library"]["backend"] == "simulator"
         assert result["library"]["path"] == str(library_path())
@@ -151,7 +166,7 @@ assert simulator.stats().contexts == 0
             assert trap in told
 
     def test_people_get_a_table_that_fits(self) -> None:
-        done = aioacl("doctor", "--library", "simulator", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+        done = aioacl_really("doctor", "--library", "simulator", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
         assert done.returncode == 0
         assert done.stdout.isascii()
         assert "simulator: no card is used" in done.stdout
@@ -266,7 +281,7 @@ class TestScreen:
 
 class TestDevices:
     def test_each_has_a_number_a_chip_and_a_status(self) -> None:
-        result = found(aioacl("devices", "--library", "simulator", "--json", AIOACL_SIM_DEVICES="3"))
+        result = found(aioacl_really("devices", "--library", "simulator", "--json", AIOACL_SIM_DEVICES="3"))
         assert [each["index"] for each in result["devices"]] == [0, 1, 2]
         assert {each["status"] for each in result["devices"]} == {"normal"}
         assert all(each["soc"] for each in result["devices"])
@@ -303,7 +318,7 @@ sys.exit(main(["devices", "--library", "simulator"]))
 
 class TestSimulatorFolder:
     def test_the_same_folder_is_found_again(self, tmp_path: Path) -> None:
-        outputs = [aioacl("simulator", "dir", XDG_CACHE_HOME=str(tmp_path)).stdout for _ in range(2)]
+        outputs = [aioacl_really("simulator", "dir", XDG_CACHE_HOME=str(tmp_path)).stdout for _ in range(2)]
         assert outputs[0] == outputs[1]
         folder = Path(outputs[0].splitlines()[-1])
         assert folder.parent == tmp_path / "aioacl"
@@ -326,7 +341,7 @@ for name in sys.argv[1:]:
     assert ctypes.CDLL(name).aclrtGetDeviceCount(ctypes.byref(count)) == 0
     assert count.value == 2
 """
-        done = run("-c", program, *result["links"], LD_LIBRARY_PATH=result["folder"])
+        done = run_really("-c", program, *result["links"], LD_LIBRARY_PATH=result["folder"])
         assert (done.returncode, done.stderr) == (0, "")
 
     def test_what_was_lost_or_changed_is_mended(self, tmp_path: Path) -> None:
@@ -359,7 +374,7 @@ for name in sys.argv[1:]:
     def test_two_processes_make_it_at_once(self, tmp_path: Path) -> None:
         command = [*WARNINGS_ARE_ERRORS, "-m", "aioacl", "simulator", "dir"]
         environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, env=environ) for _ in range(4)]
+        processes = [forkserver.Forked(command, stdout=subprocess.PIPE, env=environ) for _ in range(4)]
         outputs = {process.communicate(timeout=60)[0] for process in processes}
         assert len(outputs) == 1
         assert all(process.returncode == 0 for process in processes)

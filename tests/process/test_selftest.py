@@ -16,30 +16,57 @@ from aioacl._ffi import lib, text_of
 from aioacl._selftest._records import Needs
 from aioacl._selftest._table import ASSUMPTIONS, FAMILIES
 from aioacl.simulator import library_path
+from tests.support import forkserver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 LIAR = Path(__file__).with_name("liar.c")
-LIMIT = ("--limit", "20")
+LIMIT = "20"
 
 
-def selftest(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_", "ASCEND_"))}
+# The command in a forked process that forks its children too.
+FORKING = """
+import subprocess, sys
+from aioacl.__main__ import main
+from tests.support import forkserver
+forkserver.use((), forkserver.PLAIN, sys.argv.pop(1))
+subprocess.Popen = forkserver.Forked
+sys.exit(main())
+"""
+
+
+def selftest_really(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The command and its children as processes that Python starts."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "aioacl", "selftest", *arguments],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
-        env={**clean, **environ},
+        env=_environment(environ),
     )
 
 
-def tried(*arguments: str, status: int, **environ: str) -> dict[str, Any]:
+def selftest(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The command and its children as forked processes."""
+    address = forkserver.server((), forkserver.PLAIN).address
+    command = [sys.executable, "-W", "error", "-c", FORKING, address, "selftest", *arguments]
+    return forkserver.run(command, env=_environment(environ), timeout=300)
+
+
+def _environment(environ: dict[str, str]) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_", "ASCEND_"))}
+    return {**clean, **environ}
+
+
+def tried(
+    *arguments: str, status: int, limit: str = LIMIT, really: bool = False, **environ: str
+) -> dict[str, Any]:
     """What it says in JSON."""
-    done = selftest(*arguments, *LIMIT, "--json", **environ)
+    start = selftest_really if really else selftest
+    done = start(*arguments, "--limit", limit, "--json", **environ)
     (line,) = done.stdout.splitlines()
     result: dict[str, Any] = json.loads(line)
     assert done.returncode == status, (broken(result), done.stderr)
@@ -103,7 +130,7 @@ class TestTheSimulator:
     @pytest.mark.parametrize(("wait", "reset"), [("sleep", False), ("sleep", True), ("spin", True)])
     def test_everything_holds(self, wait: str, reset: bool) -> None:
         arguments = ["--reset"] if reset else []
-        result = tried("--library", "simulator", *arguments, status=0, AIOACL_SIM_WAIT=wait)
+        result = tried("--library", "simulator", *arguments, status=0, really=True, AIOACL_SIM_WAIT=wait)
         assert broken(result) == {}
         assert result["held"] + result["not_testable"] == len(ASSUMPTIONS)
         left = {each["id"] for each in result["assumptions"] if each["verdict"] == "not_testable"}
@@ -112,7 +139,7 @@ class TestTheSimulator:
 
     def test_what_a_release_lacks_is_not_testable_and_the_rest_holds(self) -> None:
         path = str(library_path("8.1"))
-        result = tried("--library", path, "--family", "hostfuncs", "--family", "waits", status=0)
+        result = tried("--library", path, "--family", "hostfuncs", "--family", "waits", status=0, really=True)
         verdicts = {each["id"]: each["verdict"] for each in result["assumptions"]}
         assert {name for name, verdict in verdicts.items() if verdict != "held"} == {
             "hostfuncs.order",
@@ -157,9 +184,7 @@ assert simulator.calls("aclrtResetDevice") == simulator.calls("aclrtResetDeviceF
 left = simulator.stats()
 assert (left.streams, left.events, left.contexts, left.device_blocks, left.host_blocks) == (0, 0, 0, 0, 0), left
 """
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
-        )
+        done = forkserver.run([sys.executable, "-W", "error", "-c", program])
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -217,7 +242,7 @@ class TestLies:
 
 class TestAccidents:
     def test_a_crash_is_a_verdict_and_the_others_are_tried(self, liar: Callable[[str], str]) -> None:
-        result = tried("--library", liar("CRASH"), "--family", "events", status=1)
+        result = tried("--library", liar("CRASH"), "--family", "events", status=1, really=True)
         assert broken(result).keys() == {"events.unrecorded", "events.covers"}
         assert set(broken(result).values()) == {"crashed with SIGSEGV"}
         assert result["held"] == len(result["assumptions"]) - 2
@@ -231,11 +256,11 @@ class TestAccidents:
         assert result["held"] == len(result["assumptions"]) - 2
 
     def test_a_crash_at_the_end_is_a_verdict(self, liar: Callable[[str], str]) -> None:
-        result = tried("--library", liar("CRASH_AT_EXIT"), "--family", "process", status=1)
+        result = tried("--library", liar("CRASH_AT_EXIT"), "--family", "process", status=1, really=True)
         assert broken(result) == {"process.exit": "at its end, the process crashed with SIGSEGV"}
 
     def test_a_crash_on_loading_leaves_nothing_to_try(self, liar: Callable[[str], str]) -> None:
-        result = tried("--library", liar("CRASH_ON_LOAD"), "--family", "events", status=1)
+        result = tried("--library", liar("CRASH_ON_LOAD"), "--family", "events", status=1, really=True)
         assert broken(result) == {"process.loads": "crashed with SIGSEGV"}
         assert (result["held"], result["not_testable"]) == (0, len(result["assumptions"]) - 1)
 
@@ -246,7 +271,7 @@ class TestAccidents:
 
 class TestMisuse:
     def test_a_library_that_is_not_there_is_one_line(self) -> None:
-        done = selftest("--library", "/nowhere/libascendcl.so")
+        done = selftest_really("--library", "/nowhere/libascendcl.so")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == "aioacl: /nowhere/libascendcl.so: no such file\n"
 
