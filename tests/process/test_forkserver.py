@@ -20,7 +20,8 @@ PROGRAMS = {
 import os, sys, threading, gc
 print(sys.argv, sys.path, sys.warnoptions, sys.flags, sorted(vars()), __name__)
 print(sorted(os.environ.items()), os.getcwd(), os.listdir("/proc/self/fd"), len(os.listdir("/proc/self/task")))
-print(threading.current_thread().name, threading.main_thread().ident == threading.get_ident())
+print(threading.current_thread().name, threading.main_thread().native_id == os.getpid())
+print(threading.main_thread().ident == threading.get_ident())
 print(sys.stdin.readline(), sys.stdin, sys.stdout, sys.stderr, sys.stdout.line_buffering)
 """,
     "its end": """

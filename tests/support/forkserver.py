@@ -6,10 +6,10 @@ Theory of operation
 `Forked(command)` and `run(command)` take the command line of a real process, `[sys.executable, *flags, "-c", text,
 ...]`, `-m` with a module, or a file, and behave like `subprocess.Popen` and `subprocess.run`.
 
-A test process has at most one server for each set of flags and each of the two lists of modules in `PRELOADED`. The
-server starts with the first request. It is `python *flags -c BOOT`: it imports the modules, then listens on a socket in
-a private folder. It has one thread and has loaded no ACL library, so a fork of it is a process in which nothing of ACL
-has happened.
+A test process has at most one server for each set of flags, and another for `-m pytest`. It starts with the first
+request: `python *flags -c BOOT` imports what most programs need, then listens on a socket in a private folder. The one
+for pytest runs pytest once, on a test that does nothing, so that pytest and its plugins are there. A server has one
+thread and has loaded no ACL library, so a fork of it is a process in which nothing of ACL has happened.
 
 For each request the test process connects and sends the arguments, the environment, the folder and the descriptors
 of the child. The server forks and answers with the child's number and a pidfd, and later with the wait status. The
@@ -37,6 +37,7 @@ import atexit
 import fcntl
 import gc
 import importlib
+import io
 import json
 import os
 import select
@@ -48,7 +49,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self, TextIO
@@ -65,14 +66,18 @@ FIRST_FREE: Final = 64  # descriptors of a request are numbered below
 READY: Final = b"ready\n"
 PLAIN, PYTEST = "plain", "pytest"
 # Not a module that a command line may name: runpy warns of one that is there already.
-PRELOADED: Final = {
-    PLAIN: (
-        *("asyncio", "anyio", "anyio._backends._asyncio", "anyio._backends._trio", "trio", "runpy"),
-        *("aioacl", "aioacl.lowlevel", "aioacl.simulator", "aioacl._cli.selftest", "aioacl._cli.demo"),
-        *("aioacl._cli.doctor", "aioacl._cli.devices", "aioacl._cli.simulator", "aioacl._selftest._table"),
-    ),
-    PYTEST: (),
-}
+PRELOADED: Final = (
+    *("asyncio", "anyio", "anyio._backends._asyncio", "anyio._backends._trio", "trio", "runpy"),
+    *("aioacl", "aioacl.lowlevel", "aioacl.simulator", "aioacl._cli.selftest", "aioacl._cli.demo"),
+    *("aioacl._cli.doctor", "aioacl._cli.devices", "aioacl._cli.simulator", "aioacl._selftest._table"),
+)
+# pytest itself imports its plugins, and this file what its tests are likely to import: it warns of a plugin that was
+# there before it could rewrite the plugin's assertions.
+WARM_UP: Final = """
+import unittest
+import aioacl.simulator, aioacl.testing._hooks, anyio._backends._asyncio, anyio._backends._trio, runpy
+def test_nothing(): pass
+"""
 READ_AT_START: Final = ("PYTHON", "LD_", "GLIBC_", "MALLOC_", "LC_", "LANG")
 
 BOOT: Final = """
@@ -323,8 +328,11 @@ class _Request:
 def serve() -> CodeType:
     """Serves until the test process has ended. Returns in each child the program that it is to execute."""
     _, kind, address, owner = sys.argv[1:]
-    for name in PRELOADED[kind]:
-        importlib.import_module(name)
+    if kind == PYTEST:
+        _warm_up()
+    else:
+        for name in PRELOADED:
+            importlib.import_module(name)
     threads = os.listdir("/proc/self/task")  # noqa: PTH208
     maps = Path("/proc/self/maps").read_text()
     assert len(threads) == 1, "a process with threads must not fork"
@@ -341,6 +349,22 @@ def serve() -> CodeType:
         if request is not None:
             return _become(request)
     return compile("", "<nothing>", "exec")
+
+
+def _warm_up() -> None:
+    """Runs pytest, and leaves of that the imported modules."""
+    import pytest
+
+    for name in [name for name in os.environ if name.startswith("PYTEST")]:
+        del os.environ[name]
+    path = [*sys.path]
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as output:
+        test = Path(folder, "test_nothing.py")
+        test.write_text(WARM_UP)
+        status = pytest.main(["-c", os.devnull, f"--rootdir={folder}", "-p", "no:cacheprovider", str(test)])
+    assert status == 0, output.getvalue()
+    sys.path[:] = path
+    del sys.modules["test_nothing"]
 
 
 class _Children:
@@ -401,6 +425,7 @@ def _become(request: _Request) -> CodeType:
     if request.exact_end:
         gc.unfreeze()
     _take(request.sent, request.descriptors)
+    vars(threading.main_thread())["_native_id"] = threading.get_native_id()  # Python 3.11 keeps the server's
     os.environ.clear()
     os.environ.update(request.environ)
     os.chdir(request.folder)

@@ -15,6 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from aioacl import simulator
+from tests.support import forkserver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,16 +46,19 @@ def _report(path: Path) -> Iterator[tuple[str, str, str]]:
             yield name, part.tag, f"{part.get('message')}\n{part.text}"
 
 
-def run(project: Path, *arguments: str) -> Ran:
-    """Runs pytest in the project, as its user would."""
+def run(project: Path, *arguments: str, really: bool = False) -> Ran:
+    """Runs pytest in the project, as its user would; `really` in a process that Python starts."""
     report = project / "report.xml"
     clean = {
         name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_LIBRARY", "PYTEST"))
     }
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", *arguments]
-    ran = subprocess.run(
-        command, cwd=project, env=clean, capture_output=True, text=True, timeout=300, check=False
-    )
+    if really:
+        ran = subprocess.run(
+            command, cwd=project, env=clean, capture_output=True, text=True, timeout=300, check=False
+        )
+    else:
+        ran = forkserver.run(command, cwd=project, env=clean, timeout=300)
     parts = list(_report(report)) if report.exists() else []
     failed, refused, skipped = (
         {name: text for name, tag, text in parts if tag == wanted}
@@ -97,7 +101,7 @@ MODES = {
 @pytest.mark.parametrize("mode", MODES)
 def test_the_example_passes(project: Path, mode: str) -> None:
     arguments, count = MODES[mode]
-    ran = run(project, "-W", "error", *arguments)
+    ran = run(project, "-W", "error", *arguments, really=mode in {"strict", "neither"})
     assert (ran.status, len(ran.passed)) == (0, count), ran.output
     assert ran.skipped == {"test_a_card_has_room_for_a_film": ran.skipped["test_a_card_has_room_for_a_film"]}
     assert "--aioacl-library=/path/to/libascendcl.so" in ran.output + str(ran.skipped)
@@ -247,7 +251,7 @@ def test_a_project_that_does_not_use_it_does_not_import_it(tmp_path: Path) -> No
     (tmp_path / "test_other.py").write_text(
         "import sys\n\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('aioacl')]\n"
     )
-    ran = run(tmp_path, "test_other.py")
+    ran = run(tmp_path, "test_other.py", really=True)
     assert (ran.status, sorted(ran.passed)) == (0, ["test_it"]), ran.output
 
 
