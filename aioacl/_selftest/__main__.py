@@ -17,7 +17,7 @@ from typing import Any
 from aioacl._errors import LibraryNotFound
 from aioacl._ffi import ffi
 from aioacl._library import LibraryInfo, library_info, use_library
-from aioacl._selftest._bench import Bench, Guest, call, named
+from aioacl._selftest._bench import Bench, Guest, call, named, patience
 from aioacl._selftest._records import Assumption, Broken, Needs, NotTestable
 from aioacl._selftest._table import ASSUMPTIONS
 from aioacl._selftest.process import absent, version
@@ -30,6 +30,7 @@ class Order:
     library: str | None
     device: int
     ids: tuple[str, ...]
+    limit_seconds: float  # of a check
 
 
 class Report:
@@ -89,7 +90,7 @@ def run(assumption: Assumption, order: Order, *, simulated: bool) -> tuple[str, 
         return "not_testable", why_not
     guest = Guest(lambda: attempt(assumption, order, simulated=simulated))
     try:
-        guest.answer("the check", seconds=None)
+        guest.outcome()
     except Broken as broken:
         return "broken", str(broken)
     except NotTestable as reason:
@@ -103,7 +104,8 @@ def main(arguments: list[str]) -> None:
     """Does what the order says."""
     report = Report(int(arguments[0]))
     told = json.loads(arguments[1])
-    order = Order(told["library"], told["device"], tuple(told["ids"]))
+    order = Order(told["library"], told["device"], tuple(told["ids"]), told["limit_seconds"])
+    patience.fit(order.limit_seconds)
     try:
         info = load(order.library)
     except LibraryNotFound as error:

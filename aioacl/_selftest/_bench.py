@@ -71,6 +71,22 @@ def require(condition: object, otherwise: str) -> None:
         raise Broken(otherwise)
 
 
+class Patience:
+    """How long a call may take that must return: less than usual when the whole check has little time."""
+
+    def __init__(self) -> None:
+        self.seconds = HANDLE_SECONDS
+        self.wait_ms = WAIT_MS
+
+    def fit(self, limit_seconds: float) -> None:
+        """A call that does not return is noticed before the check's limit, so the next check needs no new process."""
+        self.seconds = min(HANDLE_SECONDS, limit_seconds / 2)
+        self.wait_ms = min(WAIT_MS, int(limit_seconds * 400) or 1)
+
+
+patience: Final = Patience()
+
+
 class Guest:
     """A function on a plain thread, which has no context before it gets itself one."""
 
@@ -92,10 +108,15 @@ class Guest:
         """Whether it has returned, after a look of that length."""
         return self._done.wait(seconds)
 
-    def answer(self, what: str, seconds: float | None = HANDLE_SECONDS) -> Any:
-        """What it has returned; it must do so in time, if there is a limit."""
-        if not self._done.wait(seconds):
-            raise Broken(f"{what} has not returned within {seconds:g} s")
+    def answer(self, what: str) -> Any:
+        """What it has returned; it must do so in time."""
+        if not self._done.wait(patience.seconds):
+            raise Broken(f"{what} has not returned within {patience.seconds:g} s")
+        return self.outcome()
+
+    def outcome(self) -> Any:
+        """What it has returned, however long that takes."""
+        self._done.wait()
         if self._error is not None:
             raise self._error
         return self._answer
@@ -113,14 +134,14 @@ class Puppet:
             work, answers = self._orders.get()
             answers.put(work())
 
-    def do(self, work: Callable[[], Any], seconds: float = HANDLE_SECONDS) -> Any:
+    def do(self, work: Callable[[], Any]) -> Any:
         """What the function answers on that thread."""
         answers: SimpleQueue[Any] = SimpleQueue()
         self._orders.put((work, answers))
         try:
-            return answers.get(timeout=seconds)
+            return answers.get(timeout=patience.seconds)
         except Empty:
-            raise Broken(f"a call on another thread has not returned within {seconds:g} s") from None
+            raise Broken(f"a call on another thread has not returned within {patience.seconds:g} s") from None
 
 
 def on_a_thread(work: Callable[[], Any], what: str = "the call") -> Any:
@@ -238,7 +259,7 @@ class Bench:
             if not opened:
                 opened = True
                 expect(0, "aclrtRecordEvent", gate[0], opener)
-                expect(0, "aclrtSynchronizeStreamWithTimeout", opener, WAIT_MS)
+                expect(0, "aclrtSynchronizeStreamWithTimeout", opener, patience.wait_ms)
 
         try:
             for stream in streams:
@@ -247,7 +268,7 @@ class Bench:
         finally:
             release()
         for stream in streams:
-            expect(0, "aclrtSynchronizeStreamWithTimeout", stream, WAIT_MS)
+            expect(0, "aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms)
         expect(0, "aclrtDestroyEvent", gate[0])
 
     def wait_inside(self, guest: Guest, function: str) -> None:
@@ -255,7 +276,7 @@ class Bench:
         if self.simulated:
             symbol = ffi.cast("int (*)(const char *)", lib.aio_library_symbol(b"aclsim_waiting"))
             name = ffi.new("char[]", function.encode())
-            for _ in range(int(HANDLE_SECONDS * 1000)):
+            for _ in range(int(patience.seconds * 1000)):
                 if symbol(name) or guest.returned(0.001):
                     break
         require(not guest.returned(MOMENT_SECONDS if self.simulated else ENTER_SECONDS), _returned(function))
@@ -272,7 +293,7 @@ class Bench:
 
     def finish(self, stream: CData) -> None:
         """Waits for the stream's work."""
-        expect(0, "aclrtSynchronizeStreamWithTimeout", stream, WAIT_MS)
+        expect(0, "aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms)
 
     # --- faults, on the simulator -------------------------------------------------------------------------------------
 

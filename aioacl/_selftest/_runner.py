@@ -58,7 +58,14 @@ class _Child:
 
     def __init__(self, request: Request, ids: Iterable[str], complaints: IO[bytes]) -> None:
         ours, theirs = os.pipe()
-        order = json.dumps({"library": request.library, "device": request.device, "ids": [*ids]})
+        order = json.dumps(
+            {
+                "library": request.library,
+                "device": request.device,
+                "ids": [*ids],
+                "limit_seconds": request.limit_seconds,
+            }
+        )
         command = [sys.executable, "-m", "aioacl._selftest", str(theirs), order]
         self._descriptor = ours
         self._rest = b""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl._ffi import ffi
 from aioacl._selftest._bench import (
-    HANDLE_SECONDS,
     SYNC,
     TIME_LINE,
     Bench,
     call,
     expect,
     fill,
+    patience,
     require,
     require_code,
     status_of,
@@ -95,9 +95,9 @@ def _(bench: Bench) -> None:
     event, stream, memory, here = bench.event(), bench.stream(), bench.memory(), bench.pinned()
 
     def asked() -> None:
-        end = time.monotonic() + HANDLE_SECONDS
+        end = time.monotonic() + patience.seconds
         while bench.event_status(event) != DONE:
-            require(time.monotonic() < end, f"the event was not complete within {HANDLE_SECONDS:g} s")
+            require(time.monotonic() < end, f"the event was not complete within {patience.seconds:g} s")
 
     def waited() -> None:
         expect(0, "aclrtSynchronizeEvent", event)

@@ -15,7 +15,6 @@ from aioacl._selftest._bench import (
     NO_CONTEXT,
     NO_DEVICE,
     NOT_SET,
-    WAIT_MS,
     Bench,
     Guest,
     Puppet,
@@ -24,6 +23,7 @@ from aioacl._selftest._bench import (
     expect,
     fill,
     named,
+    patience,
     require,
     require_code,
 )
@@ -310,7 +310,7 @@ def _wait_through(bench: Bench, function: str, wait: Callable[[CData, CData], in
 )
 def _(bench: Bench) -> None:
     function = "aclrtSynchronizeStreamWithTimeout"
-    _wait_through(bench, function, lambda stream, _: int(call(function, stream, WAIT_MS)))
+    _wait_through(bench, function, lambda stream, _: int(call(function, stream, patience.wait_ms)))
 
 
 @RESETS.assumes(
@@ -322,7 +322,7 @@ def _(bench: Bench) -> None:
 )
 def _(bench: Bench) -> None:
     function = "aclrtSynchronizeEventWithTimeout"
-    _wait_through(bench, function, lambda _, event: int(call(function, event, WAIT_MS)))
+    _wait_through(bench, function, lambda _, event: int(call(function, event, patience.wait_ms)))
 
 
 @RESETS.assumes(

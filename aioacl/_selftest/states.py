@@ -15,11 +15,11 @@ from aioacl._selftest._bench import (
     NOT_SET,
     REFUSED,
     UNSUPPORTED,
-    WAIT_MS,
     Bench,
     Puppet,
     call,
     expect,
+    patience,
     require,
     require_code,
 )
@@ -227,7 +227,7 @@ def _(bench: Bench) -> None:
     stream, gate = bench.stream(), ffi.new("aclrtEvent *")
     expect(0, "aclrtCreateEventWithFlag", gate, 1)
     expect(0, "aclrtStreamWaitEvent", stream, gate[0])
-    waiter = bench.guest(lambda: call("aclrtSynchronizeStreamWithTimeout", stream, WAIT_MS))
+    waiter = bench.guest(lambda: call("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms))
     bench.wait_inside(waiter, "aclrtSynchronizeStreamWithTimeout")
     told = Told(bench.device, in_callback)
     expect(0, "aclrtResetDeviceForce", bench.device)

@@ -10,12 +10,12 @@ from aioacl._selftest._bench import (
     EVENT_TIMEOUT,
     REFUSED,
     STREAM_TIMEOUT,
-    WAIT_MS,
     Bench,
     call,
     expect,
     fill,
     named,
+    patience,
     require,
     require_code,
 )
@@ -100,9 +100,9 @@ def _(bench: Bench) -> None:
     with bench.held(stream):
         expect(0, "aclrtRecordEvent", event, stream)
         expect(EVENT_TIMEOUT, OF_EVENT, event, SHORT_MS)
-    expect(0, OF_EVENT, event, WAIT_MS)
+    expect(0, OF_EVENT, event, patience.wait_ms)
     expect(0, "aclrtRecordEvent", event, stream)
-    expect(0, OF_EVENT, event, WAIT_MS)
+    expect(0, OF_EVENT, event, patience.wait_ms)
 
 
 @WAITS.assumes(
@@ -116,7 +116,7 @@ def _(bench: Bench) -> None:
     streams = [bench.stream() for _ in range(3)]
     with bench.held(streams[1]):
         expect(STREAM_TIMEOUT, OF_DEVICE, SHORT_MS)
-    expect(0, OF_DEVICE, WAIT_MS)
+    expect(0, OF_DEVICE, patience.wait_ms)
 
 
 @WAITS.assumes(
@@ -254,4 +254,4 @@ def _(bench: Bench) -> None:
     stream = bench.stream()
     code = bench.guest(lambda: call("aclrtSynchronizeStream", stream)).answer("aclrtSynchronizeStream")
     require_code(0, code, "aclrtSynchronizeStream")
-    expect(0, OF_DEVICE, WAIT_MS)
+    expect(0, OF_DEVICE, patience.wait_ms)
