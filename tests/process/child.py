@@ -52,6 +52,8 @@ class Copies:
         await self.opening.__aexit__(*raised)
 """
 
+SHORT_GRACE = "aioacl._runtime.EXIT_GRACE_SECONDS = 0.2\n"
+
 
 class Child:
     """The process. Leaving the block kills what is left of it."""
@@ -64,17 +66,18 @@ class Child:
         *,
         strict: bool = True,
         real: bool = False,
+        stuck: bool = False,
         more: Mapping[str, str] | None = None,
     ) -> None:
-        """`strict` turns its warnings into errors; `real` starts Python anew; `more` is added to its environment."""
+        """Starts it.
+
+        `strict` turns its warnings into errors, `real` starts Python anew. With `stuck` a thread will never leave C, so
+        the end of the process waits for less time than usual in vain. `more` is added to its environment.
+        """
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
         environ = {**inherited, "TEST_BACKEND": backend, "TEST_WAITS": waits, **(more or {})}
-        command = [
-            sys.executable,
-            *(["-W", "error"] if strict else []),
-            "-c",
-            PRELUDE + textwrap.dedent(program),
-        ]
+        text = PRELUDE + (SHORT_GRACE if stuck else "") + textwrap.dedent(program)
+        command = [sys.executable, *(["-W", "error"] if strict else []), "-c", text]
         pipe = subprocess.PIPE
         self._process: subprocess.Popen[str] | forkserver.Forked
         if real or not forkserver.serves(environ):
@@ -122,8 +125,14 @@ class Child:
 
 
 def run(
-    program: str, backend: str = "asyncio", waits: str = "watch", *, strict: bool = True, real: bool = False
+    program: str,
+    backend: str = "asyncio",
+    waits: str = "watch",
+    *,
+    strict: bool = True,
+    real: bool = False,
+    stuck: bool = False,
 ) -> tuple[int, str, str]:
-    """Runs a program to its end; `strict` turns its warnings into errors, `real` starts Python anew."""
-    with Child(program, backend, waits, strict=strict, real=real) as child:
+    """Runs a program to its end; for the rest see `Child`."""
+    with Child(program, backend, waits, strict=strict, real=real, stuck=stuck) as child:
         return child.end()

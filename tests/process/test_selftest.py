@@ -136,7 +136,8 @@ class TestTheSimulator:
     @pytest.mark.parametrize(("wait", "reset"), [("sleep", False), ("sleep", True), ("spin", True)])
     def test_everything_holds(self, wait: str, reset: bool) -> None:
         arguments = ["--reset"] if reset else []
-        result = tried_really("--library", "simulator", *arguments, status=0, AIOACL_SIM_WAIT=wait)
+        start = tried_really if (wait, reset) == ("sleep", True) else tried
+        result = start("--library", "simulator", *arguments, status=0, AIOACL_SIM_WAIT=wait)
         assert broken(result) == {}
         assert result["held"] + result["not_testable"] == len(ASSUMPTIONS)
         left = {each["id"] for each in result["assumptions"] if each["verdict"] == "not_testable"}

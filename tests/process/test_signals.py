@@ -92,7 +92,7 @@ def test_in_the_middle_of_a_wait_it_comes_when_the_wait_has_begun(backend: str) 
 
 @EVERYWHERE
 def test_twice_leaves_a_close_that_hangs(backend: str) -> None:
-    with Child(HANGS, backend, strict=False) as child:
+    with Child(HANGS, backend, strict=False, stuck=True) as child:
         assert child.line() == "waiting"
         child.send(signal.SIGINT)
         assert child.line() == "closing"
