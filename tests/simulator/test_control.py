@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from aioacl import simulator
 from aioacl.simulator import _releases
 from aioacl.simulator._releases import RELEASES
 from tests.kit import FAULT, Raised, until, until_now
+from tests.support import forkserver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,8 +61,8 @@ device.close().result()
 @pytest.mark.process
 @pytest.mark.parametrize("cann", RELEASES[:-1])
 def test_an_older_release_drives_a_device_and_says_what_it_lacks(cann: Release) -> None:
-    ran = subprocess.run([sys.executable, "-W", "error", "-c", OLDER, cann], capture_output=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, b"")
+    ran = forkserver.run([sys.executable, "-W", "error", "-c", OLDER, cann])
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_what_was_never_released_has_no_library() -> None:

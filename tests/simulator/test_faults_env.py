@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support import forkserver
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -26,15 +28,27 @@ WHICH_FAIL = CALLS + "print([n for n in range(100) if lib.aio_u_aclrtGetDeviceCo
 
 
 def child(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own with these variables."""
-    environment = {**os.environ, **{f"AIOACL_SIM_{name}": value for name, value in variables.items()}}
+    """A process of its own with these variables: forked, as the library reads them when it is loaded."""
+    return forkserver.run([sys.executable, "-c", code], env=_environment(variables))
+
+
+def real_child(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A process that Python starts with these variables."""
     return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        env=_environment(variables),
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
+def _environment(variables: dict[str, str]) -> dict[str, str]:
+    return {**os.environ, **{f"AIOACL_SIM_{name}": value for name, value in variables.items()}}
+
+
 def test_rules_of_the_environment_hold_from_the_start() -> None:
-    done = child(
+    done = real_child(
         WHICH_FAIL, FAULTS="aclrtGetDeviceCount:nth=3:rc=507000; aclrtGetDeviceCount:after=97:rc=507001;"
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -106,7 +120,7 @@ def test_limits_of_the_environment_run_out_early() -> None:
 
 def test_the_trace_has_every_call_and_every_fault(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
-    done = child(WHICH_FAIL, FAULTS="aclrtGetDeviceCount:nth=3:rc=507000", TRACE=str(trace))
+    done = real_child(WHICH_FAIL, FAULTS="aclrtGetDeviceCount:nth=3:rc=507000", TRACE=str(trace))
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in trace.read_text().splitlines()]
     faults = [line for line in lines if "fault" in line]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from aioacl.testing._snapshot import KNOWN
+from tests.support import forkserver
 from tests.testing.test_plugin import run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
@@ -46,13 +46,7 @@ def test_the_leak_is_told_like_that(project: Path) -> None:
 def test_the_program_runs(tmp_path: Path) -> None:
     (program,) = [block for block in blocks("python") if "def test_" not in block]
     (tmp_path / "program.py").write_text(program)
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", tmp_path / "program.py"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ran = forkserver.run([sys.executable, "-W", "error", str(tmp_path / "program.py")])
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout == "<Device 0, OPEN, generation 1>\n"
 
