@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.kit import until_now
 from tests.support import forkserver
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROGRAMS = {
     "what it has": """
@@ -112,3 +111,33 @@ def test_variable_that_is_read_at_the_start_needs_a_real_process() -> None:
 def test_forked_process_has_loaded_no_acl_library() -> None:
     program = "print('libascendcl' in open('/proc/self/maps').read())"
     assert forkserver.run(command("-W", "ignore", "-c", program)).stdout == "False\n"
+
+
+ENDS = """
+import os, subprocess, sys
+from tests.support import forkserver
+program = "import threading; print('waits', flush=True); threading.Event().wait()"
+child = forkserver.Forked([sys.executable, "-c", program], stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, forkserver.server((), forkserver.PLAIN).address, flush=True)
+sys.stdin.readline()
+if "abruptly" in sys.argv:
+    os._exit(3)
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("abruptly", 3), ("as usual", 0)])
+def test_server_and_its_children_end_with_the_test_process(how: str, status: int) -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDS, how], stdin=pipe, stdout=pipe, text=True, cwd=forkserver.ROOT
+    ) as process:
+        assert process.stdout is not None
+        pid, address = process.stdout.readline().split()
+        child = os.pidfd_open(int(pid))
+        process.communicate("go on\n", 60)
+    assert process.returncode == status
+    ended, _, _ = select.select([child], [], [], 60)
+    os.close(child)
+    assert ended
+    assert until_now(lambda: not Path(address).parent.exists())

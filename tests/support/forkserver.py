@@ -24,7 +24,7 @@ The garbage collector does not look at what the server has imported, since each 
 that the modules are cleared one by one when the child ends, where the collector would have found most of them at once.
 With `exact_end` the collector looks at everything, as in a real process. That makes the end ten times as expensive.
 
-The server ends when the test process ends, which it sees by a pidfd, and kills the children that are left.
+The server ends when the test process says so or ends, which it sees by a pidfd, and kills the children that are left.
 
 What the interpreter or the dynamic loader reads when a process starts is the server's: variables such as PYTHONUTF8 and
 LD_LIBRARY_PATH, the hash seed, `sys.orig_argv`. A request whose variables differ in these is refused, see `serves()`.
@@ -64,6 +64,7 @@ REQUEST_BYTES: Final = 1 << 17
 MOST_DESCRIPTORS: Final = 8
 FIRST_FREE: Final = 64  # descriptors of a request are numbered below
 READY: Final = b"ready\n"
+END: Final = b"end"
 PLAIN, PYTEST = "plain", "pytest"
 # Not a module that a command line may name: runpy warns of one that is there already.
 PRELOADED: Final = (
@@ -134,7 +135,7 @@ def _start_server(flags: Sequence[str], kind: str) -> Server:
     process = subprocess.Popen(
         [sys.executable, *flags, "-c", BOOT, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
     )
-    atexit.register(_end_server, os.getpid(), process, folder)
+    atexit.register(_end_server, os.getpid(), process, address)
     assert process.stdout is not None
     with process.stdout as answers:
         readable, _, _ = select.select([answers], [], [], START_SECONDS)
@@ -145,11 +146,14 @@ def _start_server(flags: Sequence[str], kind: str) -> Server:
     return Server(address, _read_at_start(os.environ))
 
 
-def _end_server(owner: int, process: subprocess.Popen[bytes], folder: str) -> None:
-    if os.getpid() == owner:
-        process.terminate()
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+def _end_server(owner: int, process: subprocess.Popen[bytes], address: str) -> None:
+    if os.getpid() != owner:
+        process.returncode = 0  # it is another process's child, and not to be warned of here
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(address)
+        connection.send(END)
+    process.wait(START_SECONDS)
 
 
 def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -344,11 +348,18 @@ def serve() -> CodeType:
     gc.collect()
     gc.freeze()
     os.write(1, READY)
-    with suppress(KeyboardInterrupt):
-        request = _Children(listener, test_process).serve()
-        if request is not None:
-            return _become(request)
-    return compile("", "<nothing>", "exec")
+    children = _Children(listener, test_process)
+    try:
+        request = children.serve()
+    except (KeyboardInterrupt, _Ended):
+        children.kill()
+        shutil.rmtree(Path(address).parent)
+        return compile("", "<nothing>", "exec")
+    return _become(request)
+
+
+class _Ended(Exception):
+    """The test process has ended, or wants the server to."""
 
 
 def _warm_up() -> None:
@@ -375,8 +386,8 @@ class _Children:
         self._test_process = test_process
         self._connections: dict[int, tuple[int, socket.socket]] = {}
 
-    def serve(self) -> _Request | None:
-        """Forks for each request: returns the request in the child, None in the server at its end."""
+    def serve(self) -> _Request:
+        """Forks for each request, and returns it in the child."""
         while True:
             waited_for = [self._listener.fileno(), self._test_process, *self._connections]
             ready, _, _ = select.select(waited_for, [], [])
@@ -384,14 +395,15 @@ class _Children:
                 if descriptor in self._connections:
                     self._report(descriptor)
             if self._test_process in ready:
-                self._kill()
-                return None
+                raise _Ended
             if self._listener.fileno() in ready and (request := self._fork()) is not None:
                 return request
 
     def _fork(self) -> _Request | None:
         connection, _ = self._listener.accept()
         text, sent, _, _ = socket.recv_fds(connection, REQUEST_BYTES, MOST_DESCRIPTORS)
+        if text == END:
+            raise _Ended
         if not text:  # the test process has given up
             connection.close()
             return None
@@ -399,6 +411,7 @@ class _Children:
         if process == 0:
             for each in (self._listener, connection, *(other for _, other in self._connections.values())):
                 each.detach()  # the child closes them by their numbers
+            self._connections.clear()
             return _Request(**json.loads(text), sent=sent)
         for descriptor in sent:
             os.close(descriptor)
@@ -415,7 +428,8 @@ class _Children:
         with connection, suppress(OSError):
             connection.send(str(status).encode())
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """Kills those that are left."""
         for process, _ in self._connections.values():
             os.kill(process, signal.SIGKILL)
 
