@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
-from aioacl import QueueFull, _sync, open_device, simulator
+from aioacl import QueueFull, State, _sync, open_device, simulator
 from aioacl._ffi import lib
 from aioacl.testing._waiting import holds_within
 
@@ -26,6 +26,9 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 20.0
 NAP_SECONDS = 0.0005
+SLICE_SECONDS = 0.002
+MANY_READS = 20
+LONG_SECONDS = 1000.0  # a time limit that ends because the test moves the clock on, or not at all
 FAULT = 507015
 BACKENDS = {
     "asyncio": ("asyncio", {}),
@@ -157,6 +160,73 @@ def in_thread(body: Callable[[], T]) -> T:
     return result
 
 
+# --- time limits ---------------------------------------------------------------------------------------------------
+
+
+class SlicedCondition(_sync.Uninterrupted):
+    """A condition whose waits return after a slice of time at the latest, so that its users read the clock again."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(timeout if timeout is None else min(timeout, SLICE_SECONDS))
+
+
+class Clock(_sync.Threads):
+    """A clock for the library that a test moves on, so that a time limit ends without the test spending the time.
+
+    It decides the time limits of resets, of foreign resets and of calls on a lane. The stop of a lane that was made
+    before, the timers of event loops and the engine in C use the real clock.
+    """
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+        self._reads = 0
+
+    def advance(self, seconds: float) -> None:
+        """Moves the clock on."""
+        self._ahead += seconds
+
+    async def advance_until(self, condition: Callable[[], object]) -> None:
+        """Moves the clock on until the condition holds. One move may come before the wait has read the clock."""
+
+        def moved() -> object:
+            self.advance(LONG_SECONDS)
+            return condition()
+
+        await until(moved)
+
+    async def ends_no_wait(self) -> None:
+        """Returns once a wait has read the clock so often that the present time has not ended it."""
+        before = self._reads
+        await until(lambda: self._reads >= before + MANY_READS)
+
+    def monotonic(self) -> float:
+        self._reads += 1
+        return super().monotonic() + self._ahead
+
+    def condition(self) -> _sync.Condition:
+        return SlicedCondition()
+
+    def settled(self, ask: Callable[[float], bool], timeout: float) -> bool:
+        end = self.monotonic() + timeout
+        while True:
+            left = end - self.monotonic()
+            if ask(min(SLICE_SECONDS, left)):
+                return True
+            if left <= 0:
+                return False
+
+
+@contextmanager
+def clock_in_place() -> Generator[Clock]:
+    """Inside the block the library uses a clock that the test moves on."""
+    before, clock = _sync.backend, Clock()
+    _sync.backend = clock
+    try:
+        yield clock
+    finally:
+        _sync.backend = before
+
+
 # --- work that stands still --------------------------------------------------------------------------------------
 
 
@@ -280,11 +350,25 @@ async def works(device: Device) -> bool:
     return bytes(back) == bytes(range(64))
 
 
+async def runs_out_of_time(
+    device: Device, reached: Callable[[], object] | None = None, grace: float = 0
+) -> ResetReport:
+    """The report of a reset whose time limits end once the state is reached, by default RESETTING, and not before."""
+    reports: list[ResetReport] = []
+
+    async def reset() -> None:
+        reports.append(await device.force_reset(grace=grace, timeout=LONG_SECONDS))
+
+    with clock_in_place() as clock:
+        async with anyio.create_task_group() as group:
+            group.start_soon(reset)
+            await until(reached or (lambda: device.state is State.RESETTING))
+            await clock.advance_until(lambda: reports)
+    assert not reports[0].ok
+    return reports[0]
+
+
 async def gives_up_in(device: Device, call: str) -> ResetReport:
-    """A reset that gives up while the call hangs; on a machine that is busy, one before it may not come that far."""
+    """The report of a reset whose timeout ends while the call hangs."""
     simulator.hang_call(call)
-    while True:
-        report = await device.force_reset(grace=0, timeout=0.2)
-        assert not report.ok
-        if simulator.hung(call):
-            return report
+    return await runs_out_of_time(device, hanging(call))

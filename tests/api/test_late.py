@@ -8,11 +8,12 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _flights, lowlevel, simulator
+from aioacl import lowlevel, simulator
 from tests.kit import (
     Raised,
     Stop,
     Waiting,
+    clock_in_place,
     elsewhere,
     gives_up_in,
     hanging,
@@ -63,14 +64,14 @@ async def test_a_set_that_comes_back_after_the_reset_gave_up_is_given_back(open_
 
 
 async def test_a_set_that_comes_back_after_a_foreign_reset_was_given_up_is_given_back(
-    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+    open_device: OpenDevice,
 ) -> None:
-    monkeypatch.setattr(_flights, "RESET_SECONDS", 0.2)
     async with open_device() as device:
         simulator.hang_call("aclrtSetDevice")
-        reset_by_somebody_else()
-        await until(lambda: device.state is aioacl.State.QUARANTINED)
-        monkeypatch.undo()
+        with clock_in_place() as clock:
+            reset_by_somebody_else()
+            await until(hanging("aclrtSetDevice"))
+            await clock.advance_until(lambda: device.state is aioacl.State.QUARANTINED)
         simulator.unhang("aclrtSetDevice")
         await until(lambda: simulator.retain_count() == 1)
     assert simulator.retain_count() == 0

@@ -9,16 +9,28 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _flights, simulator
+from aioacl import _flights, _health, _reset, simulator
 from aioacl._ffi import lib
 from aioacl._gate import inside
-from aioacl._health import STUCK_SECONDS
-from tests.kit import PATIENCE_SECONDS, Raised, Waiting, gives_up_in, hanging, until
+from tests.kit import (
+    LONG_SECONDS,
+    Raised,
+    Waiting,
+    clock_in_place,
+    gives_up_in,
+    hanging,
+    runs_out_of_time,
+    until,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
+
+ABORT = "aclrtStreamAbort"
 
 
 async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_flight_recovers(
@@ -30,8 +42,7 @@ async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_
         async with anyio.create_task_group() as group:
             allocating = Waiting(group, lambda: device.allocate(64))
             await until(hanging("aclrtMalloc"))
-            report = await device.force_reset(grace=0.01, timeout=0.2)
-            assert not report.ok
+            report = await runs_out_of_time(device)
             assert [stuck.function for stuck in report.stuck] == ["aclrtMalloc"]
             assert report.stuck[0].thread > 0
             assert report.stuck[0].seconds > 0
@@ -47,8 +58,7 @@ async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_
                 with pytest.raises(aioacl.DeviceQuarantined):
                     await make()
             assert device.health.status == "poisoned"
-            again = await device.force_reset(grace=0, timeout=0.1)
-            assert not again.ok
+            await runs_out_of_time(device)
             assert simulator.resets() == resets
         simulator.unhang("aclrtMalloc")
         report = await device.force_reset()
@@ -70,7 +80,7 @@ async def test_waits_that_a_failed_reset_has_ended_say_that_the_device_is_quaran
             await until(hanging("aclrtMalloc"))
             waiting = [Waiting(group, lambda: ticket), Waiting(group, event.synchronize)]
             await until(lambda: lib.aio_device_waits(0) == 2)
-            report = await device.force_reset(grace=0, timeout=0.2)
+            report = await runs_out_of_time(device)
             for one in (*waiting, allocating):
                 with pytest.raises(aioacl.DeviceQuarantined) as caught:
                     await one.outcome()
@@ -79,16 +89,41 @@ async def test_waits_that_a_failed_reset_has_ended_say_that_the_device_is_quaran
         assert (await device.force_reset()).ok
 
 
-@pytest.mark.parametrize("timeout", [0.2, 2.5])
+async def gives_up_after_the_abort(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> aioacl.ResetReport:
+    """The report of a reset that has time left when the abort's own limit ends."""
+    monkeypatch.setattr(_reset, "ABORT_SECONDS", 0.05)
+
+    def is_over() -> bool:
+        flight = device._manager.flight
+        return (
+            isinstance(flight, _reset.ResetFlight) and "abort" in flight._stages and simulator.hung(ABORT) > 0
+        )
+
+    return await runs_out_of_time(device, is_over)
+
+
+async def gives_up_during_the_abort(device: aioacl.Device, _: pytest.MonkeyPatch) -> aioacl.ResetReport:
+    """The report of a reset whose time ends before the abort's own limit."""
+    while True:
+        report = await device.force_reset(grace=0, timeout=0.2)
+        if report.stuck:  # on a busy machine the timeout may end before the abort is inside
+            return report
+
+
+@pytest.mark.parametrize("gives_up", [gives_up_during_the_abort, gives_up_after_the_abort])
 async def test_an_abort_hung_in_c_means_quarantine_for_a_reset_would_run_into_it(
-    open_device: OpenDevice, timeout: float
+    open_device: OpenDevice,
+    monkeypatch: pytest.MonkeyPatch,
+    gives_up: Callable[[aioacl.Device, pytest.MonkeyPatch], Awaitable[aioacl.ResetReport]],
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.hold(stream)
         stream.fill(memory, 1)
-        simulator.hang_call("aclrtStreamAbort")
-        report = await device.force_reset(grace=0, timeout=timeout)
-        assert "aclrtStreamAbort" in [stuck.function for stuck in report.stuck]
+        simulator.hang_call(ABORT)
+        report = await gives_up(device, monkeypatch)
+        assert ABORT in [stuck.function for stuck in report.stuck]
         assert simulator.calls("aclrtResetDeviceForce") == 0
         assert device.state is aioacl.State.QUARANTINED
         simulator.release_all()
@@ -101,8 +136,7 @@ async def test_a_query_hung_in_c_while_the_device_drains_means_quarantine(open_d
         stream.fill(memory, 1)
         simulator.hang_call("aclrtStreamQuery")
         try:
-            with anyio.fail_after(PATIENCE_SECONDS):
-                report = await device.force_reset(grace=0.05, timeout=0.3)
+            report = await runs_out_of_time(device, hanging("aclrtStreamQuery"), grace=LONG_SECONDS)
         finally:
             simulator.release_all()
         assert "aclrtStreamQuery" in [stuck.function for stuck in report.stuck]
@@ -125,7 +159,7 @@ async def test_the_watcher_hung_in_a_query_means_quarantine(open_device: OpenDev
         simulator.hang_call("aclrtStreamQuery")
         await until(hanging("aclrtStreamQuery"))  # nobody but the watcher asks
         try:
-            report = await device.force_reset(grace=0, timeout=0.3)
+            report = await runs_out_of_time(device)
         finally:
             simulator.release_all()
         assert [stuck.function for stuck in report.stuck] == ["aclrtStreamQuery"]
@@ -145,7 +179,7 @@ async def test_a_user_job_that_does_not_end_means_quarantine(open_device: OpenDe
     async with open_device() as device, anyio.create_task_group() as group:
         running = Waiting(group, lambda: device.run(job))
         await until(begun.is_set)
-        report = await device.force_reset(grace=0, timeout=0.1)
+        report = await runs_out_of_time(device)
         assert [stuck.function for stuck in report.stuck] == ["a job on device.executor"]
         go_on.set()
         await running.outcome()
@@ -168,11 +202,20 @@ async def test_a_reset_that_comes_back_late_has_ended_the_streams_all_the_same(
 
 
 async def test_a_reset_past_its_deadline_is_not_started_a_second_time_beside_it(
-    open_device: OpenDevice,
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_device() as device:
+    monkeypatch.setattr(_reset, "RESET_SECONDS", 2 * LONG_SECONDS)
+    monkeypatch.setattr(_health, "STUCK_SECONDS", 0.1)
+    async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtResetDeviceForce")
-        report = await device.force_reset(timeout=1.5)
+        with clock_in_place() as clock:
+            resetting = Waiting(group, lambda: device.force_reset(timeout=LONG_SECONDS))
+            await until(hanging("aclrtResetDeviceForce"))
+            clock.advance(LONG_SECONDS / 2)
+            await clock.ends_no_wait()
+            assert not resetting.ended
+            await clock.advance_until(lambda: resetting.ended)
+        report = await resetting.outcome()
         assert not report.ok
         assert "aclrtResetDeviceForce has not returned" in report.problem
         stuck = report.stuck
@@ -180,11 +223,9 @@ async def test_a_reset_past_its_deadline_is_not_started_a_second_time_beside_it(
         assert stuck[0].thread > 0
         assert stuck[0].seconds > 0
         await until(lambda: device.health.status == "stuck")
-        assert device.health.stuck_for > 1
-        report = await device.force_reset(timeout=1.5)
-        assert (
-            "aclrtResetDeviceForce has not returned" in report.problem
-        )  # what waits behind it is not to blame
+        assert device.health.stuck_for > 0.1
+        report = await runs_out_of_time(device, lambda: device._manager.control._jobs)  # behind the hung call
+        assert "aclrtResetDeviceForce has not returned" in report.problem  # and that is to blame
         assert [(call.function, call.thread) for call in report.stuck] == [
             (stuck[0].function, stuck[0].thread)
         ]
@@ -199,8 +240,7 @@ async def test_a_set_past_its_deadline_is_named_by_the_report_and_by_the_close(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = await open_device()
-    simulator.hang_call("aclrtSetDevice")
-    report = await device.force_reset(timeout=1.5)
+    report = await gives_up_in(device, "aclrtSetDevice")
     assert [call.function for call in report.stuck] == ["aclrtSetDevice"]
     thread = report.stuck[0].thread
     for name in ("RESET_SECONDS", "DROP_SECONDS"):
@@ -214,12 +254,15 @@ async def test_a_set_past_its_deadline_is_named_by_the_report_and_by_the_close(
     assert simulator.retain_count() == 0
 
 
-async def test_a_set_that_takes_its_time_is_not_stuck_while_it_is_waited_for(open_device: OpenDevice) -> None:
+async def test_a_set_that_takes_its_time_is_not_stuck_while_it_is_waited_for(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_health, "STUCK_SECONDS", 0.1)
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtSetDevice")
         resetting = Waiting(group, device.force_reset)
         await until(hanging("aclrtSetDevice"))
-        await until(lambda: inside(0)[0].seconds > STUCK_SECONDS)
+        await until(lambda: inside(0)[0].seconds > 0.1)
         assert device.health.status == "ok"
         simulator.release_all()
         assert (await resetting.outcome()).ok
@@ -234,7 +277,7 @@ async def test_an_enqueuer_stuck_in_c_means_quarantine_for_a_reset_would_crash_t
         simulator.hang_call("aclrtMemsetAsync")
         enqueuing = Raised(lambda: stream.fill(memory, 2))
         await until(hanging("aclrtMemsetAsync"))
-        report = await device.force_reset(grace=0, timeout=0.2)
+        report = await runs_out_of_time(device)
         assert [stuck.function for stuck in report.stuck] == ["aclrtMemsetAsync"]
         simulator.release_all()
         await until(lambda: not enqueuing.running)
