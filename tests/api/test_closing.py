@@ -12,7 +12,7 @@ import pytest
 
 import aioacl
 from aioacl import _flights, _reset, _sync, simulator
-from tests.kit import FewThreads, Waiting, hanging, no_call_of_mine, until, works
+from tests.kit import FewThreads, Waiting, hanging, no_call_of_mine, runs_out_of_time, until, works
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -94,7 +94,7 @@ async def test_a_quarantine_ends_a_close_that_waits_and_none_waits_from_then_on(
         async with stuck_lane(device):
             closing = Waiting(group, first.close)
             await until(lambda: queued(device) == 1)
-            assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+            await runs_out_of_time(device)
             await closing.outcome()
             await second.close()
         assert (await device.force_reset()).ok
@@ -110,7 +110,7 @@ async def test_the_last_close_of_a_quarantined_device_does_not_wait_again_for_wh
     device = await open_device()
     events = device.events()
     async with stuck_lane(device) as making:
-        assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+        await runs_out_of_time(device)
         assert "aclrtMalloc" in device.health.problem
         with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
             await device.close()
@@ -143,6 +143,9 @@ async def test_the_last_close_hurries_the_reset_that_it_waits_for(
     monkeypatch.setattr(_reset, "BARRIER_SECONDS", 1000)
     monkeypatch.setattr(_flights, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(_reset, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(
+        _flights, "HOPELESS_SECONDS", 0.05
+    )  # the close's own wait for the lane, after the reset
     device = await open_device()
     async with anyio.create_task_group() as group, stuck_lane(device) as making:
         resetting = Waiting(group, lambda: device.force_reset(grace=grace, timeout=5000))
@@ -159,7 +162,7 @@ async def test_the_last_close_hurries_the_reset_that_it_waits_for(
 async def test_an_abort_of_a_quarantined_devices_stream_fails_at_once(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         async with stuck_lane(device):
-            assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+            await runs_out_of_time(device)
             with pytest.raises(aioacl.DeviceQuarantined):
                 await stream.abort()
         assert (await device.force_reset()).ok

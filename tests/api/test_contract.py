@@ -20,6 +20,7 @@ from tests.kit import (
     hanging,
     no_call_of_mine,
     reset_by_somebody_else,
+    runs_out_of_time,
     turns,
     until,
     wait_for,
@@ -223,7 +224,7 @@ async def test_08_a_reset_that_does_not_help_leaves_a_quarantine(open_device: Op
         async with anyio.create_task_group() as group:
             making = Waiting(group, lambda: device.allocate(64))
             await until(hanging("aclrtMalloc"))
-            assert not (await device.force_reset(grace=0, timeout=0.2)).ok
+            await runs_out_of_time(device)
             await memory.close()
             with pytest.raises(aioacl.DeviceQuarantined):
                 await making.outcome()
@@ -237,7 +238,7 @@ async def test_09_with_somebody_stuck_there_is_no_reset(open_device: OpenDevice)
         simulator.hang_call("aclrtMalloc")
         making = Waiting(group, lambda: device.allocate(64))
         await until(hanging("aclrtMalloc"))
-        report = await device.force_reset(grace=0, timeout=0.2)
+        report = await runs_out_of_time(device)
         assert [stuck.function for stuck in report.stuck] == ["aclrtMalloc"]
         assert force_resets() == 0
         with pytest.raises(aioacl.DeviceQuarantined):

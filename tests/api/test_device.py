@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import _health, simulator
 from aioacl._ffi import lib
 from aioacl._lifecycle import manager_of
 from tests.kit import Waiting, hanging, no_call, turns, until
@@ -243,12 +243,15 @@ async def test_health_counts_waits_and_jobs_and_calls_no_acl_function(open_devic
             assert device.health.in_flight == 0
 
 
-async def test_health_says_stuck_when_a_call_does_not_return(open_device: OpenDevice) -> None:
+async def test_health_says_stuck_when_a_call_does_not_return(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_health, "STUCK_SECONDS", 0.1)
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtMalloc")
         allocating = Waiting(group, lambda: device.allocate(64))
         await until(lambda: device.health.status == "stuck")
-        assert device.health.stuck_for > 1
+        assert device.health.stuck_for > 0.1
         simulator.release_all()
         await (await allocating.outcome()).close()
         assert device.health.status == "ok"

@@ -11,7 +11,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import ffi, lib
-from tests.kit import Stop, Waiting, hanging, reset_by_somebody_else, until, works
+from tests.kit import Stop, Waiting, hanging, reset_by_somebody_else, runs_out_of_time, until, works
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,10 +162,9 @@ async def test_a_job_that_waits_is_told_when_its_device_is_quarantined(open_devi
             running = Waiting(group, lambda: device.run(job_and_more))
             await until(hanging("aclrtMalloc"))
             await until(lambda: device._manager.outside)
-            report = await device.force_reset(grace=0, timeout=0.2)
+            await runs_out_of_time(device)
             assert await running.outcome()
             simulator.release_all()
-            assert not report.ok
         assert isinstance(job.error, aioacl.DeviceQuarantined)
         assert isinstance(job.afterwards, aioacl.DeviceQuarantined)
         assert (await device.force_reset()).ok

@@ -13,7 +13,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
 from aioacl._reset import ResetFlight
-from tests.kit import Waiting, hanging, turns, until, wait_for
+from tests.kit import LONG_SECONDS, Waiting, clock_in_place, hanging, turns, until, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,15 +193,18 @@ async def test_a_reason_is_text(open_device: OpenDevice, reason: Any) -> None:
 
 
 async def test_the_grace_time_leaves_time_for_the_reset(open_device: OpenDevice) -> None:
-    reports: list[aioacl.ResetReport] = []
-
-    async def reset() -> None:
-        reports.append(await device.force_reset(grace=3600, timeout=2))
-
-    async with open_device() as device, device.lease() as lease:
-        async with anyio.create_task_group() as group:
-            group.start_soon(reset)
-        assert reports[0].ok, reports[0].problem
+    async with open_device() as device, device.lease() as lease, anyio.create_task_group() as group:
+        with clock_in_place() as clock:
+            resetting = Waiting(
+                group, lambda: device.force_reset(grace=10 * LONG_SECONDS, timeout=LONG_SECONDS)
+            )
+            await until(lambda: device.state is aioacl.State.DRAINING)
+            clock.advance(LONG_SECONDS / 4)
+            await clock.ends_no_wait()
+            assert device.state is aioacl.State.DRAINING
+            clock.advance(LONG_SECONDS / 4)
+            report = await resetting.outcome()
+        assert report.ok, report.problem
         assert not lease.held
 
 
