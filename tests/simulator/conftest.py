@@ -1,0 +1,15 @@
+"""These tests are about the simulator, which is C: the event loop makes no difference, so they run on asyncio only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests import kit
+
+
+@pytest.fixture(params=["asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    """One event loop in place of the three of tests/conftest.py, with the same id."""
+    return kit.BACKENDS[request.param]
