@@ -12,6 +12,9 @@ from aioacl.simulator._control import control_function
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from aioacl import Opening
+    from aioacl._handle import C
+
 DEVICE = 1
 EVENT_SYNC = 1
 TO_DEVICE = 1
@@ -78,6 +81,16 @@ def is_waiting(function: str) -> bool:
 def pending(stream: Any) -> int:
     """How many tasks of the stream are not over."""
     return int(control_function("aclsim_pending", "int64_t (*)(void *)")(stream))
+
+
+@contextmanager
+def opened(opening: Opening[C]) -> Generator[C]:
+    """What the opening makes, for the block, without an event loop."""
+    made = opening.result()
+    try:
+        yield made
+    finally:
+        made.close().result()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import pytest
 
 import aioacl
 from aioacl.lowlevel import constants, ffi, handle, on
+from tests.simulator.rawacl import opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -105,9 +106,12 @@ async def test_brain_floats_keep_eight_bits(open_device: OpenDevice) -> None:
         assert await reduced(device, stream, SUM, "ACL_BF16", one, one) == struct.pack("<f", 2.0)[2:]
 
 
-@pytest.mark.anyio
-async def test_reductions_that_are_refused(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(16) as memory:
+def test_reductions_that_are_refused(open_device: OpenDevice) -> None:
+    with (
+        opened(open_device()) as device,
+        opened(device.create_stream()) as stream,
+        opened(device.allocate(16)) as memory,
+    ):
         reduce = on(device).aclrtReduceAsync
         for count, kind, name in [(3, SUM, "ACL_FLOAT"), (0, SUM, "ACL_FLOAT"), (4, 9, "ACL_FLOAT")]:
             with pytest.raises(aioacl.AclError) as caught:
@@ -250,15 +254,16 @@ async def test_parameters_are_read_where_they_lie(open_device: OpenDevice) -> No
         assert await random.read("=1Q") == (0x6627E8D5E169C58D,)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("function", "name", "size"),
     [(9, "ACL_FLOAT", 4), (NORMAL, "ACL_INT32", 4), (UNIFORM, "ACL_INT8", 1), (UNIFORM, "ACL_FLOAT", 2)],
 )
-async def test_random_tasks_that_are_refused(
-    open_device: OpenDevice, function: int, name: str, size: int
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+def test_random_tasks_that_are_refused(open_device: OpenDevice, function: int, name: str, size: int) -> None:
+    with (
+        opened(open_device()) as device,
+        opened(device.create_stream()) as stream,
+        opened(device.allocate(64)) as memory,
+    ):
         random = Random(device, stream, memory, memory)
         with pytest.raises(aioacl.AclError) as caught:
             random.ask(function, name, 1, bytes(size), bytes(size))
@@ -291,9 +296,12 @@ async def test_cache_operations_and_marks_take_their_turn(open_device: OpenDevic
         await stream.record()
 
 
-@pytest.mark.anyio
-async def test_marks_that_are_refused(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+def test_marks_that_are_refused(open_device: OpenDevice) -> None:
+    with (
+        opened(open_device()) as device,
+        opened(device.create_stream()) as stream,
+        opened(device.allocate(64)) as memory,
+    ):
         acl = on(device)
         mark = ffi.new("char[]", 19)
         refused = [

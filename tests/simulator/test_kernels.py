@@ -11,6 +11,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl.lowlevel import ffi, handle, on
+from tests.simulator.rawacl import opened
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -160,20 +161,18 @@ async def test_an_answer_that_is_no_code_is_a_failure(
     assert [type(error) for error in kernel.errors] == [kind]
 
 
-@pytest.mark.anyio
-async def test_an_unregistered_kernel_is_refused_with_a_way_out(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream:
-        with loaded(device) as binary:
-            with pytest.raises(
-                aioacl.NotSupported, match=r"softmax.*simulator\.register_kernel.*aclsim_register_kernel"
-            ):
+def test_an_unregistered_kernel_is_refused_with_a_way_out(open_device: OpenDevice) -> None:
+    with opened(open_device()) as device, opened(device.create_stream()) as stream, loaded(device) as binary:
+        with pytest.raises(
+            aioacl.NotSupported, match=r"softmax.*simulator\.register_kernel.*aclsim_register_kernel"
+        ):
+            launch(device, binary, b"softmax", bytes(8), stream)
+        with simulator.register_kernel("softmax", lambda _: None) as kernel:
+            launch(device, binary, b"softmax", bytes(8), stream)
+            kernel.close()
+            kernel.close()
+            with pytest.raises(aioacl.NotSupported):
                 launch(device, binary, b"softmax", bytes(8), stream)
-            with simulator.register_kernel("softmax", lambda _: None) as kernel:
-                launch(device, binary, b"softmax", bytes(8), stream)
-                kernel.close()
-                kernel.close()
-                with pytest.raises(aioacl.NotSupported):
-                    launch(device, binary, b"softmax", bytes(8), stream)
 
 
 @pytest.mark.anyio

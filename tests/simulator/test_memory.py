@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioacl import simulator
+from tests.simulator.rawacl import opened
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 
-@pytest.mark.anyio
-async def test_a_byte_behind_a_pinned_buffer_is_seen_and_told_once(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.pinned(100) as buffer:
+def test_a_byte_behind_a_pinned_buffer_is_seen_and_told_once(open_device: OpenDevice) -> None:
+    with opened(open_device()) as device, opened(device.pinned(100)) as buffer:
         assert simulator.check_memory() == 0
         behind = ctypes.c_ubyte.from_address(ctypes.addressof(ctypes.c_ubyte.from_buffer(buffer)) + 100)
         behind.value = 1
@@ -26,12 +26,9 @@ async def test_a_byte_behind_a_pinned_buffer_is_seen_and_told_once(open_device: 
     assert simulator.violations() == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("offset", [-64, -1, 8, 9, 40, 63, 71])
-async def test_a_byte_outside_a_small_block_of_the_device_is_seen(
-    open_device: OpenDevice, offset: int
-) -> None:
-    async with open_device() as device, device.allocate(8) as block:
+def test_a_byte_outside_a_small_block_of_the_device_is_seen(open_device: OpenDevice, offset: int) -> None:
+    with opened(open_device()) as device, opened(device.allocate(8)) as block:
         ctypes.c_ubyte.from_address(block.address + offset).value = 1
         assert simulator.check_memory() == 1
         (violation,) = simulator.violations()
