@@ -1,0 +1,117 @@
+"""Counts tests, branches and mutants, prints them, and ends with 1 if there are fewer than .ci/minimum.toml says.
+
+    .venv/bin/python .ci/counts.py            prints and compares
+    .venv/bin/python .ci/counts.py --record   writes today's numbers as the minimum
+
+So a move or a rename cannot drop checks silently. A commit that lowers a minimum says why in its body.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import coverage
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import build_ffi  # noqa: E402 - it stands beside the package
+from tests.reliability import mutants  # noqa: E402
+from tests.reliability.mutation import Mutants  # noqa: E402
+
+PACKAGE = ROOT / "aioacl"
+MINIMUM = ROOT / ".ci" / "minimum.toml"
+NATIVE = ROOT / "tests" / "native"
+HEAD = "# Written by .ci/counts.py --record. A commit that lowers a number says why in its body.\n"
+
+
+class Collected:
+    """A pytest plugin: the names of test functions, whatever their parameters."""
+
+    def __init__(self) -> None:
+        self.functions: set[str] = set()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """All of them."""
+        self.functions = {item.nodeid.partition("[")[0] for item in session.items}
+
+
+def test_functions() -> int:
+    """Functions that pytest collects, whatever their markers."""
+    collected, said = Collected(), io.StringIO()
+    with contextlib.redirect_stdout(said):
+        status = pytest.main(
+            ["--collect-only", "-q", "-p", "no:xdist", str(ROOT / "tests")], plugins=[collected]
+        )
+    if status:
+        raise SystemExit(f"the tests cannot be collected:\n{said.getvalue()[-4000:]}")
+    return len(collected.functions)
+
+
+def native_tests() -> int:
+    """Rows in the lists of native tests, and the simulator's own programs."""
+    lists = [path.read_text() for path in sorted(NATIVE.glob("test_*.c"))]
+    return sum(len(re.findall(r"\bTEST\(", text)) for text in lists) + len(build_ffi.c_files(NATIVE / "sim"))
+
+
+def branches() -> int:
+    """Ways out of the package's lines that branch, as coverage counts them."""
+    measured = coverage.Coverage(data_file=None, branch=True, config_file=False)
+    paths = [str(path) for path in sorted(PACKAGE.rglob("*.py"))]
+    measured.get_data().add_arcs({path: [] for path in paths})
+    return sum(ways for path in paths for ways, _ in measured.branch_stats(path).values())
+
+
+def python_mutants() -> int:
+    """All that mutmut makes of the lifecycle's modules."""
+    return sum(len(Mutants(name, (PACKAGE / f"{name}.py").read_text())) for name in mutants.FIRST)
+
+
+def vectors() -> int:
+    """Recorded and derived sequences of calls."""
+    folder = ROOT / "tests" / "conformance"
+    texts = [gzip.decompress(path.read_bytes()) for path in folder.glob("*.jsonl.gz")]
+    texts += [path.read_bytes() for path in folder.glob("*.jsonl")]
+    return sum(len(text.splitlines()) for text in texts)
+
+
+def counts() -> dict[str, int]:
+    """Today's numbers."""
+    return {
+        "test functions": test_functions(),
+        "native tests": native_tests(),
+        "branches": branches(),
+        "Python mutants": python_mutants(),
+        "C mutants": len(mutants.patches("mutant")),
+        "seeded bugs": len(mutants.patches("bug")) + len(mutants.patches("small")),
+        "conformance vectors": vectors(),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """0 if nothing is fewer than its minimum."""
+    found = counts()
+    if arguments == ["--record"]:
+        MINIMUM.write_text(HEAD + "".join(f'"{name}" = {number}\n' for name, number in found.items()))
+    minimum: dict[str, int] = tomllib.loads(MINIMUM.read_text())
+    fewer = False
+    for name in dict.fromkeys([*found, *minimum]):
+        number, least = found.get(name, 0), minimum.get(name, 0)
+        fewer = fewer or number < least
+        print(f"{name:<20} {number:>6}, at least {least}{'  FEWER' if number < least else ''}")
+    if fewer:
+        print(
+            "Something is no longer counted. Restore it, or lower .ci/minimum.toml in a commit that says why."
+        )
+    return int(fewer)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
