@@ -1,0 +1,105 @@
+# Sourced by .ci/run and .ci/slow: steps with a title, a time and a status, and the table at the end.
+#
+# A step that fails does not end the run. `finish` prints the table and the last lines of what failed.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore PYTHONUNBUFFERED=1
+export PIP_BUILD_CONSTRAINT="$PWD/constraints.txt"
+unset AIOACL_LIBRARY AIOACL_STRICT AIOACL_SIM_WAIT
+
+python="$PWD/.venv/bin/python" bin="$PWD/.venv/bin"
+top=$(mktemp -d)
+scratch=$top
+failures=$top/failures
+trap 'rm -rf "$top"' EXIT
+failed=0
+table=
+
+begin() {
+    printf '\n--- %s\n' "$1"
+    started=$SECONDS
+}
+
+end() {
+    local outcome=ok
+    if [ "$2" -ne 0 ]; then
+        outcome=FAILED
+        failed=1
+        { printf '\n--- %s, its last lines\n' "$1"; tail -n 40 "$scratch/log"; } >>"$failures"
+    fi
+    printf -- '--- %s: %s, %d s\n' "$1" "$outcome" $((SECONDS - started))
+    table+=$(printf '%-45s %6s %4d s' "$1" "$outcome" $((SECONDS - started)))$'\n'
+}
+
+# loud TITLE COMMAND...: a step whose output is always shown.
+loud() {
+    local title=$1 status=0
+    shift
+    begin "$title"
+    "$@" 2>&1 | tee "$scratch/log" || status=$?
+    end "$title" "$status"
+}
+
+# quiet TITLE COMMAND...: a step whose output is shown if it fails.
+quiet() {
+    local title=$1 status=0
+    shift
+    begin "$title"
+    "$@" >"$scratch/log" 2>&1 || status=$?
+    [ "$status" -eq 0 ] || cat "$scratch/log"
+    end "$title" "$status"
+}
+
+# aside NAME COMMAND...: runs steps in a shell of its own, beside the others; `rejoin NAME` waits and shows them.
+aside() {
+    local name=$1
+    shift
+    mkdir "$top/$name"
+    (
+        table= failed=0 scratch=$top/$name failures=$top/$name/failures
+        "$@"
+        printf '%s' "$table" >"$scratch/table"
+        exit "$failed"
+    ) >"$top/$name.out" 2>&1 &
+    eval "beside_$name=$!"
+}
+
+rejoin() {
+    local name=$1 process
+    eval "process=\$beside_$name"
+    wait "$process" || failed=1
+    cat "$top/$name.out"
+    [ -f "$top/$name/table" ] || echo "the steps '$name' broke off"
+    table+=$(cat "$top/$name/table" 2>/dev/null || true)$'\n'
+    cat "$top/$name/failures" >>"$failures" 2>/dev/null || true
+}
+
+# finish: the table, the failures, and the exit status.
+finish() {
+    printf '\n%s' "$table"
+    printf '%d s in all\n' "$SECONDS"
+    [ "$failed" -eq 0 ] || cat "$failures"
+    exit "$failed"
+}
+
+sanitizes() {
+    echo 'int main(void) { return 0; }' >"$scratch/empty.c"
+    "$1" -fsanitize=address,undefined "$scratch/empty.c" -o "$scratch/empty" &&
+        "$1" -fsanitize=thread "$scratch/empty.c" -o "$scratch/empty"
+}
+
+# clang with its sanitizers, and spin: Debian's packages, installed where they are missing.
+debian_packages() {
+    local missing=()
+    command -v clang >/dev/null && sanitizes clang || missing+=(clang libclang-rt-dev)
+    command -v spin >/dev/null || missing+=(spin)
+    [ "${#missing[@]}" -eq 0 ] || { apt-get update -qq && apt-get install -qq -y --no-install-recommends "${missing[@]}"; }
+}
+
+# The linters, from PyPI.
+python_packages() {
+    "$python" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["lint"], sep="\n")' \
+        >"$scratch/lint"
+    "$python" -m pip install --quiet -c constraints.txt --requirement "$scratch/lint"
+}
