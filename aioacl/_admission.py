@@ -84,9 +84,9 @@ class Admission:
         if event is not Event.DRAIN:  # those whom the last reset has ended may still be on their way out
             self.report, self.problem = report, problem
         lib.aio_gate_set(self.index, int(step.state), generation)
+        self.state = step.state  # after the gate: readers without the lock must not see it with the old generation
         if event is Event.FOREIGN:
-            lib.aio_gate_met(self.index)
-        self.state = step.state  # last: who sees it without the lock must not find the generation before it
+            lib.aio_gate_met(self.index)  # after the state: until then this flag makes `shown` RESETTING
         if self.state is State.OPEN:
             self.turns.give()
         if not heard:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
 import aioacl
-from aioacl import _flights, simulator
+from aioacl import _admission, _flights, simulator
 from aioacl._ffi import ffi, lib
 from aioacl._flights import POOL_EVENTS, ForeignFlight
 from tests.kit import (
@@ -55,6 +55,29 @@ async def test_old_handles_are_stale_at_once_and_new_ones_work(open_device: Open
             await another.fill(fresh, 1)
         assert simulator.retain_count() == 1
     assert simulator.retain_count() == 0
+
+
+async def test_state_read_while_a_foreign_reset_is_noticed_is_not_open(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[aioacl.State] = []
+
+    class Observed:
+        """The engine; notes the device's state when the flag of a foreign reset has been cleared."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(lib, name)
+
+        def aio_gate_met(self, index: int) -> None:
+            lib.aio_gate_met(index)
+            seen.append(device.state)
+
+    async with open_device() as device:
+        generation = device.generation
+        monkeypatch.setattr(_admission, "lib", Observed())
+        reset_by_somebody_else()
+        await until(lambda: mended(device, generation))
+        assert seen == [aioacl.State.RESETTING]
 
 
 @pytest.mark.leaves("events")  # the pool's: after a fault they are not destroyed one by one
