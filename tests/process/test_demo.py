@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aioacl._cli._demo_lag import FILES, RUNS
+from aioacl._cli._demo_lag import RUNS
 from tests.support import forkserver
 
 KEYS = {
@@ -33,33 +33,44 @@ KEYS = {
     "finished",
 }
 WARNINGS_ARE_ERRORS = [sys.executable, "-W", "error"]
+COMPARED = 16
+FEW_COMPARED = f"""
+from aioacl._cli import _demo_lag
+_demo_lag.FILES = {COMPARED}
+"""
+MAIN = """
+import sys
+from aioacl.__main__ import main
+sys.exit(main())
+"""
 QUICK = {"AIOACL_SIM_COPY_LATENCY_US": "50"}
 
 
 def process(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Runs Python in a forked process, or in one of its own if a variable is set that Python reads at its start."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
-    whole = {**clean, **environ}
-    if forkserver.serves(whole):
-        return forkserver.run([*WARNINGS_ARE_ERRORS, *command], env=whole, timeout=120)
-    return real_process(*command, **environ)
+    """Runs Python in a forked process."""
+    return forkserver.run([*WARNINGS_ARE_ERRORS, *command], env=_environment(environ), timeout=120)
 
 
 def real_process(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
+    """Runs Python in a process of its own."""
     return subprocess.run(
         [*WARNINGS_ARE_ERRORS, *command],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
-        env={**clean, **environ},
+        env=_environment(environ),
     )
 
 
+def _environment(environ: dict[str, str]) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
+    return {**clean, **environ}
+
+
 def demo(*arguments: str | Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """The demo with copies that take next to no time, for tests to which time is nothing."""
-    return process("-m", "aioacl", "demo", *map(str, arguments), **QUICK, **environ)
+    """The demo where time does not matter: copies take next to none, and few are compared with blocking ones."""
+    return process("-c", FEW_COMPARED + MAIN, "demo", *map(str, arguments), **QUICK, **environ)
 
 
 def found(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
@@ -154,7 +165,8 @@ def test_a_library_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
 
 
 def test_the_table_is_plain_where_nothing_else_can_be_shown(folder: Path) -> None:
-    done = demo("--input", folder, "--tasks", "2", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    arguments = ("--input", str(folder), "--tasks", "2")
+    done = real_process("-m", "aioacl", "demo", *arguments, **QUICK, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.isascii()
@@ -165,7 +177,7 @@ def test_the_table_is_plain_where_nothing_else_can_be_shown(folder: Path) -> Non
 
 def run_after(preparation: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     """The demo in a process that has prepared something first."""
-    program = f"""
+    program = f"""{FEW_COMPARED}
 import sys
 from aioacl import simulator, use_library
 from aioacl.__main__ import main
@@ -218,7 +230,7 @@ _demo_lag._digest = lambda back, size: b""
 """
     done = run_after(change, folder)
     assert done.returncode == 1, done.stderr
-    in_the_comparison = 2 * RUNS * FILES
+    in_the_comparison = 2 * RUNS * COMPARED
     assert json.loads(done.stdout.splitlines()[-1])["mismatches"] == 7 + in_the_comparison
 
 
