@@ -251,7 +251,7 @@ class CloseFlight(Flight):
     """The last close of a device: one aclrtResetDevice."""
 
     name = "close"
-    goes_on = "The close goes on: close() once more waits for it."
+    goes_on = "The close goes on: close() once more waits for it, and so does open_device()."
     closed_after = (State.OPEN,)  # one that has failed is made up for by the next open
 
     def __init__(self, manager: Manager, *, hopeless: bool = False) -> None:

@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioacl import _law, _sync
+from aioacl._admission import NOTHING_BEGUN
 from aioacl._errors import (
     AclError,
     ContextError,
@@ -53,9 +54,7 @@ class Manager(Jobs):
         self.counts = Counts()
         self.told = 0  # foreign resets that had been told of when what is counted was set
         self.ended = 0  # the generation whose native streams a reset of ours has ended; for flights only
-        self.ours = (
-            0  # how many of those sets are the face's: one for who has it open, and those not given back yet
-        )
+        self.ours = 0  # of those sets, how many are the face's: of this open, and not given back yet
         self.flight: Flight | None = None
         self.last_fault: AclError | None = None
         self.control = Lane(f"aioacl-ctl-{index}")
@@ -92,8 +91,9 @@ class Manager(Jobs):
                 return
             if not wait:
                 raise self._refusal() or self._resetting()
-            repaired = repaired or isinstance(flight, CloseFlight)
-            await self.change(seen, deadline)
+            closing = isinstance(flight, CloseFlight)
+            repaired = repaired or closing
+            await self.change(seen, deadline, CloseFlight.goes_on if closing else NOTHING_BEGUN)
 
     def _count_in(self, user: object, strategy: Strategy) -> bool:
         """Counts the open if the device is open, or about to be; True when it is open."""

@@ -230,6 +230,23 @@ async def test_a_last_close_that_meets_a_job_gives_up_and_the_next_open_makes_up
     assert simulator.retain_count() == 0
 
 
+async def test_open_times_out_during_the_close_that_it_began_and_the_error_says_that_the_close_goes_on(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = await open_device()
+    monkeypatch.setattr(_sync, "backend", FewThreads(0))
+    with pytest.raises(aioacl.ResourceExhausted, match="no thread"):
+        await device.close()
+    monkeypatch.undo()
+    simulator.hang_call("aclrtResetDevice")
+    with pytest.raises(aioacl.DeviceTimeout, match=r"The close goes on: .* and so does open_device\(\)"):
+        await open_device(timeout=0.01)
+    await until(hanging("aclrtResetDevice"))
+    simulator.release_all()
+    async with open_device():
+        assert simulator.retain_count() == 1
+
+
 async def test_a_close_that_gives_up_is_not_blamed_on_a_reset_that_failed_before(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
