@@ -84,9 +84,11 @@ class Admission:
         if event is not Event.DRAIN:  # those whom the last reset has ended may still be on their way out
             self.report, self.problem = report, problem
         lib.aio_gate_set(self.index, int(step.state), generation)
-        self.state = step.state  # after the gate: readers without the lock must not see it with the old generation
+        # Readers without the lock must not see the state with the generation before it, so the gate comes first; nor
+        # an open device while a foreign reset is noticed, so the flag that makes `shown` RESETTING is cleared last.
+        self.state = step.state
         if event is Event.FOREIGN:
-            lib.aio_gate_met(self.index)  # after the state: until then this flag makes `shown` RESETTING
+            lib.aio_gate_met(self.index)
         if self.state is State.OPEN:
             self.turns.give()
         if not heard:
