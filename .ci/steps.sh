@@ -83,6 +83,11 @@ finish() {
     exit "$failed"
 }
 
+# .venv with what the tests need, and the libraries: what ./test makes first.
+build() {
+    (root=$PWD && . scripts/environment.sh && environment test)
+}
+
 sanitizes() {
     echo 'int main(void) { return 0; }' >"$scratch/empty.c"
     "$1" -fsanitize=address,undefined "$scratch/empty.c" -o "$scratch/empty" &&

@@ -35,6 +35,7 @@ WARNINGS: Final = ["-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-
 INCLUDES: Final = [*include_flags(), f"-I{HERE}"]
 TEST_SECONDS: Final = 180
 GRACE_SECONDS: Final = 120
+OWN_SECONDS: Final = TEST_SECONDS + GRACE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -169,19 +170,21 @@ def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
 
 
 def check(build: Build, seconds: float, match: str) -> None:
-    """Runs everything that was built."""
+    """Runs everything that was built: the storms last and alone, the rest on all cores."""
     began = time.monotonic()
     lists, storm, own = programs(build)
     say(build, "built", began)
+    runs = [partial(build.start, program, limit=OWN_SECONDS) for program in own if match in "simulator"]
+    say(build, f"the simulator's programs: {len(runs)}", began)
     for program in lists:
         names = build.start(program).split()
         chosen = [name for name in names if match in f"{program.stem}.{name}"]
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(partial(build.start, program), chosen))
+        runs += [partial(build.start, program, name) for name in chosen]
         say(build, f"{program.name}: {len(chosen)} tests", began)
-    for program in own if match in "simulator" else []:
-        build.start(program, limit=TEST_SECONDS + GRACE_SECONDS)
-        say(build, f"the simulator's {program.name}", began)
+    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:  # they wait as much as they work
+        for ended in [pool.submit(run) for run in runs]:
+            ended.result()
+    say(build, f"{len(runs)} ended well", began)
     for strategy in ("watch", "thread") if match in "storm" else ():
         limit = seconds + GRACE_SECONDS
         told = build.start(storm, strategy, str(seconds), limit=limit, AIOACL_SIM_RESET_DROP_MS="5")
