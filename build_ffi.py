@@ -1,10 +1,10 @@
 """Builds the shared objects: the cffi extension `aioacl._acl`, and the simulator, once for each release of CANN.
 
-The table `aioacl/_native/acl_api.inc` and the header `engine.h` are the only sources of declarations: the cffi
-declarations and the trampolines are made of them here, the typed stubs in build_stubs.py.
+The table `aioacl/_native/acl_api.inc` and the header `engine.h`, with what they include, are the only sources of
+declarations. This module makes the cffi declarations and the trampolines from them, build_stubs.py the typed stubs.
 
     python build_ffi.py --stub            writes the stubs
-    python build_ffi.py --generate NAME   writes one generated source; the build calls this
+    python build_ffi.py --generate FILE   writes one generated source; the build calls this
 
 setuptools finds the compiler and its flags; ninja compiles and links, in `build/native/`, which is kept. So after an
 edit of one C file, ninja compiles that file and links what contains it. C files and headers are found in nested
@@ -17,6 +17,8 @@ gate of a device first.  Both keep the runtime's text on a failure, on the faili
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import re
 import shlex
@@ -63,7 +65,7 @@ def c_files(folder: Path) -> list[Path]:
 def header_folders(*roots: Path) -> list[Path]:
     """The folders at and below the roots that hold headers, sorted: what a compiler gets as -I.
 
-    SystemExit if a root has none, or if two headers have the same name: then the order of -I would choose.
+    SystemExit if a root has none, or if two headers have the same name: the order of -I would decide which is used.
     """
     headers = [sorted(root.rglob("*.h")) for root in roots]
     for root, found in zip(roots, headers, strict=True):
@@ -261,6 +263,7 @@ def version_script(release: str) -> str:
 
 # --- ninja --------------------------------------------------------------------------------------------------------
 
+SOURCE_SUFFIXES: Final = (".c", ".h", ".inc")
 GENERATED: Final = ("_acl.c", "trampolines.c")
 NINJA_RULES: Final = """\
 ninja_required_version = 1.11
@@ -288,7 +291,7 @@ def build_folder() -> Path:
 
 
 def generate(target: Path) -> None:
-    """Writes one generated source if its text has changed; its name says which: SystemExit for any other name."""
+    """Writes the generated source of that name if its text has changed. SystemExit for a name that is not known."""
     if target.name == "_acl.c":
         made = target.with_suffix(".new")
         extension_source(made)
@@ -338,7 +341,7 @@ class Plan:
         return "\n".join([*self._lines, ""])
 
     def generated(self, name: str) -> str:
-        """A generated source, made again when what it is made of has changed."""
+        """A generated source; it is regenerated when its inputs change."""
         target = str(self._folder / name)
         read = [
             *NATIVE.rglob("*.h"),
@@ -389,7 +392,14 @@ class Plan:
         ]
         own = [] if newest else [self.generated(f"release-{release}.c")]
         script = self.generated(f"exports-{release}.map")
-        flags = ["-Wl,-soname,libascendcl.so", f"-Wl,--version-script={script}", "-lpthread", "-ldl", "-lm"]
+        flags = [
+            "-Wl,-soname,libascendcl.so",
+            "-Wl,-z,defs",
+            f"-Wl,--version-script={script}",
+            "-lpthread",
+            "-ldl",
+            "-lm",
+        ]
         if not newest:
             flags.append("-Wl,--strip-debug")
         return self.linked(f"libascendcl-{release}.so", map(self.compiled, [*shared, *own]), flags, script)
@@ -447,8 +457,8 @@ class BuildNative(build_ext):
         for extension in self.extensions:
             release = _release_of(extension)
             built[extension.name] = plan.extension() if release is None else plan.simulator(release)
-        with alone():
-            run_ninja(plan.text())
+        with alone() as lock:
+            run_ninja(plan.text(), lock)
             for name, library in built.items():
                 install(ROOT / library, Path(self.get_ext_fullpath(name)))
 
@@ -459,22 +469,47 @@ class BuildNative(build_ext):
 
 
 @contextmanager
-def alone() -> Generator[None]:
-    """Within it this is the only build in the checkout; another one waits."""
+def alone() -> Generator[int]:
+    """Within it this is the only build in the checkout; another one waits. Gives the descriptor of the lock."""
     folder = ROOT / build_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield file.fileno()
 
 
-def run_ninja(plan: str) -> None:
-    """Builds what has changed since the last build of this plan; CompileError if anything fails."""
+def run_ninja(plan: str, lock: int) -> None:
+    """Builds what has changed since the last build of this plan; CompileError if anything fails.
+
+    ninja inherits the lock: it may outlive a build that is killed.
+    """
     file = build_folder() / "build.ninja"
     write_if_changed(ROOT / file, plan)
+    digests = touch_changed()
     command = [ninja(), "--quiet", "-f", str(file), "-j", str(len(os.sched_getaffinity(0)))]
-    if subprocess.run(command, cwd=ROOT, check=False).returncode:
+    if subprocess.run(command, cwd=ROOT, check=False, pass_fds=[lock]).returncode:
         raise CompileError("ninja failed; the reason is above")
+    (ROOT / build_folder() / "digests.json").write_text(json.dumps(digests, indent=1))
+
+
+def touch_changed() -> dict[str, str]:
+    """Gives each source whose text is not that of the last build the time of now; returns the digests of all.
+
+    ninja compares times only, and a file that was restored or copied with its time can be older than its object.
+    """
+    kept = ROOT / build_folder() / "digests.json"
+    last: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
+    paths = [
+        path for root in (NATIVE, SIMULATOR) for path in root.rglob("*.*") if path.suffix in SOURCE_SUFFIXES
+    ]
+    digests = {
+        _relative(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted([*paths, ROOT / "build_ffi.py"])
+    }
+    for name, digest in digests.items():
+        if last.get(name) != digest:
+            (ROOT / name).touch()
+    return digests
 
 
 def install(library: Path, target: Path) -> None:
@@ -486,7 +521,7 @@ def install(library: Path, target: Path) -> None:
     ):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    new = target.with_name(f".{target.name}.{os.getpid()}")
+    new = target.with_name(f".{os.getpid()}.{target.name}")
     shutil.copy2(library, new)
     new.replace(target)
 

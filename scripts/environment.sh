@@ -4,7 +4,6 @@
 
 python="$root/.venv/bin/python"
 installed="$root/.venv/aioacl-installed"
-built="$root/.venv/aioacl-built"
 
 die() {
     printf '%s\n' "$@" >&2
@@ -59,23 +58,12 @@ installation() {
     (cd "$root" && echo "$root $1" && cat pyproject.toml constraints.txt scripts/environment.sh) | cksum
 }
 
-# What the libraries are built from, in one line.
-sources() {
-    (cd "$root" && cat pyproject.toml build_ffi.py && find aioacl \( -name '*.[ch]' -o -name '*.inc' \) -type f -print -exec cat {} +) |
-        cksum
-}
-
 # Whether .venv has aioacl, editable, with the packages of the extra.
 is_installed() {
     [ -f "$installed" ] && [ "$(cat "$installed")" = "$(installation "$1")" ] && works "$python"
 }
 
-is_built() {
-    [ -f "$built" ] && [ "$(cat "$built")" = "$1" ] && [ -f "$root/aioacl/simulator/libascendcl.so" ] &&
-        "$python" -c 'import aioacl' 2>/dev/null
-}
-
-# Compiles and links what has changed, beside the package's Python files.
+# Compiles and links what has changed, beside the package's Python files; a second without a change.
 build() {
     (cd "$root" && "$python" -W ignore -c 'import setuptools; setuptools.setup()' --quiet build_ext --inplace) ||
         die "The build failed; the reason is above."
@@ -103,7 +91,7 @@ install() {
         "$found" -m venv --clear "$root/.venv" || die "$found cannot make $root/.venv."
     fi
     echo "building and installing aioacl into .venv (a minute or two, the first time)" >&2
-    rm -f "$installed" "$built"
+    rm -f "$installed"
     pip setuptools cffi ninja
     pip --no-build-isolation --editable "$root${1:+[$1]}" || die "The build failed; the reason is above."
     installation "$1" >"$installed"
@@ -111,15 +99,17 @@ install() {
 
 # environment EXTRA: .venv has aioacl, built from this tree, and the packages of the extra (or of none: "").
 # What was installed with an extra stays good without one. After an edit of C sources only these are built.
+# A second one in the same tree waits for the first, where there is flock (util-linux).
 environment() {
-    now=$(sources)
-    if ! is_installed "$1" && ! is_installed test; then
-        install "$1"
-    elif ! is_built "$now"; then
+    mkdir -p "$root/build"
+    exec 9>"$root/build/environment.lock"
+    ! command -v flock >/dev/null || flock 9
+    if is_installed "$1" || is_installed test; then
         found=$python
         find_compiler
-        rm -f "$built"
         build
+    else
+        install "$1"
     fi
-    echo "$now" >"$built"
+    exec 9>&-
 }

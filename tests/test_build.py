@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -110,3 +111,25 @@ def test_an_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_pat
     with (tmp_path / EDITED).open("a") as file:
         file.write("\n")
     assert steps() == ["compile", *["link"] * 5]
+
+
+def test_a_source_that_is_restored_with_an_older_time_is_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = written(tmp_path / "aioacl" / "_native", "a.c", "b.h", "c.inc", "d.txt")
+    simulator = written(tmp_path / "aioacl" / "simulator" / "csrc", "e.c")
+    written(tmp_path, "build_ffi.py")
+    for name, value in {"ROOT": tmp_path, "NATIVE": native, "SIMULATOR": simulator}.items():
+        monkeypatch.setattr(build_ffi, name, value)
+    kept = tmp_path / build_ffi.build_folder() / "digests.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(json.dumps(build_ffi.touch_changed()))
+    for name in ("a.c", "b.h", "c.inc"):
+        path = native / name
+        path.write_text("other")
+        os.utime(path, ns=(0, 0))
+        build_ffi.touch_changed()
+        assert path.stat().st_mtime_ns > 0, name
+    os.utime(simulator / "e.c", ns=(0, 0))
+    build_ffi.touch_changed()
+    assert (simulator / "e.c").stat().st_mtime_ns == 0
