@@ -41,11 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    selection.choose(config)
     config.addinivalue_line(
         "markers", "leaves(name, ...): what the test may leave in the simulator, with its reason"
     )
     config.stash[_stderr] = os.dup(2)  # the real one: while a test runs, pytest has its own at 2
+    selection.choose(config)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -1,17 +1,19 @@
-"""Which tests a run takes.
+"""Selects the tests of a run.
 
-    ./test          the quick ones: in this process, and on asyncio alone unless the test is about event loops
-    ./test --all    every test that .ci/run runs
+    ./test          the quick tests: in this process, and of each test its asyncio variant only
+    ./test --all    every test that .ci/run runs, with a path only those there
     ./test PATH     every test there, whatever its markers
 
-`-m` overrides all three. A test is `quick` unless it has one of the markers in `NOT_QUICK`, is in one of the folders
-`OF_PROCESSES`, or is the variant of a test for another loop than asyncio; a test marked `every_loop` is quick on each
-loop. The marker `quick` is added when the tests are collected. A quick test that starts a process fails.
+`-m` overrides all three. A test is `quick` unless it has one of the markers in `NOT_QUICK`, is in one of the
+`PROCESS_FOLDERS`, or is the uvloop or trio variant of a test without the marker `every_loop`. The marker `quick` is
+added when the tests are collected. A quick test that starts a process fails.
 """
 
 from __future__ import annotations
 
+import multiprocessing.util
 import os
+import re
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,16 +21,29 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.support import forkserver
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from typing import NoReturn
 
 HERE: Final = Path(__file__).resolve().parent
-OF_PROCESSES: Final = tuple(HERE / name for name in ("contract", "examples", "process", "sweep", "testing"))
+PROCESS_FOLDERS: Final = tuple(
+    HERE / name for name in ("contract", "examples", "process", "sweep", "testing")
+)
 NOT_QUICK: Final = ("process", "packaging", "slow", "sweep")
 QUICK: Final = "quick"
 ALL: Final = "not slow and not sweep"
-STARTS: Final = ((subprocess.Popen, "__init__"), (os, "fork"), (os, "posix_spawn"))
+STARTS: Final = (
+    (subprocess.Popen, "__init__"),
+    (os, "fork"),
+    (os, "forkpty"),
+    (os, "posix_spawn"),
+    (os, "posix_spawnp"),
+    (os, "system"),
+    (multiprocessing.util, "spawnv_passfds"),
+    (forkserver.Forked, "__init__"),
+)
 
 
 def add_option(parser: pytest.Parser) -> None:
@@ -42,37 +57,67 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def choose(config: pytest.Config) -> None:
-    """Sets the marker expression of the run, unless -m or a path says what to run."""
+    """Sets the marker expression of the run, unless -m is given; UsageError for a path or marker that is missing.
+
+    An xdist worker receives the expression of its controller. xdist hides pytest's own message about such an error.
+    """
+    if hasattr(config, "workerinput"):
+        return
+    option = config.option
     named = config.args_source is pytest.Config.ArgsSource.ARGS
-    if not config.option.markexpr and not named:  # a worker of xdist gets what the controller has chosen
-        config.option.markexpr = ALL if config.option.every_test else QUICK
+    if named:
+        check_paths(config.invocation_params.dir, config.args)
+    if any(argument.startswith("-m") for argument in config.invocation_params.args):
+        check_markers(option.markexpr, (line.partition(":")[0] for line in config.getini("markers")))
+    elif option.every_test or option.lf or option.failedfirst:
+        option.markexpr = ALL
+    elif not named:
+        option.markexpr = QUICK
+
+
+def check_paths(folder: Path, names: Iterable[str]) -> None:
+    """UsageError unless each file or folder exists; the names may go on with `::` and a test."""
+    for name in names:
+        path = folder / name.partition("::")[0].partition("[")[0]
+        if not path.exists():
+            raise pytest.UsageError(f"expected a file or folder of tests, got {name}; correct the path")
+
+
+def check_markers(expression: str, registered: Iterable[str]) -> None:
+    """UsageError unless each name in the expression is a registered marker."""
+    known = {name.partition("(")[0].strip() for name in registered}
+    for name in re.findall(r"[A-Za-z_]\w*", expression):
+        if name not in known | {"and", "or", "not", "True", "False", "None"}:
+            raise pytest.UsageError(f"-m: expected a marker, got {name}; `./test --markers` lists them")
 
 
 def header(config: pytest.Config) -> str:
-    """What the run takes, for its first lines."""
-    taken = {
-        QUICK: "the quick tests (--all: every test)",
+    """The selection, for the first lines of the run."""
+    texts = {
+        QUICK: "the quick tests only, also with -k (--all: every test)",
         ALL: "every test that .ci/run runs",
-        "": "every test there",
+        "": "every test in the given paths",
     }
     expression = str(config.option.markexpr)
-    return f"selection: {taken.get(expression, expression)}"
+    return f"selection: {texts.get(expression, f'-m {expression!r}')}"
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
     """Adds the markers `process` and `quick`; an error if a folder of tests is missing."""
-    for folder in OF_PROCESSES:
+    for folder in PROCESS_FOLDERS:
         if not folder.is_dir():
-            raise pytest.UsageError(f"expected a folder {folder}; correct OF_PROCESSES in tests/selection.py")
+            raise pytest.UsageError(
+                f"expected a folder {folder}; correct PROCESS_FOLDERS in tests/selection.py"
+            )
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in OF_PROCESSES):
+        if any(item.path.is_relative_to(folder) for folder in PROCESS_FOLDERS):
             item.add_marker("process")
         if is_quick(item):
             item.add_marker(QUICK)
 
 
 def is_quick(item: pytest.Item) -> bool:
-    """Whether ./test takes it."""
+    """Whether ./test selects it."""
     if any(item.get_closest_marker(name) for name in NOT_QUICK):
         return False
     return loop_of(item) in ("asyncio", "") or item.get_closest_marker("every_loop") is not None
@@ -88,18 +133,18 @@ def loop_of(item: pytest.Item) -> str:
 def guarded(item: pytest.Item) -> Generator[None]:
     """Within it a quick test cannot start a process.
 
-    Functions are replaced for the test's time: an audit hook would stay, and it costs the tests that trace each line
-    five times their own time.
+    The functions are replaced during the test. An audit hook cannot be removed, and makes tests that trace each line
+    five times slower.
     """
     with pytest.MonkeyPatch.context() as patch:
         if item.get_closest_marker(QUICK):
             for module, name in STARTS:
-                patch.setattr(module, name, _refusal(item.nodeid, name))
+                patch.setattr(module, name, _refusal(f"{module.__name__}.{name}"))
         yield
 
 
-def _refusal(test: str, name: str) -> Callable[..., NoReturn]:
+def _refusal(name: str) -> Callable[..., NoReturn]:
     def refuse(*_arguments: object, **_options: object) -> NoReturn:
-        raise RuntimeError(f"{test} starts a process ({name}); mark it with pytest.mark.process")
+        raise RuntimeError(f"mark the test with pytest.mark.process: it starts a process ({name})")
 
     return refuse

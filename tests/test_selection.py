@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import selection
+from tests.support import forkserver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,10 +20,19 @@ if TYPE_CHECKING:
 Source = pytest.Config.ArgsSource
 
 
-def chosen(source: Source, *, every_test: bool = False, markexpr: str = "") -> str:
+def chosen(
+    source: Source, *arguments: str, every_test: bool = False, markexpr: str = "", last_failed: bool = False
+) -> str:
     """The marker expression of a run with these arguments."""
-    option = SimpleNamespace(markexpr=markexpr, every_test=every_test)
-    config: Any = SimpleNamespace(option=option, args_source=source)
+    option = SimpleNamespace(markexpr=markexpr, every_test=every_test, lf=last_failed, failedfirst=False)
+    paths = [argument for argument in arguments if not argument.startswith("-")]
+    config: Any = SimpleNamespace(
+        option=option,
+        args_source=source,
+        args=paths,
+        invocation_params=SimpleNamespace(dir=selection.HERE.parent, args=arguments),
+        getini=lambda _: ["quick: the quick tests", "sweep: faults", "slow: slow tests"],
+    )
     selection.choose(config)
     return str(option.markexpr)
 
@@ -32,15 +44,31 @@ def test_a_run_without_a_path_takes_the_quick_tests(source: Source) -> None:
 
 def test_a_run_with_all_takes_every_test_of_ci() -> None:
     assert chosen(Source.TESTPATHS, every_test=True) == "not slow and not sweep"
+    assert chosen(Source.ARGS, "tests/api", every_test=True) == "not slow and not sweep"
+
+
+def test_a_run_of_the_last_failures_takes_all_of_them() -> None:
+    assert chosen(Source.TESTPATHS, last_failed=True) == "not slow and not sweep"
 
 
 def test_a_run_with_a_path_takes_every_test_there() -> None:
-    assert chosen(Source.ARGS) == chosen(Source.ARGS, every_test=True) == ""
+    assert chosen(Source.ARGS, "tests/api/test_lease.py::test_nested_leases_count") == ""
 
 
 @pytest.mark.parametrize("source", Source)
-def test_a_run_with_m_takes_what_it_says(source: Source) -> None:
-    assert chosen(source, markexpr="sweep", every_test=True) == "sweep"
+@pytest.mark.parametrize("markexpr", ["sweep", "", "not (slow or quick)"])
+def test_a_run_with_m_takes_what_it_says(source: Source, markexpr: str) -> None:
+    assert chosen(source, "-m", "tests", markexpr=markexpr, every_test=True) == markexpr
+
+
+def test_a_path_that_is_missing_is_an_error() -> None:
+    with pytest.raises(pytest.UsageError, match=r"got tests/api/nowhere\.py::test_x; correct the path"):
+        chosen(Source.ARGS, "tests/api/nowhere.py::test_x")
+
+
+def test_a_marker_that_is_not_registered_is_an_error() -> None:
+    with pytest.raises(pytest.UsageError, match="-m: expected a marker, got nowhere"):
+        chosen(Source.ARGS, "-m", "tests", markexpr="slow or nowhere")
 
 
 def item(*markers: str, loop: str | None = None) -> Any:
@@ -70,8 +98,8 @@ def test_a_test_is_quick_unless_its_markers_or_its_loop_say_otherwise(
 
 
 def test_a_folder_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "OF_PROCESSES", (selection.HERE / "nowhere",))
-    with pytest.raises(pytest.UsageError, match=r"expected a folder .*nowhere; correct OF_PROCESSES"):
+    monkeypatch.setattr(selection, "PROCESS_FOLDERS", (selection.HERE / "nowhere",))
+    with pytest.raises(pytest.UsageError, match=r"expected a folder .*nowhere; correct PROCESS_FOLDERS"):
         selection.mark([])
 
 
@@ -81,9 +109,12 @@ def test_a_folder_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         lambda: subprocess.run(["true"], check=True),
         lambda: os.fork(),  # noqa: PLW0108 - looked up when it is called
         lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        lambda: os.system("true"),
+        lambda: multiprocessing.get_context("spawn").Process(target=print).start(),
+        lambda: forkserver.run([sys.executable, "-c", ""]),
     ],
-    ids=["run", "fork", "posix_spawn"],
+    ids=["run", "fork", "posix_spawn", "system", "multiprocessing", "forkserver"],
 )
 def test_a_quick_test_that_starts_a_process_fails(start: Callable[[], object]) -> None:
-    with pytest.raises(RuntimeError, match=r"mark it with pytest\.mark\.process"):
+    with pytest.raises(RuntimeError, match=r"mark the test with pytest\.mark\.process"):
         start()
