@@ -141,3 +141,13 @@ def test_server_and_its_children_end_with_the_test_process(how: str, status: int
     os.close(child)
     assert ended
     assert until_now(lambda: not Path(address).parent.exists())
+
+
+def test_request_with_too_many_descriptors_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected at most 5 descriptors to pass, got 6"):
+        forkserver.Forked(command("-c", ""), pass_fds=range(6))
+
+
+def test_request_with_too_large_an_environment_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected arguments and variables of 131072 bytes"):
+        forkserver.run(command("-c", ""), env={**os.environ, "AIOACL_TEST": "x" * forkserver.REQUEST_BYTES})

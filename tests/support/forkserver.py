@@ -7,9 +7,9 @@ Theory of operation
 ...]`, `-m` with a module, or a file, and behave like `subprocess.Popen` and `subprocess.run`.
 
 A test process has at most one server for each set of flags, and another for `-m pytest`. It starts with the first
-request: `python *flags -c BOOT` imports what most programs need, then listens on a socket in a private folder. The one
-for pytest runs pytest once, on a test that does nothing, so that pytest and its plugins are there. A server has one
-thread and has loaded no ACL library, so a fork of it is a process in which nothing of ACL has happened.
+request: `python *flags -c BOOT` imports the modules in PRELOADED, then listens on a socket in a private folder. The one
+for pytest runs pytest once, on a test that does nothing, so that pytest and its plugins are imported. A server has one
+thread and has loaded no ACL library, so a fork starts without any ACL state.
 
 For each request the test process connects and sends the arguments, the environment, the folder and the descriptors
 of the child. The server forks and answers with the child's number and a pidfd, and later with the wait status. The
@@ -20,20 +20,22 @@ code object to BOOT, which executes it as `__main__` on the main thread, with no
 but BOOT's own. So the interpreter ends as it always does: exit handlers, threads, status and complaints are those of a
 real process. Only a traceback shows one more frame.
 
-The garbage collector does not look at what the server has imported, since each look copies all those pages. It follows
-that the modules are cleared one by one when the child ends, where the collector would have found most of them at once.
-With `exact_end` the collector looks at everything, as in a real process. That makes the end ten times as expensive.
+The server freezes its objects (`gc.freeze`), because a collection in a child would copy their pages. Therefore modules
+are cleared one at a time when the child ends. With `exact_end` the child collects everything, as a real process does;
+that makes its end about ten times as expensive.
 
 The server ends when the test process says so or ends, which it sees by a pidfd, and kills the children that are left.
 
-What the interpreter or the dynamic loader reads when a process starts is the server's: variables such as PYTHONUTF8 and
-LD_LIBRARY_PATH, the hash seed, `sys.orig_argv`. A request whose variables differ in these is refused, see `serves()`.
-A test about imports, about the interpreter's start, or about modules that are not there uses a real process.
+What the interpreter or the dynamic loader reads when a process starts comes from the server: variables such as
+PYTHONUTF8 and LD_LIBRARY_PATH, the hash seed, `sys.orig_argv`. So do the limits of resources, the umask and the signals
+that are ignored. A request whose variables differ in these is refused, see `serves()`. A test of imports, of the
+start of the interpreter, of inherited limits, or of modules that are missing uses a real process.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -60,12 +62,14 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 START_SECONDS: Final = 60.0
+REQUEST_SECONDS: Final = 10.0  # between a connection and its request
 REQUEST_BYTES: Final = 1 << 17
 MOST_DESCRIPTORS: Final = 8
 FIRST_FREE: Final = 64  # descriptors of a request are numbered below
 READY: Final = b"ready\n"
 END: Final = b"end"
 PLAIN, PYTEST = "plain", "pytest"
+PR_SET_PDEATHSIG: Final = 1
 # Not a module that a command line may name: runpy warns of one that is there already.
 PRELOADED: Final = (
     *("asyncio", "anyio", "anyio._backends._asyncio", "anyio._backends._trio", "trio", "runpy"),
@@ -154,6 +158,7 @@ def _end_server(owner: int, process: subprocess.Popen[bytes], address: str) -> N
         connection.connect(address)
         connection.send(END)
     process.wait(START_SECONDS)
+    shutil.rmtree(Path(address).parent, ignore_errors=True)  # a server that was killed has left it
 
 
 def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -194,19 +199,26 @@ class Forked:
         found = server(flags, PYTEST if arguments[:2] == ["-m", "pytest"] else PLAIN)
         if _read_at_start(environ) != found.at_start:
             raise ValueError("expected the server's variables that are read at the start; use a real process")
+        if len(pass_fds) > MOST_DESCRIPTORS - 3:
+            raise ValueError(
+                f"expected at most {MOST_DESCRIPTORS - 3} descriptors to pass, got {len(pass_fds)}"
+            )
+        request = {
+            "arguments": arguments,
+            "environ": environ,
+            "folder": str(Path(cwd or ".").resolve()),
+            "descriptors": [0, 1, 2, *pass_fds],
+            "exact_end": exact_end,
+        }
+        text = json.dumps(request).encode()
+        if len(text) > REQUEST_BYTES:
+            raise ValueError(f"expected arguments and variables of {REQUEST_BYTES} bytes, got {len(text)}")
         theirs: list[int] = []  # to be closed here, once they are sent
         try:
             given = [self._open(name, end, theirs) for name, end in enumerate((stdin, stdout, stderr))]
-            request = {
-                "arguments": arguments,
-                "environ": environ,
-                "folder": str(Path(cwd or ".").resolve()),
-                "descriptors": [0, 1, 2, *pass_fds],
-                "exact_end": exact_end,
-            }
             self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._connection.connect(found.address)
-            socket.send_fds(self._connection, [json.dumps(request).encode()], [*given, *pass_fds])
+            socket.send_fds(self._connection, [text], [*given, *pass_fds])
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
@@ -401,7 +413,12 @@ class _Children:
 
     def _fork(self) -> _Request | None:
         connection, _ = self._listener.accept()
-        text, sent, _, _ = socket.recv_fds(connection, REQUEST_BYTES, MOST_DESCRIPTORS)
+        connection.settimeout(REQUEST_SECONDS)
+        try:
+            text, sent, _, _ = socket.recv_fds(connection, REQUEST_BYTES, MOST_DESCRIPTORS)
+        except TimeoutError:
+            text, sent = b"", []
+        connection.settimeout(None)
         if text == END:
             raise _Ended
         if not text:  # the test process has given up
@@ -409,6 +426,7 @@ class _Children:
             return None
         process = os.fork()
         if process == 0:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the server may be killed
             for each in (self._listener, connection, *(other for _, other in self._connections.values())):
                 each.detach()  # the child closes them by their numbers
             self._connections.clear()
