@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore PYTHONUNBUFFERED=1
 export PIP_BUILD_CONSTRAINT="$PWD/constraints.txt"
-unset AIOACL_LIBRARY AIOACL_STRICT AIOACL_SIM_WAIT
+unset AIOACL_LIBRARY AIOACL_STRICT AIOACL_SIM_WAIT PYTEST_ADDOPTS PYTEST_PLUGINS CFLAGS CPPFLAGS LDFLAGS
 
 python="$PWD/.venv/bin/python" bin="$PWD/.venv/bin"
 top=$(mktemp -d)
@@ -37,7 +37,10 @@ loud() {
     local title=$1 status=0
     shift
     begin "$title"
-    "$@" 2>&1 | tee "$scratch/log" || status=$?
+    set +e
+    (set -e; "$@") 2>&1 | tee "$scratch/log"
+    status=${PIPESTATUS[0]}
+    set -e
     end "$title" "$status"
 }
 
@@ -46,12 +49,15 @@ quiet() {
     local title=$1 status=0
     shift
     begin "$title"
-    "$@" >"$scratch/log" 2>&1 || status=$?
+    set +e # before `||`, a function would go on after a command that fails
+    (set -e; "$@") >"$scratch/log" 2>&1
+    status=$?
+    set -e
     [ "$status" -eq 0 ] || cat "$scratch/log"
     end "$title" "$status"
 }
 
-# aside NAME COMMAND...: runs steps in a shell of its own, beside the others; `rejoin NAME` waits and shows them.
+# aside NAME COMMAND...: runs steps in the background, in a shell of its own; `rejoin NAME` waits and shows them.
 aside() {
     local name=$1
     shift
@@ -70,7 +76,7 @@ rejoin() {
     eval "process=\$beside_$name"
     wait "$process" || failed=1
     cat "$top/$name.out"
-    [ -f "$top/$name/table" ] || echo "the steps '$name' broke off"
+    [ -f "$top/$name/table" ] || echo "the steps '$name' ended early"
     table+=$(cat "$top/$name/table" 2>/dev/null || true)$'\n'
     cat "$top/$name/failures" >>"$failures" 2>/dev/null || true
 }

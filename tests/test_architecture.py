@@ -101,7 +101,7 @@ def test_every_module_has_a_floor() -> None:
 
 def test_every_native_file_has_a_floor() -> None:
     named = {name for row in _architecture() if row[0] == "C" for name in re.findall(r"`(\w+\.c)`", row[1])}
-    assert named == {path.name for path in (PACKAGE / "_native").glob("*.c")}
+    assert named == {path.name for path in build_ffi.c_files(build_ffi.NATIVE)}
 
 
 def test_imports_point_down() -> None:
@@ -135,7 +135,7 @@ def test_one_reader_of_the_environment() -> None:
 
 
 def test_native_code_reads_no_environment() -> None:
-    for path in (PACKAGE / "_native").glob("*.c"):
+    for path in build_ffi.c_files(build_ffi.NATIVE):
         assert not re.search(r"\b(secure_)?getenv\b|\benviron\b", path.read_text()), path.name
 
 

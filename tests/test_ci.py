@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.reliability.part import PARTS
 
 CI = Path(__file__).parents[1] / ".ci"
 
@@ -43,6 +46,41 @@ def test_counts_below_the_minimum_fail(counts: Any, minimum: str, status: int) -
 def test_counts_that_are_recorded_are_the_minimum(counts: Any) -> None:
     assert counts.main(["--record"]) == 0
     assert counts.MINIMUM.read_text().endswith('"test functions" = 7\n"branches" = 5\n')
+
+
+def test_the_slow_checks_run_every_part_of_the_proofs() -> None:
+    text = (CI / "slow").read_text()
+    named = re.findall(r"tests\.reliability --slow ([\w \\\n]+)", text)
+    assert sorted(" ".join(named).replace("\\", "").split()) == sorted(PARTS)
+
+
+STEPS = """
+set -euo pipefail
+. .ci/steps.sh
+fails() { false; true; }
+breaks_off() { quiet "first" true; kill -9 $BASHPID; }
+{step}
+finish
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("step", "status"),
+    [
+        ("quiet step true; loud step true", 0),
+        ("quiet step fails", 1),
+        ("loud step fails", 1),
+        ("aside beside quiet step fails; rejoin beside", 1),
+        ("aside beside breaks_off; rejoin beside", 1),
+        ("aside beside quiet step true; rejoin beside", 0),
+    ],
+)
+def test_a_step_that_fails_fails_the_run(step: str, status: int) -> None:
+    program = STEPS.replace("{step}", step)
+    done = subprocess.run(["bash", "-c", program], cwd=CI.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert ("FAILED" in done.stdout or "ended early" in done.stdout) == bool(status)
 
 
 @pytest.mark.process

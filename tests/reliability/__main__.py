@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.reliability.part import Outcome, Scale
+from tests.reliability.part import PARTS, Outcome, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,21 +33,6 @@ SCALES: Final = {
     Scale.DEFAULT: "what CI runs; so does no option",
     Scale.SLOW: "everything",
 }
-PARTS: Final[tuple[str, ...]] = (
-    "law",
-    "machine",
-    "load",
-    "curve",
-    "cancel",
-    "model",
-    "schedules",
-    "chaos",
-    "endings",
-    "mutants",
-    "coverage",
-    "lag",
-    "stuck",
-)
 AT_ONCE: Final = 2
 REQUIRED: Final = (Scale.DEFAULT, Scale.SLOW)  # scales at which a part that cannot run is a failure
 

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+PARTS: Final[tuple[str, ...]] = (
+    "law",
+    "machine",
+    "load",
+    "curve",
+    "cancel",
+    "model",
+    "schedules",
+    "chaos",
+    "endings",
+    "mutants",
+    "coverage",
+    "lag",
+    "stuck",
+)
 
 
 class Scale(Enum):

@@ -58,6 +58,8 @@ class Engine:
         with ThreadPoolExecutor(2) as pool:
             made = pool.map(lambda source: _compile(source, folder / f"{source.stem}.o"), sources)
             self._objects = dict(zip((source.stem for source in sources), made, strict=True))
+            if len(self._objects) != len(sources):
+                raise SystemExit("two C files of the engine or its tests have the same name; rename one")
             self._python = list(pool.map(self._generated, ("trampolines", "_acl"))) if extension else []
         self.for_python = extension
         self.lists = [name for name in self._objects if name.startswith("test_")]
