@@ -22,7 +22,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import build_ffi  # noqa: E402 - it stands beside the package
+import build_ffi  # noqa: E402 - it is next to the package
 from tests.reliability import mutants  # noqa: E402
 from tests.reliability.mutation import Mutants  # noqa: E402
 
@@ -62,7 +62,7 @@ def native_tests() -> int:
 
 
 def branches() -> int:
-    """Ways out of the package's lines that branch, as coverage counts them."""
+    """The package's branches, as coverage counts them."""
     measured = coverage.Coverage(data_file=None, branch=True, config_file=False)
     paths = [str(path) for path in sorted(PACKAGE.rglob("*.py"))]
     measured.get_data().add_arcs({path: [] for path in paths})
@@ -96,7 +96,7 @@ def counts() -> dict[str, int]:
 
 
 def main(arguments: list[str]) -> int:
-    """0 if nothing is fewer than its minimum."""
+    """0 if every count reaches its minimum."""
     found = counts()
     if arguments == ["--record"]:
         MINIMUM.write_text(HEAD + "".join(f'"{name}" = {number}\n' for name, number in found.items()))

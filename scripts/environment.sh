@@ -53,7 +53,7 @@ find_compiler() {
         "  On Debian and Ubuntu: apt install gcc libc6-dev"
 }
 
-# What the installation depends on besides the C sources, in one line. EXTRA is part of it.
+# A checksum of the files that the installation depends on; the build looks at its own sources. EXTRA is part of it.
 installation() {
     (cd "$root" && echo "$root $1" && cat pyproject.toml constraints.txt scripts/environment.sh) | cksum
 }
@@ -73,7 +73,7 @@ pip() {
     "$python" -m pip --disable-pip-version-check --no-input install --quiet -c "$root/constraints.txt" "$@"
 }
 
-# Whether the Python of a .venv still starts, which it does not once its folder was moved.
+# Whether .venv's Python starts; it does not after the folder is moved.
 works() {
     "$1" -c 'import sys, pip; assert sys.version_info >= (3, 11)' 2>/dev/null
 }
@@ -98,7 +98,7 @@ install() {
 }
 
 # environment EXTRA: .venv has aioacl, built from this tree, and the packages of the extra (or of none: "").
-# What was installed with an extra stays good without one. After an edit of C sources only these are built.
+# An installation with an extra also serves a request without one. After an edit of C sources only these are built.
 # A second one in the same tree waits for the first, where there is flock (util-linux).
 environment() {
     mkdir -p "$root/build"
