@@ -1,4 +1,4 @@
-"""build_ffi.py finds the sources wherever they are, and rebuilds only what an edit changes."""
+"""The build finds the sources wherever they are, and rebuilds only what an edit changes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import build_ffi
+import build_ninja
 
 ROOT = Path(__file__).parents[1]
 EDITED = "aioacl/simulator/csrc/stream.c"
@@ -80,7 +81,7 @@ def test_a_generated_source_that_is_the_same_keeps_its_time(tmp_path: Path) -> N
 
 def linked() -> dict[str, set[str]]:
     """The objects that each library of the simulator is linked from, as the last build planned it."""
-    text = (ROOT / build_ffi.build_folder() / "build.ninja").read_text()
+    text = (ROOT / build_ninja.build_folder() / "build.ninja").read_text()
     rows = re.findall(r"^build \S*/lib/(libascendcl\S+): link ([^|\n]+)", text, flags=re.MULTILINE)
     return {name: set(objects.split()) for name, objects in rows}
 
@@ -99,11 +100,11 @@ def test_an_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_pat
     for name in (build_ffi.NATIVE, build_ffi.SIMULATOR, ROOT / "build_ffi.py"):
         copy = shutil.copytree if name.is_dir() else shutil.copy2
         copy(name, tmp_path / name.relative_to(ROOT))
-    plan = str(build_ffi.build_folder() / "build.ninja")
+    plan = str(build_ninja.build_folder() / "build.ninja")
 
     def steps() -> list[str]:
         """What ninja would do, and does not."""
-        command = [build_ffi.ninja(), "-n", "-f", plan]
+        command = [build_ninja.ninja(), "-n", "-f", plan]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         return sorted(re.findall(r"^\[\d+/\d+\] (\w+)", done.stdout, flags=re.MULTILINE))
 
@@ -120,16 +121,16 @@ def test_a_source_that_is_restored_with_an_older_time_is_built_again(
     simulator = written(tmp_path / "aioacl" / "simulator" / "csrc", "e.c")
     written(tmp_path, "build_ffi.py")
     for name, value in {"ROOT": tmp_path, "NATIVE": native, "SIMULATOR": simulator}.items():
-        monkeypatch.setattr(build_ffi, name, value)
-    kept = tmp_path / build_ffi.build_folder() / "digests.json"
+        monkeypatch.setattr(build_ninja, name, value)
+    kept = tmp_path / build_ninja.build_folder() / "digests.json"
     kept.parent.mkdir(parents=True)
-    kept.write_text(json.dumps(build_ffi.touch_changed()))
+    kept.write_text(json.dumps(build_ninja.touch_changed()))
     for name in ("a.c", "b.h", "c.inc"):
         path = native / name
         path.write_text("other")
         os.utime(path, ns=(0, 0))
-        build_ffi.touch_changed()
+        build_ninja.touch_changed()
         assert path.stat().st_mtime_ns > 0, name
     os.utime(simulator / "e.c", ns=(0, 0))
-    build_ffi.touch_changed()
+    build_ninja.touch_changed()
     assert (simulator / "e.c").stat().st_mtime_ns == 0

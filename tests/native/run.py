@@ -5,7 +5,7 @@
 ASan with UBSan and leak checking, then TSan, without suppressions; anything they find ends in a non-zero status.
 `test_*.c` are lists of tests, each of which gets a process of its own; `engine*.c` is the storm, which runs for the
 given time under each strategy of waiting; the simulator's own programs in `sim/` are built and run beside them.
-Needs a C compiler (CC, or gcc), and setuptools for build_ffi.py, which finds the sources.
+Needs nothing but a C compiler (CC, or gcc).
 """
 
 from __future__ import annotations

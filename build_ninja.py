@@ -1,0 +1,290 @@
+"""Builds the shared objects: the cffi extension `aioacl._acl`, and the simulator, once for each release of CANN.
+
+setuptools finds the compiler and its flags; ninja compiles and links, in `build/native/`, which is kept. So after an
+edit of one C file, ninja compiles that file and relinks the libraries that use it. Sources that are generated from the
+table are rules of the same plan, which run build_ffi.py.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # setuptools loads this file by its path
+
+from build_ffi import (  # after the path is known
+    GENERATED,
+    LIMITED_API,
+    NATIVE,
+    RELEASES,
+    ROOT,
+    SIMULATOR,
+    c_files,
+    header_folders,
+    write_if_changed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from setuptools import Extension
+
+WARNINGS: Final = ("-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes")
+C_FLAGS: Final = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fvisibility=hidden", *WARNINGS)
+SOURCE_SUFFIXES: Final = (".c", ".h", ".inc")
+NINJA_RULES: Final = """\
+ninja_required_version = 1.11
+
+rule compile
+  command = $cc $flags -MD -MF $out.d -c $in -o $out
+  depfile = $out.d
+  deps = gcc
+  description = compile $in
+
+rule link
+  command = $ld $in $flags -o $out
+  description = link $out
+
+rule generate
+  command = $python build_ffi.py --generate $out
+  description = generate $out
+  restat = 1
+"""
+
+
+def build_folder() -> Path:
+    """Where objects and libraries are built and kept, relative to the checkout: one folder for each Python ABI."""
+    return Path("build", "native", str(sysconfig.get_config_var("SOABI") or "none"))
+
+
+class Plan:
+    """The text of build.ninja: every object once, and each library with the objects that it is linked from.
+
+    All paths are relative to the checkout, which is where ninja runs.
+    """
+
+    def __init__(self, cc: list[str], ld: list[str], python_includes: list[str]) -> None:
+        self._folder = build_folder()
+        self._includes = [f"-I{_relative(folder)}" for folder in header_folders(NATIVE, SIMULATOR)]
+        self._python_includes = [f"-I{folder}" for folder in python_includes]
+        self._lines = [
+            f"builddir = {_path(str(self._folder))}",  # for ninja's own log
+            f"cc = {_words([*cc, *C_FLAGS])}",
+            f"ld = {_words(ld)}",
+            f"python = {_words([sys.executable])}",
+            NINJA_RULES,
+        ]
+        self._objects: dict[str, str] = {}
+
+    def text(self) -> str:
+        """The whole file."""
+        return "\n".join([*self._lines, ""])
+
+    def generated(self, name: str) -> str:
+        """A generated source; it is regenerated when its inputs change."""
+        target = str(self._folder / name)
+        read = [
+            *NATIVE.rglob("*.h"),
+            *NATIVE.rglob("*.inc"),
+            *SIMULATOR.rglob("*.inc"),
+            ROOT / "build_ffi.py",
+        ]
+        self._lines.append(f"build {_path(target)}: generate | {_paths(sorted(map(_relative, read)))}")
+        return target
+
+    def compiled(self, source: str, *flags: str) -> str:
+        """The object of a source; asking for it again adds nothing."""
+        inside = source.removeprefix(f"{self._folder}/")
+        target = str(self._folder / "objects" / f"{inside.removesuffix('.c')}.o")
+        if target not in self._objects:
+            self._objects[target] = source
+            words = _words([*flags, *self._includes])
+            self._lines += [f"build {_path(target)}: compile {_path(source)}", f"  flags = {words}"]
+        return target
+
+    def linked(self, name: str, objects: Iterable[str], flags: list[str], script: str = "") -> str:
+        """A shared library of those objects."""
+        target = str(self._folder / "lib" / name)
+        needs = f" | {_path(script)}" if script else ""
+        self._lines += [
+            f"build {_path(target)}: link {_paths(objects)}{needs}",
+            f"  flags = {_words(flags)}",
+        ]
+        return target
+
+    def extension(self) -> str:
+        """The cffi extension: the engine, the trampolines and cffi's module."""
+        flags = [*self._python_includes, *(["-DPy_LIMITED_API=0x030B0000"] if LIMITED_API else [])]
+        sources = [*map(_relative, c_files(NATIVE)), *map(self.generated, GENERATED)]
+        objects = [self.compiled(source, *flags) for source in sources]
+        return self.linked("_acl.so", objects, ["-lpthread", "-ldl"])
+
+    def simulator(self, release: str) -> str:
+        """The simulator of a release: the objects that all releases share, and one that says the release.
+
+        Only the newest keeps its debug information.
+        """
+        newest = release == RELEASES[-1]
+        shared = [
+            source
+            for source in map(_relative, c_files(SIMULATOR))
+            if newest or not source.endswith("/release.c")
+        ]
+        own = [] if newest else [self.generated(f"release-{release}.c")]
+        script = self.generated(f"exports-{release}.map")
+        flags = [
+            "-Wl,-soname,libascendcl.so",
+            "-Wl,-z,defs",
+            f"-Wl,--version-script={script}",
+            "-lpthread",
+            "-ldl",
+            "-lm",
+        ]
+        if not newest:
+            flags.append("-Wl,--strip-debug")
+        return self.linked(f"libascendcl-{release}.so", map(self.compiled, [*shared, *own]), flags, script)
+
+
+def _relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _path(name: str) -> str:
+    """A path as build.ninja has it."""
+    return re.sub(r"([ :$])", r"$\1", name)
+
+
+def _paths(names: Iterable[str]) -> str:
+    return " ".join(map(_path, names))
+
+
+def _words(words: Iterable[str]) -> str:
+    """Words of a shell command as build.ninja has them."""
+    return shlex.join(words).replace("$", "$$")
+
+
+def ninja() -> str:
+    """The ninja of this Python, or else the one in PATH."""
+    beside = Path(sysconfig.get_path("scripts"), "ninja")
+    found = str(beside) if beside.exists() else shutil.which("ninja")
+    if found is None:
+        raise SystemExit("the build needs ninja: python -m pip install ninja")
+    return found
+
+
+# --- setuptools' commands -----------------------------------------------------------------------------------------
+
+
+def _release_of(extension: Extension) -> str | None:
+    """The release that a shared object of the simulator stands for; None for the cffi extension."""
+    _, found, release = extension.name.partition(".libascendcl")
+    return (release.removeprefix("-").replace("_", ".") or RELEASES[-1]) if found else None
+
+
+class BuildNative(build_ext):
+    """Plans the build, has ninja do it, and installs the simulator under the name that programs link with."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        for extension in self.extensions:
+            simulator = _release_of(extension) is not None
+            extension.sources = [_relative(path) for path in c_files(SIMULATOR if simulator else NATIVE)]
+            extension.py_limited_api = LIMITED_API and not simulator
+
+    def build_extensions(self) -> None:
+        plan = Plan(self.compiler.compiler_so, self.compiler.linker_so, self.compiler.include_dirs)
+        built: dict[str, str] = {}
+        for extension in self.extensions:
+            release = _release_of(extension)
+            built[extension.name] = plan.extension() if release is None else plan.simulator(release)
+        with alone() as lock:
+            run_ninja(plan.text(), lock)
+            for name, library in built.items():
+                install(ROOT / library, Path(self.get_ext_fullpath(name)))
+
+    def get_ext_filename(self, fullname: str) -> str:
+        if "libascendcl" in fullname:
+            return fullname.replace(".", "/").replace("_", ".") + ".so"
+        return str(super().get_ext_filename(fullname))  # type: ignore[no-untyped-call]  # setuptools has no types there
+
+
+@contextmanager
+def alone() -> Generator[int]:
+    """Within it this is the only build in the checkout; another one waits. Gives the descriptor of the lock."""
+    folder = ROOT / build_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
+
+
+def run_ninja(plan: str, lock: int) -> None:
+    """Builds what has changed since the last build of this plan; CompileError if anything fails.
+
+    ninja inherits the lock: it may outlive a build that is killed.
+    """
+    file = build_folder() / "build.ninja"
+    write_if_changed(ROOT / file, plan)
+    digests = touch_changed()
+    command = [ninja(), "--quiet", "-f", str(file), "-j", str(len(os.sched_getaffinity(0)))]
+    if subprocess.run(command, cwd=ROOT, check=False, pass_fds=[lock]).returncode:
+        raise CompileError("ninja failed; the reason is above")
+    (ROOT / build_folder() / "digests.json").write_text(json.dumps(digests, indent=1))
+
+
+def touch_changed() -> dict[str, str]:
+    """Gives each source whose text is not that of the last build the time of now; returns the digests of all.
+
+    ninja compares times only, and a file that was restored or copied with its time can be older than its object.
+    """
+    kept = ROOT / build_folder() / "digests.json"
+    last: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
+    paths = [
+        path for root in (NATIVE, SIMULATOR) for path in root.rglob("*.*") if path.suffix in SOURCE_SUFFIXES
+    ]
+    digests = {
+        _relative(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted([*paths, ROOT / "build_ffi.py"])
+    }
+    for name, digest in digests.items():
+        if last.get(name) != digest:
+            (ROOT / name).touch()
+    return digests
+
+
+def install(library: Path, target: Path) -> None:
+    """Copies a library, unless the target is as new; by a rename, since a process may have the old one mapped."""
+    made = library.stat()
+    if target.exists() and (target.stat().st_mtime_ns, target.stat().st_size) == (
+        made.st_mtime_ns,
+        made.st_size,
+    ):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name(f".{os.getpid()}.{target.name}")
+    shutil.copy2(library, new)
+    new.replace(target)
+
+
+class Wheel(bdist_wheel):
+    """A wheel whose tag says that the extension speaks the stable ABI, where it does."""
+
+    def finalize_options(self) -> None:
+        if LIMITED_API:
+            self.py_limited_api = "cp311"
+        super().finalize_options()
