@@ -109,7 +109,7 @@ def test_a_folder_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         lambda: subprocess.run(["true"], check=True),
         lambda: os.fork(),  # noqa: PLW0108 - looked up when it is called
         lambda: os.posix_spawn("/bin/true", ["true"], {}),
-        lambda: os.system("true"),
+        lambda: os.system("true"),  # pyright: ignore[reportDeprecated]  # a test may use it all the same
         lambda: multiprocessing.get_context("spawn").Process(target=print).start(),
         lambda: forkserver.run([sys.executable, "-c", ""]),
     ],
