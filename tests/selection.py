@@ -59,13 +59,12 @@ def add_option(parser: pytest.Parser) -> None:
 def choose(config: pytest.Config) -> None:
     """Sets the marker expression of the run, unless -m is given; UsageError for a path or marker that is missing.
 
-    An xdist worker receives the expression of its controller. xdist hides pytest's own message about such an error.
+    An xdist worker parses the same arguments, so it comes to the same expression. xdist hides pytest's own message
+    about a missing path or marker.
     """
-    if hasattr(config, "workerinput"):
-        return
     option = config.option
     named = config.args_source is pytest.Config.ArgsSource.ARGS
-    if named:
+    if named and not hasattr(config, "workerinput"):
         check_paths(config.invocation_params.dir, config.args)
     if any(argument.startswith("-m") for argument in config.invocation_params.args):
         check_markers(option.markexpr, (line.partition(":")[0] for line in config.getini("markers")))

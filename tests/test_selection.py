@@ -118,3 +118,21 @@ def test_a_folder_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -
 def test_a_quick_test_that_starts_a_process_fails(start: Callable[[], object]) -> None:
     with pytest.raises(RuntimeError, match=r"mark the test with pytest\.mark\.process"):
         start()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("arguments", "selected"),
+    [(("--all",), 0), (("-m", "sweep"), 1)],
+    ids=["all", "marker"],
+)
+def test_the_workers_of_xdist_select_what_the_controller_selects(
+    arguments: tuple[str, ...], selected: int
+) -> None:
+    """Seen by the test that takes longest, which they would only collect."""
+    command = [sys.executable, "-m", "pytest", "-n", "1", "--setup-plan", "-k", "whole_sweep", *arguments]
+    done = subprocess.run(
+        command, cwd=selection.HERE.parent, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert ("1 worker [1 item]" in done.stdout) == bool(selected), done.stdout
+    assert done.returncode == (0 if selected else 5), done.stdout
