@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._errors import ParameterError
+from aioacl._errors import (
+    DeviceQuarantined,
+    DeviceReset,
+    DeviceResetting,
+    ParameterError,
+    StaleHandleError,
+)
 from aioacl._ffi import ffi, lib, make_pass, owner
 from aioacl._handle import Handle, Operation, begun
 from aioacl._options import deadline_of
@@ -23,6 +29,13 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
     from aioacl._stream import Stream
 
+LOST: Final = (
+    DeviceQuarantined,
+    DeviceReset,
+    DeviceResetting,
+    StaleHandleError,
+)  # no answer, because of a reset
+
 
 class Ticket:
     """A position in a stream, what enqueueing returns: `await ticket` returns when everything up to it is done.
@@ -31,19 +44,29 @@ class Ticket:
     says when, not whether; the next `await stream` raises then.
     """
 
-    __slots__ = ("_core", "_position", "_twin")
+    __slots__ = ("_core", "_ended", "_position", "_twin")
 
     def __init__(self, core: StreamCore, position: int, *, twin: bool = False) -> None:
         self._core = core
+        self._ended = False  # an await of it has succeeded
         self._position = position
         self._twin = twin  # of another ticket at the same position
 
     def __await__(self) -> Generator[Any, Any, None]:
-        return (yield from begun(lambda: self._core.arrive(self._position)))
+        return (yield from begun(self._arrive))
 
     def result(self, timeout: float | None = None) -> None:
         """Blocks until it is done, on a thread without a running loop; DeviceTimeout after `timeout` seconds."""
-        run_blocking(lambda: self._core.arrive(self._position), timeout)
+        run_blocking(self._arrive, timeout)
+
+    async def _arrive(self) -> None:
+        """Waits. A success that was returned once stands, although a reset has made the stream stale since."""
+        try:
+            await self._core.arrive(self._position)
+        except LOST:
+            if not self._ended:
+                raise
+        self._ended = True
 
     @property
     def position(self) -> int:

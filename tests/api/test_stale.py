@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import Raised, no_call
+from tests.kit import Raised, no_call, reset_by_somebody_else, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -179,3 +179,31 @@ async def test_the_device_outlives_resets_with_one_more_generation_each(open_dev
                 generation + more,
             )
             assert device.state is aioacl.State.OPEN
+
+
+@pytest.mark.parametrize("reset", ["ours", "foreign"])
+async def test_ticket_whose_await_succeeded_succeeds_after_a_reset(
+    open_device: OpenDevice, reset: str
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_stream() as held,
+        device.allocate(64) as memory,
+    ):
+        simulator.hold(held)
+        held.fill(memory, 1)
+        event = held.record()
+        ended = stream.fill(memory, 2)
+        stream.wait_event(event)  # keeps the stream busy, so a mark answers the await of `ended`
+        lost = stream.fill(memory, 3)
+        await ended
+        generation = device.generation
+        if reset == "ours":
+            await device.force_reset(grace=0)
+        else:
+            reset_by_somebody_else()
+            await until(lambda: device.state is aioacl.State.OPEN and device.generation > generation)
+        await ended
+        with pytest.raises(aioacl.StaleHandleError):
+            await lost
