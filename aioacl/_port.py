@@ -17,7 +17,7 @@ import itertools
 import sys
 import threading
 import weakref
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aioacl import _sync
@@ -193,7 +193,7 @@ class AsyncioPort(Port):
         future: asyncio.Future[int] = loop.create_future()
 
         def deliver(result: int) -> None:
-            if not future.done():
+            with suppress(asyncio.InvalidStateError):  # a signal may have cancelled the task
                 future.set_result(result)
 
         code = self.begin(start, deliver, after)

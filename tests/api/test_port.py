@@ -345,3 +345,28 @@ async def test_a_wait_that_is_left_leaves_the_others_alone() -> None:
             lib.aio_port_post(port.handle, key, 7)
     assert ended == [7]
     assert not port._waits
+
+
+class CancelledMeanwhile(asyncio.Future[Any]):
+    """A future that is cancelled just before it gets its result, as asyncio's handler of Ctrl-C may do."""
+
+    def set_result(self, result: Any, /) -> None:
+        self.cancel()
+        super().set_result(result)
+
+
+def test_wait_that_a_signal_cancels_as_its_result_comes_is_cancelled_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    complaints: list[Any] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        port = current_port()
+        monkeypatch.setattr(loop, "create_future", lambda: CancelledMeanwhile(loop=loop))
+        with pytest.raises(asyncio.CancelledError):
+            await port.wait(posted)
+
+    asyncio.run(main())
+    assert complaints == []
