@@ -29,6 +29,7 @@ from typing import Final
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "aioacl" / "_native"
 SIMULATOR = ROOT / "aioacl" / "simulator" / "csrc"
+RUNTIME = ROOT / "aioacl" / "simulator" / "libruntime"  # of the simulator's libruntime.so
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 LIMITED_API = not FREE_THREADED  # there is no stable ABI for free-threaded builds
 
@@ -221,6 +222,7 @@ def _declared() -> str:
 # --- the simulator's exports --------------------------------------------------------------------------------------
 
 RELEASES = ("8.1", "8.5", "9.0", "9.1", "master")
+WITHOUT_RUNTIME = ("8.1",)  # their libascendcl.so does not need libruntime.so
 EXPORT = re.compile(
     r'^ACL_FN\w*\((?:(?!^ACL_FN).)*?\b(?P<name>acl\w+),\s*\((?:(?!^ACL_FN).)*?"(?P<since>[^"]+)"\)$',
     re.MULTILINE | re.DOTALL,

@@ -33,7 +33,9 @@ from build_ffi import (  # after the path is known
     NATIVE,
     RELEASES,
     ROOT,
+    RUNTIME,
     SIMULATOR,
+    WITHOUT_RUNTIME,
     c_files,
     header_folders,
     write_if_changed,
@@ -90,6 +92,7 @@ class Plan:
             NINJA_RULES,
         ]
         self._objects: dict[str, str] = {}
+        self._runtime = ""
 
     def text(self) -> str:
         """The whole file."""
@@ -117,10 +120,10 @@ class Plan:
             self._lines += [f"build {_path(target)}: compile {_path(source)}", f"  flags = {words}"]
         return target
 
-    def linked(self, name: str, objects: Iterable[str], flags: list[str], script: str = "") -> str:
-        """A shared library of those objects."""
+    def linked(self, name: str, objects: Iterable[str], flags: list[str], *reads: str) -> str:
+        """A shared library of those objects; its flags name the files in `reads`."""
         target = str(self._folder / "lib" / name)
-        needs = f" | {_path(script)}" if script else ""
+        needs = f" | {_paths(reads)}" if reads else ""
         self._lines += [
             f"build {_path(target)}: link {_paths(objects)}{needs}",
             f"  flags = {_words(flags)}",
@@ -157,7 +160,22 @@ class Plan:
         ]
         if not newest:
             flags.append("-Wl,--strip-debug")
-        return self.linked(f"libascendcl-{release}.so", map(self.compiled, [*shared, *own]), flags, script)
+        reads = [script]
+        if release not in WITHOUT_RUNTIME:
+            runtime = self.runtime()
+            reads.append(runtime)
+            # The only symbol of it that is used is weak, which --as-needed does not count.
+            flags += ["-Wl,--push-state,--no-as-needed", runtime, "-Wl,--pop-state"]
+            flags += ["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"]
+        return self.linked(f"libascendcl-{release}.so", map(self.compiled, [*shared, *own]), flags, *reads)
+
+    def runtime(self) -> str:
+        """The simulator's libruntime.so; asking for it again adds nothing."""
+        if not self._runtime:
+            objects = [self.compiled(_relative(source)) for source in c_files(RUNTIME)]
+            flags = ["-Wl,-soname,libruntime.so", "-Wl,-z,defs", "-lpthread"]
+            self._runtime = self.linked("libruntime.so", objects, flags)
+        return self._runtime
 
 
 def _relative(path: Path) -> str:
@@ -190,8 +208,12 @@ def ninja() -> str:
 # --- setuptools' commands -----------------------------------------------------------------------------------------
 
 
+def _is_runtime(extension: Extension) -> bool:
+    return extension.name.endswith(".libruntime")
+
+
 def _release_of(extension: Extension) -> str | None:
-    """The release that a shared object of the simulator stands for; None for the cffi extension."""
+    """The release that a libascendcl.so of the simulator stands for; None for any other shared object."""
     _, found, release = extension.name.partition(".libascendcl")
     return (release.removeprefix("-").replace("_", ".") or RELEASES[-1]) if found else None
 
@@ -203,22 +225,27 @@ class BuildNative(build_ext):
         super().finalize_options()
         for extension in self.extensions:
             simulator = _release_of(extension) is not None
-            extension.sources = [_relative(path) for path in c_files(SIMULATOR if simulator else NATIVE)]
-            extension.py_limited_api = LIMITED_API and not simulator
+            runtime = _is_runtime(extension)
+            folder = RUNTIME if runtime else SIMULATOR if simulator else NATIVE
+            extension.sources = [_relative(path) for path in c_files(folder)]
+            extension.py_limited_api = LIMITED_API and not (simulator or runtime)
 
     def build_extensions(self) -> None:
         plan = Plan(self.compiler.compiler_so, self.compiler.linker_so, self.compiler.include_dirs)
         built: dict[str, str] = {}
         for extension in self.extensions:
             release = _release_of(extension)
-            built[extension.name] = plan.extension() if release is None else plan.simulator(release)
+            if _is_runtime(extension):
+                built[extension.name] = plan.runtime()
+            else:
+                built[extension.name] = plan.extension() if release is None else plan.simulator(release)
         with alone() as lock:
             run_ninja(plan.text(), lock)
             for name, library in built.items():
                 install(ROOT / library, Path(self.get_ext_fullpath(name)))
 
     def get_ext_filename(self, fullname: str) -> str:
-        if "libascendcl" in fullname:
+        if "libascendcl" in fullname or "libruntime" in fullname:
             return fullname.replace(".", "/").replace("_", ".") + ".so"
         return str(super().get_ext_filename(fullname))  # type: ignore[no-untyped-call]  # setuptools has no types there
 
@@ -255,7 +282,9 @@ def touch_changed() -> dict[str, str]:
     kept = ROOT / build_folder() / "digests.json"
     last: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
     paths = [
-        path for root in (NATIVE, SIMULATOR) for path in root.rglob("*.*") if path.suffix in SOURCE_SUFFIXES
+        path
+        for root in (NATIVE, SIMULATOR, RUNTIME)
+        for path in root.rglob("*.*") if path.suffix in SOURCE_SUFFIXES
     ]
     digests = {
         _relative(path): hashlib.sha256(path.read_bytes()).hexdigest()

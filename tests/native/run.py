@@ -27,7 +27,7 @@ HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent
 sys.path.insert(0, str(ROOT))  # a script finds its own folder only
 
-from build_ffi import NATIVE, SIMULATOR, c_files, include_flags  # noqa: E402  # after the path is known
+from build_ffi import NATIVE, RUNTIME, SIMULATOR, c_files, include_flags  # noqa: E402  # after the path is known
 
 COMPILER: Final = os.environ.get("CC", "gcc")
 FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-fno-omit-frame-pointer", "-fPIC", "-pthread"]
@@ -156,7 +156,10 @@ def plain(made: Path) -> str:
 def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
     """Builds everything: the lists of tests, the storm, and the simulator's own programs."""
     simulator = build.compile_all(c_files(SIMULATOR))
-    build.link("libascendcl.so", simulator, "-shared", "-Wl,-soname,libascendcl.so")
+    runtime = build.compile_all(c_files(RUNTIME))
+    needs = str(build.link("libruntime.so", runtime, "-shared", "-Wl,-soname,libruntime.so"))
+    linking = ["-Wl,--no-as-needed", needs, "-Wl,-rpath,$ORIGIN"]
+    build.link("libascendcl.so", simulator, "-shared", "-Wl,-soname,libascendcl.so", *linking)
     engine = build.compile_all(c_files(NATIVE))
     bed = build.compile(HERE / "bed.c")
     lists = build.compile_all(matching("test_*.c"))
@@ -165,7 +168,7 @@ def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
     return (
         [build.link(plain(test), [test, bed, *engine]) for test in lists],
         build.link("storm", [*storm, bed, *engine]),
-        [build.link(plain(one), [one, *simulator]) for one in sim],
+        [build.link(plain(one), [one, *simulator, *runtime]) for one in sim],
     )
 
 

@@ -71,7 +71,7 @@ static bool wait_step(stream_t *stream, task_t *task) {
 }
 
 static const work_ops_t record_ops = {.step = record_step, .free = work_free};
-static const work_ops_t wait_ops = {.step = wait_step, .free = work_free};
+static const work_ops_t wait_ops = {.step = wait_step, .free = work_free, .reports = true};
 
 static aclError unsupported(void) {
     return sim.count_notify_supported ? ACL_SUCCESS : error_quiet(RT_FEATURE_NOT_SUPPORT, "cntNotify");

@@ -127,6 +127,7 @@ static aclError record_in_turn(event_t *event, stream_t *stream) {
         return error_set(RT_MEMORY_ALLOCATION, "event");
     }
     event->recorded = true;
+    record->stream = stream;
     task_t task = {.kind = TASK_RECORD, .event = {.event = event, .record = record}};
     record_retain(record);
     object_retain(&event->object);
@@ -226,16 +227,23 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     return rc;
 }
 
+/* What the stream enqueues now comes after the record anyway. */
+static bool is_behind(const stream_t *stream, const record_t *record) {
+    return !record->ended && record->stream == stream;
+}
+
 /* An event with a hardware flag is waited for by its flag, any other by its newest record, if there is one to
  * come. */
 aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s) {
-    task_t task = {
-        .kind = TASK_WAIT_FLAG, .event = {.event = event}, .limit_ns = (int64_t)limit_s * 1000000000};
+    task_t task = {.kind = TASK_WAIT_FLAG,
+                   .event = {.event = event},
+                   .enqueued_ns = real_ns(),
+                   .limit_ns = (int64_t)limit_s * 1000000000};
     if (event->mode != EVENT_FLAGGED) {
         if (event->record == NULL && event->mode == EVENT_DEFAULT) {
             return error_set(RT_PARAM_INVALID, "event");
         }
-        if (event->record == NULL || event->record->signalled) {
+        if (event->record == NULL || event->record->signalled || is_behind(stream, event->record)) {
             return ACL_SUCCESS;
         }
         task.kind = TASK_WAIT_RECORD;

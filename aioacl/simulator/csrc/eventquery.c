@@ -52,6 +52,29 @@ static aclError find_old_mode(aclrtEvent handle, event_t **event) {
     return extended ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : rc;
 }
 
+/* Only on request: see aclsim_set_query_lag(). */
+static bool lags(record_t *record) {
+    bool lags = sim.query_lag && record->ended && !record->lagged;
+    record->lagged = record->lagged || lags;
+    return lags;
+}
+
+/* The answer is what the host has seen before this query wakes the recycle thread. So the first query behind a
+ * record wakes it, however fast the device was. */
+static bool old_query(const event_t *event) {
+    record_t *record = event->record;
+    if (record == NULL) {
+        return true;
+    }
+    bool by_host = event->mode == EVENT_FLAGGED && (event->flags & FLAG_SYNC) != 0;
+    bool unseen = by_host && !recycler_seen(record->device, record->round);
+    bool complete = record->ended && !unseen && !lags(record);
+    if ((by_host && !complete) || ((event->flags & FLAG_TIME_LINE) != 0 && complete)) {
+        recycler_wake(record->device);
+    }
+    return complete;
+}
+
 aclError do_aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status) {
     if (event == NULL || status == NULL) {
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "status");
@@ -60,7 +83,7 @@ aclError do_aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status) {
     sim_lock();
     aclError rc = find_old_mode(event, &found);
     if (rc == ACL_SUCCESS) {
-        *status = pending(found) ? ACL_EVENT_STATUS_NOT_READY : ACL_EVENT_STATUS_COMPLETE;
+        *status = old_query(found) ? ACL_EVENT_STATUS_COMPLETE : ACL_EVENT_STATUS_NOT_READY;
     }
     sim_unlock();
     return rc;
@@ -84,11 +107,10 @@ static aclError wait_record(record_t *record, int64_t deadline_ns) {
     waiter_t waiter;
     device_t *device = record->device;
     record_retain(record);
-    device->sync_waiters++;
+    recycler_keep_awake(device);
     wait_add(&record->waiters, &waiter, 0);
-    device_resume_faulted(device);
     bool ended = wait_for(&waiter, deadline_ns);
-    device->sync_waiters--;
+    recycler_let_sleep(device);
     record_release(record);
     return ended ? waiter.rc : RT_EVENT_SYNC_TIMEOUT;
 }
@@ -100,6 +122,8 @@ static aclError synchronize(aclrtEvent event, int64_t deadline_ns) {
     if (rc == ACL_SUCCESS && pending(found)) {
         rc = wait_record(found->record, deadline_ns);
         rc = rc != ACL_SUCCESS ? error_set(rc, "event") : ACL_SUCCESS;
+    } else if (rc == ACL_SUCCESS && found->record != NULL) {
+        recycler_wake(found->record->device);
     }
     sim_unlock();
     return rc;

@@ -14,6 +14,34 @@ bool task_wait_on(stream_t *stream, task_t *task, park_t park, park_list_t *list
     return false;
 }
 
+/* The shortest limit that a client can set. Clients rely on it in real time, whatever the simulator's clock does. */
+static const int64_t least_wait_ns = 1000000000;
+
+static park_list_t *waited_for(const task_t *task) {
+    return task->kind == TASK_WAIT_RECORD ? &task->event.record->streams : &task->event.event->streams;
+}
+
+/* False: it is too early to fail, and the stream is parked until it is not. */
+static bool may_fail(stream_t *stream, const task_t *task) {
+    int64_t least_ns = task->enqueued_ns + least_wait_ns;
+    bool late = real_ns() >= least_ns;
+    if (!late) {
+        stream_park_real(stream, task->kind == TASK_WAIT_RECORD ? PARK_RECORD : PARK_FLAG, waited_for(task),
+                         least_ns);
+    }
+    return late;
+}
+
+static bool wait_for_event(stream_t *stream, task_t *task) {
+    park_t park = task->kind == TASK_WAIT_RECORD ? PARK_RECORD : PARK_FLAG;
+    if (!task_wait_on(stream, task, park, waited_for(task))) {
+        return false;
+    }
+    bool fails = may_fail(stream, task);
+    task->code = fails ? task->code : 0;
+    return fails;
+}
+
 static void run_record(const task_t *task) {
     event_t *event = task->event.event;
     record_end(task->event.record, true, 0);
@@ -33,10 +61,10 @@ bool event_run_task(stream_t *stream, task_t *task) {
         event->flag = false;
         return true;
     case TASK_WAIT_RECORD:
-        return task->event.record->signalled ||
-               task_wait_on(stream, task, PARK_RECORD, &task->event.record->streams);
+        return task->code != 0 ? may_fail(stream, task)
+                               : task->event.record->signalled || wait_for_event(stream, task);
     default:
-        return event->flag || task_wait_on(stream, task, PARK_FLAG, &event->streams);
+        return task->code != 0 ? may_fail(stream, task) : event->flag || wait_for_event(stream, task);
     }
 }
 

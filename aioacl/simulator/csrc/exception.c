@@ -1,107 +1,89 @@
 /*
- * Callbacks on failed tasks. Failures wait in a queue for a thread of the runtime's own, which calls everybody
- * that was registered, in order; the description that they get is good for the length of the call only, and so
- * is found by its address among the ones that are being delivered.
+ * Callbacks on failed tasks. The recycle thread of a device calls everything that is registered, in order, for one
+ * failure after the other. A description is good for the length of the call only, and so is found by its address
+ * among the ones that are being delivered, one for each device at most.
  */
 #include <stdlib.h>
 
 #include "launch.h"
+#include "runtime.h"
+
+#pragma weak aclsim_runtime_deliver /* NULL in the library of CANN 8.1 */
 
 enum { CALLBACKS_MAX = 32, NOTHING_KNOWN = -1 };
 
 struct rtExceptionInfo {
+    runtime_exception_t head; /* what callbacks of libruntime.so read themselves */
     struct rtExceptionInfo *next;
-    uint32_t task;
-    uint32_t stream;
-    uint32_t thread;
-    uint32_t device;
-    uint32_t code;
     exception_source_t source; /* of a kernel */
 };
 
 /* All under sim.lock. The first place belongs to aclrtSetExceptionInfoCallback. */
 static aclrtExceptionInfoCallback callbacks[CALLBACKS_MAX];
-static struct rtExceptionInfo *first;
-static struct rtExceptionInfo *last;
-static const struct rtExceptionInfo *delivered;
-static bool started;
-static pthread_cond_t work;
+static struct rtExceptionInfo *delivered;
 
-static void deliver(struct rtExceptionInfo *info) {
-    delivered = info;
-    for (int i = 0; i < CALLBACKS_MAX; i++) {
-        aclrtExceptionInfoCallback callback = callbacks[i];
-        if (callback != NULL) {
-            sim_unlock();
-            callback(info);
-            sim_lock();
-        }
-    }
-    if (info->source.callback != NULL) {
+static void call(aclrtExceptionInfoCallback callback, struct rtExceptionInfo *info) {
+    if (callback != NULL) {
         sim_unlock();
-        info->source.callback(info, info->source.user);
+        callback(info);
         sim_lock();
     }
-    delivered = NULL;
 }
 
-static void *exception_main(void *unused) {
-    (void)unused;
-    sim_lock();
-    thread_self()->callback_depth++;
-    while (true) {
-        struct rtExceptionInfo *info = first;
-        if (info == NULL) {
-            pthread_cond_wait(&work, &sim.lock);
-            continue;
-        }
-        first = info->next;
-        last = first != NULL ? last : NULL;
-        deliver(info);
-        launch_source_forget(&info->source);
-        free(info);
-    }
-    return NULL;
-}
-
-static bool somebody_listens(void) {
+static void call_all(struct rtExceptionInfo *info) {
     for (int i = 0; i < CALLBACKS_MAX; i++) {
-        if (callbacks[i] != NULL) {
-            return true;
-        }
+        call(callbacks[i], info);
     }
-    return false;
+    sim_unlock();
+    if (aclsim_runtime_deliver != NULL) {
+        aclsim_runtime_deliver(&info->head);
+    }
+    if (info->source.callback != NULL) {
+        info->source.callback(info, info->source.user);
+    }
+    sim_lock();
 }
 
-static bool start(void) {
-    if (!started) {
-        cond_init(&work);
-        started = thread_start("aclsim-exc", exception_main, NULL);
+static void deliver(struct rtExceptionInfo *info) {
+    info->next = delivered;
+    delivered = info;
+    call_all(info);
+    struct rtExceptionInfo **place = &delivered;
+    while (*place != info) {
+        place = &(*place)->next;
     }
-    return started;
+    *place = info->next;
 }
 
-void exception_raise(stream_t *stream, const task_t *task, aclError code) {
-    exception_source_t source = launch_source(task);
-    bool heard = (source.callback != NULL || somebody_listens()) && start();
-    struct rtExceptionInfo *info = heard ? calloc(1, sizeof *info) : NULL;
-    if (info == NULL) {
-        launch_source_forget(&source);
+/* Faults of the device itself, which it cannot assign to a task. */
+static bool is_of_device(aclError code) {
+    return code == RT_LOST_HEARTBEAT || code == RT_DEVICE_OOM;
+}
+
+void exception_deliver(stream_t *stream, pid_t tid, aclError code) {
+    if (is_of_device(code)) {
+        exception_deliver_unknown(stream->device, code);
         return;
     }
-    info->source = source;
-    info->task = (uint32_t)stream->ended;
-    info->stream = stream->id;
-    info->thread = (uint32_t)task->tid;
-    info->device = (uint32_t)stream->device->id;
-    info->code = (uint32_t)code;
-    if (last != NULL) {
-        last->next = info;
-    } else {
-        first = info;
-    }
-    last = info;
-    pthread_cond_signal(&work);
+    const task_t *task = stream_head(stream);
+    struct rtExceptionInfo info = {.source = launch_source(task)};
+    info.head.task = task->id;
+    info.head.stream = stream->id;
+    info.head.thread = (uint32_t)tid;
+    info.head.device = (uint32_t)stream->device->id;
+    info.head.code = (uint32_t)code;
+    deliver(&info);
+    launch_source_forget(&info.source);
+}
+
+void exception_deliver_unknown(device_t *device, aclError code) {
+    struct rtExceptionInfo info = {.next = NULL};
+    info.head.task = UINT32_MAX;
+    info.head.stream = UINT32_MAX;
+    info.head.thread = UINT32_MAX;
+    info.head.device = (uint32_t)device->id;
+    info.head.code = (uint32_t)code;
+    deliver(&info);
 }
 
 bool exception_may_call(function_t function) {
@@ -176,9 +158,11 @@ aclError do_aclrtExceptionInfoCallbackUnregister(aclrtExceptionInfoCallback call
 static bool read_info(const aclrtExceptionInfo *info, struct rtExceptionInfo *copy) {
     bool found = false;
     sim_lock();
-    if (info != NULL && info == delivered) {
+    for (const struct rtExceptionInfo *each = delivered; each != NULL && !found; each = each->next) {
+        found = each == info;
+    }
+    if (found) {
         *copy = *info;
-        found = true;
     }
     sim_unlock();
     if (!found) {
@@ -189,27 +173,27 @@ static bool read_info(const aclrtExceptionInfo *info, struct rtExceptionInfo *co
 
 uint32_t do_aclrtGetTaskIdFromExceptionInfo(const aclrtExceptionInfo *info) {
     struct rtExceptionInfo copy;
-    return read_info(info, &copy) ? copy.task : UINT32_MAX;
+    return read_info(info, &copy) ? copy.head.task : UINT32_MAX;
 }
 
 uint32_t do_aclrtGetStreamIdFromExceptionInfo(const aclrtExceptionInfo *info) {
     struct rtExceptionInfo copy;
-    return read_info(info, &copy) ? copy.stream : UINT32_MAX;
+    return read_info(info, &copy) ? copy.head.stream : UINT32_MAX;
 }
 
 uint32_t do_aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info) {
     struct rtExceptionInfo copy;
-    return read_info(info, &copy) ? copy.thread : UINT32_MAX;
+    return read_info(info, &copy) ? copy.head.thread : UINT32_MAX;
 }
 
 uint32_t do_aclrtGetDeviceIdFromExceptionInfo(const aclrtExceptionInfo *info) {
     struct rtExceptionInfo copy;
-    return read_info(info, &copy) ? copy.device : UINT32_MAX;
+    return read_info(info, &copy) ? copy.head.device : UINT32_MAX;
 }
 
 uint32_t do_aclrtGetErrorCodeFromExceptionInfo(const aclrtExceptionInfo *info) {
     struct rtExceptionInfo copy;
-    return read_info(info, &copy) ? copy.code : UINT32_MAX;
+    return read_info(info, &copy) ? copy.head.code : UINT32_MAX;
 }
 
 /* Only kernels have arguments and a handle. They are where the kernel gets them. */

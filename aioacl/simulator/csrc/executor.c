@@ -142,6 +142,10 @@ void stream_run_begin(stream_t *stream) {
 
 void stream_run_end(stream_t *stream) {
     sim_lock();
+    stream_left(stream);
+}
+
+void stream_left(stream_t *stream) {
     stream->running = false;
     if (stream->device->settlers > 0) {
         pthread_cond_broadcast(&sim.settled);
@@ -199,7 +203,8 @@ static bool run_control(stream_t *stream, task_t *task) {
         task->late_ns = 0;
         task->started = false; /* waits begin to count their own time */
     }
-    if (task->code != 0 && !ends_anyway(task)) {
+    bool event_wait = task->kind == TASK_WAIT_RECORD || task->kind == TASK_WAIT_FLAG;
+    if (task->code != 0 && !ends_anyway(task) && !event_wait) {
         return true;
     }
     switch (task->kind) {

@@ -21,6 +21,8 @@ static void push(stream_t *runner, const task_t *task, node_t *node) {
     copy->borrowed = true;
     copy->node = node;
     copy->entries = 1;
+    copy->id = runner->next_task++;
+    copy->enqueued_ns = real_ns();
     if (has_work(copy)) {
         work_retain(copy->work); /* the node may be given another work meanwhile */
     }
@@ -118,6 +120,8 @@ void task_borrow_again(task_t *task) {
     fresh.moved = task->moved;
     fresh.late_copy = task->late_copy;
     fresh.code = task->code;
+    fresh.id = task->id;
+    fresh.enqueued_ns = task->enqueued_ns;
     fresh.due_ns = task->due_ns;
     fresh.late_ns = task->late_ns;
     *task = fresh;
@@ -246,32 +250,42 @@ static void drop_lanes(graph_t *graph) {
     graph->active = 0;
 }
 
-void graph_fault(stream_t *runner, aclError code) {
-    graph_t *graph = runner->runs->graph;
-    exception_raise(runner, stream_head(runner), code);
-    graph->code = code;
-    drop_lanes(graph);
-    finish(graph);
-}
-
 static bool is_executed(const graph_t *graph, const stream_t *executor) {
     return graph->object.state == OBJECT_LIVE && graph->executor == executor;
 }
 
 /* Runners that are at work are waited for; meanwhile the execution may end by itself, and the graph with it. */
-void graph_abort(graph_t *graph) {
+static void end_with(graph_t *graph, aclError code) {
     const stream_t *executor = graph->executor;
     device_t *device = graph->context->device;
     object_retain(&graph->object);
-    while (is_executed(graph, executor) && at_work(graph)) {
+    graph->code = code; /* which the next execution clears */
+    while (is_executed(graph, executor) && graph->code == code && at_work(graph)) {
         device_settle(device);
     }
-    if (is_executed(graph, executor)) {
-        graph->code = RT_STREAM_ABORT;
+    if (is_executed(graph, executor) && graph->code == code) {
         drop_lanes(graph);
         finish(graph);
     }
     object_release(&graph->object);
+}
+
+stream_t *graph_client(stream_t *stream) {
+    while (stream->runs != NULL && stream->runs->graph->executor != NULL) {
+        stream = stream->runs->graph->executor;
+    }
+    return stream;
+}
+
+void graph_fault(stream_t *runner, aclError code) {
+    end_with(runner->runs->graph, code);
+}
+
+void graph_abort(graph_t *graph) {
+    if (graph->executor != NULL) {
+        stream_note_failure(graph_client(graph->executor), RT_STREAM_ABORT, "");
+    }
+    end_with(graph, RT_STREAM_ABORT);
 }
 
 bool graph_leave(stream_t *stream) {
@@ -314,6 +328,7 @@ static bool execute_step(stream_t *stream, task_t *task) {
         return false;
     }
     task->code = code;
+    task->handled = code != 0;
     return true;
 }
 
@@ -323,7 +338,7 @@ static void execute_free(work_t *work) {
     object_release(&graph->object);
 }
 
-static const work_ops_t execute_ops = {.step = execute_step, .free = execute_free};
+static const work_ops_t execute_ops = {.step = execute_step, .free = execute_free, .reports = true};
 
 work_t *graph_work_new(graph_t *graph) {
     execute_t *execute = work_new(&execute_ops, sizeof *execute);

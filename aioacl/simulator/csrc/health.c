@@ -33,6 +33,9 @@ void health_fall_sick(device_t *device, sickness_t sickness, aclError code, uint
     device->health = (health_t){.sickness = sickness, .code = code, .reset_fails = reset_fails};
     object_each(KIND_STREAM, wake, &what);
     fault_refresh();
+    if (sickness == HEALTH_LOST || code == RT_DEVICE_OOM) {
+        recycler_device_fault(device, code);
+    }
 }
 
 static void kick(void *object, void *arg) {

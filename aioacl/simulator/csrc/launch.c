@@ -91,7 +91,7 @@ static void release(work_t *work) {
     free(launch->copy);
 }
 
-static const work_ops_t launch_ops = {.begin = begin, .run = run, .end = end, .free = release};
+static const work_ops_t launch_ops = {.begin = begin, .run = run, .end = end, .free = release, .reports = true};
 
 const launch_t *launch_of(const task_t *task) {
     bool launch = task->kind == TASK_WORK && task->work->ops == &launch_ops;

@@ -63,9 +63,12 @@ typedef struct task {
     bool moved;    /* its bytes have been moved, but it is not over */
     bool late_copy;
     bool borrowed; /* a node of a graph owns what it refers to */
+    bool handled;  /* the failure with which it ends was handled already, as that of a task of its graph */
     node_t *node;  /* which one; NULL: it is not a client's task */
     int32_t code;  /* with which it fails; 0: it succeeds */
     pid_t tid;     /* of the thread that enqueued it */
+    uint32_t id;   /* which a callback gets if it fails; in the window of its operation */
+    int64_t enqueued_ns; /* waits for events: when, in real time */
     int64_t due_ns;
     int64_t late_ns;  /* by which its end is put off */
     int64_t limit_ns; /* waits: how long at most; 0: for ever */
@@ -106,7 +109,7 @@ typedef enum {
     PARK_NOTIFY,
     PARK_CALL,
     PARK_DUE,
-    PARK_FAULT,
+    PARK_FAULT, /* the head task has failed, and the recycle thread has not handled it */
     PARK_WORK
 } park_t;
 
@@ -164,6 +167,10 @@ struct stream {
     int32_t trap_next;       /* with which the next task that computes or moves data traps */
     aclError error;          /* of a failed task, not delivered yet */
     char why[SIM_WHY_BYTES]; /* it failed, if it was a kernel */
+    uint64_t fault_number;   /* of the fault that it is parked for, in the order of its device */
+    int64_t monitor_ns;      /* when the monitor finds that fault; SIM_FOREVER: never */
+    uint32_t next_task;      /* the id of the next task; it wraps */
+    uint64_t end_round;      /* of the recycle thread, in which a task ended last */
     uint64_t enqueued;
     uint64_t ended;
     uint32_t entries;
@@ -185,8 +192,11 @@ struct record {
     uint32_t refs;
     bool ended;     /* as the host sees it: run or dropped */
     bool signalled; /* as streams see it: run */
+    bool lagged;    /* aclrtQueryEvent has answered once too late, see sim.query_lag */
+    uint64_t round; /* of the recycle thread, in which it ended */
     int64_t stamp_ns;
     device_t *device;
+    const stream_t *stream; /* where it was recorded; only compared */
     wait_list_t waiters;
     park_list_t streams;
     record_t *next_free;

@@ -45,9 +45,13 @@ void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_
     list->last = stream;
 }
 
-void stream_park_polling(stream_t *stream, park_list_t *list, int64_t ns) {
-    stream_park(stream, PARK_WORK, list, real_ns() + ns);
+void stream_park_real(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns) {
+    stream_park(stream, park, list, wake_ns);
     stream->polls = true;
+}
+
+void stream_park_polling(stream_t *stream, park_list_t *list, int64_t ns) {
+    stream_park_real(stream, PARK_WORK, list, real_ns() + ns);
 }
 
 static void leave_park_list(stream_t *stream) {

@@ -6,7 +6,7 @@
 #include "sim.h"
 #include "work.h"
 
-enum { LEAST_PATIENCE_NS = 100000 };
+enum { LEAST_PATIENCE_NS = 100000, WAKE_EVERY = 64, PART_BYTES = 64 << 20 };
 
 task_t *stream_head(stream_t *stream) {
     return &stream->ring[stream->ended % SIM_RING];
@@ -70,8 +70,10 @@ static aclError wait_for_room(stream_t *stream, uint32_t need) {
     object_retain(&stream->object);
     while (rc == ACL_SUCCESS && stream->entries + need > SIM_QUEUE_ENTRIES) {
         waiter_t waiter;
+        recycler_keep_awake(stream->device);
         wait_add(&stream->room, &waiter, 0);
         wait_for(&waiter, SIM_FOREVER);
+        recycler_let_sleep(stream->device);
         rc = waiter.rc;
         if (rc == ACL_SUCCESS && stream->object.state != OBJECT_LIVE) {
             rc = RT_CONTEXT_NULL;
@@ -79,6 +81,14 @@ static aclError wait_for_room(stream_t *stream, uint32_t need) {
     }
     object_release(&stream->object);
     return rc == ACL_SUCCESS ? rc : error_set(rc, "stream");
+}
+
+/* A copy is a task for each part that the device moves at once. The one that fails is not the last if there are
+ * several. */
+static void take_ids(stream_t *stream, task_t *task) {
+    size_t more = task->kind == TASK_COPY && task->copy.count > 0 ? (task->copy.count - 1) / PART_BYTES : 0;
+    task->id = stream->next_task + (uint32_t)more / 2;
+    stream->next_task += (uint32_t)more + 1;
 }
 
 aclError stream_enqueue(stream_t *stream, task_t *task) {
@@ -99,11 +109,15 @@ aclError stream_enqueue(stream_t *stream, task_t *task) {
         stream->fail_next = 0;
     }
     fault_enqueue(task);
+    take_ids(stream, task);
     stream->ring[stream->enqueued % SIM_RING] = *task;
-    thread_self()->last_task = (uint32_t)stream->enqueued;
+    thread_self()->last_task = stream->next_task - 1;
     stream->enqueued++;
     stream->entries += task->entries;
     stream_kick(stream);
+    if (stream->enqueued % WAKE_EVERY == 0) {
+        recycler_wake(stream->device);
+    }
     return ACL_SUCCESS;
 }
 
@@ -134,46 +148,11 @@ void stream_end_tasks(stream_t *stream, uint64_t count) {
         task_release(task, 0);
     }
     sim.tasks += count;
+    stream->end_round = recycler_round(stream->device);
     if (stream->waiters.first != NULL) {
         finish_waiters(stream);
     }
     wait_finish_all(&stream->room, 0);
-}
-
-/* What the runtime does when it gets round to looking at a failure. */
-static void recycle_failure(stream_t *stream) {
-    if (stream->stopped && stream->context->failure == 0) {
-        stream->context->failure = stream->error;
-    }
-}
-
-void stream_fault(stream_t *stream, aclError code) {
-    device_t *device = stream->device;
-    if (stream->runs != NULL) {
-        graph_fault(stream, code);
-        return;
-    }
-    bool work_behind = stream->ended + 1 < stream->enqueued;
-    exception_raise(stream, stream_head(stream), code);
-    stream->error = code;
-    snprintf(stream->why, sizeof stream->why, "%s", launch_why(stream_head(stream)));
-    stream->stopped = stream->stopped || stream->stop || stream->context->stop_on_failure;
-    if (work_behind && device->sync_waiters == 0) {
-        stream_end_tasks(stream, 1);
-        stream_park(stream, PARK_FAULT, &device->faulted, 0);
-    } else {
-        recycle_failure(stream);
-        stream_end_tasks(stream, 1);
-    }
-}
-
-void device_resume_faulted(device_t *device) {
-    while (device->faulted.first != NULL) {
-        stream_t *stream = device->faulted.first;
-        recycle_failure(stream);
-        stream_unpark(stream);
-        stream_kick(stream);
-    }
 }
 
 void device_settle(device_t *device) {
@@ -209,7 +188,8 @@ void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
 
 /* Work that will go on by itself counts as moving, however long it takes. */
 static bool moving(stream_t *stream) {
-    bool own = stream->running || (!stream->held && (stream->ready || stream->park == PARK_DUE));
+    bool own = stream->running || stream->park == PARK_FAULT ||
+               (!stream->held && (stream->ready || stream->park == PARK_DUE));
     return own || (stream->park == PARK_WORK && graph_moving(stream));
 }
 
@@ -224,11 +204,10 @@ void stream_drain_or_drop(stream_t *stream) {
     while (stream->object.state == OBJECT_LIVE && stream->ended < stream->enqueued) {
         uint64_t before = stream->ended;
         waiter_t waiter;
-        device->sync_waiters++;
-        device_resume_faulted(device);
+        recycler_keep_awake(device);
         wait_add(&stream->waiters, &waiter, stream->enqueued);
         bool ended = wait_for(&waiter, now_ns() + drop_patience_ns());
-        device->sync_waiters--;
+        recycler_let_sleep(device);
         if (ended || (stream->ended == before && !moving(stream))) {
             break;
         }

@@ -205,7 +205,7 @@ static void end(work_t *work) {
     }
 }
 
-static const work_ops_t random_ops = {.begin = begin, .run = run, .end = end};
+static const work_ops_t random_ops = {.begin = begin, .run = run, .end = end, .reports = true};
 
 static bool fits(const aclrtRandomParaInfo *given) {
     return given->size > 0 && given->size <= VALUE_BYTES;

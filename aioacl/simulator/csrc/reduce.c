@@ -78,7 +78,7 @@ static aclError run(work_t *work, const stream_t *stream) {
     return 0;
 }
 
-static const work_ops_t reduce_ops = {.begin = begin, .run = run, .end = end};
+static const work_ops_t reduce_ops = {.begin = begin, .run = run, .end = end, .reports = true};
 
 static aclError check(const reduce_t *reduce, const void *reserve) {
     if (reduce->dst == NULL || reduce->src == NULL) {

@@ -144,6 +144,8 @@ static void start(void) {
     for (int i = 0; i < SIM_MAX_DEVICES; i++) {
         sim.devices[i].id = i;
         cond_init(&sim.devices[i].work);
+        cond_init(&sim.devices[i].recycle);
+        sim.devices[i].round = 1;
     }
     clock_set_virtual(read_choice("AIOACL_SIM_CLOCK", "real", "virtual"));
     limits_read_environment();

@@ -22,6 +22,13 @@
  * destroys it) takes the waiter off the list, gives it its return code and wakes it, so that the waiter never
  * looks at the object again. That is why streams may vanish under their waiters.
  *
+ * Failures. A task that fails stays the head of its stream, which is parked: nothing behind it starts. The
+ * device's recycle thread (recycle.c) sets the stream's error code, calls the exception callbacks without
+ * sim.lock while stream->running is set, then ends the task and lets the stream go on. It does so only when
+ * something wakes it: synchronizing with work to wait for, aclrtQueryEvent of an old event, every 64th task of a
+ * stream, a full queue, or for kernels the monitor. Each wake begins a round; the host sees that an old event is
+ * complete, or a stream finished, only in a later round than the one in which the device has finished it.
+ *
  * Tasks. A stream is a ring of tasks. Enqueuing appends to it; the device's executor thread (executor.c) takes
  * ready streams in turn and runs tasks from the head. A task that has to wait for an event, a notify, a host
  * function, a callback or a due time parks its stream: the stream is in no ready list until unparked, and
@@ -75,7 +82,7 @@ struct device {
     uint32_t events; /* that hold a hardware id from their creation on */
     uint32_t streams;
     uint64_t stream_ids[SIM_STREAMS_PER_DEVICE / 64 + 1]; /* taken ids */
-    uint32_t sync_waiters;                                /* synchronising calls that have work to wait for */
+    uint32_t wakers; /* calls that go on waking the recycle thread: they wait for work or for room */
     uint64_t bytes;
     uint64_t peak_bytes;
     bool executor_started;
@@ -85,7 +92,13 @@ struct device {
     stream_t *ready_first;
     stream_t *ready_last;
     stream_t *timed;
-    park_list_t faulted;
+    park_list_t faulted; /* streams whose head task has failed, oldest first */
+    uint64_t faults;     /* since the start */
+    uint64_t woken;      /* faults up to this number are to be handled */
+    uint64_t round;      /* counts the wakes of the recycle thread, from 1 */
+    aclError lost_code;  /* of a fault without a task that waits to be delivered; 0: none */
+    bool recycler_started;
+    pthread_cond_t recycle;
     health_t health;
 };
 
@@ -100,6 +113,9 @@ typedef struct {
     bool abort_supported;
     bool count_notify_supported;
     bool ipc_event_supported;
+    bool query_lag;     /* aclrtQueryEvent lags behind once */
+    bool sync_livelock; /* a stream that others feed is waited for for ever */
+    bool reset_crash;   /* a forced reset crashes threads that synchronize a stream */
     int64_t started_ns;
     int default_device; /* of aclInit's configuration; -1: none */
 } sim_t;
@@ -167,7 +183,6 @@ aclError stream_enqueue(stream_t *stream, task_t *task);
 task_t *stream_head(stream_t *stream);
 /* The head tasks are over: frees what they own, wakes waiters. */
 void stream_end_tasks(stream_t *stream, uint64_t count);
-void stream_fault(stream_t *stream, aclError code);
 /* Waits once until the executor leaves some stream of the device, which has to be running one. */
 void device_settle(device_t *device);
 /* Waits until the executor has left the stream and what it executes, then drops all tasks. */
@@ -184,18 +199,38 @@ void stream_kick(stream_t *stream);
 /* The executor shall not look at it any more. */
 void stream_unready(stream_t *stream);
 void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns);
+/* The same until a real time, whatever the simulator's clock does. */
+void stream_park_real(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns);
 /* For so many nanoseconds of real time at most, whatever the simulator's clock does. */
 void stream_park_polling(stream_t *stream, park_list_t *list, int64_t ns);
 void stream_unpark(stream_t *stream);
 void park_kick_all(park_list_t *list);
-void device_resume_faulted(device_t *device);
 /* The head task goes on without sim.lock, and with it again. */
 void stream_run_begin(stream_t *stream);
 void stream_run_end(stream_t *stream);
+/* It is not running any more; with sim.lock. */
+void stream_left(stream_t *stream);
 /* What executor.c asks of the families: false when the task has to wait (the stream is parked then). */
 bool event_run_task(stream_t *stream, task_t *task);
 bool notify_run_task(stream_t *stream, task_t *task);
 bool call_run_task(stream_t *stream, task_t *task);
+
+/* --- recycle.c
+ * ------------------------------------------------------------------------------------------------ */
+/* The head task has failed: nothing behind it starts until the recycle thread has handled it. */
+void stream_fault(stream_t *stream, aclError code);
+/* The error that the stream's next synchronizing call gets. */
+void stream_note_failure(stream_t *stream, aclError code, const char *why);
+void recycler_wake(device_t *device);
+/* Between them the recycle thread is kept awake. */
+void recycler_keep_awake(device_t *device);
+void recycler_let_sleep(device_t *device);
+/* The round that work which ends now belongs to; seen in a later one. */
+uint64_t recycler_round(const device_t *device);
+/* Whether the host has seen what ended in that round. */
+bool recycler_seen(const device_t *device, uint64_t round);
+/* The device was lost or has run out of memory: callbacks learn it, without a stream and a task. */
+void recycler_device_fault(device_t *device, aclError code);
 
 /* --- sync.c
  * --------------------------------------------------------------------------------------------------- */

@@ -16,14 +16,16 @@ aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, acl
     device_t *device = stream->device;
     waiter_t waiter;
     if (stream->ended >= target) {
+        if (!recycler_seen(device, stream->end_round)) {
+            recycler_wake(device);
+        }
         pool_trim_all();
         return take_error(stream);
     }
-    device->sync_waiters++;
+    recycler_keep_awake(device);
     wait_add(&stream->waiters, &waiter, target);
-    device_resume_faulted(device);
     bool ended = wait_for(&waiter, deadline_ns);
-    device->sync_waiters--;
+    recycler_let_sleep(device);
     if (ended) {
         pool_trim_all();
     }

@@ -1,0 +1,26 @@
+/*
+ * Between libascendcl.so and libruntime.so. The second holds the callbacks of rtRegTaskFailCallbackByModule(), as
+ * the real one does; the first calls them when a task has failed. The library of CANN 8.1 has no libruntime.so.
+ */
+#ifndef ACLSIM_RUNTIME_H
+#define ACLSIM_RUNTIME_H
+
+#include <stdint.h>
+
+/* The first members of the real rtExceptionInfo. */
+typedef struct {
+    uint32_t task;
+    uint32_t stream;
+    uint32_t thread; /* that enqueued the task */
+    uint32_t device;
+    uint32_t code;
+} runtime_exception_t;
+
+typedef void (*runtime_callback_t)(runtime_exception_t *info);
+
+/* 0, or 107000 for a name that is missing or too long. NULL ends the registration of that name. */
+int32_t rtRegTaskFailCallbackByModule(const char *name, runtime_callback_t callback);
+/* Calls all that are registered, in the order of their names' first registration. */
+void aclsim_runtime_deliver(runtime_exception_t *info);
+
+#endif
