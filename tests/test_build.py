@@ -120,7 +120,7 @@ def test_a_source_that_is_restored_with_an_older_time_is_built_again(
     native = written(tmp_path / "aioacl" / "_native", "a.c", "b.h", "c.inc", "d.txt")
     simulator = written(tmp_path / "aioacl" / "simulator" / "csrc", "e.c")
     written(tmp_path, "build_ffi.py")
-    for name, value in {"ROOT": tmp_path, "NATIVE": native, "SIMULATOR": simulator}.items():
+    for name, value in {"ROOT": tmp_path, "NATIVE": native, "SIMULATOR": simulator, "RUNTIME": simulator}.items():
         monkeypatch.setattr(build_ninja, name, value)
     kept = tmp_path / build_ninja.build_folder() / "digests.json"
     kept.parent.mkdir(parents=True)

@@ -23,7 +23,7 @@ from aioacl import __version__
 from aioacl._cli import UserError, conformance
 from aioacl._cli._screen import Screen
 from aioacl.simulator import include_dir, library_path
-from aioacl.simulator._releases import NEWEST, RELEASES, functions, newer_than
+from aioacl.simulator._releases import NEWEST, RELEASES, functions, newer_than, runtime_path
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aioacl.simulator._releases import Release
 
 LIBRARY: Final = "libascendcl.so"
+RUNTIME: Final = "libruntime.so"
 HEADER: Final = "aclsim.h"
 LINKS: Final = (
     "libacl_rt.so",
@@ -108,20 +109,29 @@ def _cache() -> Path:
 
 def make_folder(cann: Release, cache: Path) -> Path:
     """The folder for this release, made or mended if need be."""
-    content = library_path(cann).read_bytes()
-    digest = hashlib.sha256(content).hexdigest()[:HASH_DIGITS]
+    files = _files(cann)
+    digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:HASH_DIGITS]
     folder = cache / f"simulator-{__version__}-cann-{cann}-{digest}"
     for each in (*reversed(cache.parents), cache, folder):
         with suppress(FileExistsError):
             each.mkdir(mode=0o755 if each == folder else 0o700)
     _must_be_ours(folder)
-    for name, bytes_of in ((LIBRARY, content), (HEADER, (include_dir() / HEADER).read_bytes())):
+    for name, bytes_of in {**files, HEADER: (include_dir() / HEADER).read_bytes()}.items():
         if not _holds(folder / name, bytes_of):
             _put(folder, name, partial(_write, content=bytes_of))
     for name in LINKS:
         if not _leads(folder / name):
             _put(folder, name, lambda path: path.symlink_to(LIBRARY))
     return folder
+
+
+def _files(cann: Release) -> dict[str, bytes]:
+    """The libraries of a release; a libascendcl.so finds the libruntime.so that it needs in its own folder."""
+    paths = {LIBRARY: library_path(cann)}
+    runtime = runtime_path(cann)
+    return {
+        name: path.read_bytes() for name, path in {**paths, **({RUNTIME: runtime} if runtime else {})}.items()
+    }
 
 
 def _must_be_ours(folder: Path) -> None:

@@ -32,6 +32,15 @@ from aioacl.simulator._control import (
     violations,
     watch_uninitialised,
 )
+from aioacl.simulator._failures import (
+    faulted,
+    set_next_task,
+    set_query_lag,
+    set_reset_crash,
+    set_sync_livelock,
+    wake,
+    wakes,
+)
 from aioacl.simulator._faults import (
     Fault,
     advance_clock,
@@ -58,6 +67,7 @@ __all__ = [
     "fail_call",
     "fail_next",
     "fault",
+    "faulted",
     "forget",
     "hang_call",
     "held",
@@ -77,11 +87,17 @@ __all__ = [
     "set_count_notify_supported",
     "set_ipc_event_supported",
     "set_limits",
+    "set_next_task",
+    "set_query_lag",
+    "set_reset_crash",
     "set_seed",
+    "set_sync_livelock",
     "set_virtual_clock",
     "stats",
     "trap_next",
     "unhang",
     "violations",
+    "wake",
+    "wakes",
     "watch_uninitialised",
 ]

@@ -64,7 +64,8 @@ def control_function(name: str, signature: str) -> CData:
     return ffi.cast(signature, lib.aio_library_symbol(name.encode()))
 
 
-def _checked(name: str, answer: int, what: object) -> int:
+def checked(name: str, answer: int, what: object) -> int:
+    """The answer, unless it says that the argument was bad."""
     if answer < 0:
         raise ParameterError(
             f"{name} does not know {what!r}", hint="Pass a live stream, or a function's name."
@@ -72,26 +73,27 @@ def _checked(name: str, answer: int, what: object) -> int:
     return answer
 
 
-def _word(name: str, value: int) -> int:
+def word(name: str, value: int) -> int:
     """A value for an int32_t."""
     if not -(1 << 31) <= value < 1 << 31:
         raise ParameterError(f"{name}={value!r} has more than 32 bits")
     return value
 
 
-def _of_stream(name: str, stream: Stream) -> int:
+def of_stream(name: str, stream: Stream) -> int:
+    """The answer of a control that takes a stream."""
     native = stream._core.native
-    return _checked(name, control_function(name, "int (*)(void *)")(native), stream)
+    return checked(name, control_function(name, "int (*)(void *)")(native), stream)
 
 
 def hold(stream: Stream) -> None:
     """From now on the stream starts no further task."""
-    _of_stream("aclsim_hold", stream)
+    of_stream("aclsim_hold", stream)
 
 
 def release(stream: Stream) -> None:
     """The stream goes on."""
-    _of_stream("aclsim_release", stream)
+    of_stream("aclsim_release", stream)
 
 
 @contextmanager
@@ -113,7 +115,7 @@ def release_all() -> None:
 def pending(stream: Stream) -> int:
     """Tasks that are enqueued on the stream and not done."""
     native = stream._core.native
-    return _checked(
+    return checked(
         "aclsim_pending", control_function("aclsim_pending", "int64_t (*)(void *)")(native), stream
     )
 
@@ -121,19 +123,19 @@ def pending(stream: Stream) -> int:
 def fail_next(stream: Stream, code: int) -> None:
     """The next task enqueued on the stream (a copy or fill) fails with that code."""
     native = stream._core.native
-    _checked(
+    checked(
         "aclsim_fail_next",
-        control_function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, _word("code", code)),
+        control_function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, word("code", code)),
         stream,
     )
 
 
 def trap_next(stream: Stream, code: int) -> None:
     """The next task that computes or moves data, queued already or not, traps with that code."""
-    _checked(
+    checked(
         "aclsim_trap_next",
         control_function("aclsim_trap_next", "int (*)(void *, int32_t)")(
-            stream._core.native, _word("code", code)
+            stream._core.native, word("code", code)
         ),
         stream,
     )
@@ -142,22 +144,22 @@ def trap_next(stream: Stream, code: int) -> None:
 def fail_call(function: str, code: int, times: int = 1) -> None:
     """The next calls of the ACL function do nothing and answer the code; -1 times: all of them."""
     call = control_function("aclsim_fail_call", "int (*)(const char *, int32_t, int32_t)")
-    _checked("aclsim_fail_call", call(_text(function), _word("code", code), _word("times", times)), function)
+    checked("aclsim_fail_call", call(_text(function), word("code", code), word("times", times)), function)
 
 
 def hang_call(function: str) -> None:
     """The next call of the ACL function stays inside until `unhang`."""
-    _checked("aclsim_hang_call", _named("aclsim_hang_call", function), function)
+    checked("aclsim_hang_call", _named("aclsim_hang_call", function), function)
 
 
 def unhang(function: str) -> None:
     """Calls that hang in the function go on."""
-    _checked("aclsim_unhang", _named("aclsim_unhang", function), function)
+    checked("aclsim_unhang", _named("aclsim_unhang", function), function)
 
 
 def hung(function: str) -> int:
     """How many calls hang in the function now."""
-    return _checked("aclsim_hung", _named("aclsim_hung", function), function)
+    return checked("aclsim_hung", _named("aclsim_hung", function), function)
 
 
 def calls(function: str) -> int:
@@ -218,12 +220,12 @@ def stats() -> Stats:
 def retain_count(device: int = 0) -> int:
     """How often the device is set."""
     count = control_function("aclsim_retain_count", "int (*)(int32_t)")
-    return _checked("aclsim_retain_count", count(_word("device", device)), device)
+    return checked("aclsim_retain_count", count(word("device", device)), device)
 
 
 def resets(device: int = 0) -> int:
     """Releasing resets of the device since the start."""
-    return int(control_function("aclsim_resets", "uint64_t (*)(int32_t)")(_word("device", device)))
+    return int(control_function("aclsim_resets", "uint64_t (*)(int32_t)")(word("device", device)))
 
 
 def violations() -> list[str]:

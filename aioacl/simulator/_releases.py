@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Release = Literal["8.1", "8.5", "9.0", "9.1", "master"]
 RELEASES: Final[tuple[Release, ...]] = get_args(Release)
 NEWEST: Final = RELEASES[-1]
+WITHOUT_RUNTIME: Final[tuple[Release, ...]] = ("8.1",)
 
 _HERE: Final = Path(__file__).resolve().parent
 
@@ -34,6 +35,11 @@ def library_path(cann: Release | None = None) -> Path:
             hint=f"Pass one of {', '.join(RELEASES)}.",
         )
     return _HERE / f"libascendcl-{cann}.so"
+
+
+def runtime_path(cann: Release) -> Path | None:
+    """The libruntime.so that this release's libascendcl.so needs beside it; None if it needs none."""
+    return None if cann in WITHOUT_RUNTIME else _HERE / "libruntime.so"
 
 
 def include_dir() -> Path:

@@ -58,6 +58,8 @@ async def test_it_is_raised_although_the_stream_has_long_been_idle(
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         ticket = failing(stream, memory)
+        await until(lambda: simulator.faulted(stream))
+        simulator.wake()
         await until(lambda: simulator.pending(stream) == 0)
         assert stream.query()
         assert ticket.done

@@ -131,6 +131,7 @@ typedef struct waiter {
     struct waiter *next;
     struct wait_list *list;
     uint64_t target; /* streams: how many tasks must have ended */
+    bool untimed;    /* a client's SynchronizeStream without a time-out */
     aclError rc;
     atomic_bool done;
     pthread_cond_t *cond;

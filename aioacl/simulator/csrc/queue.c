@@ -121,13 +121,12 @@ aclError stream_enqueue(stream_t *stream, task_t *task) {
     return ACL_SUCCESS;
 }
 
-/* The waiters that have all they waited for leave together, each with the error that is due. */
-static void finish_waiters(stream_t *stream) {
+void stream_finish_waiters(stream_t *stream) {
     waiter_t *next = NULL;
     bool delivered = false;
     for (waiter_t *waiter = stream->waiters.first; waiter != NULL; waiter = next) {
         next = waiter->next;
-        if (waiter->target <= stream->ended) {
+        if (waiter->target <= stream->ended && !sync_livelocks(stream, waiter)) {
             if (stream->error != 0) {
                 memcpy(waiter->why, stream->why, sizeof waiter->why);
             }
@@ -150,7 +149,7 @@ void stream_end_tasks(stream_t *stream, uint64_t count) {
     sim.tasks += count;
     stream->end_round = recycler_round(stream->device);
     if (stream->waiters.first != NULL) {
-        finish_waiters(stream);
+        stream_finish_waiters(stream);
     }
     wait_finish_all(&stream->room, 0);
 }

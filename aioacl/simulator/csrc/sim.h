@@ -183,6 +183,8 @@ aclError stream_enqueue(stream_t *stream, task_t *task);
 task_t *stream_head(stream_t *stream);
 /* The head tasks are over: frees what they own, wakes waiters. */
 void stream_end_tasks(stream_t *stream, uint64_t count);
+/* The waiters that have all they waited for leave together, each with the error that is due. */
+void stream_finish_waiters(stream_t *stream);
 /* Waits once until the executor leaves some stream of the device, which has to be running one. */
 void device_settle(device_t *device);
 /* Waits until the executor has left the stream and what it executes, then drops all tasks. */
@@ -231,6 +233,13 @@ uint64_t recycler_round(const device_t *device);
 bool recycler_seen(const device_t *device, uint64_t round);
 /* The device was lost or has run out of memory: callbacks learn it, without a stream and a task. */
 void recycler_device_fault(device_t *device, aclError code);
+
+/* --- failures.c: what the runtime does wrong, on request
+ * ------------------------------------------------------------------------------------------------ */
+/* The waiter goes on waiting for a stream that has done all it waits for, since others have fed it meanwhile. */
+bool sync_livelocks(const stream_t *stream, const waiter_t *waiter);
+/* A forced reset begins: ends the process if another thread synchronizes a stream of the device. */
+void sync_crash(const device_t *device);
 
 /* --- sync.c
  * --------------------------------------------------------------------------------------------------- */

@@ -24,6 +24,7 @@ aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, acl
     }
     recycler_keep_awake(device);
     wait_add(&stream->waiters, &waiter, target);
+    waiter.untimed = deadline_ns == SIM_FOREVER && atomic_load(&thread_self()->syncing) == stream;
     bool ended = wait_for(&waiter, deadline_ns);
     recycler_let_sleep(device);
     if (ended) {

@@ -12,6 +12,7 @@ void wait_add(wait_list_t *list, waiter_t *waiter, uint64_t target) {
     waiter->next = NULL;
     waiter->list = list;
     waiter->target = target;
+    waiter->untimed = false;
     waiter->why[0] = '\0';
     waiter->rc = 0;
     waiter->cond = &thread_self()->cond;

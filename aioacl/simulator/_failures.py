@@ -1,0 +1,56 @@
+"""Controls for failing tasks: their ids, what wakes the thread that handles them, and what the runtime does wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioacl._errors import ParameterError
+from aioacl.simulator._control import checked, control_function, of_stream, word
+
+if TYPE_CHECKING:
+    from aioacl._stream import Stream
+
+MAX_TASK_ID: Final = 0xFFFFFFFF
+
+
+def set_next_task(stream: Stream, task_id: int) -> None:
+    """The next task enqueued on the stream gets that id, and later ones the ids behind it, modulo 2^32."""
+    if not 0 <= task_id <= MAX_TASK_ID:
+        raise ParameterError(f"task_id must be an int from 0 to {MAX_TASK_ID}, got {task_id!r}")
+    set_id = control_function("aclsim_set_next_task", "int (*)(void *, uint32_t)")
+    checked("aclsim_set_next_task", set_id(stream._core.native, task_id), stream)
+
+
+def faulted(stream: Stream) -> bool:
+    """Whether the stream stands still at a failed task, until the recycle thread is woken."""
+    return of_stream("aclsim_faulted", stream) == 1
+
+
+def wakes(device: int = 0) -> int:
+    """How often the thread that handles failed tasks has been woken since the start."""
+    count = control_function("aclsim_wakes", "int64_t (*)(int32_t)")
+    return checked("aclsim_wakes", count(word("device", device)), device)
+
+
+def wake(device: int = 0) -> None:
+    """Wakes the thread that handles failed tasks, as another library of the process may at any time."""
+    call = control_function("aclsim_wake", "int (*)(int32_t)")
+    checked("aclsim_wake", call(word("device", device)), device)
+
+
+def set_query_lag(on: bool = True) -> None:
+    """With True, the first aclrtQueryEvent that finds a record complete still answers that it is not."""
+    control_function("aclsim_set_query_lag", "void (*)(int)")(int(on))
+
+
+def set_sync_livelock(on: bool = True) -> None:
+    """With True, aclrtSynchronizeStream does not return if tasks were enqueued on the stream after it was called.
+
+    An abort or the end of the stream ends the call, and so does `set_sync_livelock(False)`.
+    """
+    control_function("aclsim_set_sync_livelock", "void (*)(int)")(int(on))
+
+
+def set_reset_crash(on: bool = True) -> None:
+    """With True, a force reset ends the process with SIGSEGV if another thread synchronizes a stream of the device."""
+    control_function("aclsim_set_reset_crash", "void (*)(int)")(int(on))

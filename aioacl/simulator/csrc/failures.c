@@ -1,0 +1,110 @@
+/* The controls for failing tasks: their ids, what wakes the recycle thread, and what the runtime does wrong. */
+#include <signal.h>
+
+#include "work.h"
+
+#define API __attribute__((visibility("default")))
+
+/* --- tasks and wakes
+ * ------------------------------------------------------------------------------------------ */
+API int aclsim_set_next_task(void *stream, uint32_t id) {
+    sim_start();
+    sim_lock();
+    stream_t *found = object_find(KIND_STREAM, stream);
+    if (found != NULL) {
+        found->next_task = id;
+    }
+    sim_unlock();
+    return found != NULL ? 0 : -1;
+}
+
+static bool is_faulted(const stream_t *stream) {
+    for (stream_t *each = stream->device->faulted.first; each != NULL; each = each->parked_next) {
+        if (graph_client(each) == stream) {
+            return true;
+        }
+    }
+    return false;
+}
+
+API int aclsim_faulted(void *stream) {
+    sim_start();
+    sim_lock();
+    const stream_t *found = object_find(KIND_STREAM, stream);
+    int faulted = found != NULL ? is_faulted(found) : -1;
+    sim_unlock();
+    return faulted;
+}
+
+API int64_t aclsim_wakes(int32_t device) {
+    sim_start();
+    sim_lock();
+    const device_t *found = device_find(device);
+    int64_t wakes = found != NULL ? (int64_t)found->round - 1 : -1;
+    sim_unlock();
+    return wakes;
+}
+
+API int aclsim_wake(int32_t device) {
+    sim_start();
+    sim_lock();
+    device_t *found = device_find(device);
+    if (found != NULL) {
+        recycler_wake(found);
+    }
+    sim_unlock();
+    return found != NULL ? 0 : -1;
+}
+
+/* --- what the runtime does wrong, on request
+ * ------------------------------------------------------------------ */
+static void switch_to(bool *what, int on) {
+    sim_start();
+    sim_lock();
+    *what = on != 0;
+    sim_unlock();
+}
+
+API void aclsim_set_query_lag(int on) {
+    switch_to(&sim.query_lag, on);
+}
+
+API void aclsim_set_reset_crash(int on) {
+    switch_to(&sim.reset_crash, on);
+}
+
+static void end_livelock(void *object, void *arg) {
+    (void)arg;
+    stream_finish_waiters(object);
+}
+
+API void aclsim_set_sync_livelock(int on) {
+    switch_to(&sim.sync_livelock, on);
+    sim_lock();
+    object_each(KIND_STREAM, end_livelock, NULL);
+    sim_unlock();
+}
+
+bool sync_livelocks(const stream_t *stream, const waiter_t *waiter) {
+    return sim.sync_livelock && waiter->untimed && stream->enqueued > waiter->target;
+}
+
+static void find_syncing(thread_t *thread, void *arg) {
+    const device_t **device = arg;
+    const stream_t *stream = atomic_load(&thread->syncing);
+    if (thread != thread_self() && stream != NULL && stream->device == *device) {
+        *device = NULL;
+    }
+}
+
+/* A handler of the program, as faulthandler's, would not change the crash. */
+void sync_crash(const device_t *device) {
+    const device_t *found = device;
+    if (sim.reset_crash && device != NULL) {
+        thread_each(find_syncing, (void *)&found);
+    }
+    if (found != device) {
+        signal(SIGSEGV, SIG_DFL);
+        raise(SIGSEGV);
+    }
+}

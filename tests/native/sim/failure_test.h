@@ -1,0 +1,101 @@
+/* What the programs about failing tasks have in common: a log of the callbacks, and old events that wake. */
+#ifndef FAILURE_TEST_H
+#define FAILURE_TEST_H
+
+#include <string.h>
+
+#include "runtime.h"
+#include "sim_test.h"
+
+enum { SYNC_FLAG = 1, TIME_LINE_FLAG = 8, LOG_ROOM = 64 };
+
+static runtime_exception_t told_log[LOG_ROOM];
+static atomic_int told; /* callbacks that have returned */
+static atomic_int told_slow;
+
+static inline void on_failure(runtime_exception_t *info) {
+    double until = now_s() + (atomic_load(&told_slow) != 0 ? 0.0003 : 0);
+    while (now_s() < until) {
+        sched_yield();
+    }
+    told_log[atomic_load(&told) % LOG_ROOM] = *info;
+    atomic_fetch_add(&told, 1);
+}
+
+/* Of the newest callback. */
+static inline runtime_exception_t last_told(void) {
+    return told_log[(atomic_load(&told) - 1) % LOG_ROOM];
+}
+
+static inline void until_told(int count) {
+    while (atomic_load(&told) < count) {
+        sched_yield();
+    }
+}
+
+static inline aclrtStream stream_made(void) {
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    return stream;
+}
+
+static inline uint32_t id_of(aclrtStream stream) {
+    int32_t id = -1;
+    CHECK_RC(aclrtStreamGetId(stream, &id), 0);
+    return (uint32_t)id;
+}
+
+static inline aclrtEvent event_made(uint32_t flag) {
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtCreateEventWithFlag(&event, flag), 0);
+    return event;
+}
+
+static inline aclrtEvent mark_made(void) {
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtCreateEventExWithFlag(&event, SYNC_FLAG), 0);
+    return event;
+}
+
+static inline char *block_made(void) {
+    void *block = NULL;
+    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    return block;
+}
+
+static inline void fill(aclrtStream stream, void *block, aclError code) {
+    CHECK(code == 0 || aclsim_fail_next(stream, code) == 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
+}
+
+static inline bool is_complete(aclrtEvent event) {
+    aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    CHECK_RC(aclrtQueryEventStatus(event, &status), 0);
+    return status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
+}
+
+static inline bool is_idle(aclrtStream stream) {
+    aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+    CHECK_RC(aclrtStreamQuery(stream, &status), 0);
+    return status == ACL_STREAM_STATUS_COMPLETE;
+}
+
+static inline bool old_complete(aclrtEvent event) {
+    aclrtEventStatus status = ACL_EVENT_STATUS_NOT_READY;
+    CHECK_RC(aclrtQueryEvent(event, &status), 0);
+    return status == ACL_EVENT_STATUS_COMPLETE;
+}
+
+static inline void until_faulted(aclrtStream stream) {
+    while (aclsim_faulted(stream) != 1) {
+        sched_yield();
+    }
+}
+
+/* Wakes the recycle thread without waiting, as aioacl does. */
+static inline void nudge(aclrtEvent event, aclrtStream idle) {
+    CHECK_RC(aclrtRecordEvent(event, idle), 0);
+    CHECK(!old_complete(event));
+}
+
+#endif

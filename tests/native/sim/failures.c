@@ -1,0 +1,267 @@
+/* Failing tasks: the order of error code, callbacks and queue, task ids, registrations, kinds without a callback. */
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "failure_test.h"
+
+enum { ROUNDS = 300 };
+
+static aclrtStream idle_stream;
+static aclrtEvent nudge_event;
+
+static void on_exception(aclrtExceptionInfo *info) {
+    CHECK(aclrtGetErrorCodeFromExceptionInfo(info) != 0);
+    atomic_fetch_add(&told, 1);
+}
+
+/* --- order
+ * ---------------------------------------------------------------------------------------------------- */
+static aclrtStream failing;
+static aclrtStream dependent;
+static aclrtEvent behind;
+static aclrtEvent later;
+
+static bool seen(int round) {
+    switch (round % 4) {
+    case 0:
+        return is_complete(later);
+    case 1:
+        return is_complete(behind);
+    case 2:
+        return is_idle(failing);
+    default:
+        return is_idle(dependent);
+    }
+}
+
+/* Whatever is asked first about what comes behind the failed task: it answers only after the callback. */
+static void try_order(char *block, int round) {
+    int before = atomic_load(&told);
+    failing = stream_made(); /* a new one: the 64th task of a stream wakes, too */
+    dependent = stream_made();
+    fill(failing, block, 507001);
+    CHECK_RC(aclrtRecordEvent(behind, failing), 0);
+    CHECK_RC(aclrtStreamWaitEvent(dependent, behind), 0);
+    CHECK_RC(aclrtRecordEvent(later, dependent), 0);
+    until_faulted(failing);
+    CHECK(!is_complete(behind) && !is_complete(later) && !is_idle(failing) && !is_idle(dependent));
+    CHECK(atomic_load(&told) == before);
+    nudge(nudge_event, idle_stream);
+    while (!seen(round)) {
+        sched_yield();
+    }
+    CHECK(atomic_load(&told) == before + 1);
+    CHECK_RC(aclrtSynchronizeStream(dependent), 0);
+    CHECK_RC(aclrtSynchronizeStream(failing), 507001);
+    CHECK_RC(aclrtDestroyStream(failing), 0);
+    CHECK_RC(aclrtDestroyStream(dependent), 0);
+}
+
+static void test_order(void) {
+    char *block = block_made();
+    behind = mark_made();
+    later = mark_made();
+    atomic_store(&told_slow, 1);
+    for (int i = 0; i < ROUNDS; i++) {
+        try_order(block, i);
+    }
+    atomic_store(&told_slow, 0);
+    CHECK_RC(aclrtDestroyEvent(behind), 0);
+    CHECK_RC(aclrtDestroyEvent(later), 0);
+    CHECK_RC(aclrtFree(block), 0);
+}
+
+/* One wake serves all streams of the device, and only what has failed before it. */
+static void test_one_wake(void) {
+    aclrtStream streams[3];
+    char *block = block_made();
+    int before = atomic_load(&told);
+    for (int i = 0; i < 3; i++) {
+        streams[i] = stream_made();
+        fill(streams[i], block, 507001);
+        fill(streams[i], block, 507015);
+        until_faulted(streams[i]);
+    }
+    nudge(nudge_event, idle_stream);
+    until_told(before + 3);
+    for (int i = 0; i < 3; i++) {
+        until_faulted(streams[i]);
+        CHECK(aclsim_pending(streams[i]) == 1);
+    }
+    CHECK(atomic_load(&told) == before + 3);
+    nudge(nudge_event, idle_stream);
+    until_told(before + 6);
+    for (int i = 0; i < 3; i++) {
+        CHECK_RC(aclrtSynchronizeStream(streams[i]), 507015);
+        CHECK_RC(aclrtDestroyStream(streams[i]), 0);
+    }
+    CHECK_RC(aclrtFree(block), 0);
+}
+
+/* A callback that takes long keeps its stream, and a reset waits for it. */
+static void test_reset_during_callback(void) {
+    char *block = block_made();
+    for (int i = 0; i < 20; i++) {
+        int before = atomic_load(&told);
+        aclrtStream stream = stream_made();
+        atomic_store(&told_slow, 1);
+        fill(stream, block, 507001);
+        fill(stream, block, 0);
+        until_faulted(stream);
+        nudge(nudge_event, idle_stream);
+        CHECK_RC(aclrtDestroyStreamForce(stream), 0);
+        CHECK(atomic_load(&told) == before + 1);
+    }
+    atomic_store(&told_slow, 0);
+    CHECK_RC(aclrtFree(block), 0);
+}
+
+/* --- task ids
+ * ------------------------------------------------------------------------------------------------- */
+static uint32_t last_task(void) {
+    uint32_t id = 0;
+    CHECK_RC(aclrtGetThreadLastTaskId(&id), 0);
+    return id;
+}
+
+static void test_ids(void) {
+    static const uint32_t starts[] = {0, 65530, UINT32_MAX - 2};
+    aclrtStream stream = stream_made();
+    char *block = block_made();
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        CHECK(aclsim_set_next_task(stream, starts[i]) == 0);
+        for (uint32_t k = 0; k < 8; k++) {
+            int before = atomic_load(&told);
+            fill(stream, block, k % 2 == 0 ? 507001 : 0);
+            CHECK(last_task() == starts[i] + k);
+            CHECK_RC(aclrtSynchronizeStream(stream), k % 2 == 0 ? 507001 : 0);
+            CHECK(atomic_load(&told) == before + (k % 2 == 0 ? 1 : 0));
+            runtime_exception_t info = last_told();
+            CHECK(info.task == starts[i] + k - k % 2 && info.stream == id_of(stream) && info.code == 507001);
+            CHECK(info.device == 0 && info.thread == (uint32_t)syscall(SYS_gettid));
+        }
+    }
+    CHECK(aclsim_set_next_task(NULL, 0) == -1);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtFree(block), 0);
+}
+
+static void copy(aclrtStream stream, char *to, char *from, size_t count) {
+    CHECK(aclsim_fail_next(stream, 507001) == 0);
+    CHECK_RC(aclrtMemcpyAsync(to, count, from, count, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
+}
+
+/* An operation may be several tasks; the one that fails is in its window, and not the last. */
+static void test_windows(void) {
+    static const size_t part = 64UL << 20;
+    aclrtStream stream = stream_made();
+    char *block = NULL;
+    CHECK_RC(aclrtMalloc((void **)&block, 16 * part, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    uint32_t first = 4294967290U;
+    CHECK(aclsim_set_next_task(stream, first) == 0);
+    static const uint32_t parts[] = {1, 1, 2, 8};
+    const size_t counts[] = {1, part, part + 1, 8 * part};
+    for (int i = 0; i < 4; i++) {
+        copy(stream, block, block + 8 * part, counts[i]);
+        CHECK(aclsim_pending(stream) == 1);
+        CHECK(last_task() == first + parts[i] - 1);
+        CHECK_RC(aclrtSynchronizeStream(stream), 507001);
+        CHECK(last_told().task - first < parts[i]);
+        CHECK(parts[i] == 1 || last_told().task != last_task());
+        first += parts[i];
+    }
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtFree(block), 0);
+}
+
+/* Such calls leave the id of what the thread enqueued last, on another stream maybe. */
+static void test_no_task(void) {
+    aclrtStream stream = stream_made();
+    aclrtStream other = stream_made();
+    aclrtEvent event = mark_made();
+    char *block = block_made();
+    CHECK(aclsim_set_next_task(stream, 100) == 0 && aclsim_set_next_task(other, 200) == 0);
+    CHECK(aclsim_hold(stream) == 0);
+    CHECK_RC(aclrtRecordEvent(event, stream), 0);
+    fill(other, block, 0);
+    CHECK(last_task() == 200);
+    CHECK_RC(aclrtStreamWaitEvent(stream, event), 0); /* its own */
+    CHECK_RC(aclrtMemcpyAsync(block, 0, block + 8, 0, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
+    CHECK(last_task() == 200 && aclsim_pending(stream) == 1);
+    CHECK(aclsim_release(stream) == 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclrtStreamWaitEvent(other, event), 0); /* complete */
+    CHECK(last_task() == 200);
+    fill(stream, block, 0);
+    CHECK(last_task() == 101);
+    CHECK_RC(aclrtSynchronizeDevice(), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(other), 0);
+    CHECK_RC(aclrtFree(block), 0);
+}
+
+/* --- registrations
+ * -------------------------------------------------------------------------------------------- */
+static void fail_one(aclError code) {
+    aclrtStream stream = stream_made();
+    char *block = block_made();
+    fill(stream, block, code);
+    CHECK_RC(aclrtSynchronizeStream(stream), code);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtFree(block), 0);
+}
+
+static void test_registrations(void) {
+    int before = atomic_load(&told);
+    CHECK_RC(rtRegTaskFailCallbackByModule(NULL, on_failure), 107000);
+    CHECK_RC(rtRegTaskFailCallbackByModule("again", on_failure), 0);
+    CHECK_RC(rtRegTaskFailCallbackByModule("again", on_failure), 0);
+    CHECK_RC(aclrtSetExceptionInfoCallback(on_exception), 0);
+    CHECK_RC(aclrtExceptionInfoCallbackRegister(on_exception), 0);
+    fail_one(507001);
+    CHECK(atomic_load(&told) == before + 4);
+    CHECK_RC(aclrtSetExceptionInfoCallback(NULL), 0);
+    CHECK_RC(rtRegTaskFailCallbackByModule("again", NULL), 0);
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    fail_one(507015);
+    CHECK(atomic_load(&told) == before + 6); /* both survive the reset */
+    CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception), 0);
+}
+
+/* The device itself has failed: no task is known. */
+static void test_unknown_task(void) {
+    uint32_t rule = 0;
+    int before = atomic_load(&told);
+    fail_one(207018);
+    CHECK(atomic_load(&told) == before + 1 && last_told().code == 207018);
+    CHECK(last_told().task == UINT32_MAX && last_told().stream == UINT32_MAX && last_told().device == 0);
+    aclrtStream stream = stream_made();
+    char *block = block_made();
+    CHECK(aclsim_fault_add("aclrtMemsetAsync:lost=507010", &rule) == 0);
+    CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
+    until_told(before + 2);
+    CHECK(last_told().task == UINT32_MAX && last_told().stream == UINT32_MAX && last_told().code == 507010);
+    aclsim_fault_clear();
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+}
+
+int main(void) {
+    CHECK_RC(rtRegTaskFailCallbackByModule("failures", on_failure), 0); /* before anything else */
+    CHECK_RC(aclInit(NULL), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    idle_stream = stream_made();
+    nudge_event = event_made(SYNC_FLAG);
+    test_order();
+    test_one_wake();
+    test_reset_during_callback();
+    test_ids();
+    test_windows();
+    test_no_task();
+    test_registrations();
+    test_unknown_task();
+    puts("ok");
+    return 0;
+}

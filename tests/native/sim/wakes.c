@@ -1,0 +1,326 @@
+/* What wakes the recycle thread of a device, and what does not; and the faults of the runtime that are on request. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "failure_test.h"
+
+static char *block;
+static aclrtStream failing;
+static aclrtStream other;
+static int told_before;
+static int64_t wakes_before;
+
+/* A stream that stands still at a failed task, with another task behind it. */
+static void stop(void) {
+    told_before = atomic_load(&told);
+    failing = stream_made();
+    fill(failing, block, 507001);
+    fill(failing, block, 0);
+    until_faulted(failing);
+    wakes_before = aclsim_wakes(0);
+}
+
+static void check_stopped(void) {
+    CHECK(aclsim_wakes(0) == wakes_before && aclsim_faulted(failing) == 1);
+    CHECK(atomic_load(&told) == told_before && aclsim_pending(failing) == 2);
+}
+
+static void check_woken(void) {
+    CHECK(aclsim_wakes(0) > wakes_before);
+    until_told(told_before + 1);
+    while (aclsim_pending(failing) > 0) {
+        sched_yield();
+    }
+    CHECK_RC(aclrtSynchronizeStream(failing), 507001);
+    CHECK_RC(aclrtDestroyStream(failing), 0);
+}
+
+/* --- what does not
+ * -------------------------------------------------------------------------------------------- */
+static void test_not_waking(void) {
+    aclrtEvent mark = mark_made();
+    aclrtEvent waited = event_made(4);
+    aclrtStream idle = stream_made();
+    aclrtEventWaitStatus status;
+    stop();
+    CHECK_RC(aclrtRecordEvent(mark, failing), 0);
+    CHECK_RC(aclrtRecordEvent(waited, other), 0);
+    for (int i = 0; i < 100; i++) {
+        CHECK(!is_complete(mark) && !is_idle(failing));
+        is_idle(other);
+        is_complete(waited);
+    }
+    old_complete(waited); /* neither SYNC nor TIME_LINE */
+    CHECK_RC(aclrtQueryEventWaitStatus(waited, &status), 0);
+    CHECK_RC(aclrtSynchronizeStream(idle), 0);
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(idle, 10), 0);
+    CHECK_RC(aclrtStreamWaitEvent(idle, mark), 0);
+    fill(other, block, 0);
+    CHECK(aclsim_wakes(0) == wakes_before && aclsim_faulted(failing) == 1 && atomic_load(&told) == told_before);
+    CHECK(aclsim_wake(0) == 0 && aclsim_wake(99) == -1 && aclsim_wakes(99) == -1);
+    CHECK_RC(aclrtSynchronizeStream(idle), 0);
+    check_woken();
+    CHECK_RC(aclrtSynchronizeStream(other), 0);
+    CHECK_RC(aclrtDestroyStream(idle), 0);
+    CHECK_RC(aclrtDestroyEvent(mark), 0);
+    CHECK_RC(aclrtDestroyEvent(waited), 0);
+}
+
+/* --- what does
+ * ------------------------------------------------------------------------------------------------ */
+static aclError sync_stream_limited(aclrtStream stream) {
+    return aclrtSynchronizeStreamWithTimeout(stream, 10000);
+}
+
+static aclError sync_device(aclrtStream stream) {
+    (void)stream;
+    return aclrtSynchronizeDevice();
+}
+
+static aclError sync_device_limited(aclrtStream stream) {
+    (void)stream;
+    return aclrtSynchronizeDeviceWithTimeout(10000);
+}
+
+/* Of another stream, whose work the executor may have done already: the host does not know yet. */
+static void test_synchronizing(void) {
+    aclError (*const calls[])(aclrtStream) = {aclrtSynchronizeStream, sync_stream_limited, sync_device,
+                                              sync_device_limited};
+    for (int i = 0; i < 40; i++) {
+        aclrtStream fresh = stream_made();
+        stop();
+        fill(fresh, block, 0);
+        while (i % 8 < 4 && aclsim_pending(fresh) > 0) {
+            sched_yield();
+        }
+        aclError rc = calls[i % 4](fresh);
+        CHECK(rc == 0 || (i % 4 >= 2 && rc == 507001));
+        CHECK(aclsim_wakes(0) > wakes_before);
+        until_told(told_before + 1);
+        aclrtSynchronizeStream(failing); /* the device's synchronizing may have had the code */
+        CHECK_RC(aclrtDestroyStream(failing), 0);
+        CHECK_RC(aclrtDestroyStream(fresh), 0);
+    }
+}
+
+static void test_events(void) {
+    aclrtEvent old = event_made(SYNC_FLAG);
+    aclrtEvent timed = event_made(TIME_LINE_FLAG);
+    aclrtEvent mark = mark_made();
+    for (int i = 0; i < 100; i++) {
+        stop();
+        CHECK_RC(aclrtRecordEvent(old, other), 0);
+        while (i % 2 == 0 && aclsim_pending(other) > 0) {
+            sched_yield();
+        }
+        wakes_before = aclsim_wakes(0); /* other's 64th task wakes, too */
+        CHECK(!old_complete(old)); /* however fast the device was */
+        check_woken();
+    }
+    CHECK_RC(aclrtRecordEvent(mark, other), 0);
+    CHECK_RC(aclrtRecordEvent(timed, other), 0);
+    CHECK_RC(aclrtSynchronizeStream(other), 0);
+    CHECK(old_complete(old));
+    stop();
+    CHECK(old_complete(old));
+    check_stopped();
+    CHECK(old_complete(timed));
+    check_woken();
+    stop();
+    CHECK_RC(aclrtSynchronizeEvent(mark), 0);
+    check_woken();
+    stop();
+    CHECK_RC(aclrtSynchronizeEventWithTimeout(mark, 1), 0);
+    check_woken();
+    CHECK_RC(aclrtDestroyEvent(old), 0);
+    CHECK_RC(aclrtDestroyEvent(timed), 0);
+    CHECK_RC(aclrtDestroyEvent(mark), 0);
+}
+
+static void test_enqueuing(void) {
+    aclrtStream fresh = stream_made();
+    stop();
+    for (int i = 0; i < 63; i++) {
+        fill(fresh, block, 0);
+    }
+    check_stopped();
+    fill(fresh, block, 0);
+    check_woken();
+    CHECK_RC(aclrtDestroyStream(fresh), 0);
+}
+
+static aclError body_fill(void *stream) {
+    return aclrtMemsetAsync(block, 64, 1, 64, stream);
+}
+
+static void test_full_queue(void) {
+    aclrtStream full = stream_made();
+    CHECK(aclsim_hold(full) == 0);
+    for (int i = 0; i < 2046; i++) {
+        fill(full, block, 0);
+    }
+    stop();
+    call_t call;
+    call_start(&call, body_fill, full);
+    until_waiting("aclrtMemsetAsync");
+    check_woken();
+    CHECK(aclsim_release(full) == 0);
+    CHECK(call_join(&call) == 0);
+    CHECK_RC(aclrtSynchronizeStream(full), 0);
+    CHECK_RC(aclrtDestroyStream(full), 0);
+}
+
+/* A thread that synchronizes goes on waking: what fails later is handled, too. */
+static void test_waiting_thread(void) {
+    aclrtStream held = stream_made();
+    CHECK(aclsim_hold(held) == 0);
+    fill(held, block, 0);
+    call_t call;
+    call_start(&call, body_sync, held);
+    until_waiting("aclrtSynchronizeStream");
+    for (int i = 0; i < 20; i++) {
+        int before = atomic_load(&told);
+        aclrtStream fresh = stream_made();
+        fill(fresh, block, 507015);
+        until_told(before + 1);
+        CHECK_RC(aclrtSynchronizeStream(fresh), 507015);
+        CHECK_RC(aclrtDestroyStream(fresh), 0);
+    }
+    CHECK(aclsim_release(held) == 0);
+    CHECK(call_join(&call) == 0);
+    CHECK_RC(aclrtDestroyStream(held), 0);
+}
+
+static int kernel_fails(const aclsim_launch_t *launch) {
+    (void)launch;
+    return 507015;
+}
+
+static void launch(aclrtStream stream) {
+    static aclrtBinHandle binary;
+    aclrtFuncHandle function = NULL;
+    uint64_t args = 0;
+    if (binary == NULL) {
+        CHECK_RC(aclrtBinaryLoadFromData("code", 4, NULL, &binary), 0);
+    }
+    CHECK_RC(aclrtBinaryGetFunction(binary, "fails", &function), 0);
+    CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &args, sizeof args, NULL, 0), 0);
+}
+
+/* Only a kernel's failure is found without a call; on the virtual clock the second passes at once. */
+static void test_monitor(void) {
+    aclrtStream kernels = stream_made();
+    stop();
+    aclsim_clock_virtual(1);
+    CHECK(aclsim_clock_advance(5000000000) == 0);
+    check_stopped();
+    CHECK_RC(aclrtSynchronizeStream(failing), 507001);
+    CHECK_RC(aclrtDestroyStream(failing), 0);
+    CHECK(aclsim_register_kernel("fails", kernel_fails, NULL) == 0);
+    int before = atomic_load(&told);
+    launch(kernels);
+    until_faulted(kernels);
+    CHECK(aclsim_clock_advance(999999999) == 0);
+    CHECK(aclsim_faulted(kernels) == 1 && atomic_load(&told) == before);
+    CHECK(aclsim_clock_advance(1) == 0);
+    until_told(before + 1);
+    aclsim_clock_virtual(0);
+    CHECK(last_told().code == 507015 && last_told().stream == id_of(kernels));
+    CHECK_RC(aclrtSynchronizeStream(kernels), 507015);
+    CHECK_RC(aclrtDestroyStream(kernels), 0);
+}
+
+/* --- on request
+ * ----------------------------------------------------------------------------------------------- */
+static void test_query_lag(void) {
+    aclrtEvent old = event_made(SYNC_FLAG);
+    aclsim_set_query_lag(1);
+    CHECK_RC(aclrtRecordEvent(old, other), 0);
+    CHECK_RC(aclrtSynchronizeStream(other), 0);
+    CHECK(!old_complete(old));
+    CHECK(old_complete(old));
+    aclsim_set_query_lag(0);
+    CHECK_RC(aclrtRecordEvent(old, other), 0);
+    CHECK_RC(aclrtSynchronizeStream(other), 0);
+    CHECK(old_complete(old));
+    CHECK_RC(aclrtDestroyEvent(old), 0);
+}
+
+static void feed(call_t *call, aclrtStream stream) {
+    CHECK(aclsim_hold(stream) == 0);
+    fill(stream, block, 0);
+    call_start(call, body_sync, stream);
+    until_waiting("aclrtSynchronizeStream");
+    fill(stream, block, 0);
+    CHECK(aclsim_release(stream) == 0);
+    while (!is_idle(stream)) {
+        sched_yield();
+    }
+}
+
+static void test_livelock(void) {
+    aclrtStream fed = stream_made();
+    call_t call;
+    feed(&call, fed);
+    CHECK(call_join(&call) == 0);
+    aclsim_set_sync_livelock(1);
+    feed(&call, fed);
+    CHECK(aclsim_waiting("aclrtSynchronizeStream") == 1 && atomic_load(&call.rc) == -1);
+    CHECK_RC(aclrtSynchronizeStream(fed), 0); /* a new call returns */
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(fed, 10), 0);
+    CHECK(aclsim_waiting("aclrtSynchronizeStream") == 1);
+    CHECK_RC(aclrtStreamAbort(fed), 0);
+    CHECK(call_join(&call) == 107023);
+    feed(&call, fed);
+    CHECK(aclsim_waiting("aclrtSynchronizeStream") == 1);
+    aclsim_set_sync_livelock(0);
+    CHECK(call_join(&call) == 0);
+    CHECK_RC(aclrtDestroyStream(fed), 0);
+}
+
+/* In a process of its own, forked before this one has called anything. */
+static int reset_child(bool limited) {
+    call_t call;
+    CHECK_RC(aclrtSetDevice(0), 0);
+    block = block_made();
+    aclrtStream held = stream_made();
+    CHECK(aclsim_hold(held) == 0);
+    fill(held, block, 0);
+    call_start(&call, limited ? (aclError(*)(void *))sync_stream_limited : body_sync, held);
+    until_waiting(limited ? "aclrtSynchronizeStreamWithTimeout" : "aclrtSynchronizeStream");
+    aclsim_set_reset_crash(1);
+    aclrtResetDeviceForce(0);
+    return 0;
+}
+
+static void test_reset_crash(void) {
+    for (int i = 0; i < 2; i++) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            _exit(reset_child(i == 1));
+        }
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    }
+}
+
+int main(void) {
+    test_reset_crash();
+    CHECK_RC(rtRegTaskFailCallbackByModule("wakes", on_failure), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    block = block_made();
+    other = stream_made();
+    test_not_waking();
+    test_synchronizing();
+    test_events();
+    test_enqueuing();
+    test_full_queue();
+    test_waiting_thread();
+    test_monitor();
+    test_query_lag();
+    test_livelock();
+    puts("ok");
+    return 0;
+}
