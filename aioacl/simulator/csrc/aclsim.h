@@ -71,29 +71,30 @@ int aclsim_fail_next(void *stream, int32_t code);
  * code (507015: an exception of an AI core).
  */
 int aclsim_trap_next(void *stream, int32_t code);
-/* Tasks enqueued on the stream and not yet done, a failed one that was not handled included. -1: no such stream. */
+/* Tasks enqueued on the stream and not yet done, a failed one that was not handled included. -1: no such
+ * stream. */
 int64_t aclsim_pending(void *stream);
 /* The next task enqueued on the stream gets that id, and later ones the ids behind it, modulo 2^32. */
 int aclsim_set_next_task(void *stream, uint32_t id);
 
 /* --- failed tasks -------------------------------------------------------------------------------------------
  *
- * A task that fails stops its stream. The recycle thread of the device, once woken, sets the stream's error code,
- * calls the exception callbacks of the kinds of task that have them, and lets the stream go on, in this order. One
- * wake serves all streams of the device. What wakes it:
+ * A task that fails stops its stream. The recycle thread of the device, once woken, sets the stream's error
+ * code, calls the exception callbacks of the kinds of task that have them, and lets the stream go on, in this
+ * order. One wake serves all streams of the device. What wakes it:
  *
  * - synchronizing a stream or device with work to wait for, for as long as the call waits;
  * - synchronizing an event, also one that is complete;
- * - aclrtQueryEvent of an event of aclrtCreateEventWithFlag(ACL_EVENT_SYNC) that the host still sees as pending,
- *   and of a complete one with ACL_EVENT_TIME_LINE. The host sees a record as complete only after a wake that
- *   follows its end, so the first query behind a record always wakes the thread;
+ * - aclrtQueryEvent of an event of aclrtCreateEventWithFlag(ACL_EVENT_SYNC) that the host still sees as
+ * pending, and of a complete one with ACL_EVENT_TIME_LINE. The host sees a record as complete only after a wake
+ * that follows its end, so the first query behind a record always wakes the thread;
  * - every 64th task enqueued on a stream, and a call that waits for room in a full queue;
  * - the end of a stream or device, which waits for work;
  * - for kernels the monitor, one second after the failure.
  *
- * Kinds with callbacks: copies, fills, reductions, kernels, waits for notifies, executions of models (the ids of the
- * stream inside, the thread that enqueued the execution). Device lost (507010) and device out of memory (207018)
- * give 0xFFFFFFFF as the ids of stream, task and thread.
+ * Kinds with callbacks: copies, fills, reductions, kernels, waits for notifies, executions of models (the ids
+ * of the stream inside, the thread that enqueued the execution). Device lost (507010) and device out of memory
+ * (207018) give 0xFFFFFFFF as the ids of stream, task and thread.
  */
 /* 1: the stream stands still at a failed task, until the recycle thread is woken. */
 int aclsim_faulted(void *stream);
@@ -103,11 +104,11 @@ int64_t aclsim_wakes(int32_t device);
 int aclsim_wake(int32_t device);
 /* With 1, the first aclrtQueryEvent that finds a record complete still answers that it is not. */
 void aclsim_set_query_lag(int on);
-/* With 1, aclrtSynchronizeStream without a time-out does not return if tasks were enqueued on the stream after it was
- * called. An abort or the end of the stream ends it, and so does 0. */
+/* With 1, aclrtSynchronizeStream without a time-out does not return if tasks were enqueued on the stream after
+ * it was called. An abort or the end of the stream ends it, and so does 0. */
 void aclsim_set_sync_livelock(int on);
-/* With 1, aclrtResetDeviceForce ends the process with SIGSEGV if another thread is inside aclrtSynchronizeStream or
- * aclrtSynchronizeStreamWithTimeout for a stream of the device. */
+/* With 1, aclrtResetDeviceForce ends the process with SIGSEGV if another thread is inside
+ * aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the device. */
 void aclsim_set_reset_crash(int on);
 
 /* --- calls --------------------------------------------------------------------------------------------------
@@ -155,23 +156,17 @@ void aclsim_clear(void);
  *                             with a time-out ends with it (507046, 507047), one for a device also when that is
  *                             reset
  *         block-record[=KEY]  the same for aclrtRecordEvent*, as when events have run out
- *         async-error=CODE    the task is enqueued, and fails. A wait for an event does so one second of real time
- *                             after it was enqueued, as if it had timed out; one that submits no task, since the
- *                             event is complete or of the same stream, does not fail
- *         late-complete=MS    the task does its work, and is over later
- *         late-copy=MS        copies later, too
- *         sticky=CODE         the device falls sick: its tasks stand still; the first wait or query answers the
- *                             code, later waits 507046 or 507047, what makes or enqueues 507899, until a force
- *                             reset
- *         lost=CODE           the same, and the device cannot be set, and the first reset fails
- *         reset-fail=K        K resets begin, fail and are taken back, with rc= or 507000; of a sick device:
- *                             fail
- *         reset-lies[=CODE]   the reset answers 0, and leaves the device sick
- *         false-drain         a wait for a sick device or its streams answers 0
- *         slow-teardown=MS    the end of a stream, context or device takes that much longer, with its lock held
- *         ext-reset           somebody else of the process force-resets the call's device while it is inside
- *         errmsg=null|long|non-utf8|stale
- *                             what the thread's next aclGetRecentErrMsg answers
+ *         async-error=CODE    the task is enqueued, and fails. A wait for an event does so one second of real
+ * time after it was enqueued, as if it had timed out; one that submits no task, since the event is complete or
+ * of the same stream, does not fail late-complete=MS    the task does its work, and is over later late-copy=MS
+ * copies later, too sticky=CODE         the device falls sick: its tasks stand still; the first wait or query
+ * answers the code, later waits 507046 or 507047, what makes or enqueues 507899, until a force reset lost=CODE
+ * the same, and the device cannot be set, and the first reset fails reset-fail=K        K resets begin, fail
+ * and are taken back, with rc= or 507000; of a sick device: fail reset-lies[=CODE]   the reset answers 0, and
+ * leaves the device sick false-drain         a wait for a sick device or its streams answers 0 slow-teardown=MS
+ * the end of a stream, context or device takes that much longer, with its lock held ext-reset somebody else of
+ * the process force-resets the call's device while it is inside errmsg=null|long|non-utf8|stale what the
+ * thread's next aclGetRecentErrMsg answers
  *
  * Where several rules fire on a call, the first that names a code wins, and times add up. An effect that a
  * function cannot show takes the function out of the rule; a rule that is left with none is refused.

@@ -14,7 +14,8 @@ bool task_wait_on(stream_t *stream, task_t *task, park_t park, park_list_t *list
     return false;
 }
 
-/* The shortest limit that a client can set. Clients rely on it in real time, whatever the simulator's clock does. */
+/* The shortest limit that a client can set. Clients rely on it in real time, whatever the simulator's clock
+ * does. */
 static const int64_t least_wait_ns = 1000000000;
 
 static park_list_t *waited_for(const task_t *task) {

@@ -1,7 +1,7 @@
 /*
- * Callbacks on failed tasks. The recycle thread of a device calls everything that is registered, in order, for one
- * failure after the other. A description is good for the length of the call only, and so is found by its address
- * among the ones that are being delivered, one for each device at most.
+ * Callbacks on failed tasks. The recycle thread of a device calls everything that is registered, in order, for
+ * one failure after the other. A description is good for the length of the call only, and so is found by its
+ * address among the ones that are being delivered, one for each device at most.
  */
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* The recycle thread of a device: it handles failed tasks, and what wakes it. sim.h tells how it hangs together. */
+/* The recycle thread of a device: it handles failed tasks, and what wakes it. sim.h tells how it hangs
+ * together. */
 #include <stdio.h>
 
 #include "launch.h"

@@ -1,6 +1,7 @@
 /*
- * Between libascendcl.so and libruntime.so. The second holds the callbacks of rtRegTaskFailCallbackByModule(), as
- * the real one does; the first calls them when a task has failed. The library of CANN 8.1 has no libruntime.so.
+ * Between libascendcl.so and libruntime.so. The second holds the callbacks of rtRegTaskFailCallbackByModule(),
+ * as the real one does; the first calls them when a task has failed. The library of CANN 8.1 has no
+ * libruntime.so.
  */
 #ifndef ACLSIM_RUNTIME_H
 #define ACLSIM_RUNTIME_H

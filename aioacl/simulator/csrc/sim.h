@@ -25,9 +25,9 @@
  * Failures. A task that fails stays the head of its stream, which is parked: nothing behind it starts. The
  * device's recycle thread (recycle.c) sets the stream's error code, calls the exception callbacks without
  * sim.lock while stream->running is set, then ends the task and lets the stream go on. It does so only when
- * something wakes it: synchronizing with work to wait for, aclrtQueryEvent of an old event, every 64th task of a
- * stream, a full queue, or for kernels the monitor. Each wake begins a round; the host sees that an old event is
- * complete, or a stream finished, only in a later round than the one in which the device has finished it.
+ * something wakes it: synchronizing with work to wait for, aclrtQueryEvent of an old event, every 64th task of
+ * a stream, a full queue, or for kernels the monitor. Each wake begins a round; the host sees that an old event
+ * is complete, or a stream finished, only in a later round than the one in which the device has finished it.
  *
  * Tasks. A stream is a ring of tasks. Enqueuing appends to it; the device's executor thread (executor.c) takes
  * ready streams in turn and runs tasks from the head. A task that has to wait for an event, a notify, a host
@@ -236,7 +236,8 @@ void recycler_device_fault(device_t *device, aclError code);
 
 /* --- failures.c: what the runtime does wrong, on request
  * ------------------------------------------------------------------------------------------------ */
-/* The waiter goes on waiting for a stream that has done all it waits for, since others have fed it meanwhile. */
+/* The waiter goes on waiting for a stream that has done all it waits for, since others have fed it meanwhile.
+ */
 bool sync_livelocks(const stream_t *stream, const waiter_t *waiter);
 /* A forced reset begins: ends the process if another thread synchronizes a stream of the device. */
 void sync_crash(const device_t *device);

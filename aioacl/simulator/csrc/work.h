@@ -70,7 +70,8 @@ static inline bool graph_takes(const stream_t *stream) {
     return stream->lane != NULL || stream->updating != NULL;
 }
 aclError graph_take(stream_t *stream, task_t *task);
-/* A task of a runner has failed and was handled: its graph ends. Gives up sim.lock while other runners of it work. */
+/* A task of a runner has failed and was handled: its graph ends. Gives up sim.lock while other runners of it
+ * work. */
 void graph_fault(stream_t *runner, aclError code);
 /* The client's stream that a runner works for; of any other stream that one itself. */
 stream_t *graph_client(stream_t *stream);
@@ -90,8 +91,8 @@ aclError capture_forbids(const char *what);
 /* 107027 when the stream is captured. */
 aclError capture_check_asked(const stream_t *stream);
 
-/* With sim.lock, which is given up for each callback: the head task of the stream has failed. The thread is the one
- * that enqueued it. */
+/* With sim.lock, which is given up for each callback: the head task of the stream has failed. The thread is the
+ * one that enqueued it. */
 void exception_deliver(stream_t *stream, pid_t tid, aclError code);
 /* The same for a fault that no task is known to have caused. */
 void exception_deliver_unknown(device_t *device, aclError code);

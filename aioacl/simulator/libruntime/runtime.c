@@ -1,6 +1,6 @@
 /*
- * libruntime.so: the one function of CANN's runtime layer that clients look up behind libascendcl.so. Registrations
- * are never freed, and a delivery takes no lock, so a callback may register another one.
+ * libruntime.so: the one function of CANN's runtime layer that clients look up behind libascendcl.so.
+ * Registrations are never freed, and a delivery takes no lock, so a callback may register another one.
  */
 #include <pthread.h>
 #include <stdatomic.h>

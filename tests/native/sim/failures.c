@@ -1,4 +1,5 @@
-/* Failing tasks: the order of error code, callbacks and queue, task ids, registrations, kinds without a callback. */
+/* Failing tasks: the order of error code, callbacks and queue, task ids, registrations, kinds without a
+ * callback. */
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-/* Which kinds of failing task have callbacks, and with which ids; waits that time out; several devices at once. */
+/* Which kinds of failing task have callbacks, and with which ids; waits that time out; several devices at once.
+ */
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-/* What wakes the recycle thread of a device, and what does not; and the faults of the runtime that are on request. */
+/* What wakes the recycle thread of a device, and what does not; and the faults of the runtime that are on
+ * request. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -115,7 +116,7 @@ static void test_events(void) {
             sched_yield();
         }
         wakes_before = aclsim_wakes(0); /* other's 64th task wakes, too */
-        CHECK(!old_complete(old)); /* however fast the device was */
+        CHECK(!old_complete(old));      /* however fast the device was */
         check_woken();
     }
     CHECK_RC(aclrtRecordEvent(mark, other), 0);
@@ -287,7 +288,7 @@ static int reset_child(bool limited) {
     aclrtStream held = stream_made();
     CHECK(aclsim_hold(held) == 0);
     fill(held, block, 0);
-    call_start(&call, limited ? (aclError(*)(void *))sync_stream_limited : body_sync, held);
+    call_start(&call, limited ? (aclError (*)(void *))sync_stream_limited : body_sync, held);
     until_waiting(limited ? "aclrtSynchronizeStreamWithTimeout" : "aclrtSynchronizeStream");
     aclsim_set_reset_crash(1);
     aclrtResetDeviceForce(0);
