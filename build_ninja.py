@@ -284,7 +284,8 @@ def touch_changed() -> dict[str, str]:
     paths = [
         path
         for root in (NATIVE, SIMULATOR, RUNTIME)
-        for path in root.rglob("*.*") if path.suffix in SOURCE_SUFFIXES
+        for path in root.rglob("*.*")
+        if path.suffix in SOURCE_SUFFIXES
     ]
     digests = {
         _relative(path): hashlib.sha256(path.read_bytes()).hexdigest()

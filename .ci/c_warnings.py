@@ -35,7 +35,13 @@ def main(compiler: str) -> int:
         made = Path(folder, "trampolines.c")
         made.write_text(build_ffi.trampolines())
         elsewhere = build_ffi.c_files(ELSEWHERE)
-        folders = (build_ffi.NATIVE, build_ffi.SIMULATOR, ROOT / "benchmarks", ROOT / "tests")
+        folders = (
+            build_ffi.NATIVE,
+            build_ffi.SIMULATOR,
+            build_ffi.RUNTIME,
+            ROOT / "benchmarks",
+            ROOT / "tests",
+        )
         found = [path for folder in folders for path in build_ffi.c_files(folder) if path not in elsewhere]
         sources = [made, *found]
         good = list(pool.map(partial(compiles, compiler), sources))

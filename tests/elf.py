@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DYNAMIC, DYNSYM = 6, 11
-DT_SONAME = 14
+DT_NEEDED, DT_SONAME, DT_RUNPATH = 1, 14, 29
 UNDEFINED, LOCAL = 0, 0
 
 
@@ -52,11 +52,22 @@ def exports(path: Path) -> set[str]:
 
 def soname(path: Path) -> str | None:
     """What it calls itself."""
+    return next(iter(_dynamic(path, DT_SONAME)), None)
+
+
+def needed(path: Path) -> list[str]:
+    """The libraries that are loaded with it."""
+    return _dynamic(path, DT_NEEDED)
+
+
+def runpath(path: Path) -> list[str]:
+    """The folders in which those are looked for first."""
+    return [folder for text in _dynamic(path, DT_RUNPATH) for folder in text.split(":")]
+
+
+def _dynamic(path: Path, wanted: int) -> list[str]:
     data = path.read_bytes()
     sections = _sections(data)
     dynamic = next(section for section in sections if section.kind == DYNAMIC)
-    for offset in range(dynamic.offset, dynamic.offset + dynamic.size, 16):
-        tag, value = struct.unpack_from("<QQ", data, offset)
-        if tag == DT_SONAME:
-            return _text(data, sections[dynamic.link].offset + value)
-    return None
+    entries = struct.iter_unpack("<QQ", data[dynamic.offset : dynamic.offset + dynamic.size // 16 * 16])
+    return [_text(data, sections[dynamic.link].offset + value) for tag, value in entries if tag == wanted]

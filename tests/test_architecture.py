@@ -16,11 +16,14 @@ import aioacl
 import build_ffi
 import build_stubs
 from aioacl import _acl, lowlevel, simulator, testing
+from aioacl.simulator._releases import RELEASES, WITHOUT_RUNTIME
 from tests import elf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
+
+    from aioacl.simulator._releases import Release
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "aioacl"
@@ -245,6 +248,20 @@ def test_the_simulator_exports_acl_and_its_controls_only() -> None:
     assert elf.soname(library) == "libascendcl.so"
     assert exports - controls == build_ffi.exports().keys()
     assert {row.name for row in build_ffi.table()} <= exports
+
+
+@pytest.mark.parametrize("cann", RELEASES)
+def test_the_simulator_needs_its_libruntime_and_exports_none_of_its_names(cann: Release) -> None:
+    library, runtime = simulator.library_path(cann), simulator.library_path().with_name("libruntime.so")
+    assert not {name for name in elf.exports(library) if name.startswith("rt")}
+    assert ("libruntime.so" in elf.needed(library)) == (cann not in WITHOUT_RUNTIME)
+    assert ("$ORIGIN" in elf.runpath(library)) == (cann not in WITHOUT_RUNTIME)
+    assert elf.soname(runtime) == "libruntime.so"
+    assert elf.exports(runtime) == {"rtRegTaskFailCallbackByModule", "aclsim_runtime_deliver"}
+
+
+def test_the_build_and_the_package_agree_on_who_needs_libruntime() -> None:
+    assert build_ffi.WITHOUT_RUNTIME == WITHOUT_RUNTIME
 
 
 def test_the_controls_are_those_of_the_header() -> None:

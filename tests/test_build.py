@@ -97,7 +97,7 @@ def test_the_simulators_share_all_objects_but_the_one_that_names_the_release() -
 @pytest.mark.process
 def test_an_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "build" / "native", tmp_path / "build" / "native")
-    for name in (build_ffi.NATIVE, build_ffi.SIMULATOR, ROOT / "build_ffi.py"):
+    for name in (build_ffi.NATIVE, build_ffi.SIMULATOR, build_ffi.RUNTIME, ROOT / "build_ffi.py"):
         copy = shutil.copytree if name.is_dir() else shutil.copy2
         copy(name, tmp_path / name.relative_to(ROOT))
     plan = str(build_ninja.build_folder() / "build.ninja")
@@ -120,7 +120,12 @@ def test_a_source_that_is_restored_with_an_older_time_is_built_again(
     native = written(tmp_path / "aioacl" / "_native", "a.c", "b.h", "c.inc", "d.txt")
     simulator = written(tmp_path / "aioacl" / "simulator" / "csrc", "e.c")
     written(tmp_path, "build_ffi.py")
-    for name, value in {"ROOT": tmp_path, "NATIVE": native, "SIMULATOR": simulator, "RUNTIME": simulator}.items():
+    for name, value in {
+        "ROOT": tmp_path,
+        "NATIVE": native,
+        "SIMULATOR": simulator,
+        "RUNTIME": simulator,
+    }.items():
         monkeypatch.setattr(build_ninja, name, value)
     kept = tmp_path / build_ninja.build_folder() / "digests.json"
     kept.parent.mkdir(parents=True)

@@ -153,6 +153,7 @@ assert simulator.stats().contexts == 0
     def test_others_that_may_write_to_the_library_are_told(self, tmp_path: Path) -> None:
         path = tmp_path / "libascendcl.so"
         path.write_bytes(library_path().read_bytes())
+        (tmp_path / "libruntime.so").write_bytes(library_path().with_name("libruntime.so").read_bytes())
         path.chmod(0o664)
         result = found(aioacl("doctor", "--json", "--library", str(path)))
         assert any("may write to" in warning for warning in result["warnings"])
@@ -350,6 +351,7 @@ for name in sys.argv[1:]:
         (folder / "libacl_mdl.so").unlink()
         (folder / "libacl_mdl.so").write_text("something else")
         (folder / "libascendcl.so").write_bytes(b"half")
+        (folder / "libruntime.so").unlink()
         aioacl("simulator", "dir", XDG_CACHE_HOME=str(tmp_path))
         assert ctypes.CDLL(str(folder / "libacl_rt.so")).aclrtGetSocName() != 0
         assert (folder / "libacl_mdl.so").readlink() == Path("libascendcl.so")
@@ -364,6 +366,7 @@ for name in sys.argv[1:]:
             assert sorted(known.keys() - there) == result["missing"]
             assert result["functions"] == len(known.keys() & there)
             folders.add(result["folder"])
+            assert Path(result["folder"], "libruntime.so").exists() == (cann != "8.1")
         assert len(folders) == len(RELEASES)
 
     def test_a_release_of_cann_that_there_never_was_is_refused(self, tmp_path: Path) -> None:

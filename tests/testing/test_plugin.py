@@ -265,6 +265,8 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> str:
     library.write_bytes(
         simulator.library_path().read_bytes().replace(b"aclsim_control_version", b"nobody_looks_for_this!")
     )
+    runtime = library.with_name("libruntime.so")
+    runtime.write_bytes(simulator.library_path().with_name("libruntime.so").read_bytes())
     return str(library)
 
 

@@ -1,0 +1,110 @@
+"""Failing tasks through the Python controls: ids, wakes, and both registrations of callbacks."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl.simulator._releases import RELEASES
+from tests.kit import FAULT, until
+from tests.support import forkserver
+
+if TYPE_CHECKING:
+    from aioacl.simulator._releases import Release
+    from tests.kit import OpenDevice
+
+REGISTRATIONS = """
+import ctypes
+import sys
+
+from aioacl import simulator
+
+cann = sys.argv[1]
+library = ctypes.CDLL(str(simulator.library_path(cann)))
+Callback = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint32))
+seen = []
+callback = Callback(lambda info: seen.append(info[:5]))
+try:
+    register = library.rtRegTaskFailCallbackByModule
+except AttributeError:
+    assert cann == "8.1", cann
+    sys.exit(0)
+assert cann != "8.1"
+assert register(b"test", callback) == 0
+assert library.aclInit(None) == library.aclrtSetDevice(0) == 0
+stream, memory, task = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint32()
+assert library.aclrtCreateStream(ctypes.byref(stream)) == 0
+assert library.aclrtMalloc(ctypes.byref(memory), ctypes.c_size_t(64), 0) == 0
+assert library.aclsim_set_next_task(stream, ctypes.c_uint32(70001)) == 0
+assert library.aclsim_fail_next(stream, 507001) == 0
+assert library.aclrtMemsetAsync(memory, ctypes.c_size_t(64), 1, ctypes.c_size_t(64), stream) == 0
+assert library.aclrtSynchronizeStream(stream) == 507001
+(info,) = seen
+assert (info[0], info[3], info[4]) == (70001, 0, 507001), info
+assert register(b"test", Callback(0)) == 0
+assert library.aclsim_fail_next(stream, 507001) == 0
+assert library.aclrtMemsetAsync(memory, ctypes.c_size_t(64), 1, ctypes.c_size_t(64), stream) == 0
+assert library.aclrtSynchronizeStream(stream) == 507001
+assert len(seen) == 1
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("cann", RELEASES)
+def test_registration_by_module_is_found_through_the_library_of_every_release_but_the_first(
+    cann: Release,
+) -> None:
+    ran = forkserver.run([sys.executable, "-W", "error", "-c", REGISTRATIONS, cann])
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.process
+def test_the_threads_of_a_failure_are_named() -> None:
+    program = (
+        REGISTRATIONS
+        + "\nfrom pathlib import Path\n"
+        + ("print({path.read_text().strip() for path in Path('/proc/self/task').glob('*/comm')})")
+    )
+    ran = forkserver.run([sys.executable, "-W", "error", "-c", program, "master"])
+    assert "'aclsim-rec0'" in ran.stdout
+    assert "'aclsim-exc'" not in ran.stdout
+
+
+@pytest.mark.anyio
+async def test_a_failed_task_stops_its_stream_until_the_thread_is_woken(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.fail_next(stream, FAULT)
+        before = simulator.wakes()
+        ticket = stream.fill(memory, 7)
+        await until(lambda: simulator.faulted(stream))
+        assert simulator.pending(stream) >= 1
+        simulator.wake()
+        assert simulator.wakes() > before
+        await until(lambda: simulator.pending(stream) == 0)
+        assert not simulator.faulted(stream)
+        with pytest.raises(aioacl.DeviceFault):
+            await ticket
+
+
+@pytest.mark.anyio
+async def test_task_ids_can_begin_before_the_wrap(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.set_next_task(stream, 0xFFFFFFFF)
+        for _ in range(3):
+            await stream.fill(memory, 7)
+        for wrong in (-1, 1 << 32):
+            with pytest.raises(aioacl.ParameterError, match="task_id must be an int from 0"):
+                simulator.set_next_task(stream, wrong)
+
+
+@pytest.mark.anyio
+async def test_wakes_of_an_unknown_device_are_refused(open_device: OpenDevice) -> None:
+    async with open_device():
+        with pytest.raises(aioacl.ParameterError):
+            simulator.wakes(99)
+        with pytest.raises(aioacl.ParameterError):
+            simulator.wake(99)
