@@ -25,6 +25,7 @@ from aioacl._errors import (
     ResourceExhausted,
     StaleHandleError,
     StreamAborted,
+    TaskTimeout,
 )
 from aioacl._event import Event, Ticket
 from aioacl._events import DeviceEvents
@@ -78,6 +79,7 @@ __all__ = [
     "Stream",
     "StreamAborted",
     "Stuck",
+    "TaskTimeout",
     "Ticket",
     "library_info",
     "list_devices",

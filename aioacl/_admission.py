@@ -45,6 +45,7 @@ class Admission:
         self.problem = ""  # why the device is quarantined
         self._subscribers: dict[tuple[Port, int], None] = {}
         self._heard = 0  # the generation that listeners know of
+        self.stop_generation = -1  # the newest in which a stream with on_failure="stop" was made
 
     # --- state -----------------------------------------------------------------------------------------------
 

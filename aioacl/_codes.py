@@ -8,15 +8,20 @@ release of CANN; later releases only add. What is not in the table still gets an
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, Literal, TypeVar
 
 _Key = TypeVar("_Key", int, str)
 _Value = TypeVar("_Value")
 
-Action = Literal["retry", "reset", "repair", "replace", "fix_code"]
-"""What helps. retry: the same again, perhaps later. reset: force-reset the device first. repair: mend what
-lies outside the program first (lost data, a link, a driver). replace: take the card out of service.
-fix_code: change the program or its environment."""
+Action = Literal["retry", "new_stream", "reset", "repair", "replace", "fix_code"]
+"""What helps. retry: the same again, perhaps later. new_stream: one task failed, and the device works: go on with
+a new stream, or renew the failed one. reset: force-reset the device first. repair: repair what is outside the
+program first (lost data, a link, a driver). replace: take the card out of service. fix_code: change the program
+or its environment."""
+
+DEVICE_ACTIONS: Final[frozenset[Action]] = frozenset({"reset", "repair", "replace"})
+"""The actions of errors that concern the whole device: it is not ready until a reset."""
 
 
 class Family(StrEnum):
@@ -29,6 +34,7 @@ class Family(StrEnum):
     QUEUE_FULL = "queue_full"
     TIMEOUT = "timeout"
     ABORTED = "aborted"
+    TASK_TIMEOUT = "task_timeout"
     DEVICE_FAULT = "device_fault"
     NOT_SUPPORTED = "not_supported"
     OTHER = "other"
@@ -36,13 +42,18 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One code of ACL; an empty hint leaves the cure to the family."""
+    """One code of ACL; an empty hint leaves the cure to the family.
+
+    `source` names the origin of the fact that the code is the result of one task, after which the runtime goes on.
+    Each code with the action new_stream has one.
+    """
 
     code: int
     name: str
     family: Family
     action: Action
     hint: str = ""
+    source: str = ""
 
 
 _ROWS: Final[tuple[tuple[int, str, Family, Action], ...]] = (
@@ -116,7 +127,7 @@ _ROWS: Final[tuple[tuple[int, str, Family, Action], ...]] = (
     (107017, "ACL_ERROR_RT_INVALID_HANDLE", Family.CONTEXT, "fix_code"),
     (107018, "ACL_ERROR_RT_INVALID_MALLOC_TYPE", Family.PARAMETER, "fix_code"),
     (107019, "ACL_ERROR_RT_WAIT_TIMEOUT", Family.TIMEOUT, "retry"),
-    (107020, "ACL_ERROR_RT_TASK_TIMEOUT", Family.TIMEOUT, "retry"),
+    (107020, "ACL_ERROR_RT_TASK_TIMEOUT", Family.TASK_TIMEOUT, "new_stream"),
     (107021, "ACL_ERROR_RT_SYSPARAMOPT_NOT_SET", Family.OTHER, "fix_code"),
     (107022, "ACL_ERROR_RT_DEVICE_TASK_ABORT", Family.ABORTED, "retry"),
     (107023, "ACL_ERROR_RT_STREAM_ABORT", Family.ABORTED, "retry"),
@@ -222,7 +233,7 @@ _ROWS: Final[tuple[tuple[int, str, Family, Action], ...]] = (
     (500005, "ACL_ERROR_PROFILING_FAILURE", Family.OTHER, "fix_code"),
     # Internal: the runtime
     (507000, "ACL_ERROR_RT_INTERNAL_ERROR", Family.DEVICE_FAULT, "reset"),
-    (507001, "ACL_ERROR_RT_TS_ERROR", Family.DEVICE_FAULT, "reset"),
+    (507001, "ACL_ERROR_RT_TS_ERROR", Family.DEVICE_FAULT, "new_stream"),
     (507002, "ACL_ERROR_RT_STREAM_TASK_FULL", Family.QUEUE_FULL, "retry"),
     (507003, "ACL_ERROR_RT_STREAM_TASK_EMPTY", Family.OTHER, "retry"),
     (507004, "ACL_ERROR_RT_STREAM_NOT_COMPLETE", Family.OTHER, "retry"),
@@ -232,14 +243,14 @@ _ROWS: Final[tuple[tuple[int, str, Family, Action], ...]] = (
     (507008, "ACL_ERROR_RT_SOC_VERSION", Family.NOT_SUPPORTED, "fix_code"),
     (507009, "ACL_ERROR_RT_TASK_TYPE_NOT_SUPPORT", Family.NOT_SUPPORTED, "fix_code"),
     (507010, "ACL_ERROR_RT_LOST_HEARTBEAT", Family.DEVICE_FAULT, "reset"),
-    (507011, "ACL_ERROR_RT_MODEL_EXECUTE", Family.DEVICE_FAULT, "reset"),
+    (507011, "ACL_ERROR_RT_MODEL_EXECUTE", Family.DEVICE_FAULT, "new_stream"),
     (507012, "ACL_ERROR_RT_REPORT_TIMEOUT", Family.TIMEOUT, "retry"),
     (507013, "ACL_ERROR_RT_SYS_DMA", Family.DEVICE_FAULT, "reset"),
-    (507014, "ACL_ERROR_RT_AICORE_TIMEOUT", Family.DEVICE_FAULT, "reset"),
-    (507015, "ACL_ERROR_RT_AICORE_EXCEPTION", Family.DEVICE_FAULT, "reset"),
-    (507016, "ACL_ERROR_RT_AICORE_TRAP_EXCEPTION", Family.DEVICE_FAULT, "reset"),
-    (507017, "ACL_ERROR_RT_AICPU_TIMEOUT", Family.DEVICE_FAULT, "reset"),
-    (507018, "ACL_ERROR_RT_AICPU_EXCEPTION", Family.DEVICE_FAULT, "reset"),
+    (507014, "ACL_ERROR_RT_AICORE_TIMEOUT", Family.TASK_TIMEOUT, "new_stream"),
+    (507015, "ACL_ERROR_RT_AICORE_EXCEPTION", Family.DEVICE_FAULT, "new_stream"),
+    (507016, "ACL_ERROR_RT_AICORE_TRAP_EXCEPTION", Family.DEVICE_FAULT, "new_stream"),
+    (507017, "ACL_ERROR_RT_AICPU_TIMEOUT", Family.TASK_TIMEOUT, "new_stream"),
+    (507018, "ACL_ERROR_RT_AICPU_EXCEPTION", Family.DEVICE_FAULT, "new_stream"),
     (507019, "ACL_ERROR_RT_AICPU_DATADUMP_RSP_ERR", Family.DEVICE_FAULT, "reset"),
     (507020, "ACL_ERROR_RT_AICPU_MODEL_RSP_ERR", Family.DEVICE_FAULT, "reset"),
     (507021, "ACL_ERROR_RT_PROFILING_ERROR", Family.OTHER, "fix_code"),
@@ -255,9 +266,9 @@ _ROWS: Final[tuple[tuple[int, str, Family, Action], ...]] = (
     (507031, "ACL_ERROR_RT_LABEL_CONTEXT", Family.CONTEXT, "fix_code"),
     (507032, "ACL_ERROR_RT_PROGRAM_USE_OUT", Family.EXHAUSTED, "retry"),
     (507033, "ACL_ERROR_RT_DEV_SETUP_ERROR", Family.DEVICE_FAULT, "repair"),
-    (507034, "ACL_ERROR_RT_VECTOR_CORE_TIMEOUT", Family.DEVICE_FAULT, "reset"),
-    (507035, "ACL_ERROR_RT_VECTOR_CORE_EXCEPTION", Family.DEVICE_FAULT, "reset"),
-    (507036, "ACL_ERROR_RT_VECTOR_CORE_TRAP_EXCEPTION", Family.DEVICE_FAULT, "reset"),
+    (507034, "ACL_ERROR_RT_VECTOR_CORE_TIMEOUT", Family.TASK_TIMEOUT, "new_stream"),
+    (507035, "ACL_ERROR_RT_VECTOR_CORE_EXCEPTION", Family.DEVICE_FAULT, "new_stream"),
+    (507036, "ACL_ERROR_RT_VECTOR_CORE_TRAP_EXCEPTION", Family.DEVICE_FAULT, "new_stream"),
     (507037, "ACL_ERROR_RT_CDQ_BATCH_ABNORMAL", Family.DEVICE_FAULT, "reset"),
     (507038, "ACL_ERROR_RT_DIE_MODE_CHANGE_ERROR", Family.PARAMETER, "fix_code"),
     (507039, "ACL_ERROR_RT_DIE_SET_ERROR", Family.PARAMETER, "fix_code"),
@@ -269,9 +280,9 @@ _ROWS: Final[tuple[tuple[int, str, Family, Action], ...]] = (
     (507045, "ACL_ERROR_RT_VECTOR_CORE_TRAP_WRITE_OVERFLOW", Family.DEVICE_FAULT, "reset"),
     (507046, "ACL_ERROR_RT_STREAM_SYNC_TIMEOUT", Family.TIMEOUT, "retry"),
     (507047, "ACL_ERROR_RT_EVENT_SYNC_TIMEOUT", Family.TIMEOUT, "retry"),
-    (507048, "ACL_ERROR_RT_FFTS_PLUS_TIMEOUT", Family.DEVICE_FAULT, "reset"),
-    (507049, "ACL_ERROR_RT_FFTS_PLUS_EXCEPTION", Family.DEVICE_FAULT, "reset"),
-    (507050, "ACL_ERROR_RT_FFTS_PLUS_TRAP_EXCEPTION", Family.DEVICE_FAULT, "reset"),
+    (507048, "ACL_ERROR_RT_FFTS_PLUS_TIMEOUT", Family.TASK_TIMEOUT, "new_stream"),
+    (507049, "ACL_ERROR_RT_FFTS_PLUS_EXCEPTION", Family.DEVICE_FAULT, "new_stream"),
+    (507050, "ACL_ERROR_RT_FFTS_PLUS_TRAP_EXCEPTION", Family.DEVICE_FAULT, "new_stream"),
     (507051, "ACL_ERROR_RT_SEND_MSG", Family.DEVICE_FAULT, "reset"),
     (507052, "ACL_ERROR_RT_COPY_DATA", Family.DEVICE_FAULT, "reset"),
     (507053, "ACL_ERROR_RT_DEVICE_MEM_ERROR", Family.DEVICE_FAULT, "repair"),
@@ -295,8 +306,8 @@ _ROWS: Final[tuple[tuple[int, str, Family, Action], ...]] = (
     (507912, "ACL_ERROR_SNAPSHOT_CALLBACK_FAILED", Family.OTHER, "fix_code"),
     (507913, "ACL_ERROR_SNAPSHOT_REGISTER_CALLBACK_FAILED", Family.OTHER, "fix_code"),
     (507914, "ACL_ERROR_RT_L3_PORT_ERROR", Family.DEVICE_FAULT, "reset"),
-    (507915, "ACL_ERROR_RT_CCU_TIMEOUT", Family.DEVICE_FAULT, "reset"),
-    (507916, "ACL_ERROR_RT_CCU_EXCEPTION", Family.DEVICE_FAULT, "reset"),
+    (507915, "ACL_ERROR_RT_CCU_TIMEOUT", Family.TASK_TIMEOUT, "new_stream"),
+    (507916, "ACL_ERROR_RT_CCU_EXCEPTION", Family.DEVICE_FAULT, "new_stream"),
     # Internal: the graph engine
     (545000, "ACL_ERROR_GE_INTERNAL_ERROR", Family.DEVICE_FAULT, "reset"),
     (545001, "ACL_ERROR_GE_LOAD_MODEL", Family.OTHER, "fix_code"),
@@ -374,25 +385,27 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "If all calls answer this, siblings of the library are missing: `source set_env.sh`; else reset.": (
         507000,
     ),
-    "The task scheduler stopped: look for the first error, then reset the device.": (507001,),
+    "A copy, an event wait or another task failed: make a new stream, or `await stream.renew()`.": (507001,),
     "Await the stream or the event first.": (507004, 507006),
     "The input has ended: stop reading.": (507005,),
     "The device is not set, or was reset before: pair each reset with exactly one set.": (507007,),
     "Use a model or kernel that was built for this chip.": (507008,),
     "Reset the device; if it does not come back, look at npu-smi and the driver's log.": (507010, 507901),
     "Ask for the report again.": (507012,),
-    "Check the kernel's addresses and sizes; reset the device if later calls fail too.": (
+    "Check the kernel's addresses and sizes; then make a new stream, or `await stream.renew()`.": (
         507015,
         507016,
         507018,
         507035,
         507036,
+        507049,
+        507050,
+    ),
+    "Check the kernel's addresses and sizes; reset the device if later calls fail too.": (
         507042,
         507043,
         507044,
         507045,
-        507049,
-        507050,
     ),
     "Register the kernel's binary first, and check its name.": (507027,),
     "See whether npu-smi shows the card healthy and whether driver and firmware match.": (507033,),
@@ -415,6 +428,24 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "The model is being redeployed: try again later.": (545602,),
 }
 
+_SOURCES: Final[dict[str, tuple[int, ...]]] = {
+    "runtime source; run on the runtime over an emulated driver: one failed copy": (507001,),
+    "runtime source: timeout of one copy, model execution or other task": (107020,),
+    "runtime source: result of one kernel": (
+        507014,
+        507015,
+        507016,
+        507017,
+        507018,
+        507034,
+        507035,
+        507036,
+    ),
+    "runtime source: result of one FFTS+ task": (507048, 507049, 507050),
+    "runtime source: result of one model execution": (507011,),
+    "runtime source: result of one fused kernel on the CCU": (507915, 507916),
+}
+
 _RANGES: Final[dict[int, tuple[Family, Action]]] = {
     1: (Family.PARAMETER, "fix_code"),
     2: (Family.EXHAUSTED, "retry"),
@@ -435,18 +466,27 @@ def _unique(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, _Value]:
 
 
 def _table(
-    rows: Iterable[tuple[int, str, Family, Action]], hints: Mapping[str, tuple[int, ...]]
+    rows: Iterable[tuple[int, str, Family, Action]],
+    hints: Mapping[str, tuple[int, ...]],
+    sources: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> dict[int, Code]:
-    """Join rows and hints; a code, name or hint given twice, or a hint for no code, is a mistake."""
+    """Join rows, hints and sources.
+
+    A code, name or text given twice, a text for no code, or new_stream without a source, is a mistake.
+    """
     texts = _unique((code, hint) for hint, codes in hints.items() for code in codes)
-    records = [Code(*row, hint=texts.pop(row[0], "")) for row in rows]
+    origins = _unique((code, source) for source, codes in sources.items() for code in codes)
+    records = [Code(*row, hint=texts.pop(row[0], ""), source=origins.pop(row[0], "")) for row in rows]
     _unique((record.name, record) for record in records)
-    if texts:
-        raise ValueError(f"hints for codes that are not in the table: {sorted(texts)}")
+    if texts or origins:
+        raise ValueError(f"texts for codes that are not in the table: {sorted(texts | origins)}")
+    unproven = [record.code for record in records if (record.action == "new_stream") != bool(record.source)]
+    if unproven:
+        raise ValueError(f"new_stream and a source go together; one of them is missing for {unproven}")
     return _unique((record.code, record) for record in records)
 
 
-_CODES: Final = _table(_ROWS, _HINTS)
+_CODES: Final = _table(_ROWS, _HINTS, _SOURCES)
 
 
 def lookup(code: int) -> Code:

@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 
 MESSAGE_LIMIT_BYTES: Final = 8 * 1024
 _CUT: Final = "..."
+_NEW_STREAM: Final = "Make a new stream, or `await stream.renew()`."
+_NOT_ABOUT_TASKS: Final = (
+    "aclInit",
+    "aclrtCreate",
+    "aclrtFree",
+    "aclrtGet",
+    "aclrtMalloc",
+    "aclrtReset",
+    "aclrtSet",
+)
+"""How the names of calls begin that report no failure of a task."""
 
 
 class _Details(TypedDict, total=False):
@@ -32,8 +43,8 @@ class _Details(TypedDict, total=False):
 class AclError(Exception):
     """The base of every error of aioacl, and the class of codes that fit no family.
 
-    `action` says what helps: retry, reset the device, repair something outside the program, replace the card,
-    or fix the code; `hint` says it in a sentence.
+    `action` says what helps: retry, use a new stream, reset the device, repair something outside the program,
+    replace the card, or fix the code; `hint` says it in a sentence.
     """
 
     default_action: ClassVar[Action] = "fix_code"
@@ -68,8 +79,8 @@ class AclError(Exception):
         self.call = call
         self.device = device
         self.generation = generation
-        self.hint = self._usual_hint() if hint is None else hint
         self.action = self._usual_action() if action is None else action
+        self.hint = self._usual_hint() if hint is None else hint
 
     def _usual_hint(self) -> str:
         return self.default_hint if self.code is None else lookup(self.code).hint or self.default_hint
@@ -142,10 +153,24 @@ class StreamAborted(AclError):
 
 
 class DeviceFault(AclError):
-    """The device, its driver or a kernel on it failed; follow `action`, mostly to reset the device."""
+    """A task, the device or its driver failed; `action` says whether a new stream or a reset helps."""
 
-    default_action = "reset"
+    default_action: ClassVar[Action] = "reset"
     default_hint = "Look for the first error, then reset the device by `force_reset()`."
+
+    def _usual_hint(self) -> str:
+        known = "" if self.code is None or lookup(self.code).action != self.action else lookup(self.code).hint
+        return known or (_NEW_STREAM if self.action == "new_stream" else DeviceFault.default_hint)
+
+
+class TaskTimeout(DeviceFault):
+    """A task ran longer on the device than the runtime allows, so it failed; use a new stream.
+
+    It is not a DeviceTimeout: that one is the time of whoever awaits, and the work may still end.
+    """
+
+    default_action: ClassVar[Action] = "new_stream"
+    default_hint = _NEW_STREAM
 
 
 class NotSupported(AclError):
@@ -274,6 +299,7 @@ _CLASSES: Final[Mapping[Family, type[AclError]]] = MappingProxyType(
         Family.QUEUE_FULL: QueueFull,
         Family.TIMEOUT: DeviceTimeout,
         Family.ABORTED: StreamAborted,
+        Family.TASK_TIMEOUT: TaskTimeout,
         Family.DEVICE_FAULT: DeviceFault,
         Family.NOT_SUPPORTED: NotSupported,
         Family.OTHER: AclError,
@@ -284,9 +310,28 @@ _CLASSES: Final[Mapping[Family, type[AclError]]] = MappingProxyType(
 def error_for(
     code: int, call: str, *, device: int | None = None, generation: int | None = None, message: str = ""
 ) -> AclError:
-    """Make the error of a code that a call answered; `message` is the runtime's own text, if it left one."""
-    kind = _CLASSES[lookup(code).family]
-    return kind(message, code=code, call=call, device=device, generation=generation)
+    """Make the error of a code that a call answered; `message` is the runtime's own text, if it left one.
+
+    A code of a failed task from a call that is about no task, such as aclrtMalloc, speaks for the device.
+    """
+    known = lookup(code)
+    kind = _CLASSES[known.family]
+    action: Action = known.action
+    if action == "new_stream" and call.startswith(_NOT_ABOUT_TASKS):
+        action = "reset"
+    return kind(message, code=code, call=call, device=device, generation=generation, action=action)
+
+
+def of_device(error: AclError) -> AclError:
+    """Make the same error where a new stream does not help, only a reset of the device."""
+    return type(error)(
+        error.message,
+        code=error.code,
+        call=error.call,
+        device=error.device,
+        generation=error.generation,
+        action="reset",
+    )
 
 
 def _capped(text: str) -> str:

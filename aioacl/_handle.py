@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 import anyio
 
 from aioacl import _origin
-from aioacl._errors import AclError, AclWarning, DeviceFault, DeviceQuarantined, DeviceReset, ParameterError
+from aioacl._codes import DEVICE_ACTIONS
+from aioacl._errors import (
+    AclError,
+    AclWarning,
+    DeviceFault,
+    DeviceQuarantined,
+    DeviceReset,
+    ParameterError,
+    of_device,
+)
 from aioacl._ffi import lib
 from aioacl._gate import error_of
 from aioacl._lanes import CleanUp, clean_up_on
@@ -153,7 +162,11 @@ class Owned(type):
 
 
 def error_on(manager: Manager, generation: int, code: int, call: str, text: str | None = None) -> AclError:
-    """The error for a code met on a device; a reset's comes with its report, and a fault is remembered."""
+    """The error for a code met on a device.
+
+    A reset's comes with its report, and a fault of the device is remembered. With a stream that stops on failure,
+    the failure of a task stops the whole context for ever, so it is one of the device.
+    """
     if manager.found_reset(generation, code):
         code, text = lib.AIO_WAS_RESET, None
     error = error_of(code, call, manager.index, generation, text)
@@ -161,9 +174,16 @@ def error_on(manager: Manager, generation: int, code: int, call: str, text: str 
         return manager.quarantined()  # the reset that has ended the wait has failed
     if isinstance(error, DeviceReset | DeviceQuarantined):
         error.report = manager.report
-    if isinstance(error, DeviceFault):
+    if error.action == "new_stream" and manager.stop_generation == generation:
+        error = of_device(error)
+    if concerns_device(error):
         manager.note_fault(error)
     return error
+
+
+def concerns_device(error: AclError) -> bool:
+    """Whether the error is a fault of the device, which only a reset ends, and not of one of its tasks."""
+    return isinstance(error, DeviceFault) and error.action in DEVICE_ACTIONS
 
 
 class Handle(metaclass=Owned):
@@ -241,11 +261,9 @@ def warn_of_drop(origin: Origin | None, sentence: str, depth: int = 3) -> None:
 
 
 def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
-    """For clean-ups: no caller can be told of it; a fault is remembered all the same."""
+    """For clean-ups: no caller can be told of it; a fault of the device is remembered all the same."""
     error = error_of(code, call, manager.index, manager.generation)
-    if (
-        isinstance(error, DeviceFault) and manager.maintenance.running
-    ):  # else it may be a finalizer, with the lock
+    if concerns_device(error) and manager.maintenance.running:  # else it may be a finalizer, with the lock
         manager.note_fault(error)
     sentence = f"{call} answered {code} on device {manager.index}: {what} stays until a reset"
     warnings.warn(sentence, AclWarning, stacklevel=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aioacl._codes import DEVICE_ACTIONS
 from aioacl._ffi import lib, name_of_function
 from aioacl._gate import counts, inside
 from aioacl._jobs import USER_JOB
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 STUCK_SECONDS: Final = 1.0
 MAY_TAKE_LONG: Final = (name_of_function(USER_JOB), "aclrtSynchronizeStream", "aclrtSynchronizeEvent")
 CONTROL: Final = ("aclrtSetDevice", "aclrtResetDevice", "aclrtResetDeviceForce")
-CURABLE: Final = ("reset", "repair", "replace")
 
 
 def _stuck_for(manager: Manager) -> float:
@@ -32,7 +32,7 @@ def health_of(manager: Manager) -> Health:
     stuck = _stuck_for(manager)
     with manager.changed:
         fault = manager.last_fault
-        poisoned = fault is not None and fault.action in CURABLE
+        poisoned = fault is not None and fault.action in DEVICE_ACTIONS
         poisoned = poisoned or manager.state is State.QUARANTINED
         return Health(
             status="stuck" if stuck else "poisoned" if poisoned else "ok",

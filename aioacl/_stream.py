@@ -345,6 +345,7 @@ def make_stream(manager: Manager, generation: int, priority: int, on_failure: On
     if code:
         raise error_of(code, call, manager.index, generation)
     if on_failure == "stop":
+        manager.stop_generation = generation
         code = lib.aio_g_aclrtSetStreamFailureMode(shown, made[0], 1)
         if code:
             error = error_of(code, "aclrtSetStreamFailureMode", manager.index, generation)

@@ -2,7 +2,18 @@
 
 import pytest
 
-from aioacl._codes import _CODES, _HINTS, _ROWS, Action, Code, Family, _table, lookup
+from aioacl._codes import (
+    _CODES,
+    _HINTS,
+    _ROWS,
+    _SOURCES,
+    DEVICE_ACTIONS,
+    Action,
+    Code,
+    Family,
+    _table,
+    lookup,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +38,7 @@ from aioacl._codes import _CODES, _HINTS, _ROWS, Action, Code, Family, _table, l
         (207014, Family.QUEUE_FULL, "retry"),
         (507002, Family.QUEUE_FULL, "retry"),
         (107019, Family.TIMEOUT, "retry"),
-        (107020, Family.TIMEOUT, "retry"),
+        (107020, Family.TASK_TIMEOUT, "new_stream"),
         (507012, Family.TIMEOUT, "retry"),
         (507046, Family.TIMEOUT, "retry"),
         (507047, Family.TIMEOUT, "retry"),
@@ -38,8 +49,17 @@ from aioacl._codes import _CODES, _HINTS, _ROWS, Action, Code, Family, _table, l
         (207000, Family.NOT_SUPPORTED, "fix_code"),
         (507000, Family.DEVICE_FAULT, "reset"),
         (507010, Family.DEVICE_FAULT, "reset"),
-        (507014, Family.DEVICE_FAULT, "reset"),
-        (507015, Family.DEVICE_FAULT, "reset"),
+        (507001, Family.DEVICE_FAULT, "new_stream"),
+        (507011, Family.DEVICE_FAULT, "new_stream"),
+        (507013, Family.DEVICE_FAULT, "reset"),
+        (507014, Family.TASK_TIMEOUT, "new_stream"),
+        (507015, Family.DEVICE_FAULT, "new_stream"),
+        (507017, Family.TASK_TIMEOUT, "new_stream"),
+        (507034, Family.TASK_TIMEOUT, "new_stream"),
+        (507042, Family.DEVICE_FAULT, "reset"),
+        (507048, Family.TASK_TIMEOUT, "new_stream"),
+        (507901, Family.DEVICE_FAULT, "reset"),
+        (507915, Family.TASK_TIMEOUT, "new_stream"),
         (507899, Family.DEVICE_FAULT, "reset"),
         (507053, Family.DEVICE_FAULT, "repair"),
         (507054, Family.DEVICE_FAULT, "repair"),
@@ -133,6 +153,7 @@ ROW: Row = (1, "ACL_ERROR_ONE", Family.OTHER, "retry")
         ),
         ([ROW], {"Wait.": (1,), "Hurry.": (1,)}, "1 is in the table of codes twice"),
         ([ROW], {"Wait.": (1, 7)}, r"not in the table: \[7\]"),
+        ([(*ROW[:3], "new_stream")], {}, r"new_stream and a source go together.*\[1\]"),
     ],
 )
 def test_a_contradiction_in_the_table_is_refused(rows, hints, complaint) -> None:
@@ -142,6 +163,32 @@ def test_a_contradiction_in_the_table_is_refused(rows, hints, complaint) -> None
 
 def test_a_hint_finds_its_row() -> None:
     assert _table([ROW], {"Wait.": (1,)}) == {1: Code(1, "ACL_ERROR_ONE", Family.OTHER, "retry", "Wait.")}
+
+
+def test_table_source_for_another_action_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"go together.*\[1\]"):
+        _table([ROW], {}, {"runtime source": (1,)})
+
+
+def test_table_source_for_no_code_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"not in the table: \[7\]"):
+        _table([ROW], {}, {"runtime source": (7,)})
+
+
+def test_code_with_new_stream_names_its_source() -> None:
+    named = {code: source for source, codes in _SOURCES.items() for code in codes}
+    assert named == {known.code: known.source for known in _CODES.values() if known.action == "new_stream"}
+
+
+@pytest.mark.parametrize(
+    "code", [507010, 507053, 507054, 507055, 507056, 507057, 507899, 507901, 507904, 507914, 345102]
+)
+def test_code_that_speaks_for_the_device_needs_a_reset_or_more(code: int) -> None:
+    assert lookup(code).action in DEVICE_ACTIONS
+
+
+def test_code_without_a_row_needs_a_reset() -> None:
+    assert lookup(507999).action == "reset"
 
 
 def test_a_record_is_frozen() -> None:

@@ -266,7 +266,7 @@ async def test_11_after_a_fault_nothing_is_destroyed_one_by_one(open_device: Ope
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         idle = await device.create_stream(), await device.allocate(64), await device.pinned(64)
         await idle[0].record()
-        with simulator.fault("aclrtMemsetAsync", sticky=507015):
+        with simulator.fault("aclrtMemsetAsync", sticky=507013):
             ticket = stream.fill(memory, 1)
             with pytest.raises(aioacl.DeviceFault):
                 await ticket

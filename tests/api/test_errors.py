@@ -30,7 +30,9 @@ from aioacl._errors import (
     ResourceExhausted,
     StaleHandleError,
     StreamAborted,
+    TaskTimeout,
     error_for,
+    of_device,
 )
 
 OWN = [
@@ -57,6 +59,8 @@ ALL = [*_CLASSES.values(), *OWN]
         (507046, DeviceTimeout, TimeoutError),
         (107023, StreamAborted, AclError),
         (507015, DeviceFault, AclError),
+        (507014, TaskTimeout, DeviceFault),
+        (107020, TaskTimeout, DeviceFault),
         (507899, DeviceFault, AclError),
         (207000, NotSupported, AclError),
         (500000, AclError, Exception),
@@ -77,6 +81,30 @@ def test_a_code_becomes_the_class_of_its_family(
 
 def test_a_fault_that_looks_like_out_of_memory_is_no_memory_error() -> None:
     assert not isinstance(error_for(507899, "aclrtMalloc"), MemoryError)
+
+
+def test_task_timeout_is_not_the_awaiters_timeout() -> None:
+    assert not issubclass(TaskTimeout, DeviceTimeout | TimeoutError)
+
+
+@pytest.mark.parametrize("call", ["", "aclrtSynchronizeStream", "aclrtMemcpyAsync", "aclrtDestroyStream"])
+def test_task_failure_from_a_call_on_a_stream_asks_for_a_new_stream(call: str) -> None:
+    error = error_for(507034, call)
+    assert error.action == "new_stream"
+    assert error.hint == "Make a new stream, or `await stream.renew()`."
+
+
+@pytest.mark.parametrize("call", ["aclrtMalloc", "aclrtSetDevice", "aclrtCreateStream", "aclrtFreeHost"])
+def test_code_of_a_task_from_a_call_about_no_task_asks_for_a_reset(call: str) -> None:
+    error = error_for(507015, call)
+    assert (type(error), error.action, error.hint) == (DeviceFault, "reset", DeviceFault.default_hint)
+
+
+def test_of_device_keeps_everything_but_the_cure() -> None:
+    error = error_for(507014, "aclrtSynchronizeStream", device=1, generation=2, message="why")
+    there = of_device(error)
+    assert (there.action, there.hint) == ("reset", DeviceFault.default_hint)
+    assert {**vars(there), "action": error.action, "hint": error.hint} == vars(error)
 
 
 def test_every_family_has_its_own_class() -> None:
@@ -134,6 +162,7 @@ def test_every_error_ends_in_its_cure_and_says_in_a_docstring_when_it_happens(ki
         (DeviceTimeout, "retry"),
         (StreamAborted, "retry"),
         (DeviceFault, "reset"),
+        (TaskTimeout, "new_stream"),
         (NotSupported, "fix_code"),
         (StaleHandleError, "retry"),
         (DeviceReset, "retry"),

@@ -11,7 +11,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import FAULT, Blocker, Waiting, hanging, turns, until
+from tests.kit import FAULT, TASK_FAULT, Blocker, Waiting, hanging, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -192,16 +192,82 @@ async def test_a_fault_that_health_remembers_keeps_nothing_of_where_it_was_raise
         assert device.health.last_fault
 
 
+async def test_task_failure_leaves_the_device_ready(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        async with device.create_stream() as stream:
+            simulator.fail_next(stream, TASK_FAULT)
+            with pytest.raises(
+                aioacl.DeviceFault, match=r"make a new stream, or `await stream\.renew\(\)`"
+            ) as caught:
+                await stream.copy(memory, bytes(64))
+            assert (caught.value.code, caught.value.action) == (TASK_FAULT, "new_stream")
+            assert device.health.ready
+            assert device.health.last_fault == ""
+        async with device.create_stream() as stream:
+            await stream.copy(memory, bytes(64))
+
+
+async def test_close_after_a_task_failure_gives_back_one_by_one(open_device: OpenDevice) -> None:
+    freed = ("aclrtFree", "aclrtFreeHost", "aclrtDestroyStream")
+    async with open_device() as device:
+        memory, pinned = await device.allocate(64), await device.pinned(64)
+        stream, idle = await device.create_stream(), await device.create_stream()
+        simulator.fail_next(stream, TASK_FAULT)
+        with pytest.raises(aioacl.DeviceFault):
+            await stream.copy(memory, pinned)
+        before = [simulator.calls(function) for function in freed]
+        for handle in (memory, pinned, stream, idle):
+            await handle.close()
+        assert [simulator.calls(function) for function in freed] == [
+            count + more for count, more in zip(before, (1, 1, 2), strict=True)
+        ]
+
+
+@pytest.mark.parametrize("code", [107020, 507014, 507017, 507034, 507048, 507915])
+async def test_task_that_timed_out_raises_task_timeout(open_device: OpenDevice, code: int) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.fail_next(stream, code)
+        with pytest.raises(aioacl.TaskTimeout) as caught:
+            await stream.fill(memory, 1)
+        assert (caught.value.code, caught.value.action) == (code, "new_stream")
+        assert not isinstance(caught.value, TimeoutError)
+        assert device.health.ready
+
+
+async def test_clean_up_that_meets_a_task_failure_leaves_the_device_ready(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        stream = await device.create_stream()
+        with (
+            simulator.fault("aclrtDestroyStream", rc_after=TASK_FAULT, nth=1),
+            pytest.warns(aioacl.AclWarning, match=str(TASK_FAULT)),
+        ):
+            await stream.close()
+        assert device.health.ready
+
+
+@pytest.mark.leaves("events")  # of a device that has failed
+async def test_code_of_a_task_from_a_call_about_no_task_marks_the_device(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        simulator.fail_call("aclrtMalloc", TASK_FAULT)
+        with pytest.raises(aioacl.DeviceFault) as caught:
+            await device.allocate(64)
+        assert caught.value.action == "reset"
+        assert device.health.status == "poisoned"
+        assert (await device.force_reset()).ok
+
+
 @pytest.mark.leaves("events")
 async def test_in_stop_mode_the_failure_stops_the_whole_context_until_a_reset(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         async with device.create_stream(on_failure="stop") as stream, device.create_stream() as other:
-            await raises_fault(failing(stream, memory))
+            simulator.fail_next(stream, TASK_FAULT)
             for either in (stream, other):
-                with pytest.raises(aioacl.DeviceFault):
+                with pytest.raises(aioacl.DeviceFault) as caught:
                     await either.fill(memory, 1)
+                assert (caught.value.code, caught.value.action) == (TASK_FAULT, "reset")
+            assert device.health.status == "poisoned"
         assert (await device.force_reset()).ok
         async with device.create_stream() as stream, device.allocate(64) as fresh:
             await stream.fill(fresh, 1)

@@ -15,7 +15,7 @@ from tests.reliability.machine_model import Event, Pinned, Point, Stream, Thing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FAULT = 507015
+FAULT = 507013
 
 with_a_buffer = precondition(lambda self: self.streams and self.buffers)
 with_a_stream = precondition(lambda self: self.streams)

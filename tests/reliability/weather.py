@@ -31,15 +31,16 @@ ASKING: Final = "query|sync"
 CODES: Final = (  # one for each thing that helps, and each class of errors
     100000,  # parameter
     107002,  # context
-    107020,  # a task timed out: again
+    107020,  # a task timed out: new stream
     107023,  # aborted: again
     207001,  # out of memory
     207005,  # exhausted
     300000,  # other: again
-    507015,  # device fault: reset
+    507013,  # device fault: reset
+    507015,  # device fault: new stream
     507053,  # device fault: repair
 )
-SICK: Final = (507018, 507010, 507899)
+SICK: Final = (507013, 507010, 507899)
 
 KINDS: Final[dict[str, Callable[[random.Random], str]]] = {
     "rc, making": lambda dice: f"{MAKING}:rc={dice.choice(CODES)}",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ABANDONS = pytest.mark.leaves(
     "events"
 )  # after a fault, and by a foreign reset, the pool of events is abandoned
-STICKY = 507018
+STICKY = 507013
 ECHO = 507899
 
 

@@ -27,11 +27,17 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 5.0
 CLOSING_SECONDS: Final = 0.3
+OF_DEVICES: Final = (
+    Family.DEVICE_FAULT,
+    Family.TASK_TIMEOUT,
+)  # from a call about no task, these speak for the device
 HANG_SECONDS: Final = 60
 
 # One code for each pair of family and action that the table of codes has.
 CODES: Final = (
-    507015,  # device fault: reset
+    507015,  # device fault: new stream
+    107020,  # task timeout: new stream
+    507013,  # device fault: reset
     207001,  # out of memory
     107002,  # context
     100000,  # parameter
@@ -133,7 +139,7 @@ def misjudged(error: BaseException, code: int) -> str | None:
     expected = type(error_for(error.code, "call"))
     if type(error) is not expected:
         return f"{type(error).__name__} for code {error.code}, which is {expected.__name__}"
-    if error.code == code and error.action != lookup(code).action:
+    if error.code == code and error.action != error_for(code, error.call).action:
         return f"action {error.action!r} for code {code}"
     return None
 
@@ -168,9 +174,7 @@ class Listener:
 
 def may_leave(injection: Injection) -> tuple[str, ...]:
     """What it may leave: what the failing call should have given back; events of a device that has failed."""
-    abandoned = (
-        ("events",) if lookup(injection.code).family is Family.DEVICE_FAULT or _was_reset(injection) else ()
-    )
+    abandoned = ("events",) if lookup(injection.code).family in OF_DEVICES or _was_reset(injection) else ()
     return (*KEEPS.get(injection.function, ()), *abandoned)
 
 
