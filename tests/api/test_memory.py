@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import PATIENCE_SECONDS, Raised, Waiting, hanging, no_call, turns, until
+from aioacl._ffi import lib
+from tests.kit import FAULT, PATIENCE_SECONDS, Raised, Waiting, hanging, no_call, turns, until, until_now
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -249,3 +251,52 @@ async def test_device_memory_that_cannot_be_freed_is_told_in_a_warning(open_devi
         simulator.fail_call("aclrtFree", 507000)
         with pytest.raises(aioacl.AclWarning, match="aclrtFree answered 507000"):
             await buffer.close()
+
+
+async def test_close_whose_wait_fails_frees_nothing_while_the_copy_may_run(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        memory = await device.allocate(64)
+        before = simulator.stats().device_blocks
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        with simulator.fault("query|sync", rc=FAULT) as fault:
+            await memory.close()
+            await until(lambda: fault.hits and not lib.aio_device_waits(device.index))
+            await device.memory_info()  # behind it on the maintenance thread
+        assert simulator.stats().device_blocks == before
+        assert (await device.force_reset(grace=0)).ok
+        await until(lambda: simulator.stats().device_blocks < before)
+
+
+def test_close_waits_for_the_last_of_two_uses_that_were_registered_in_the_other_order(
+    open_device: OpenDevice,
+) -> None:
+    device = open_device().result()
+    stream, memory = device.create_stream().result(), device.allocate(64).result()
+
+    def enqueue_later_work(*_: object) -> None:
+        stream.result()  # now it is known that the first use is over
+        simulator.hold(stream)
+        stream.fill(memory, 2)
+
+    def interrupt() -> None:
+        assert until_now(hanging("aclrtMemsetAsync"))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        simulator.release_key("enqueueing")
+
+    before = signal.signal(signal.SIGUSR1, enqueue_later_work)
+    try:
+        with simulator.fault("aclrtMemsetAsync", hang="enqueueing", times=1):
+            interrupting = Raised(interrupt)
+            stream.fill(memory, 1)  # the handler enqueues as soon as C has returned
+            interrupting.join()
+        memory.close().result()
+        assert simulator.pending(stream)
+        assert simulator.calls("aclrtFree") == 0
+        simulator.release(stream)
+        assert until_now(lambda: simulator.calls("aclrtFree") == 1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        simulator.release(stream)
+        for thing in (memory, stream, device):
+            thing.close().result()
