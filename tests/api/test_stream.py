@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -369,3 +371,38 @@ async def test_an_unclosed_stream_warns_and_is_destroyed(open_device: OpenDevice
             assert simulator.stats().streams == 1
             simulator.release_all()
         await until(lambda: simulator.stats().streams == 0)
+
+
+async def test_buffer_of_a_refused_copy_is_not_kept(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as target:
+
+        async def refused() -> weakref.ref[aioacl.DeviceBuffer]:
+            async with device.allocate(64) as source:
+                simulator.fail_call("aclrtMemcpyAsync", 107000)
+                with pytest.raises(aioacl.ParameterError):
+                    stream.copy(target, source)
+                return weakref.ref(source)
+
+        kept = await refused()
+        gc.collect()
+        assert kept() is None
+
+
+async def test_upload_has_four_chunks_in_flight_at_most(open_device: OpenDevice) -> None:
+    size = 6 << 20
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(size) as memory,
+        device.pinned(size) as source,  # that needs no staging memory, which has a bound of its own
+        anyio.create_task_group() as group,
+    ):
+        before = simulator.calls("aclrtMemcpyAsync")
+        simulator.hold(stream)
+        uploading = Waiting(group, lambda: stream.upload(memory, source))
+        await until(lambda: simulator.calls("aclrtMemcpyAsync") > before)
+        await turns()
+        assert simulator.calls("aclrtMemcpyAsync") == before + 4
+        simulator.release(stream)
+        await uploading.outcome()
+        assert simulator.calls("aclrtMemcpyAsync") == before + 6
