@@ -370,3 +370,21 @@ def test_wait_that_a_signal_cancels_as_its_result_comes_is_cancelled_only(
 
     asyncio.run(main())
     assert complaints == []
+
+
+@pytest.mark.asyncio
+async def test_await_that_has_nothing_to_wait_for_yields_after_a_millisecond_in_one_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(_sync, "monotonic", lambda: now)
+    port, others = current_port(), list[int]()
+    await turns()
+    asyncio.get_running_loop().call_soon(others.append, 1)
+    await port.breathe()
+    now += _port.QUICK_SECONDS / 2
+    await port.breathe()
+    assert not others
+    now += _port.QUICK_SECONDS
+    await port.breathe()
+    assert others
