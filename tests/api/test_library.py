@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aioacl import _library
 from aioacl._errors import LibraryNotFound
 from aioacl._library import Candidate, LibraryInfo, Rules, Unusable, candidates, inspect, search, siblings
 
@@ -249,3 +250,25 @@ class TestSearch:
         with pytest.raises(LibraryNotFound):
             search([named(library)], TRUSTING, load)
         assert asked == []
+
+
+@pytest.mark.parametrize("effective", ["geteuid", "getegid"])
+def test_search_with_borrowed_rights_ignores_the_environment_and_is_strict(
+    monkeypatch: pytest.MonkeyPatch, effective: str
+) -> None:
+    searched: list[tuple[list[str], bool]] = []
+
+    def record(tries: list[Candidate], rules: Rules, _load: object) -> LibraryInfo:
+        searched.append(([each.origin for each in tries], rules.strict))
+        return loaded(named("/a.so"), ())
+
+    monkeypatch.setattr(_library, "search", record)
+    monkeypatch.setenv("AIOACL_LIBRARY", "/b.so")
+    monkeypatch.delenv("AIOACL_STRICT", raising=False)
+    _library._find(None)
+    monkeypatch.setattr(os, effective, lambda: -1)
+    _library._find(None)
+    (usual, _), (borrowed, strict) = searched
+    assert usual == ["AIOACL_LIBRARY"]
+    assert "AIOACL_LIBRARY" not in borrowed
+    assert strict
