@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import State, _gate, _reset, simulator
 from aioacl._ffi import lib
 from aioacl._reset import ResetFlight
-from tests.kit import LONG_SECONDS, Waiting, clock_in_place, hanging, turns, until, wait_for
+from tests.kit import FAULT, LONG_SECONDS, Waiting, clock_in_place, hanging, turns, until, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,3 +256,53 @@ async def test_a_bound_that_is_none_is_refused_with_the_cure(
 async def test_a_grace_that_no_float_can_hold_is_a_grace_without_end(open_device: OpenDevice) -> None:
     async with open_device() as device:
         assert (await device.force_reset(grace=10**400, timeout=10**400)).ok
+
+
+@pytest.mark.watch_only
+async def test_drain_waits_for_a_wait_whose_work_is_done(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    def counts(index: int) -> tuple[int, int, int]:
+        nonlocal looks
+        looks += 1
+        return _gate.counts(index)
+
+    monkeypatch.setattr(_reset, "counts", counts)
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        simulator.hold(stream)
+        waiting = Waiting(group, lambda: wait_for(stream.fill(memory, 1)))
+        await until(lambda: lib.aio_device_waits(device.index) == 1)
+        with simulator.fault("aclrtStreamQuery|aclrtSynchronizeStream", hang="waiting", times=1) as fault:
+            await until(lambda: fault.hits)
+            simulator.release(stream)
+            resetting = Waiting(
+                group, lambda: device.force_reset(grace=LONG_SECONDS, timeout=3 * LONG_SECONDS)
+            )
+            await until(lambda: looks > 2 or resetting.ended or device.state is State.RESETTING)
+            simulator.release_key("waiting")
+        await waiting.outcome()  # it is not ended by the reset
+        assert (await resetting.outcome()).ok
+
+
+@pytest.mark.leaves("events")  # of a device that has failed
+async def test_reset_has_more_time_for_each_stream_that_cannot_be_aborted(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_reset, "RESET_SECONDS", 0.0)
+    monkeypatch.setattr(_reset, "DROP_SECONDS", LONG_SECONDS)
+    simulator.set_abort_supported(False)
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.fail_call("aclrtGetMemInfo", FAULT)
+        with pytest.raises(aioacl.DeviceFault):  # the reset of a device that failed destroys no events
+            await device.memory_info()
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        report = await device.force_reset(grace=0)
+        assert (report.ok, report.not_aborted, report.problem) == (True, 1, "")
