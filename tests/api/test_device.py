@@ -8,10 +8,10 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _health, simulator
+from aioacl import _health, simulator, testing
 from aioacl._ffi import lib
 from aioacl._lifecycle import manager_of
-from tests.kit import Waiting, hanging, no_call, turns, until
+from tests.kit import FAULT, Waiting, hanging, no_call, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +101,20 @@ async def test_a_failed_init_is_told_and_tried_again(open_device: OpenDevice) ->
     assert caught.value.call == "aclInit"
     async with open_device():
         pass
+
+
+@pytest.mark.parametrize("call", ["aclrtSetDevice", "aclrtGetCurrentContext"])
+async def test_open_that_fails_gives_everything_back(open_device: OpenDevice, call: str) -> None:
+    async with open_device():  # which makes the loop's port
+        pass
+    before = testing.snapshot()
+    simulator.forget()
+    simulator.fail_call(call, FAULT)
+    with pytest.raises(aioacl.DeviceFault):
+        await open_device()
+    assert simulator.retain_count() == 0
+    assert (simulator.calls("aclInit"), simulator.calls("aclFinalizeReference")) == (1, 1)
+    await until(lambda: not testing.snapshot().more_than(before))
 
 
 @pytest.mark.parametrize("code", [0, 100002])
