@@ -27,13 +27,11 @@ from aioacl._options import (
     is_whole,
     must_be_reset,
 )
-from aioacl._port import TIMED_OUT, current_port
 from aioacl._stream import OnFailure, Stream, discard_stream, make_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._acl import CData
     from aioacl._executor import DeviceExecutor
     from aioacl._origin import Origin
 
@@ -253,18 +251,12 @@ class Device(metaclass=Owned):
         self._check()
         await self._manager.until_open()
         future = self._manager.submit(fn, *args, **kwargs)
-        port = current_port()
-
-        def start(_: CData, key: int) -> int:
-            future.add_done_callback(lambda _: lib.aio_port_post(port.handle, key, 0))
-            return 0
-
         try:
-            result = await port.wait(start)
+            ended = await future.ended()
         except BaseException:
             future.cancel()
             raise
-        if result == TIMED_OUT:
+        if not ended:
             future.cancel()
             hint = "A job that has begun goes on, and nobody hears its result; one that has not never begins."
             raise DeviceTimeout("the job was not done in time", device=self.index, hint=hint)

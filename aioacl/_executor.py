@@ -2,28 +2,35 @@
 
 They are apart from the maintenance thread on purpose: jobs that wait for each other must not keep a stream from
 being created. A job counts as inside the device for as long as it runs, so a drain waits for it. Only while it waits
-through aioacl, by `result()`, it is outside: what it waits for may be the end of the very reset that waits for it. The
-threads are daemons: one that is stuck in C must not keep the process from ending.
+through aioacl, by `result()`, it is outside: what it waits for may be the end of the very reset that waits for it. Its
+thread does not count against the limit meanwhile: what it waits for may be a job that is queued behind it. The threads
+are daemons: one that is stuck in C must not keep the process from ending.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from aioacl import _sync
 from aioacl._errors import ForkedProcessError
-from aioacl._ffi import lib
+from aioacl._ffi import generation_of, lib
+from aioacl._future import JobFuture
+from aioacl._gate import error_of
 from aioacl._port import current_holder, current_stay, staying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
+    from contextlib import AbstractContextManager
 
     from aioacl._jobs import JobStay
+
+    Waits = Callable[[], AbstractContextManager[None]]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +46,7 @@ def default_workers() -> int:
 class _Item:
     __slots__ = ("future", "holder", "work")
 
-    def __init__(self, index: int, future: Future[Any], work: Callable[[], Any]) -> None:
+    def __init__(self, index: int, future: JobFuture[Any], work: Callable[[], Any]) -> None:
         self.future = future
         self.work = work
         stay = current_stay()  # what a reset waits for in whoever submits, it does in his job
@@ -54,22 +61,23 @@ class DeviceExecutor(Executor):
     """
 
     def __init__(
-        self, index: int, enter: Callable[[object], JobStay], max_workers: int | None = None
+        self, index: int, enter: Callable[[object, Waits], JobStay], max_workers: int | None = None
     ) -> None:
         self._index = index
         self._enter = enter
         self._limit = max_workers or default_workers()
         self._items: deque[_Item] = deque()
         self._changed = _sync.condition()
-        self._workers = 0
+        self._threads: set[object] = set()
+        self._waiting = 0  # of these, those whose job waits through aioacl
         self._idle = 0
         self._closed = False
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
         """Queues `fn(*args, **kwargs)`; it sees the caller's context variables."""
         if lib.aio_forked():
             raise ForkedProcessError("device.executor belongs to the process that was forked")
-        future: Future[T] = Future()
+        future: JobFuture[T] = JobFuture()
         context = copy_context()
         item = _Item(self._index, future, lambda: context.run(fn, *args, **kwargs))
         with self._changed:
@@ -77,8 +85,7 @@ class DeviceExecutor(Executor):
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._items.append(item)
             self._changed.notify_all()
-            if self._idle < len(self._items) and self._workers < self._limit:
-                self._spawn(item)
+            self._serve(item)
         return future
 
     @property
@@ -86,56 +93,93 @@ class DeviceExecutor(Executor):
         """Whether it takes no more jobs."""
         return self._closed
 
-    def _spawn(self, item: _Item) -> None:
-        """Without a thread, and without another that will do it, the job is not queued either. With the lock held."""
-        self._workers += 1
+    @property
+    def _workers(self) -> int:
+        return len(self._threads)
+
+    def _serve(self, item: _Item | None = None) -> None:
+        """Starts a thread if the queue needs one and the limit allows it. With the lock held.
+
+        Without a thread, and without another that will do it, the item is not queued either.
+        """
+        if self._idle >= len(self._items) or self._workers - self._waiting >= self._limit:
+            return
         try:
-            _sync.spawn(f"aioacl-run-{self._index}", self._run)
+            self._spawn()
         except RuntimeError:
-            self._workers -= 1
-            if not self._workers:
-                self._items.remove(item)
+            if self._workers == self._waiting:
+                if item is not None:
+                    self._items.remove(item)
                 raise
 
-    def _next(self) -> _Item | None:
+    def _spawn(self) -> None:
+        """The thread adds itself as well: where Ctrl-C comes, it is counted if it was started, and only then."""
+        thread = object()
+        try:
+            self._threads.add(thread)
+            _sync.spawn(f"aioacl-run-{self._index}", partial(self._run, thread))
+        except BaseException:
+            self._threads.discard(thread)
+            raise
+
+    @contextmanager
+    def one_waits(self) -> Generator[None]:
+        """On a worker: its job waits. ResourceExhausted if no thread is left for what is queued."""
         with self._changed:
-            self._idle += 1
-            while not self._items:
-                if self._closed or not self._changed.wait(LINGER_SECONDS):
+            self._waiting += 1
+            try:
+                self._serve()
+            except RuntimeError as error:
+                self._waiting -= 1
+                generation = generation_of(self._index)
+                raise error_of(lib.AIO_NO_THREAD, "pthread_create", self._index, generation) from error
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._waiting -= 1
+
+    def _next(self, thread: object) -> _Item | None:
+        """The next job; None if the thread is to end: there is none, or too many threads have come back from waits."""
+        with self._changed:
+            while not self._items and self._workers - self._waiting <= self._limit:
+                self._idle += 1
+                in_time = not self._closed and self._changed.wait(LINGER_SECONDS)
+                self._idle -= 1
+                if not in_time:
                     break
-            self._idle -= 1
-            if self._items:
+            if self._items and self._workers - self._waiting <= self._limit:
                 return self._items.popleft()
-            self._workers -= 1
+            self._threads.discard(thread)
             self._changed.notify_all()
             return None
 
-    def _run(self) -> None:
-        while (item := self._next()) is not None:
+    def _run(self, thread: object) -> None:
+        with self._changed:
+            self._threads.add(thread)
+        while (item := self._next(thread)) is not None:
             self._do(item)
             del item  # nothing of a job is kept while we wait for the next
 
     def _do(self, item: _Item) -> None:
         """Until it is inside the device a job has not begun, and can be cancelled."""
         try:
-            stay = self._enter(item.holder)
+            stay = self._enter(item.holder, self.one_waits)
         except BaseException as error:  # noqa: BLE001 - it is the future's
-            self._settle(item.future, error)
+            item.future.fail(error)
             return
         outcome: Callable[[], object] | None = None
         try:
-            if item.future.set_running_or_notify_cancel():
+            if item.future.claim():
                 with staying(stay):
                     outcome = self._outcome(item)
         finally:
             stay.end()
-        if outcome is not None:
-            outcome()
-
-    @staticmethod
-    def _settle(future: Future[Any], error: BaseException) -> None:
-        if future.set_running_or_notify_cancel():
-            future.set_exception(error)
+        # The future's lock is taken from here on: inside the device, a caller that keeps it would keep the worker.
+        if outcome is None:
+            item.future.drop()
+        else:
+            item.future.finish(outcome)
 
     @staticmethod
     def _outcome(item: _Item) -> Callable[[], object]:
@@ -157,8 +201,7 @@ class DeviceExecutor(Executor):
                 self._items.clear()
             self._changed.notify_all()
         for item in dropped:
-            item.future.cancel()
-            item.future.set_running_or_notify_cancel()
+            item.future.drop()
         with self._changed:
             while wait and self._workers:
                 self._changed.wait()

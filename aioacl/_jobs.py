@@ -14,9 +14,10 @@ from aioacl._law import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from concurrent.futures import Future
 
     from aioacl._errors import AclError
+    from aioacl._executor import Waits
+    from aioacl._future import JobFuture
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,7 +49,7 @@ class Jobs(Admission):
             return not holder.over
         return super().holds_off(holder)
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
         """Queues a job; when the executor has ended meanwhile it asks again, and is told if the device is closed."""
         while True:
             executor = self.executor
@@ -58,7 +59,7 @@ class Jobs(Admission):
                 if not executor.ended:
                     raise
 
-    def outcome(self, future: Future[T]) -> T:
+    def outcome(self, future: JobFuture[T]) -> T:
         """What a job came to; the last close drops those that have not begun."""
         if future.cancelled():
             raise self.closed()
@@ -71,8 +72,11 @@ class Jobs(Admission):
         if executor is not None:
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def enter_job(self, holder: object) -> JobStay:
-        """On a worker: waits until the job may begin, enters the device and binds the thread."""
+    def enter_job(self, holder: object, waits: Waits) -> JobStay:
+        """On a worker: waits until the job may begin, enters the device and binds the thread.
+
+        `waits` is what the job's waits are made in.
+        """
         with self.turns.place() as place:
             while True:
                 with self.changed:
@@ -84,7 +88,7 @@ class Jobs(Admission):
                 if lib.aio_enter(entered, lib.AIO_LIFETIME, USER_JOB) == 0:
                     code = lib.aio_bind_thread(entered)
                     if code == 0:
-                        return JobStay(self, generation)
+                        return JobStay(self, generation, waits)
                     lib.aio_leave(entered, lib.AIO_LIFETIME)
                     if code > lib.AIO_LIMIT and not self.found_reset(generation, code):
                         raise error_of(code, "aclrtSetCurrentContext", self.index, self.generation)
@@ -128,8 +132,9 @@ class Jobs(Admission):
 class JobStay:
     """A job's stay inside its device, of which a reset may be the end while the job waits."""
 
-    def __init__(self, jobs: Jobs, generation: int) -> None:
+    def __init__(self, jobs: Jobs, generation: int, waits: Waits) -> None:
         self.index = jobs.index
+        self._waits = waits
         self._jobs = jobs
         self.generation: int | None = generation  # None: outside
         self.over = False
@@ -146,10 +151,19 @@ class JobStay:
 
         It says so whatever was waited for: what the job holds of the runtime's own has ended.
         """
-        before, self.generation = self.generation, None
+        before = self.generation
+        with self._waits(), self._left(before):
+            yield
+        if self.generation != before:
+            assert before is not None, "who is outside stays outside"
+            raise self._jobs.parted(before)
+
+    @contextmanager
+    def _left(self, before: int | None) -> Generator[None]:
         if before is None:  # it has been told, and goes on without
             yield
             return
+        self.generation = None
         self._jobs.let_out(before)
         try:
             yield
@@ -157,5 +171,3 @@ class JobStay:
             self.generation = now = self._jobs.let_in()
             if now not in (None, before):
                 lib.aio_bind_thread(make_pass(self.index, now))
-        if now != before:
-            raise self._jobs.parted(before)

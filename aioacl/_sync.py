@@ -11,7 +11,7 @@ import select
 import threading
 import time
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,8 +72,8 @@ class Uninterrupted(threading.Condition):
 
     __slots__ = ("__enter__", "__exit__")  # descriptors in C: what is found there is called without a frame
 
-    def __init__(self) -> None:
-        lock = threading.Lock()
+    def __init__(self, lock: Any = None) -> None:
+        lock = lock or threading.Lock()
         super().__init__(lock)
         self.__enter__ = lock.__enter__  # type: ignore[method-assign]
         self.__exit__ = lock.__exit__  # type: ignore[method-assign]

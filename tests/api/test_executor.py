@@ -248,6 +248,38 @@ async def test_a_job_that_was_cancelled_before_its_thread_failed_stays_cancelled
 
 
 @pytest.mark.anyio
+async def test_job_whose_future_is_locked_does_not_stay_inside_the_device(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        begun, go_on = threading.Event(), threading.Event()
+
+        def block() -> None:
+            begun.set()
+            go_on.wait()
+
+        future = device.executor.submit(block)
+        await until(begun.is_set)
+        with future._condition:  # as `concurrent.futures.wait` has it, where Ctrl-C may leave it so
+            go_on.set()
+            assert (await device.force_reset()).ok
+            assert not future.done()
+        await until(future.done)
+
+
+@pytest.mark.anyio
+async def test_cancellation_that_ctrl_c_has_interrupted_is_completed_by_the_worker(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        with simulator.fault("aclrtSetCurrentContext", hang="bind"):
+            future = device.executor.submit(int)
+            await until(lambda: simulator.hung("aclrtSetCurrentContext"))
+            future._unclaimed.pop()  # the first step of cancel(), and no more
+            simulator.release_key("bind")
+            await until(future.done)
+        assert future.cancelled()
+
+
+@pytest.mark.anyio
 async def test_shutdown_waits_for_what_was_submitted_if_asked_to(open_device: OpenDevice) -> None:
     async with open_device() as device:
         executor = device.executor

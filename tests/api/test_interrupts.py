@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import concurrent.futures._base
 import dis
 import gc
 import itertools
 import signal
 import sys
+import threading
 import warnings
 from functools import cache
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import aioacl
-from aioacl import _sync, lowlevel, simulator
+from aioacl import _executor, _sync, lowlevel, simulator
 from aioacl._core import StreamCore
 from aioacl._event import Event
 from aioacl._ffi import lib
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 
     from tests.kit import OpenDevice
 
-PLACE: Final = str(Path(aioacl.__file__).parent)
+PLACE: Final = (str(Path(aioacl.__file__).parent),)
+STANDARD: Final = tuple(str(module.__file__) for module in (concurrent.futures._base, threading))
 
 
 @cache
@@ -55,16 +58,19 @@ def within(name: str, frame: FrameType | None) -> bool:
 class Strike:
     """Ctrl-C at the nth step of aioacl's on this thread: a function that begins, a line, or a return.
 
-    `where`: only steps of that function, and of what it calls, count.
+    `where`: only steps of that function, and of what it calls, count. `places`: only steps of files in these.
     """
 
-    def __init__(self, step: int, where: str = "") -> None:
+    def __init__(self, step: int, where: str = "", places: tuple[str, ...] = PLACE) -> None:
         self.left = step
         self._where = where
+        self._places = places
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> Strike | None:
         code = frame.f_code
-        if not code.co_filename.startswith(PLACE) or within("__del__", frame):  # what that raises is nobody's
+        if not code.co_filename.startswith(self._places) or within(
+            "__del__", frame
+        ):  # what that raises is nobody's
             return None
         if self._where and not within(self._where, frame):
             return self
@@ -75,9 +81,11 @@ class Strike:
         return self
 
 
-def struck(step: int, operation: Callable[[], object], where: str = "") -> bool:
+def struck(
+    step: int, operation: Callable[[], object], where: str = "", places: tuple[str, ...] = PLACE
+) -> bool:
     """Whether the operation has as many steps; it is interrupted at that one."""
-    strike, before = Strike(step, where), sys.gettrace()
+    strike, before = Strike(step, where, places), sys.gettrace()
     sys.settrace(strike)
     try:
         operation()
@@ -88,12 +96,14 @@ def struck(step: int, operation: Callable[[], object], where: str = "") -> bool:
     return strike.left <= 0
 
 
-def walk(operation: Callable[[], object], check: Callable[[], object]) -> int:
+def walk(
+    operation: Callable[[], object], check: Callable[[], object], places: tuple[str, ...] = PLACE
+) -> int:
     """Interrupts the operation at each of its steps, one after another, and checks each time; how many there are."""
     step = 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what was interrupted before it was awaited says so, and is right
-        while struck(step, operation):
+        while struck(step, operation, places=places):
             try:
                 check()
             except BaseException as error:
@@ -135,6 +145,30 @@ def test_a_reset_that_is_interrupted_flies_or_does_not(device: aioacl.Device) ->
 
 def test_a_job_that_is_interrupted_holds_nobody_up(device: aioacl.Device) -> None:
     assert walk(lambda: device.run(int).result(), lambda: works(device)) > 50
+
+
+@pytest.mark.parametrize("submit", [False, True])
+def test_job_interrupted_inside_the_standard_library_leaves_the_device(
+    device: aioacl.Device, submit: bool
+) -> None:
+    def operation() -> None:
+        job = device.executor.submit(int) if submit else device.run(int)
+        job.result()
+
+    assert walk(operation, lambda: works(device), PLACE + STANDARD) > 80
+    assert not device.health.in_flight
+
+
+def test_executor_whose_start_of_a_thread_is_interrupted_counts_only_real_threads(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_executor, "LINGER_SECONDS", 0.0)
+
+    def check() -> None:
+        device.run(int).result(PATIENCE_SECONDS)
+        assert until_now(lambda: not device.executor._workers)
+
+    assert walk(lambda: device.executor.submit(int).result(), check) > 20
 
 
 def test_a_lease_is_held_by_nobody_who_was_interrupted(device: aioacl.Device) -> None:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import _sync, simulator
 from aioacl._ffi import ffi, lib
-from tests.kit import Stop, Waiting, hanging, reset_by_somebody_else, runs_out_of_time, until, works
+from tests.kit import (
+    FewThreads,
+    Stop,
+    Waiting,
+    hanging,
+    reset_by_somebody_else,
+    runs_out_of_time,
+    until,
+    works,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,3 +211,108 @@ async def test_a_job_is_refused_the_reset_that_would_wait_for_it(open_device: Op
         assert "outside" in caught.value.hint
         assert (await other.run(lambda: device.force_reset().result())).ok
         assert device.generation == generation + 1
+
+
+# --- jobs that wait for jobs ------------------------------------------------------------------------------------------
+
+NEST: dict[str, Callable[[aioacl.Device, Callable[[], int]], int]] = {
+    "run": lambda device, job: device.run(job).result(),
+    "submit": lambda device, job: device.executor.submit(job).result(),
+    "map": lambda device, job: next(iter(device.executor.map(lambda _: job(), [0]))),
+}
+
+
+@pytest.mark.parametrize("way", NEST)
+async def test_nested_jobs_deeper_than_the_thread_limit_all_end(open_device: OpenDevice, way: str) -> None:
+    def nested(depth: int) -> int:
+        return depth and 1 + NEST[way](device, lambda: nested(depth - 1))
+
+    async with open_device() as device:
+        executor = device.executor
+        executor._limit = 1
+        futures = [executor.submit(nested, 5) for _ in range(3)]
+        await until(lambda: all(future.done() for future in futures))
+        assert [future.result() for future in futures] == [5, 5, 5]
+        await until(lambda: executor._workers <= executor._limit)
+        assert await device.run(int) == 0
+
+
+async def test_nested_job_without_a_thread_for_it_raises_resource_exhausted(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_device() as device:
+        executor = device.executor
+        executor._limit = 1
+        world = FewThreads(1)
+        monkeypatch.setattr(_sync, "backend", world)
+        with pytest.raises(aioacl.ResourceExhausted, match="no thread could be started") as caught:
+            await device.run(lambda: executor.submit(int).result())
+        assert (caught.value.call, caught.value.device) == ("pthread_create", 0)
+        monkeypatch.undo()
+        await until(lambda: not executor._items)
+        assert await device.run(int) == 0
+        assert executor._waiting == 0
+
+
+@pytest.mark.parametrize("way", NEST)
+async def test_reset_during_nested_jobs_ends_all_their_waits(open_device: OpenDevice, way: str) -> None:
+    simulator.set_abort_supported(False)
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        device.executor._limit = 1
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+
+        def wait() -> int:
+            stream.synchronize().result()
+            return 0
+
+        jobs = [Told(lambda: NEST[way](device, wait)) for _ in range(3)]
+        futures = [device.executor.submit(job) for job in jobs]
+        await until(lambda: device._manager.outside == 2 * len(jobs))
+        report = await device.force_reset(grace=0)
+        assert (report.ok, report.stuck) == (True, ())
+        await until(lambda: all(future.done() for future in futures))
+        assert all(isinstance(job.error, aioacl.DeviceReset) for job in jobs)
+        assert device.health.in_flight == 0
+        assert await works(device)
+
+
+async def test_last_close_drops_a_queued_nested_job_and_its_parent_ends(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, blocker = await open_device(), Stop()
+    executor = device.executor
+    executor._limit = 2
+    first = executor.submit(blocker)
+    await until(blocker.begun.is_set)
+    monkeypatch.setattr(_sync, "backend", FewThreads(1))
+    parent = executor.submit(lambda: executor.submit(int).result())
+    await until(lambda: executor._waiting)
+    assert len(executor._items) == 1
+    monkeypatch.undo()
+    async with anyio.create_task_group() as group:
+        closing = Waiting(group, device.close)
+        await until(lambda: not executor._items)
+        blocker.go_on.set()
+        await closing.outcome()
+        await until(parent.done)
+    assert isinstance(parent.exception(), (CancelledError, aioacl.DeviceReset))
+    assert first.done()
+
+
+async def test_job_future_result_after_its_timeout_raises_timeout_error(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        blocker = Stop()
+        future = device.executor.submit(blocker)
+        await until(blocker.begun.is_set)
+        assert future.running()
+        assert not future.cancel()
+        for ask in (future.result, future.exception):
+            with pytest.raises(TimeoutError):
+                await anyio.to_thread.run_sync(ask, 0.01)
+            with pytest.raises(TimeoutError):
+                ask(0)
+        assert not future._listeners
+        blocker.go_on.set()
+        await anyio.to_thread.run_sync(future.result)
+        assert not future.running()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
@@ -95,7 +96,7 @@ def test_a_job_does_not_begin_when_a_reset_began_after_the_look(
     def enter() -> None:
         between = Interleaved(manager, lambda: resets.append(begin_reset(device)), exits=1)
         monkeypatch.setattr(manager, "changed", between)
-        entered.append(manager.enter_job(object()))
+        entered.append(manager.enter_job(object(), nullcontext))
 
     entering = Raised(enter)
     assert until_now(lambda: resets)
@@ -135,7 +136,7 @@ def test_a_job_that_a_foreign_reset_overtakes_on_its_way_in_begins_after_it(
         assert until_now(lambda: lib.aio_gate_foreign(0))
 
     def job() -> int | None:
-        stay = device._manager.enter_job(object())
+        stay = device._manager.enter_job(object(), nullcontext)
         stay.end()
         return stay.generation
 
