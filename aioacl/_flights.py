@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import _law, _runtime, _sync
@@ -263,6 +264,8 @@ class CloseFlight(Flight):
         manager.end_executor()
         patience = HOPELESS_SECONDS if self._hopeless else CLOSE_SECONDS
         stopped = manager.maintenance.stop(patience)
+        if not self._hopeless:
+            self._ask_streams(patience)
         with manager.changed:
             manager.revoke_leases()  # else they would hold off resets of whoever opens the device next
             manager.apply(Event.SEIZE)
@@ -272,6 +275,16 @@ class CloseFlight(Flight):
             self._give_up(inside(self.index))
             return
         self._release()
+
+    def _ask_streams(self, seconds: float) -> None:
+        """Finds out which streams are done while the gate still lets queries in. The barrier meets one that hangs."""
+        with suppress(LaneStuck):
+            self.manager.control.call(lambda: lib.aio_device_busy(self.index), seconds)
+
+    def _unfinished(self) -> int:
+        """Streams whose work the reset has to drop."""
+        dropped = self.manager.ended == self.manager.generation
+        return 0 if dropped else lib.aio_device_unfinished(self.index)
 
     def _give_up(self, stuck: tuple[Stuck, ...]) -> None:
         calls = ", ".join(f"{call.function} on thread {call.thread}" for call in stuck) or "a job"
@@ -290,10 +303,10 @@ class CloseFlight(Flight):
 
     def _release(self) -> None:
         manager = self.manager
-        busy = lib.aio_device_sweep(self.index)
+        limit = RESET_SECONDS + DROP_SECONDS * self._unfinished()
         try:
             manager.control.call(self._destroy_events, RESET_SECONDS)
-            code = manager.control.call(self._reset_all, RESET_SECONDS + DROP_SECONDS * busy)
+            code = manager.control.call(self._reset_all, limit)
         except LaneStuck:
             self._give_up(inside(self.index))
             return

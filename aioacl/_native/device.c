@@ -80,6 +80,15 @@ int aio_device_busy(int device) {
     return busy;
 }
 
+/* As far as is known here: asks nothing, so it works behind a gate that is shut. */
+int aio_device_unfinished(int device) {
+    uint32_t generation = aio_word_generation(aio_gate_word(device));
+    int streams = 0;
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+        streams += stream->generation == generation && unfinished(stream);
+    return streams;
+}
+
 int aio_device_sweep(int device) {
     int streams = 0;
     aio_device_busy(device);

@@ -130,6 +130,8 @@ void aio_device_kick(int device, int reason);
 int64_t aio_device_waits(int device);
 /* Streams that have unfinished work as far as one query each can tell. */
 int aio_device_busy(int device);
+/* Streams of its present generation that have unfinished work as far as is known; asks nothing. */
+int aio_device_unfinished(int device);
 /* Streams of the device that are alive in its present generation; their positions are kept up to date. */
 int aio_device_sweep(int device);
 /* Aborts every busy stream, in parallel.  out: aborted, not supported, failed or out of time. */

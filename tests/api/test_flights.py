@@ -31,7 +31,7 @@ from tests.kit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from tests.kit import OpenDevice
 
@@ -279,6 +279,45 @@ async def test_a_last_close_whose_reset_does_not_return_gives_up_and_names_it(
     async with open_device() as again:
         assert again.state is aioacl.State.OPEN
     assert simulator.retain_count() == 0
+
+
+@pytest.mark.parametrize("busy", [0, 1, 2])
+async def test_last_close_gives_the_reset_time_for_busy_streams_only(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, busy: int
+) -> None:
+    limits: list[float | None] = []
+    device = await open_device()
+    streams = [await device.create_stream() for _ in range(3)]
+    memory, control = await device.allocate(64), device._manager.control
+    call = control.call
+
+    def noted(work: Callable[[], Any], timeout: float | None) -> Any:
+        limits.append(timeout)
+        return call(work, timeout)
+
+    for stream in streams:
+        await stream.fill(memory, 1)
+    for stream in streams[:busy]:
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+    monkeypatch.setattr(control, "call", noted)
+    await device.close()
+    monkeypatch.undo()
+    assert _flights.RESET_SECONDS + busy * _flights.DROP_SECONDS in limits
+    assert max(limit or 0 for limit in limits) == _flights.RESET_SECONDS + busy * _flights.DROP_SECONDS
+
+
+async def test_last_close_during_a_query_that_hangs_gives_up_and_names_it(open_device: OpenDevice) -> None:
+    device = await open_device()
+    stream, memory = await device.create_stream(), await device.allocate(64)
+    simulator.hold(stream)
+    stream.fill(memory, 1)
+    simulator.hang_call("aclrtStreamQuery")
+    with given_up(r"device 0 stays set: .*aclrtStreamQuery on thread [1-9]\d* is still inside"):
+        await device.close()
+    simulator.release_all()
+    async with open_device():
+        assert simulator.retain_count() == 1
 
 
 async def test_a_lane_that_is_stuck_is_named_when_nobody_is_inside(
