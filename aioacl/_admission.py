@@ -16,8 +16,9 @@ from aioacl._ffi import generation_of, lib, next_generation
 from aioacl._gate import context_lives
 from aioacl._law import Event, State
 from aioacl._lease import Lease, Leases
-from aioacl._port import TIMED_OUT, Port, current_holder, current_port, current_stay
+from aioacl._port import TIMED_OUT, Port, current_holder, current_port
 from aioacl._runtime import must_not_be_forked
+from aioacl._stay import current_stay
 from aioacl._turns import Place, Turns
 
 if TYPE_CHECKING:

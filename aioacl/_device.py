@@ -322,10 +322,11 @@ class Device(metaclass=Owned):
 
     async def _close(self) -> None:
         again, self._closed = self._closed, True
+        if lib.aio_forked():
+            return
         if _origin.keeper is not None and not again:
             _origin.keeper.closing(self)
-        if not lib.aio_forked():
-            await self._manager.close(self._user)
+        await self._manager.close(self._user)
 
     def close(self) -> Operation[None]:
         """One open less; the last resets the device (aclrtResetDevice) and waits for no work. Twice is no error."""

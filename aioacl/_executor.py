@@ -22,7 +22,8 @@ from aioacl._errors import ForkedProcessError
 from aioacl._ffi import generation_of, lib
 from aioacl._future import JobFuture
 from aioacl._gate import error_of
-from aioacl._port import current_holder, current_stay, staying
+from aioacl._port import current_holder
+from aioacl._stay import current_stay, staying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

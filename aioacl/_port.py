@@ -17,7 +17,7 @@ import itertools
 import sys
 import threading
 import weakref
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aioacl import _sync
@@ -25,10 +25,10 @@ from aioacl._errors import ResourceExhausted
 from aioacl._ffi import failure, ffi, lib
 from aioacl._options import deadline_of
 from aioacl._runtime import must_not_be_forked
+from aioacl._stay import current_stay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Coroutine
 
     from aioacl._acl import CData
 
@@ -276,51 +276,33 @@ def run_blocking(
     timeout: float | None,
     instead: str = "await it instead of calling result()",
 ) -> T:
-    """Runs a coroutine that waits on nothing but ports, on a thread without a running loop."""
+    """Runs a coroutine that waits on nothing but ports, on a thread without a running loop.
+
+    In a forked child no wait would end: what waits raises there, and what has nothing to do does nothing.
+    """
+    if lib.aio_forked():
+        return _run(begin())
     port = current_port()
     if not isinstance(port, ThreadPort):
         # TypeError would speak of the arguments; it is the place that is wrong.
         raise RuntimeError(f"this thread runs an event loop: {instead}")  # noqa: TRY004
     outer, deadline = port.deadline, deadline_of(timeout)
     port.deadline = _earlier(outer, deadline)
-    coroutine = begin()
+    try:
+        return _run(begin())
+    finally:
+        port.deadline = outer
+
+
+def _run(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         coroutine.send(None)
     except StopIteration as stop:
         result: T = stop.value
         return result
     finally:
-        port.deadline = outer
         coroutine.close()
     raise RuntimeError("a wait suspended on a thread without an event loop")
-
-
-# --- a job's thread ------------------------------------------------------------------------------------------
-
-
-class Stay(Protocol):
-    """That of a job inside its device, on a thread of the device's executor."""
-
-    index: int
-
-    def outside(self) -> AbstractContextManager[None]:
-        """What a wait is made in: it may be for something that the device's reset has to come before."""
-        ...
-
-
-def current_stay() -> Stay | None:
-    """That of the job which runs on this thread."""
-    return _local.stay
-
-
-@contextmanager
-def staying(stay: Stay) -> Generator[None]:
-    """This thread runs a job."""
-    _local.stay = stay
-    try:
-        yield
-    finally:
-        _local.stay = None
 
 
 # --- which port ----------------------------------------------------------------------------------------------
@@ -330,7 +312,6 @@ class _Local(threading.local):
     loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
     port: weakref.ref[Port] | None = None
     own: ThreadPort | None = None
-    stay: Stay | None = None
 
 
 _local = _Local()

@@ -106,6 +106,57 @@ asyncio.run(main())
     assert run(program) == (0, "child 7\nclosed []\n", "")
 
 
+# The thread that forks has no port of its own: everything was made on another one, or in an event loop.
+CLOSES = """
+import asyncio, contextlib, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+use_library("simulator")
+async def make(stack):
+    device = await stack.enter_async_context(open_device(0, os.environ["TEST_WAITS"]))
+    things = [device.create_stream(), device.allocate(64), device.pinned(64), device.create_event()]
+    things = [await stack.enter_async_context(thing) for thing in things]
+    await things[0].fill(things[1], 1)
+    await things[3].record(things[0])
+    await device.run(int)
+    await stack.enter_async_context(device.lease())
+    return [*reversed(things), device]
+def close(things):
+    simulator.forget()
+    for _ in range(2):
+        for thing in things:
+            thing.close().result()
+    say("closed in the child", len(things), simulator.violations())
+"""
+
+
+@pytest.mark.parametrize("waits", ["watch", "thread"])
+@pytest.mark.parametrize("how", ["result", "await", "block"])
+def test_close_in_a_forked_child_of_any_handle_does_nothing(waits: str, how: str) -> None:
+    ends = """
+async def main():
+    stack = contextlib.AsyncExitStack()
+    things = await make(stack)
+    executor = things[-1].executor
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        HOW
+        executor.shutdown()
+        os._exit(5)
+    say("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    await stack.aclose()
+    say("closed", simulator.violations())
+asyncio.run(main())
+"""
+    hows = {
+        "result": "thread = threading.Thread(target=close, args=(things,)); thread.start(); thread.join()",
+        "await": "[await thing.close() for thing in things * 2]; say('closed in the child', 5, [])",
+        "block": "await stack.aclose(); say('closed in the child', 5, [])",
+    }
+    expected = "closed in the child 5 []\nchild 5\nclosed []\n"
+    assert run(CLOSES + ends.replace("HOW", hows[how]), waits=waits) == (0, expected, "")
+
+
 def test_a_child_may_run_another_program() -> None:
     ends = """
 if pid == 0:
