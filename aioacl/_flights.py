@@ -1,4 +1,4 @@
-"""Opening and closing a device, and taking it back after a foreign reset: each a flight on a thread of its own.
+"""Closing a device, and taking it back after a foreign reset: each a flight on a thread of its own.
 
 A flight happens once and may be awaited by many. One that breaks off leaves the device quarantined, never half shut.
 """
@@ -16,6 +16,7 @@ from aioacl._ffi import ffi, lib
 from aioacl._gate import error_of, inside
 from aioacl._lanes import Job, LaneStuck
 from aioacl._law import RELEASED_ALREADY, Event, State
+from aioacl._options import ResetReport
 
 if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
@@ -25,6 +26,7 @@ ATTEMPTS: Final = 3
 LEAVE_SECONDS: Final = 0.5
 RESET_SECONDS: Final = 5.0
 DROP_SECONDS: Final = 3.5  # what the runtime takes to drop the work of one stream, one after another
+OPEN_SECONDS: Final = 60.0  # of each step of an open: the driver may start the card
 CLOSE_SECONDS: Final = 5.0
 HOPELESS_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 1.0  # how long a barrier may not notice that nobody has the device open any more
@@ -34,6 +36,11 @@ _ENQUEUE = 1 << lib.AIO_ENQUEUE
 _WAIT = 1 << lib.AIO_WAIT
 _LIFETIME = 1 << lib.AIO_LIFETIME
 EVERYBODY: Final = _ENQUEUE | _WAIT | _LIFETIME
+
+
+def named(stuck: tuple[Stuck, ...]) -> str:
+    """The calls, for a sentence; without one it is a job of the library's own."""
+    return ", ".join(f"{call.function} on thread {call.thread}" for call in stuck) or "a job"
 
 
 class Flight:
@@ -50,6 +57,7 @@ class Flight:
         self.index = manager.index
         self.done = False
         self.error: BaseException | None = None
+        self._began = _sync.monotonic()
 
     def run(self) -> None:
         """The thread's body: flies, unless it was taken back, and says so to everybody, whatever happens."""
@@ -159,11 +167,41 @@ class Flight:
         lane = self.manager.control.thread
         return next((call.function for call in inside(self.index) if call.thread == lane), "")
 
+    def _acquire(self) -> None:
+        lib.aio_control_lane(self.index)
+        _runtime.acquire(self.manager)
+
+    def _stuck(self) -> tuple[Stuck, ...]:
+        """The calls that are inside, or those of another device that keep this one from ACL."""
+        others = [user.index for user in _runtime.busy() if isinstance(user, type(self.manager))]
+        return inside(self.index) or tuple(call for other in others for call in inside(other))
+
     # --- shared steps ---------------------------------------------------------------------------------------------
 
     def _apply(self, event: Event) -> None:
         with self.manager.changed:
             self.manager.apply(event)
+
+    def _quarantine(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
+        """A call of an open or a close has not returned in time."""
+        manager = self.manager
+        with manager.changed:
+            if manager.state in (State.OPEN, State.DRAINING):
+                manager.apply(Event.SEIZE)
+            manager.apply(Event.FAIL, self._failed(problem, stuck), problem)
+        lib.aio_device_flush(self.index)
+
+    def _failed(self, problem: str, stuck: tuple[Stuck, ...]) -> ResetReport:
+        spent = (_sync.monotonic() - self._began) * 1000
+        return ResetReport(
+            device=self.index,
+            ok=False,
+            generation=self.manager.generation,
+            reason=self.name,
+            stuck=stuck,
+            stages={self.name: spent},
+            problem=problem,
+        )
 
     def _prepare(self) -> None:
         """Fills the pool of events and the first staging memory; on the maintenance lane."""
@@ -207,47 +245,6 @@ class Flight:
         return not self.manager.opens
 
 
-class OpenFlight(Flight):
-    """The first open of a device."""
-
-    name = "open"
-    goes_on = "It goes on, and the device is closed again unless somebody opens it: pass a longer timeout=."
-
-    def fly(self) -> None:
-        _runtime.acquire()
-        try:
-            self._start()
-        except BaseException:
-            self._undo()
-            raise
-        manager = self.manager
-        with manager.changed:
-            manager.last_fault = None
-            manager.apply(Event.OPEN)
-            self._settle_foreign()  # until now the gate was closed, and took no notice
-        manager.maintenance.call(self._prepare, None)
-
-    def _start(self) -> None:
-        manager = self.manager
-        try:
-            manager.control.start()
-            manager.maintenance.start()
-        except RuntimeError as error:
-            raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, manager.generation) from error
-        manager.control.call(self._checked_set, None)
-        strategy = lib.AIO_WATCH if manager.strategy == "watch" else lib.AIO_THREAD
-        code = lib.aio_device_start(self.index, strategy, manager.maintenance.port.handle)
-        if code:
-            manager.control.call(self._reset_plain, None)
-            raise error_of(code, "pthread_create", self.index, manager.generation)
-
-    def _undo(self) -> None:
-        self.manager.control.stop(CLOSE_SECONDS)
-        self.manager.maintenance.stop(CLOSE_SECONDS)
-        self.manager.clean_up()  # who has left is told by notes, and now by no lane
-        _runtime.release()
-
-
 class CloseFlight(Flight):
     """The last close of a device: one aclrtResetDevice."""
 
@@ -272,7 +269,7 @@ class CloseFlight(Flight):
         lib.aio_device_flush(self.index)
         empty = self._barrier_is_clear(patience)
         if not (stopped and empty):
-            self._give_up(inside(self.index))
+            self._give_up()
             return
         self._release()
 
@@ -286,12 +283,10 @@ class CloseFlight(Flight):
         dropped = self.manager.ended == self.manager.generation
         return 0 if dropped else lib.aio_device_unfinished(self.index)
 
-    def _give_up(self, stuck: tuple[Stuck, ...]) -> None:
-        calls = ", ".join(f"{call.function} on thread {call.thread}" for call in stuck) or "a job"
-        problem = f"stays set: {calls} is still inside"
-        with self.manager.changed:
-            self.manager.apply(Event.FAIL, problem=f"it {problem}")
-        lib.aio_device_flush(self.index)
+    def _give_up(self) -> None:
+        stuck = self._stuck()
+        problem = f"stays set: {named(stuck)} is still inside"
+        self._quarantine(f"it {problem}", stuck)
         warnings.warn(f"device {self.index} {problem}", AclWarning, stacklevel=2)
 
     def _reset_all(self) -> int:
@@ -302,27 +297,43 @@ class CloseFlight(Flight):
         return code
 
     def _release(self) -> None:
+        """Each step that calls ACL has a limit. One that comes back late goes on, and the next close waits for it."""
         manager = self.manager
         limit = RESET_SECONDS + DROP_SECONDS * self._unfinished()
         try:
             manager.control.call(self._destroy_events, RESET_SECONDS)
             code = manager.control.call(self._reset_all, limit)
+            lib.aio_device_stop(self.index)
+            self._apply(Event.RELEASE)
+            lib.aio_device_flush(self.index)
+            self._let_go()
         except LaneStuck:
-            self._give_up(inside(self.index))
+            self._give_up()
             return
-        lib.aio_device_stop(self.index)
-        with manager.changed:
-            manager.apply(Event.RELEASE)
-        lib.aio_device_flush(self.index)
-        lib.aio_stage_close(self.index)
-        manager.maintenance.port.drain()
-        try:
-            manager.clean_up()  # where warnings are errors, one may end it
-        finally:
-            manager.control.stop(CLOSE_SECONDS)
-            _runtime.release()
         if code not in (0, RELEASED_ALREADY):
             warnings.warn(f"aclrtResetDevice answered {code}", AclWarning, stacklevel=2)
+
+    def _let_go(self) -> None:
+        control = self.manager.control
+        try:
+            control.call(self._give_back, CLOSE_SECONDS)
+        except LaneStuck:
+            raise
+        except BaseException:  # where warnings are errors, a clean-up may end so
+            control.stop(CLOSE_SECONDS)
+            raise
+        control.stop(CLOSE_SECONDS)
+
+    def _give_back(self) -> None:
+        """On the control lane: what is the host's, and this device's use of ACL."""
+        manager = self.manager
+        lib.aio_control_lane(self.index)
+        lib.aio_stage_close(self.index)
+        try:
+            manager.maintenance.port.drain()
+            manager.clean_up()
+        finally:
+            _runtime.release(manager)
 
 
 class ForeignFlight(Flight):

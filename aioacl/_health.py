@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 STUCK_SECONDS: Final = 1.0
 MAY_TAKE_LONG: Final = (name_of_function(USER_JOB), "aclrtSynchronizeStream", "aclrtSynchronizeEvent")
-CONTROL: Final = ("aclrtSetDevice", "aclrtResetDevice", "aclrtResetDeviceForce")
+CONTROL: Final = (
+    "aclInit",
+    "aclrtSetDevice",
+    "aclrtResetDevice",
+    "aclrtResetDeviceForce",
+    "aclFinalizeReference",
+)
 
 
 def _stuck_for(manager: Manager) -> float:

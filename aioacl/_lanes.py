@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from aioacl import _sync
-from aioacl._errors import DeviceTimeout
+from aioacl._errors import AclWarning, DeviceTimeout
 from aioacl._ffi import lib
 from aioacl._port import KICK, TIMED_OUT, Port, current_port
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
 
 T = TypeVar("T")
+ENDED_SECONDS: Final = 5.0
 
 
 class LaneStuck(Exception):
@@ -321,8 +323,18 @@ async def call_on(
 
 
 async def clean_up_on(lane: Lane, work: Callable[[], object]) -> None:
-    """Awaits a clean-up on a lane; it is done even if nobody waits for it any more."""
-    await _outcome_on(lane, CleanUp(work), None)
+    """Awaits a clean-up on a lane; it is done even if nobody waits for it any more.
+
+    No reset ends the wait of one whose device is closed, so that has a limit.
+    """
+    deadline = None if lane.running else _sync.monotonic() + ENDED_SECONDS
+    try:
+        await _outcome_on(lane, CleanUp(work), deadline)
+    except DeviceTimeout:
+        if deadline is None or _sync.monotonic() < deadline:  # the caller's own timeout
+            raise
+        sentence = f"a clean-up after the close of its device has not returned within {ENDED_SECONDS} s"
+        warnings.warn(f"{sentence}; it goes on", AclWarning, stacklevel=2)
 
 
 async def _outcome_on(lane: Lane, job: Job[T], deadline: float | None) -> T:

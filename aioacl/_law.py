@@ -12,6 +12,7 @@ The states are the library's. An event that the table does not have changes noth
                       |                                    |  `--fail--> QUARANTINED --seize--> RESETTING
                       |                                    |  `--retake--> OPEN, after a foreign reset: see below
                       `----------close, from OPEN----------+--release--> CLOSED, one generation on
+    CLOSED --fail--> QUARANTINED: a call of the first open, or of the last close, did not return
 
 A foreign reset has made older handles stale when it is noticed, whatever the state; the device is retaken on the
 generation that began then.
@@ -65,6 +66,7 @@ class Step:
 
 STEPS: Final[dict[tuple[State, Event], Step]] = {
     (State.CLOSED, Event.OPEN): Step(State.OPEN),
+    (State.CLOSED, Event.FAIL): Step(State.QUARANTINED),
     (State.OPEN, Event.DRAIN): Step(State.DRAINING),
     (State.OPEN, Event.SEIZE): Step(State.RESETTING),
     (State.OPEN, Event.FOREIGN): Step(State.RESETTING, new_generation=True),

@@ -25,11 +25,12 @@ from aioacl._errors import (
     StaleHandleError,
 )
 from aioacl._ffi import lib
-from aioacl._flights import POOL_EVENTS, CloseFlight, Flight, ForeignFlight, OpenFlight
+from aioacl._flights import POOL_EVENTS, CloseFlight, Flight, ForeignFlight
 from aioacl._gate import error_of
 from aioacl._jobs import Jobs
 from aioacl._lanes import Lane, call_on
 from aioacl._law import RELEASED_ALREADY, Counts, Event, State
+from aioacl._open_flight import OpenFlight
 from aioacl._options import ResetReport, Strategy, is_whole
 from aioacl._port import current_holder
 from aioacl._reset import ResetFlight
@@ -110,10 +111,10 @@ class Manager(Jobs):
             self.launch(CloseFlight(self))
         if strategy != self.strategy:  # of those who have left, and whose flight is still in the air
             return False
-        is_open = self.shown is State.OPEN or self._may_join()
-        if is_open or isinstance(self.flight, OpenFlight):
+        is_open, opening = self.shown is State.OPEN or self._may_join(), isinstance(self.flight, OpenFlight)
+        if is_open or opening:
             self._users.add(user)
-        return is_open and not isinstance(self.flight, OpenFlight)
+        return is_open and not opening
 
     def _may_join(self) -> bool:
         """Whether a reset that is in the air waits for the caller, who opens the device once more."""
@@ -167,11 +168,8 @@ class Manager(Jobs):
         return flight
 
     def launch(self, flight: Flight) -> None:
-        """Puts a flight in the air, wholly or not at all. With the lock held.
-
-        Without a thread for it nothing hangs half shut; and after a Ctrl-C it ends on its thread, if it has one by now.
-        """
-        try:
+        """Starts a procedure, wholly or not at all. With the lock held."""
+        try:  # without a thread the gate is not left half shut; after Ctrl-C, a thread that was started just ends
             self.flight = flight
             _sync.spawn(f"aioacl-{flight.name}-{self.index}", flight.run)
         except BaseException as error:
@@ -254,8 +252,9 @@ class Manager(Jobs):
                     if not self.found_reset(error.generation, error.code):
                         raise
                     if not wait:
-                        refusal = lib.AIO_RESETTING_NOW
-                        raise error_of(refusal, error.call, self.index, self.generation) from error
+                        raise error_of(
+                            lib.AIO_RESETTING_NOW, error.call, self.index, self.generation
+                        ) from error
                 except DeviceFault as error:
                     self.note_fault(error)
                     raise

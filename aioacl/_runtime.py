@@ -4,24 +4,32 @@ Who finds ACL initialised already (100002: torch_npu, onnxruntime, pyACL) is a g
 finalizes by reference count, where the library can; aclFinalize is never called, for it drops everybody's count.
 Pinned memory outlives its device, and is given back to an ACL that is not finalized: the last close waits for no view
 of it, and leaves the finalizing to whoever closes the last of it, or to a later close.
+
+A call that initialises or finalizes may not return. Devices make it on their control threads, so each of them waits for
+its own time only; `busy()` names the device whose thread is in it.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from aioacl import _sync
 from aioacl._errors import AclWarning, ForkedProcessError, error_for
 from aioacl._ffi import ffi, lib, text_of
 from aioacl._library import ensure_loaded
 
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
 REPEAT_INITIALIZE: Final = 100002
 REPEAT_FINALIZE: Final = 100037
 EXIT_GRACE_SECONDS: Final = 2.0
 
 _lock = _sync.lock()
-_users = 0
+_users: set[object] = set()
+_busy: list[object] = []  # who is in such a call, if not only for pinned memory
 _owner = False
 _debt = 0  # finalizes that have failed: ACL counts our initialisations still
 _watching = False
@@ -46,23 +54,45 @@ def _load() -> None:
 def load() -> None:
     """Loads the library, without initialising it."""
     must_not_be_forked()
+    if _watching:
+        return  # at once: another thread may be in C for long, with the lock
     with _lock:
         _load()
 
 
-def acquire() -> None:
+def busy() -> tuple[object, ...]:
+    """For whom ACL is being initialised or finalized now."""
+    return tuple(_busy)
+
+
+@contextmanager
+def _call_for(user: object) -> Generator[None]:
+    """With the lock held."""
+    with _lock:
+        _busy.append(user)
+        try:
+            yield
+        finally:
+            _busy.clear()
+
+
+def acquire(user: object) -> None:
     """Initialises ACL for one more user (aclInit)."""
-    global _users, _owner, _debt  # noqa: PLW0603 - there is one library in a process
     must_not_be_forked()
-    with _lock:
+    with _call_for(user):
         _load()
-        if _users == 0 and not _owner:
-            code = lib.aio_u_aclInit(ffi.NULL)
-            if code not in (0, REPEAT_INITIALIZE):
-                raise error_for(code, "aclInit", message=text_of(lib.aio_error_text()))
-            _debt = _debt if code else 0
-            _owner = code == 0 or _debt > 0
-        _users += 1
+        if not _users and not _owner:
+            _initialize()
+        _users.add(user)
+
+
+def _initialize() -> None:
+    global _owner, _debt  # noqa: PLW0603 - there is one library in a process
+    code = lib.aio_u_aclInit(ffi.NULL)
+    if code not in (0, REPEAT_INITIALIZE):
+        raise error_for(code, "aclInit", message=text_of(lib.aio_error_text()))
+    _debt = _debt if code else 0
+    _owner = code == 0 or _debt > 0
 
 
 def _finalize() -> int:
@@ -86,24 +116,22 @@ def let_go(memory: object) -> None:
     _kept.discard(memory)
 
 
-def release() -> None:
-    """Gives one use back; the last of an owner finalizes (aclFinalizeReference)."""
-    global _users  # noqa: PLW0603 - there is one library in a process
-    with _lock:
-        _users -= 1
-    settle()
+def release(user: object) -> None:
+    """Gives a use back, if there is one; the last of an owner finalizes (aclFinalizeReference)."""
+    _users.discard(user)
+    settle(user)
 
 
 def _stays() -> bool:
-    return _users > 0 or bool(_kept) or not _owner
+    return bool(_users) or bool(_kept) or not _owner
 
 
-def settle() -> None:
+def settle(user: object = None) -> None:
     """Finalizes, if nothing needs ACL any more and it is ours."""
     global _owner  # noqa: PLW0603 - there is one library in a process
     if _stays():
         return  # at once: who opens may be in C for long, with the lock
-    with _lock:
+    with _call_for(user):
         if _stays():
             return
         _owner = False

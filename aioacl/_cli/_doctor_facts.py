@@ -94,10 +94,10 @@ def ask_runtime(facts: Facts) -> int | None:
 def _initialised() -> int:
     """The code of aclInit, given back at once; 0 also where somebody else has initialised ACL."""
     try:
-        _runtime.acquire()
+        _runtime.acquire("doctor")
     except AclError as error:
         return error.code or -1
-    _runtime.release()
+    _runtime.release("doctor")
     return 0
 
 

@@ -148,6 +148,12 @@ int aio_stage_grow(int device, int large) {
     return code;
 }
 
+static void free_host(void *memory) {
+    aio_frame frame;
+    aio_free_begin(&frame, AIO_FN_aclrtFreeHost);
+    aio_free_end(&frame, aio_acl.aclrtFreeHost(memory));
+}
+
 /* Memory of which a slot is still out is leaked rather than pulled away under a copy. */
 void aio_stage_close(int device) {
     aio_lock_take(&stages[device].lock);
@@ -164,5 +170,5 @@ void aio_stage_close(int device) {
     }
     aio_lock_give(&stages[device].lock);
     for (int i = 0; whole && i < count; i++)
-        aio_acl.aclrtFreeHost(chunks[i].memory);
+        free_host(chunks[i].memory);
 }

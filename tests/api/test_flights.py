@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _flights, _sync, simulator
+from aioacl import _flights, _open_flight, _sync, simulator
 from aioacl._ffi import lib
 from aioacl._flights import Flight
 from aioacl._law import Event
@@ -81,7 +81,7 @@ class Unwatched:
 async def test_an_open_for_which_there_is_no_watcher_leaves_nothing(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_flights, "lib", Unwatched())
+    monkeypatch.setattr(_open_flight, "lib", Unwatched())
     with pytest.raises(aioacl.ResourceExhausted, match="no thread") as caught:
         await open_device()
     monkeypatch.undo()

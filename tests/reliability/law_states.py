@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EVENTS: Final = tuple(Event)
 GENERATIONS: Final = 1 << 20  # that the gate's word has room for; 0 is none of them
 LEADS: Final = {
-    State.CLOSED: {Event.OPEN: State.OPEN},
+    State.CLOSED: {Event.OPEN: State.OPEN, Event.FAIL: State.QUARANTINED},
     State.OPEN: {
         Event.DRAIN: State.DRAINING,
         Event.SEIZE: State.RESETTING,

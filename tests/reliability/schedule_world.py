@@ -75,7 +75,7 @@ TimedOut = DeviceTimeout
 def settle_in(scheduler: Scheduler) -> None:
     """Puts the scheduler behind the seam, once in a process in which no device was opened yet."""
     aioacl.use_library("simulator")
-    _runtime.acquire()  # a user that stays: initialising is no part of a schedule
+    _runtime.acquire("schedules")  # a user that stays: initialising is no part of a schedule
     for module in (_flights, _lifecycle):
         vars(module)["POOL_EVENTS"] = POOL_EVENTS
     _sync.backend = scheduler
