@@ -9,7 +9,7 @@ from aioacl._errors import AclError, DeviceTimeout, ParameterError
 from aioacl._event import Event
 from aioacl._events import DeviceEvents
 from aioacl._ffi import ffi, lib, make_pass, text_of
-from aioacl._gate import error_of
+from aioacl._gate import error_of, failed_call
 from aioacl._handle import Opening, Operation, Owned, error_on, size_of, warn_of_drop
 from aioacl._health import health_of
 from aioacl._lanes import call_on
@@ -227,7 +227,7 @@ class Device(metaclass=Owned):
             text = text_of(lib.aio_error_text())
             if code > 0 and code not in BLAMES_NOBODY:
                 lib.aio_device_blame(manager.index, code, ffi.new("char[]", text.encode()))
-            return error_on(manager, generation, code, call, text)
+            return error_on(manager, generation, code, failed_call(call, code), text)
 
         error = await call_on(manager.maintenance, work, deadline=deadline)
         if error is None or error.code == SYNC_TIMEOUT:

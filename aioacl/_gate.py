@@ -192,11 +192,27 @@ def absent(call: str, index: int | None = None, generation: int | None = None) -
     )
 
 
+CONTEXT_CALLS: Final = ("aclrtGetCurrentContext", "aclrtSetCurrentContext")
+QUERIES: Final = ("aclrtStreamQuery", "aclrtQueryEventStatus")
+
+
+def failed_call(call: str, code: int) -> str:
+    """The function that has answered the code on this thread, for a call that is about to be named.
+
+    The gate makes a context current before the call, and a query may ask a mark before the stream.
+    """
+    function = lib.aio_failed_function(code)
+    actual = name_of_function(function) if function >= 0 else call
+    return actual if actual in CONTEXT_CALLS or call in QUERIES else call
+
+
 def error_of(code: int, call: str, index: int, generation: int, text: str | None = None) -> AclError:
     """The error for a code of ACL or a refusal of the library's own.
 
     `text` is the runtime's; without it, what it said on this thread last.
     """
+    if text is None:
+        call = failed_call(call, code)
     if code == lib.AIO_ABSENT:
         return absent(call, index, generation)
     if code in _REFUSALS:

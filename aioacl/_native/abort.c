@@ -38,7 +38,10 @@ static void release_job(abort_job *job) {
 
 static bool runs(aio_stream *stream) {
     aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
-    return aio_acl.aclrtStreamQuery(stream->handle, &status) != 0 || status != ACL_STREAM_STATUS_COMPLETE;
+    int before = aio_calling(AIO_FN_aclrtStreamQuery);
+    int code = aio_acl.aclrtStreamQuery(stream->handle, &status);
+    aio_calling(before);
+    return code != 0 || status != ACL_STREAM_STATUS_COMPLETE;
 }
 
 /* Whoever was let in before the gate closed may still be destroying the stream. */
@@ -58,8 +61,10 @@ static void *abort_some(void *argument) {
     aio_helper_begin(job->device, AIO_FN_aclrtStreamAbort);
     aio_outside_begin();
     bool leaving = atomic_load(&aio_exiting); /* counted first and asked then, as in the gate */
+    int before = aio_calling(AIO_FN_aclrtSetCurrentContext);
     if (!leaving)
         aio_acl.aclrtSetCurrentContext(job->context);
+    aio_calling(before);
     for (int i; !leaving && (i = atomic_fetch_add(&job->next, 1)) < job->size;) {
         abort_one(job, job->streams[i]);
         atomic_fetch_sub(&job->left, 1);

@@ -197,6 +197,7 @@ void aio_device_flush(int device) {
  */
 static int record_batch(aclrtEvent event, aclrtStream stream) {
     int code = 0;
+    aio_calling(AIO_FN_aclrtRecordEvent);
     for (int i = 0; i < BEAT_RECORDS && code == 0; i++)
         code = aio_acl.aclrtRecordEvent(event, stream);
     return code;
@@ -204,12 +205,15 @@ static int record_batch(aclrtEvent event, aclrtStream stream) {
 
 static int beat(aclrtStream stream) {
     aclrtEvent event = NULL;
+    aio_calling(AIO_FN_aclrtCreateEventExWithFlag);
     int code = aio_acl.aclrtCreateEventExWithFlag(&event, AIO_EVENT_SYNC);
     for (int i = 0; i < BEAT_BATCHES && code == 0; i++) {
         code = record_batch(event, stream);
+        aio_calling(AIO_FN_aclrtSynchronizeEventWithTimeout);
         if (code == 0)
             code = aio_acl.aclrtSynchronizeEventWithTimeout(event, BEAT_MS);
     }
+    aio_calling(AIO_FN_aclrtDestroyEvent);
     if (event)
         aio_acl.aclrtDestroyEvent(event);
     return code;
@@ -225,6 +229,7 @@ int aio_device_heartbeat(int device) {
     code = aio_acl.aclrtCreateStream(&stream);
     if (code == 0)
         code = beat(stream);
+    aio_calling(AIO_FN_aclrtDestroyStreamForce);
     if (stream)
         aio_acl.aclrtDestroyStreamForce(stream);
     aio_end(&frame, code);

@@ -86,6 +86,8 @@ int aio_enter(aio_pass pass, int kind, int function);
 void aio_leave(aio_pass pass, int kind);
 /* The runtime's text on the newest failure of this thread, or "". */
 const char *aio_error_text(void);
+/* The function that answered the code, if it is that of this thread's last failure inside the gate; else -1. */
+int aio_failed_function(int code);
 uint64_t aio_gate_word(int device);
 /* Sets state, flags and generation at once; who is inside stays counted.  What a foreign reset has done to the
  * word meanwhile stays too: the generation is never lowered, and FOREIGN keeps the gate shut until it is met.

@@ -88,13 +88,18 @@ void aio_count_out(aio_pass pass, int kind) {
     atomic_fetch_sub(&device->word, 1ull << shift_of(kind));
 }
 
+static void call(aio_thread *thread, int function) {
+    thread->called = function;
+    atomic_store_explicit(&thread->function, function, memory_order_relaxed);
+}
+
 static void note(aio_frame *frame, int function) {
     aio_thread *thread = aio_self();
     frame->thread = thread;
     frame->outer_device = atomic_load_explicit(&thread->device, memory_order_relaxed);
     frame->outer_function = atomic_load_explicit(&thread->function, memory_order_relaxed);
     frame->outer_since_us = atomic_load_explicit(&thread->since_us, memory_order_relaxed);
-    atomic_store_explicit(&thread->function, function, memory_order_relaxed);
+    call(thread, function);
     atomic_store_explicit(&thread->since_us, aio_now_us(), memory_order_relaxed);
     atomic_store_explicit(&thread->device, aio_pass_device(frame->pass), memory_order_release);
 }
@@ -105,7 +110,13 @@ static void unnote(const aio_frame *frame) {
     atomic_store_explicit(&frame->thread->device, frame->outer_device, memory_order_release);
 }
 
-static int bind_context(aio_frame *frame) {
+static int set_context(aio_thread *thread, void *context) {
+    call(thread, AIO_FN_aclrtSetCurrentContext);
+    return aio_acl.aclrtSetCurrentContext(context);
+}
+
+/* Each call is named while it is made, and one that has failed stays named for aio_end. */
+static int bind_context(aio_frame *frame, int function) {
     struct aio_device *device = &aio_devices[aio_pass_device(frame->pass)];
     void *ours = atomic_load_explicit(&device->context, memory_order_acquire);
     void *current = NULL;
@@ -113,15 +124,16 @@ static int bind_context(aio_frame *frame) {
     if (thread->own_device == aio_pass_device(frame->pass) &&
         thread->own_generation == aio_pass_generation(frame->pass))
         return 0;
+    call(thread, AIO_FN_aclrtGetCurrentContext);
     if (aio_acl.aclrtGetCurrentContext(&current) != 0)
         current = NULL; /* a thread without a context; the look has left a text about it, see below */
-    if (current == ours)
-        return 0;
-    int code = aio_acl.aclrtSetCurrentContext(ours);
+    int code = current == ours ? 0 : set_context(thread, ours);
     if (code == 0 && !current)
         aio_keep_text(); /* read, and so cleared: it must not be taken for the call's own */
-    if (code == 0)
-        frame->foreign = current;
+    if (code == 0) {
+        frame->foreign = current == ours ? NULL : current;
+        call(thread, function);
+    }
     return code == PARAM_INVALID ? CONTEXT_NULL : code; /* it rejects a context that a reset has ended */
 }
 
@@ -133,17 +145,28 @@ int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function) {
     if (code)
         return code;
     note(frame, function);
-    code = bind_context(frame);
+    code = bind_context(frame, function);
     if (code)
         aio_end(frame, code);
     return code;
 }
 
+static void keep_failure(aio_thread *thread, int code) {
+    thread->failed = thread->called;
+    thread->failed_code = code;
+    aio_keep_text();
+}
+
+int aio_failed_function(int code) {
+    const aio_thread *thread = aio_self();
+    return code && thread->failed_code == code ? thread->failed : -1;
+}
+
 void aio_end(aio_frame *frame, int code) {
     if (code)
-        aio_keep_text();
+        keep_failure(frame->thread, code);
     if (frame->foreign)
-        aio_acl.aclrtSetCurrentContext(frame->foreign);
+        set_context(frame->thread, frame->foreign);
     unnote(frame);
     aio_count_out(frame->pass, frame->kind);
 }
@@ -151,7 +174,9 @@ void aio_end(aio_frame *frame, int code) {
 /* The pointer dies at the thread's next call, and reading clears the text: copy it here and now. */
 void aio_keep_text(void) {
     aio_thread *thread = aio_self();
+    int before = aio_calling(AIO_FN_aclGetRecentErrMsg);
     const char *text = aio_present[AIO_FN_aclGetRecentErrMsg] ? aio_acl.aclGetRecentErrMsg() : NULL;
+    aio_calling(before);
     thread->text[0] = 0;
     if (text)
         strncat(thread->text, text, sizeof thread->text - 1);
@@ -182,9 +207,11 @@ void aio_free_begin(aio_frame *frame, int function) {
 }
 
 void aio_free_end(const aio_frame *frame, int code) {
+    if (code)
+        aio_keep_text();
     if (frame->thread->control >= 0)
         unnote(frame);
-    aio_outside_end(code);
+    aio_outside_end(0);
 }
 
 /* A user's job on the device's executor counts as inside for as long as it runs. */

@@ -103,6 +103,9 @@ typedef struct aio_thread {
     uint32_t own_generation;
     bool own_reset;
     int control; /* the device whose control lane this is, or -1 */
+    int called;  /* what it has called last in its frame, for the next two */
+    int failed;  /* the function that has failed last, and its code */
+    int failed_code;
     char text[AIO_TEXT];
 } aio_thread;
 
@@ -124,7 +127,9 @@ int aio_device_destroy_events_of(int device, uint32_t generation);
 /* Names what a thread that is inside calls now, and returns what it called until now, to be named again after
  * it. */
 static inline int aio_calling(int function) {
-    return atomic_exchange_explicit(&aio_self()->function, function, memory_order_relaxed);
+    aio_thread *self = aio_self();
+    self->called = atomic_exchange_explicit(&self->function, function, memory_order_relaxed);
+    return self->called;
 }
 
 /* What the gate would say, without entering. */

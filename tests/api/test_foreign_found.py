@@ -42,7 +42,7 @@ USES = {
     "what is made": ("return (await device.create_event(timing=True)).generation", "2"),
     "what is made and need not wait": (
         "await device.create_event(timing=True, wait=False)",
-        "DeviceResetting aclrtCreateEventExWithFlag 0 2",
+        "DeviceResetting aclrtSetCurrentContext 0 2",
     ),
     "what is destroyed": ("await stream.close()", "None"),
     "what is freed": ("await memory.close()", "None"),
