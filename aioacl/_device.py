@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from aioacl import _origin, _runtime, _sync
+from aioacl._abortable import address_of
 from aioacl._errors import AclError, DeviceTimeout, ParameterError
 from aioacl._event import Event
 from aioacl._events import DeviceEvents
@@ -31,6 +32,7 @@ from aioacl._stream import OnFailure, Stream, discard_stream, make_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from aioacl._executor import DeviceExecutor
     from aioacl._origin import Origin
@@ -186,7 +188,7 @@ class Device(metaclass=Owned):
 
         return Opening(what, make)
 
-    # --- waiting ---------------------------------------------------------------------------------------------
+    # --- waiting and running ---------------------------------------------------------------------------------
 
     def synchronize(self, timeout: float | None = None) -> Operation[None]:
         """Waits for all work on the device, other libraries' too (aclrtSynchronizeDeviceWithTimeout).
@@ -238,8 +240,6 @@ class Device(metaclass=Owned):
             return False  # by our own reset: the next one waits until it is over
         raise error
 
-    # --- running ---------------------------------------------------------------------------------------------
-
     def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Operation[T]:
         """Calls `fn(*args, **kwargs)` on one of the device's threads, with the device's context current.
 
@@ -261,6 +261,11 @@ class Device(metaclass=Owned):
             hint = "A job that has begun goes on, and nobody hears its result; one that has not never begins."
             raise DeviceTimeout("the job was not done in time", device=self.index, hint=hint)
         return self._manager.outcome(future)
+
+    def abortable(self, *streams: Any) -> AbstractContextManager[None]:
+        """`with device.abortable(stream):` in a job: a force reset may abort these `aclrtStream` handles of others."""
+        self._check()
+        return self._manager.named.within(tuple(address_of(stream) for stream in streams))
 
     # --- lifecycle -------------------------------------------------------------------------------------------
 

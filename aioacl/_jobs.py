@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
+from aioacl._abortable import Named
 from aioacl._admission import Admission
 from aioacl._errors import DeviceReset
 from aioacl._executor import DeviceExecutor
@@ -32,6 +33,7 @@ class Jobs(Admission):
         super().__init__(index)
         self._executor: DeviceExecutor | None = None
         self.outside = 0  # jobs that have begun, and wait through aioacl
+        self.named = Named(self)  # streams of others that a reset may abort
 
     @property
     def executor(self) -> DeviceExecutor:

@@ -73,7 +73,7 @@ class ResetReport:
         requested_by: the task or thread that asked first.
         joined: how many callers shared the flight.
         drained: streams that were busy and finished within the grace time.
-        aborted: streams whose work was aborted (aclrtStreamAbort).
+        aborted: streams whose work was aborted (aclrtStreamAbort), those named by `abortable()` included.
         not_aborted: streams that could not be aborted; their work was dropped by the reset.
         attempts: how often reset, set and probe were tried.
         codes: the calls of the flight that failed, with their codes.

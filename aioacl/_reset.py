@@ -197,7 +197,10 @@ class ResetFlight(Flight):
         if self.manager.ended == self.manager.generation:
             return  # a flight before this one has reset the device, and not brought it back
         outcome = ffi.new("int32_t[3]")
-        lib.aio_device_abort(self.index, int(self._left(ABORT_SECONDS) * 1e6), outcome)
+        limit = int(self._left(ABORT_SECONDS) * 1e6)
+        with self.manager.named.in_use() as named:
+            streams = ffi.new("void *[]", [ffi.cast("void *", address) for address in named])
+            lib.aio_device_abort_named(self.index, streams, len(named), limit, outcome)
         self._work["aborted"] = outcome[0]
         self._work["not_aborted"] = outcome[1] + outcome[2]
 

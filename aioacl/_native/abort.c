@@ -23,8 +23,10 @@ typedef struct {
     atomic_int left;
     atomic_int outcome[3]; /* aborted, not supported, failed */
     void *context;
+    void **named; /* native streams of others, behind those of ours */
     int device;
     int size;
+    int named_size;
     aio_stream *streams[];
 } abort_job;
 
@@ -33,26 +35,35 @@ static void release_job(abort_job *job) {
         return;
     for (int i = 0; i < job->size; i++)
         aio_stream_unhold(job->streams[i]);
+    free(job->named);
     free(job);
 }
 
-static bool runs(aio_stream *stream) {
+static bool runs(aclrtStream stream) {
     aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
     int before = aio_calling(AIO_FN_aclrtStreamQuery);
-    int code = aio_acl.aclrtStreamQuery(stream->handle, &status);
+    int code = aio_acl.aclrtStreamQuery(stream, &status);
     aio_calling(before);
     return code != 0 || status != ACL_STREAM_STATUS_COMPLETE;
 }
 
-/* Whoever was let in before the gate closed may still be destroying the stream. */
-static void abort_one(abort_job *job, aio_stream *stream) {
-    if (!aio_stream_use(stream))
+static void abort_native(abort_job *job, aclrtStream stream) {
+    if (!runs(stream))
         return;
-    if (runs(stream)) {
-        int code = aio_acl.aclrtStreamAbort(stream->handle);
-        atomic_fetch_add(&job->outcome[code == 0 ? 0 : code == 207000 ? 1 : 2], 1);
+    int code = aio_acl.aclrtStreamAbort(stream);
+    atomic_fetch_add(&job->outcome[code == 0 ? 0 : code == 207000 ? 1 : 2], 1);
+}
+
+/* Whoever was let in before the gate closed may still be destroying the stream. */
+static void abort_one(abort_job *job, int i) {
+    if (i >= job->size) {
+        abort_native(job, job->named[i - job->size]);
+        return;
     }
-    aio_stream_unuse(stream);
+    if (!aio_stream_use(job->streams[i]))
+        return;
+    abort_native(job, job->streams[i]->handle);
+    aio_stream_unuse(job->streams[i]);
 }
 
 static void *abort_some(void *argument) {
@@ -65,8 +76,8 @@ static void *abort_some(void *argument) {
     if (!leaving)
         aio_acl.aclrtSetCurrentContext(job->context);
     aio_calling(before);
-    for (int i; !leaving && (i = atomic_fetch_add(&job->next, 1)) < job->size;) {
-        abort_one(job, job->streams[i]);
+    for (int i; !leaving && (i = atomic_fetch_add(&job->next, 1)) < job->size + job->named_size;) {
+        abort_one(job, i);
         atomic_fetch_sub(&job->left, 1);
     }
     aio_outside_end(0);
@@ -75,12 +86,25 @@ static void *abort_some(void *argument) {
     return NULL;
 }
 
-static abort_job *new_job(int device) {
+static bool add_named(abort_job *job, void *const *named, int count) {
+    job->named = calloc((size_t)count + 1, sizeof *job->named);
+    if (!job->named)
+        return false;
+    for (; job->named_size < count; job->named_size++)
+        job->named[job->named_size] = named[job->named_size];
+    return true;
+}
+
+static abort_job *new_job(int device, void *const *named, int count) {
     int room = aio_device_sweep(device) + 16;
     abort_job *job = calloc(1, sizeof *job + (size_t)room * sizeof(aio_stream *));
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     if (!job)
         return NULL;
+    if (!add_named(job, named, count)) {
+        free(job);
+        return NULL;
+    }
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (job->size == room || stream->generation != generation || !unfinished(stream))
             continue;
@@ -90,12 +114,12 @@ static abort_job *new_job(int device) {
     job->device = device;
     job->context = atomic_load(&aio_devices[device].context);
     atomic_init(&job->references, 1);
-    atomic_init(&job->left, job->size);
+    atomic_init(&job->left, job->size + job->named_size);
     return job;
 }
 
 static void start_aborters(abort_job *job) {
-    for (int i = 0; i < job->size && i < AIO_ABORTERS; i++) {
+    for (int i = 0; i < job->size + job->named_size && i < AIO_ABORTERS; i++) {
         if (aio_helper_count(job->device))
             return;
         atomic_fetch_add(&job->references, 1);
@@ -107,9 +131,13 @@ static void start_aborters(abort_job *job) {
 }
 
 void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]) {
+    aio_device_abort_named(device, NULL, 0, timeout_us, out);
+}
+
+void aio_device_abort_named(int device, void *const *named, int count, int64_t timeout_us, int32_t out[3]) {
     int64_t end = aio_now_us() + timeout_us;
     struct timespec nap = {0, 200000};
-    abort_job *job = aio_present[AIO_FN_aclrtStreamAbort] ? new_job(device) : NULL;
+    abort_job *job = aio_present[AIO_FN_aclrtStreamAbort] ? new_job(device, named, count) : NULL;
     out[0] = out[1] = out[2] = 0;
     if (!job)
         return;

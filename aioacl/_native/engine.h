@@ -138,6 +138,8 @@ int aio_device_unfinished(int device);
 int aio_device_sweep(int device);
 /* Aborts every busy stream, in parallel.  out: aborted, not supported, failed or out of time. */
 void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]);
+/* The same, with native streams of others; the caller keeps them alive until it returns. */
+void aio_device_abort_named(int device, void *const *named, int count, int64_t timeout_us, int32_t out[3]);
 /* A code found by a device-wide wait is owed to every stream that has uncollected work. */
 void aio_device_blame(int device, int32_t code, const char *text);
 /* Makes the watcher look at the gate now. */

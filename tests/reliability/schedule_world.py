@@ -47,7 +47,7 @@ NOTICED: Final = frozenset(
         "aio_device_stop",
         "aio_device_flush",
         "aio_device_kicks",
-        "aio_device_abort",
+        "aio_device_abort_named",
         "aio_device_destroy_events",
         "aio_device_refill",
         "aio_stage_grow",

@@ -1,0 +1,99 @@
+"""Streams of other libraries that a reset may abort: `with device.abortable(stream):` in a job."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl._errors import ParameterError
+from aioacl._ffi import ffi, lib, pointer, text_of
+from aioacl._gate import absent
+from aioacl._options import is_whole
+from aioacl._port import ThreadPort, current_holder, current_port
+from aioacl._runtime import must_not_be_forked
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from aioacl._admission import Admission
+
+ABORT: Final = "aclrtStreamAbort"
+_C_VALUE: Final = type(ffi.NULL)
+
+
+def address_of(stream: Any) -> int:
+    """The address of a native stream, given as an int or as a C value. ParameterError for anything else."""
+    address = pointer(stream) if isinstance(stream, _C_VALUE) else stream
+    if is_whole(address) and 0 < address < 1 << 64:
+        return int(address)
+    raise ParameterError(
+        f"expected the address of an aclrtStream, got {stream!r}",
+        hint="Pass a raw handle that is not 0, as an int or a C value; streams of aioacl need not be named.",
+    )
+
+
+def _can_abort() -> bool:
+    index = next(i for i in range(lib.aio_table_size()) if text_of(lib.aio_table_name(i)) == ABORT)
+    return bool(lib.aio_table_present(index))
+
+
+class Named:
+    """The streams of one device that were named. Guarded by the lock of the device's manager."""
+
+    def __init__(self, manager: Admission) -> None:
+        self._manager = manager
+        self._all: dict[object, tuple[int, tuple[int, ...]]] = {}
+        self._in_use = False  # a reset aborts those that it has found
+
+    @contextmanager
+    def within(self, streams: tuple[int, ...]) -> Generator[None]:
+        """Inside the block a reset may abort the streams."""
+        must_not_be_forked()
+        if not isinstance(current_port(), ThreadPort):
+            # TypeError would speak of the arguments; it is the place that is wrong.
+            where = "this thread runs an event loop: enter device.abortable() inside the job"
+            raise RuntimeError(where)  # noqa: TRY004
+        token = object()
+        try:
+            self._add(token, streams)
+            yield
+        finally:
+            try:
+                self._remove(token)
+            finally:
+                self._remove(token)  # Ctrl-C may have interrupted the first
+
+    def _add(self, token: object, streams: tuple[int, ...]) -> None:
+        manager = self._manager
+        if not _can_abort():
+            raise absent(ABORT, manager.index, manager.generation)
+        with manager.changed:
+            if not manager.may_pass(current_holder()):
+                raise manager._resetting()
+            self._all[token] = (manager.generation, streams)
+
+    def _remove(self, token: object) -> None:
+        """The caller may destroy its streams from then on, so an abort that is under way is waited for."""
+        if lib.aio_forked():
+            return
+        with self._manager.changed:
+            self._all.pop(token, None)
+            while self._in_use:
+                self._manager.changed.wait()
+
+    @contextmanager
+    def in_use(self) -> Generator[list[int]]:
+        """For a reset: the streams that it may abort, none of which is taken back inside the block."""
+        manager = self._manager
+        with manager.changed:
+            self._in_use = True
+            now = manager.generation
+            found = [
+                one for generation, streams in self._all.values() if generation == now for one in streams
+            ]
+        try:
+            yield found
+        finally:
+            with manager.changed:
+                self._in_use = False
+                manager.changed.notify_all()
