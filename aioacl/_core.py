@@ -1,30 +1,32 @@
 """What tickets, events and buffers know of a stream: the engine's record of it, and its limbo.
 
-*Limbo* holds the objects that the device still uses, from before they are enqueued: between the call in C and the next
-line a Ctrl-C may come. An object leaves it when the copy that needs it is known to be
-done, whoever awaited that or stopped to; it is swept by every wait that ends and by enqueues past a bound.
+The *limbo* holds the in-flight references: the objects that the device still uses. A reference is taken before the call
+to C, so `close()` on another thread, a signal handler or Ctrl-C finds it there whenever it comes. It is dropped when the
+work that needs it is known to be done; every wait that ends and each enqueue past a bound looks for such references.
+
+No lock guards the limbo. A signal handler that interrupts one of these functions may enqueue too, and would wait for
+ever for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be repeated.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from aioacl import _sync
 from aioacl._errors import DeviceTimeout
 from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass, owner
 from aioacl._handle import error_on, warn_of_failure
 from aioacl._law import State
+from aioacl._memory import UNKNOWN, deferred, free_deferred
 from aioacl._port import TIMED_OUT, current_port
 from aioacl._runtime import must_not_be_forked
 
 if TYPE_CHECKING:
     from aioacl._acl import CData
     from aioacl._lifecycle import Manager
+    from aioacl._memory import Buffer
 
 LIMBO_BOUND: Final = 64
-UNKNOWN: Final = 1 << 62  # the position of what is being enqueued
 TEXT_BYTES: Final = 8192
 
 
@@ -32,11 +34,17 @@ _own: Final = owner(lib.aio_stream_drop)
 
 
 class Kept:
-    """Objects that a piece of work uses, and its position."""
+    """An in-flight reference: what a piece of work uses, its stream, and its position.
 
-    __slots__ = ("held", "position")
+    The position is UNKNOWN while the work is enqueued, and 0 if it was refused. A buffer that is closed stays allocated
+    until the work of each Kept that names it is done.
+    """
 
-    def __init__(self, held: tuple[object, ...]) -> None:
+    __slots__ = ("buffers", "core", "held", "position")
+
+    def __init__(self, core: StreamCore, buffers: tuple[Buffer, ...], held: object) -> None:
+        self.core = core
+        self.buffers = buffers
         self.held = held
         self.position = UNKNOWN
 
@@ -44,7 +52,7 @@ class Kept:
 class StreamCore:
     """The engine's record of a stream, and what its unfinished work needs."""
 
-    __slots__ = ("__weakref__", "_lock", "generation", "handle", "limbo", "manager", "native")
+    __slots__ = ("__weakref__", "generation", "handle", "limbo", "manager", "native")
 
     def __init__(self, manager: Manager, generation: int, native: CData) -> None:
         record = lib.aio_stream_new(make_pass(manager.index, generation), native)
@@ -55,7 +63,6 @@ class StreamCore:
         self.manager = manager
         self.generation = generation
         self.limbo: deque[Kept] = deque()
-        self._lock = _sync.lock()  # of the limbo
         manager.adopt(self)
 
     @property
@@ -68,32 +75,79 @@ class StreamCore:
         return self.stale or lib.aio_stream_completed(self.handle) >= position
 
     def keep(self, kept: Kept) -> None:
-        """Holds objects until the position is done that they get when they are enqueued."""
-        with self._lock:
-            self.limbo.append(kept)
-            many = len(self.limbo) > LIMBO_BOUND
-        if many and (oldest := self.oldest()):
+        """Takes the references of work that is about to be enqueued. ParameterError if a buffer is closed.
+
+        The reference comes first and the look at `_closed` second; `close()` does both the other way round. So one of
+        the two notices the other.
+        """
+        self.limbo.append(kept)
+        for buffer in kept.buffers:
+            buffer._uses[kept] = None
+            if buffer._closed:
+                buffer._check()
+        if len(self.limbo) > LIMBO_BOUND and (oldest := self.oldest()):
             lib.aio_stream_query(self.handle, oldest)
             self.sweep()
 
+    def hold(self, kept: Kept) -> None:
+        """As `keep`, for an operation of several enqueues, until `placed`. The limbo would wait for its end."""
+        for buffer in kept.buffers:
+            buffer._uses[kept] = None
+            if buffer._closed:
+                buffer._check()
+
+    def placed(self, kept: Kept) -> None:
+        """An operation that was held ends, and work that it has enqueued may be unfinished."""
+        kept.position = lib.aio_stream_tail(self.handle)
+        self.limbo.append(kept)
+        if deferred:
+            free_deferred(kept)
+        self.sweep()
+
     def forget(self, kept: Kept) -> None:
-        """They were not enqueued."""
-        with self._lock, suppress(ValueError):
+        """The work was refused, or all of it is done: drops its references."""
+        kept.position = 0
+        self._drop(kept)
+        if deferred:
+            free_deferred(kept)
+
+    def _drop(self, kept: Kept) -> None:
+        for buffer in kept.buffers:
+            buffer._uses.pop(kept, None)
+        try:
             self.limbo.remove(kept)
+        except (
+            ValueError
+        ):  # another sweep has removed it: of another thread, or one that a signal has interrupted
+            return
 
     def sweep(self) -> None:
-        """Lets go of what the device is done with."""
+        """Drops the references of work that is done."""
+        limbo = self.limbo
+        if not limbo:
+            return
         dropped = self.stale and self.manager.shown is State.OPEN
-        completed = lib.aio_stream_completed(self.handle)
-        gone: list[object] = []  # let go of outside the lock: a finalizer may run then
-        with self._lock:
-            while self.limbo and (dropped or self.limbo[0].position <= completed):
-                gone.append(self.limbo.popleft())
+        last = UNKNOWN - 1 if dropped else lib.aio_stream_completed(self.handle)
+        while limbo:
+            try:
+                kept = limbo[0]
+            except IndexError:  # another sweep was faster
+                return
+            if kept.position > last:
+                return
+            self._drop(kept)
 
     def oldest(self) -> int:
         """The first position that something in limbo waits for, or 0."""
-        with self._lock:
-            return next((kept.position for kept in self.limbo if kept.position != UNKNOWN), 0)
+        limbo = self.limbo
+        for index in range(len(limbo)):
+            try:
+                position = limbo[index].position
+            except IndexError:  # a sweep was faster
+                return 0
+            if position != UNKNOWN:
+                return position
+        return 0
 
     async def wait(self, position: int, deadline: float | None = None) -> int:
         """The engine's result for everything up to the position."""

@@ -140,12 +140,15 @@ class Event(Handle):
 
     def _set_version(self, core: StreamCore, position: int, native: CData) -> None:
         self._version = _Version(core, position, native)
+        if self._closed:  # by another thread, since it was recorded
+            self._version = None
 
     def _recorded_version(self) -> _Version:
         self._check()
-        if self._version is None:
+        version = self._version
+        if version is None:
             raise ParameterError("the event was never recorded", hint="Call event.record(stream) first.")
-        return self._version
+        return version
 
     async def _wait(self, timeout: float | None) -> None:
         version = self._recorded_version()

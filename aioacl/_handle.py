@@ -196,6 +196,17 @@ class Handle(metaclass=Owned):
         self._manager = manager
         self._generation = generation
         self._closed = False
+        self._owed = [
+            True
+        ]  # one item until the native one is given back; the function that takes it does that
+
+    def _claim(self) -> bool:
+        """Whether it is the caller who gives the native one back. Atomic, for all threads and finalizers."""
+        try:
+            self._owed.pop()
+        except IndexError:
+            return False
+        return True
 
     @property
     def generation(self) -> int:

@@ -1,19 +1,23 @@
 """Memory: on the device, and pinned on the host.
 
-A buffer knows which streams use it, each up to which position; closing it while copies are under way hands it to
-the maintenance lane, which frees it when they are done. Device memory ends with a reset of its device. Pinned
-memory outlives one: it is the host's. It belongs to a ctypes array, which the buffer keeps until it is closed, and
-views for as long as they live: whoever is the last of them gives it back.
+A buffer knows the work that uses it. Closing it while copies are under way hands it to the maintenance lane, which
+frees it when they are done; a copy that another thread is just enqueueing, and an operation, hand it over when they end.
+The right to free is one item of a list: the function that takes it frees, so no memory is freed twice.
+
+Device memory ends with a reset of its device. Pinned memory outlives one: it is the host's. It belongs to a ctypes
+array, which the buffer keeps until it is closed, and views for as long as they live: whoever is the last of them gives
+it back.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
+from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl import _runtime, _sync
+from aioacl import _runtime
 from aioacl._ffi import ffi, lib, make_pass, owner, pointer
 from aioacl._gate import error_of
 from aioacl._handle import Handle, Operation, warn_of_drop, warn_of_failure
@@ -23,11 +27,42 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._acl import CData
-    from aioacl._core import StreamCore
+    from aioacl._core import Kept
     from aioacl._lifecycle import Manager
 
-REMEMBERED_USES = 8
-_uses_lock = _sync.lock()  # of all buffers; held for a few instructions
+UNKNOWN: Final = 1 << 62  # the position of work that is being enqueued
+deferred: Final[
+    dict[Kept, deque[Buffer]]
+] = {}  # closed buffers, by the work at whose enqueueing they are freed
+
+
+def _defer(kept: Kept, buffer: Buffer) -> bool:
+    """Leaves a closed buffer to the end of an enqueue. False if that is over: then the caller goes on with it."""
+    waiting = deferred.setdefault(kept, deque())
+    waiting.append(buffer)
+    if kept.position == UNKNOWN:
+        return True
+    deferred.pop(kept, None)
+    try:
+        waiting.remove(buffer)
+    except ValueError:  # `free_deferred` has taken it
+        return True
+    return False
+
+
+def free_deferred(kept: Kept) -> None:
+    """The position of the work is known: the maintenance lane looks again at the buffers that were closed meanwhile."""
+    waiting = deferred.pop(kept, None)
+    while waiting:
+        try:
+            buffer = waiting.popleft()
+        except IndexError:  # `_defer` has taken the last one back
+            return
+        manager = buffer._manager
+        if manager.maintenance.running:
+            manager.leave_note(buffer._free_when_unused)
+        else:
+            _leave_over(manager, buffer._free_when_unused)
 
 
 def _leave_over(manager: Manager, clean_up: Callable[[], object]) -> None:
@@ -51,7 +86,7 @@ class Buffer(Handle):
         self._address = address
         self._size = size
         self._pointer = ffi.cast("char *", address)
-        self._uses: dict[StreamCore, int] = {}
+        self._uses: dict[Kept, None] = {}
 
     @property
     def size(self) -> int:
@@ -68,30 +103,23 @@ class Buffer(Handle):
         """The address, as ACL knows it."""
         return self._address
 
-    def _used(self, core: StreamCore, position: int) -> None:
-        with _uses_lock:
-            self._uses[core] = max(position, self._uses.get(core, 0))
-            many = len(self._uses) > REMEMBERED_USES
-        if many:
-            self._forget_passed()
-
-    def _forget_passed(self) -> None:
-        passed = [(core, position) for core, position in self._used_by() if core.passed(position)]
-        with _uses_lock:
-            for core, position in passed:
-                if self._uses.get(core) == position:
-                    del self._uses[core]
-
     def _free(self) -> None:
         raise NotImplementedError
 
+    def _give_back(self) -> None:
+        """On the maintenance lane: frees it when nothing uses it any more; once, however often it is called."""
+        if self._claim():
+            self._free_when_unused()
+
     def _free_when_unused(self) -> None:
-        """On the maintenance lane: frees now, or watches the first stream that still uses it."""
+        """Frees now, or leaves that to the end of the first work that still uses it. For the holder of the claim."""
         lane = self._manager.maintenance
-        for core, position in self._used_by():
-            if core.passed(position):
+        for kept in tuple(self._uses):
+            if kept.position == UNKNOWN and _defer(kept, self):
+                return
+            if kept.core.passed(kept.position):
                 continue
-            if lane.watch(core.handle, position, self._look_again):
+            if lane.watch(kept.core.handle, kept.position, self._look_again):
                 _leave_over(self._manager, self._free_when_unused)
             return
         self._free()
@@ -104,17 +132,12 @@ class Buffer(Handle):
             _leave_over(self._manager, self._free_when_unused)
 
     def _unused(self) -> bool:
-        return all(core.passed(position) for core, position in self._used_by())
-
-    def _used_by(self) -> list[tuple[StreamCore, int]]:
-        with _uses_lock:
-            return list(self._uses.items())
+        return all(kept.core.passed(kept.position) for kept in tuple(self._uses))
 
     def _closing(self) -> Callable[[], object] | None:
-        if self._closed:
-            return None
         self._closed = True
-        return self._free_when_unused if not lib.aio_forked() and self._can_be_freed() else None
+        wanted = self._owed and not lib.aio_forked() and self._can_be_freed()
+        return self._give_back if wanted else None
 
     def _can_be_freed(self) -> bool:
         raise NotImplementedError
@@ -125,11 +148,13 @@ class Buffer(Handle):
 
     def _leave(self) -> None:
         """For the finalizer: the maintenance lane frees what nobody closed."""
-        if self._closed or lib.aio_forked() or not self._can_be_freed():
+        if not self._owed or lib.aio_forked() or not self._can_be_freed():
             return
-        self._warn_if_open()
-        self._closed = True
-        self._manager.leave_note(self._free_when_unused)
+        self._manager.leave_note(self._give_back)  # first: where warnings are errors, the next line raises
+        try:
+            self._warn_if_open()
+        finally:
+            self._closed = True
 
     def _warn_if_open(self) -> None:
         if not self._closed:
@@ -280,8 +305,8 @@ class PinnedBuffer(Buffer, _Exporter):
 
     def _free(self) -> None:
         """No copy uses it any more: the streams let go of it, and so does it of its bytes. Without a view they go."""
-        for core, _ in self._used_by():
-            core.sweep()
+        for kept in tuple(self._uses):
+            kept.core.sweep()
         self._bytes = None
         self._allocation.give_back()
         _runtime.settle()
@@ -317,7 +342,6 @@ def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
 
 
 def discard(buffer: DeviceBuffer | PinnedBuffer) -> None:
-    """Frees what was made for somebody who has left, unless its finalizer has seen to it."""
-    if not buffer._closed:
-        buffer._closed = True
-        buffer._free()
+    """Frees what was made for a caller that has left, unless its finalizer does."""
+    buffer._closed = True
+    buffer._give_back()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi
@@ -30,7 +30,7 @@ class Place:
 
     address: CData
     size: int
-    owner: object
+    owner: Any  # the Buffer, or what exports pageable memory
     device: bool = False
     pageable: bool = False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aioacl._core import Kept, StreamCore, destroy
@@ -13,7 +12,7 @@ from aioacl._ffi import code_of, ffi, lib, make_pass, refused
 from aioacl._gate import error_of
 from aioacl._handle import Handle, Operation, begun, warn_of_drop
 from aioacl._lanes import call_on
-from aioacl._memory import Buffer
+from aioacl._memory import deferred, free_deferred
 from aioacl._options import deadline_of, is_whole
 from aioacl._place import Place, place_of
 from aioacl._port import run_blocking
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from aioacl._lifecycle import Manager
+    from aioacl._memory import Buffer
 
 STAGED_AT_MOST: Final = 1 << 20
 LIMBO_BOUND: Final = 64
@@ -94,27 +94,29 @@ class Stream(Handle):
         return result
 
     def _ticket(
-        self, held: tuple[object, ...], call: str, function: Callable[..., int], *arguments: object
+        self,
+        buffers: tuple[Buffer, ...],
+        held: object,
+        call: str,
+        function: Callable[..., int],
+        *arguments: object,
     ) -> Ticket:
         """Enqueues what uses these objects; also when Ctrl-C comes behind the call, they are kept until it is done."""
-        core, kept = self._core, Kept(held)
+        core = self._core
+        kept = Kept(core, buffers, held)
         try:
             core.keep(kept)
-            position = self._enqueue(call, function, *arguments)
-            self._placed(kept, position)
+            kept.position = position = self._enqueue(call, function, *arguments)
+            if deferred:
+                free_deferred(kept)
             return Ticket(core, position)
         except AclError:  # it was refused
             core.forget(kept)
             raise
         except BaseException:
-            self._placed(kept, lib.aio_stream_tail(core.handle))
+            kept.position = lib.aio_stream_tail(core.handle)
+            free_deferred(kept)
             raise
-
-    def _placed(self, kept: Kept, position: int) -> None:
-        for thing in kept.held:
-            if isinstance(thing, Buffer):
-                thing._used(self._core, position)
-        kept.position = position
 
     def copy(self, target: object, source: object, *, nbytes: int | None = None) -> Ticket:
         """Enqueues a copy (aclrtMemcpyAsync) of `nbytes`, or of the whole source, to the start of the target.
@@ -135,21 +137,24 @@ class Stream(Handle):
         if size == 0:
             return Ticket(self._core, lib.aio_stream_tail(self._core.handle), twin=True)
         if to.pageable or of.pageable:
-            return self._copy_staged(to, of, size)
-        arguments = (to.address, to.size, of.address, size, kind)
-        return self._ticket((to.owner, of.owner), "aclrtMemcpyAsync", lib.aio_copy, *arguments)
+            return self._copy_staged(to, of, size, (to.owner if of.pageable else of.owner,))
+        return self._copy_directly(to, of, size, kind, (to.owner, of.owner))
 
-    def _copy_staged(self, to: Place, of: Place, size: int) -> Ticket:
+    def _copy_directly(self, to: Place, of: Place, size: int, kind: int, uses: tuple[Buffer, ...]) -> Ticket:
+        arguments = (to.address, to.size, of.address, size, kind)
+        return self._ticket(uses, None, "aclrtMemcpyAsync", lib.aio_copy, *arguments)
+
+    def _copy_staged(self, to: Place, of: Place, size: int, uses: tuple[Buffer, ...]) -> Ticket:
         if size > STAGED_AT_MOST:
             raise ParameterError(
                 f"a copy of {size} bytes from or to pageable memory would block the caller",
                 hint="Use memory of device.pinned(n), or `await stream.upload(...)` / `download(...)`.",
             )
         if of.pageable:
-            arguments = (to.address, to.size, of.address, size)
-            return self._ticket((to.owner,), "aclrtMemcpyAsync", lib.aio_upload, *arguments)
-        held = (to.owner, of.owner)
-        return self._ticket(held, "aclrtMemcpyAsync", lib.aio_download, to.address, of.address, size)
+            source = (to.address, to.size, of.address, size)
+            return self._ticket(uses, None, "aclrtMemcpyAsync", lib.aio_upload, *source)
+        target = (to.address, of.address, size)
+        return self._ticket(uses, to.owner, "aclrtMemcpyAsync", lib.aio_download, *target)
 
     def fill(self, target: object, byte: int, *, nbytes: int | None = None) -> Ticket:
         """Enqueues a fill (aclrtMemsetAsync) of the target, a DeviceBuffer or PinnedBuffer, with one byte."""
@@ -162,7 +167,8 @@ class Stream(Handle):
         if not is_whole(byte) or not 0 <= byte <= 255:
             raise ParameterError(f"{byte!r} is not a byte", hint="Pass a number from 0 to 255.")
         size = copy_size(to, to, nbytes)
-        return self._ticket((to.owner,), "aclrtMemsetAsync", lib.aio_fill, to.address, to.size, byte, size)
+        arguments = (to.address, to.size, byte, size)
+        return self._ticket((to.owner,), None, "aclrtMemsetAsync", lib.aio_fill, *arguments)
 
     def record(self, event: Event | None = None) -> Event:
         """Records an event at this point of the stream (aclrtRecordEvent): a pooled one, or your own."""
@@ -185,7 +191,7 @@ class Stream(Handle):
         if not isinstance(event, Event):
             raise ParameterError(f"{event!r} is no event", hint="Pass what stream.record() returns.")
         version = event._recorded_version()
-        return self._ticket((version,), "aclrtStreamWaitEvent", lib.aio_wait_event, version.native)
+        return self._ticket((), version, "aclrtStreamWaitEvent", lib.aio_wait_event, version.native)
 
     # --- large copies of pageable memory ---------------------------------------------------------------------
 
@@ -207,6 +213,19 @@ class Stream(Handle):
                 hint="The target comes first, as in copy(target, source).",
             )
         size, kind = copy_size(to, of, None), copy_kind(to, of)
+        buffers = (
+            (to.owner, of.owner) if not (to.pageable or of.pageable) else (to.owner if up else of.owner,)
+        )
+        kept = Kept(self._core, buffers, (to.owner, of.owner))
+        try:
+            self._core.hold(kept)
+            await self._pump_held(to, of, size, kind)
+        except BaseException:  # some chunks may be under way
+            self._core.placed(kept)
+            raise
+        self._core.forget(kept)
+
+    async def _pump_held(self, to: Place, of: Place, size: int, kind: int) -> None:
         tickets: deque[Ticket] = deque()
         for offset in range(0, size, STAGED_AT_MOST):
             if len(tickets) == 4:
@@ -221,9 +240,8 @@ class Stream(Handle):
         while True:
             try:
                 if to.pageable or of.pageable:
-                    return self._copy_staged(to, of, size)
-                arguments = (to.address, to.size, of.address, size, kind)
-                return self._ticket((to.owner, of.owner), "aclrtMemcpyAsync", lib.aio_copy, *arguments)
+                    return self._copy_staged(to, of, size, ())
+                return self._copy_directly(to, of, size, kind, ())
             except QueueFull as full:
                 if full.code is not None and waited:
                     raise  # what the runtime calls full with nothing in it will not have room either
@@ -284,22 +302,26 @@ class Stream(Handle):
         return Operation("stream.abort()", self._abort)
 
     def _closing(self) -> Callable[[], object] | None:
-        if self._closed:
-            return None
         self._closed = True
-        return None if self.stale or lib.aio_forked() else partial(destroy, self._core)
+        wanted = self._owed and not self.stale and not lib.aio_forked()
+        return self._give_back if wanted else None
+
+    def _give_back(self) -> None:
+        """On the maintenance lane: destroys it when its work is done; once, however often it is called."""
+        if self._claim():
+            destroy(self._core)
 
     def close(self) -> Operation[None]:
         """Gives the stream back; unfinished work goes on, and the stream is destroyed after it."""
         return Operation("stream.close()", self._close)
 
     def __del__(self) -> None:
-        if not hasattr(self, "_core") or self._closed or self.stale or lib.aio_forked():
+        if not hasattr(self, "_core") or not self._owed or self.stale or lib.aio_forked():
             return
-        self._closed = True
-        core = self._core
-        self._manager.leave_note(lambda: destroy(core))
-        warn_of_drop(self._born, "a stream was not closed: close it, or make it with `async with`")
+        closed, self._closed = self._closed, True
+        self._manager.leave_note(self._give_back)
+        if not closed:
+            warn_of_drop(self._born, "a stream was not closed: close it, or make it with `async with`")
 
     def __repr__(self) -> str:
         return f"<Stream of device {self._manager.index}, generation {self._generation}>"
@@ -355,7 +377,6 @@ def make_stream(manager: Manager, generation: int, priority: int, on_failure: On
 
 
 def discard_stream(stream: Stream) -> None:
-    """On the maintenance lane: destroys what was made for somebody who has left, unless its finalizer does."""
-    if not stream._closed:
-        stream._closed = True
-        destroy(stream._core)
+    """On the maintenance lane: destroys what was made for a caller that has left, unless its finalizer does."""
+    stream._closed = True
+    stream._give_back()

@@ -16,7 +16,6 @@ from aioacl import (
     _ffi,
     _flights,
     _lifecycle,
-    _memory,
     _runtime,
     _sync,
     simulator,
@@ -81,7 +80,6 @@ def settle_in(scheduler: Scheduler) -> None:
     _sync.backend = scheduler
     _lifecycle._managers_lock = scheduler.lock()
     _runtime._lock = scheduler.lock()
-    _memory._uses_lock = scheduler.lock()
     Crossings(_ffi.lib, scheduler, NOTICED).put(_modules())
     scheduler.engine_at_work = lambda: _ffi.lib.aio_device_waits(INDEX)
 

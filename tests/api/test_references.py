@@ -1,0 +1,293 @@
+"""In-flight references: a buffer that is closed stays allocated until the last work that uses it is done."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import _memory, _stream, simulator
+from aioacl._ffi import lib
+from aioacl._memory import discard
+from aioacl._stream import discard_stream
+from tests.kit import Raised, Waiting, in_thread, until, until_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from tests.kit import OpenDevice
+
+CHUNK = 1 << 20
+ROUNDS = 2000
+BOTH = pytest.mark.parametrize("kind", ["allocate", "pinned"])
+
+
+def blocks() -> int:
+    stats = simulator.stats()
+    return stats.device_blocks + stats.host_blocks
+
+
+@pytest.fixture
+def device(open_device: OpenDevice) -> Generator[aioacl.Device]:
+    opened = open_device().result()
+    yield opened
+    opened.close().result()
+
+
+@pytest.fixture
+def stream(device: aioacl.Device) -> Generator[aioacl.Stream]:
+    made = device.create_stream().result()
+    yield made
+    made.close().result()
+
+
+# --- operations of several enqueues --------------------------------------------------------------------------------
+
+
+def lane_is_idle(device: aioacl.Device) -> None:
+    """Returns once the maintenance thread has handled every wait that has ended."""
+    assert until_now(lambda: lib.aio_device_waits(0) == 0)
+    in_thread(lambda: device.memory_info().result())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("direction", ["upload", "download"])
+@pytest.mark.parametrize("host", ["pinned", "pageable"])
+async def test_operation_whose_buffers_are_closed_between_chunks_keeps_them_until_its_end(
+    open_device: OpenDevice, direction: str, host: str
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, anyio.create_task_group() as group:
+        before, size = blocks(), 8 * CHUNK
+        memory: Any = await device.allocate(size)
+        other: Any = await device.pinned(size) if host == "pinned" else bytearray(size)
+        closed = [thing for thing in (memory, other) if not isinstance(thing, bytearray)]
+        ends = (memory, other) if direction == "upload" else (other, memory)
+        simulator.hold(stream)
+        operation = Waiting(group, lambda: getattr(stream, direction)(*ends))
+        await until(lambda: len(stream._core.limbo) == 4)
+        held = blocks()
+        for thing in closed:
+            await thing.close()
+        simulator.release(stream)
+        lane_is_idle(device)  # blocks the loop: the operation is between its fourth and its fifth chunk
+        assert blocks() == held
+        await operation.outcome()
+        assert simulator.calls("aclrtMemcpyAsync") == 8
+        await until(lambda: blocks() <= before + held - before - len(closed))
+
+
+@pytest.mark.anyio
+async def test_upload_that_is_cancelled_keeps_its_buffer_until_its_last_chunk_is_done(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, anyio.create_task_group() as group:
+        memory = await device.allocate(8 * CHUNK)
+        simulator.hold(stream)
+        upload = Waiting(group, lambda: stream.upload(memory, bytes(8 * CHUNK)))
+        await until(lambda: len(stream._core.limbo) == 4)
+        upload.cancel()
+        await until(lambda: upload.ended)
+        assert not memory._unused()
+        await memory.close()
+        held = simulator.stats().device_blocks
+        simulator.release(stream)
+        await until(lambda: simulator.stats().device_blocks == held - 1)
+        assert simulator.calls("aclrtMemcpyAsync") == 4
+
+
+# --- close() beside an enqueue ---------------------------------------------------------------------------------------
+
+
+class Between:
+    """The engine; calls a function before it enqueues."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(lib, name)
+        if name not in ("aio_copy", "aio_fill", "aio_upload", "aio_download"):
+            return real
+
+        def enqueue(*arguments: object) -> int:
+            self._act()
+            result: int = real(*arguments)
+            return result
+
+        return enqueue
+
+
+ENQUEUES: dict[str, Callable[[aioacl.Stream, Any, Any], object]] = {
+    "copy": lambda stream, buffer, other: stream.copy(other, buffer),
+    "copy back": lambda stream, buffer, other: stream.copy(buffer, other),
+    "fill": lambda stream, buffer, _other: stream.fill(buffer, 1),
+    "upload": lambda stream, buffer, _other: stream.copy(buffer, bytes(64)),
+    "download": lambda stream, buffer, _other: stream.copy(bytearray(64), buffer),
+}
+STAGED = ("upload", "download")
+
+
+@BOTH
+@pytest.mark.parametrize("what", ENQUEUES)
+def test_buffer_closed_by_another_thread_before_the_call_to_c_is_freed_after_the_work(
+    device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, what: str, kind: str
+) -> None:
+    if what in STAGED and kind == "pinned":
+        return  # pageable and pinned: neither end is on the device
+    with_other = device.allocate(64).result()
+    buffer = getattr(device, kind)(64).result()
+    before, seen = blocks(), list[int]()
+
+    def close() -> None:
+        in_thread(lambda: buffer.close().result())
+        seen.append(blocks())
+
+    monkeypatch.setattr(_stream, "lib", Between(close))
+    ENQUEUES[what](stream, buffer, with_other)
+    assert seen == [before]
+    stream.result()
+    assert until_now(lambda: blocks() == before - 1)
+    with_other.close().result()
+
+
+@BOTH
+def test_buffer_closed_before_a_refused_enqueue_is_freed(
+    device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    buffer = getattr(device, kind)(64).result()
+    before = blocks()
+    monkeypatch.setattr(_stream, "lib", Between(lambda: in_thread(lambda: buffer.close().result())))
+    simulator.fail_call("aclrtMemsetAsync", 107000)
+    with pytest.raises(aioacl.AclError):
+        stream.fill(buffer, 1)
+    assert until_now(lambda: blocks() == before - 1)
+    assert not _memory.deferred
+
+
+@BOTH
+def test_copy_whose_buffer_is_closed_after_its_check_is_refused_before_c(
+    device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    other, buffer = device.allocate(64).result(), getattr(device, kind)(64).result()
+    size_of_copy = _stream.copy_size
+
+    def close_first(*arguments: Any) -> int:
+        in_thread(lambda: buffer.close().result())
+        return size_of_copy(*arguments)
+
+    monkeypatch.setattr(_stream, "copy_size", close_first)
+    with pytest.raises(aioacl.ParameterError, match="is closed"):
+        stream.copy(other, buffer)
+    assert simulator.calls("aclrtMemcpyAsync") == 0
+    assert not stream._core.limbo
+    other.close().result()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="before, only types of C have the buffer protocol")
+def test_copy_whose_source_closes_the_target_is_refused_before_c(
+    device: aioacl.Device, stream: aioacl.Stream
+) -> None:
+    target = device.allocate(64).result()
+
+    class Source:
+        def __buffer__(self, _flags: int) -> memoryview:
+            in_thread(lambda: target.close().result())
+            return memoryview(bytes(64))
+
+    with pytest.raises(aioacl.ParameterError, match="is closed"):
+        stream.copy(target, Source())
+    assert simulator.calls("aclrtMemcpyAsync") == 0
+
+
+@BOTH
+def test_buffers_closed_by_a_racing_thread_are_freed_once_and_after_their_copies(
+    device: aioacl.Device, stream: aioacl.Stream, kind: str
+) -> None:
+    other, start = device.allocate(64).result(), threading.Barrier(2)
+    before, made = blocks(), [getattr(device, kind)(64).result() for _ in range(ROUNDS // 10)]
+
+    def closes() -> None:
+        for buffer in made:
+            start.wait()
+            buffer._close_later()
+
+    racer = Raised(closes)
+    for buffer in made:
+        start.wait()
+        for _ in range(10):
+            try:
+                stream.copy(other, buffer)
+            except aioacl.ParameterError:
+                break
+            except aioacl.QueueFull:
+                stream.result()
+    racer.join()
+    stream.result()
+    assert until_now(lambda: blocks() == before)
+    other.close().result()
+
+
+# --- who frees -----------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_buffer_that_is_discarded_while_its_finalizer_warns_is_freed_once(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    buffer = getattr(device, kind)(64).result()
+    before = blocks()
+
+    def warn(*_: object, **__: object) -> None:
+        device._manager.maintenance.call(lambda: discard(buffer), None)
+        device._manager.maintenance.call(buffer._closing() or (lambda: None), None)
+
+    monkeypatch.setattr(_memory, "warn_of_drop", warn)
+    buffer.__del__()
+    device.memory_info().result()
+    assert blocks() == before - 1
+    assert simulator.calls("aclrtFree" if kind == "allocate" else "aclrtFreeHost") == 1
+
+
+def test_stream_that_is_discarded_while_its_finalizer_warns_is_destroyed_once(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = device.create_stream().result()
+
+    def warn(*_: object, **__: object) -> None:
+        device._manager.maintenance.call(lambda: discard_stream(stream), None)
+        device._manager.maintenance.call(stream._closing() or (lambda: None), None)
+
+    monkeypatch.setattr(_stream, "warn_of_drop", warn)
+    stream.__del__()
+    device.memory_info().result()
+    assert simulator.calls("aclrtDestroyStream") == 1
+
+
+@pytest.mark.parametrize("kind", ["allocate", "create_stream"])
+def test_handle_closed_by_two_threads_is_given_back_once(device: aioacl.Device, kind: str) -> None:
+    arguments = () if kind == "create_stream" else (64,)
+    handle = getattr(device, kind)(*arguments).result()
+    works = [handle._closing(), handle._closing()]
+    for work in works:
+        device._manager.maintenance.call(work, None)
+    call = "aclrtFree" if kind == "allocate" else "aclrtDestroyStream"
+    assert simulator.calls(call) == 1
+
+
+def test_event_closed_while_it_is_recorded_keeps_no_native_event(
+    device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = device.create_event().result()
+    enqueue = aioacl.Stream._enqueue
+
+    def close_first(self: aioacl.Stream, *arguments: Any) -> int:
+        in_thread(lambda: event.close().result())
+        return enqueue(self, *arguments)
+
+    monkeypatch.setattr(aioacl.Stream, "_enqueue", close_first)
+    stream.record(event)
+    assert event._version is None
