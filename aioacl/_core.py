@@ -1,8 +1,8 @@
 """What tickets, events and buffers know of a stream: the engine's record of it, and its limbo.
 
-The *limbo* holds the in-flight references: the objects that the device still uses. A reference is taken before the call
-to C, so `close()` on another thread, a signal handler or Ctrl-C finds it there whenever it comes. It is dropped when the
-work that needs it is known to be done; every wait that ends and each enqueue past a bound looks for such references.
+The *limbo* holds the in-flight references: the objects that the device still uses. A reference is taken before the
+call to C, so `close()` on another thread, a signal handler or Ctrl-C finds it there whenever it comes. It is dropped
+when the work that needs it is known to be done: every wait that ends and each enqueue past a bound looks for that.
 
 No lock guards the limbo. A signal handler that interrupts one of these functions may enqueue too, and would wait for
 ever for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be repeated.

@@ -11,7 +11,7 @@ from aioacl._event import Event
 from aioacl._events import DeviceEvents
 from aioacl._ffi import ffi, lib, make_pass, text_of
 from aioacl._gate import error_of, failed_call
-from aioacl._handle import Opening, Operation, Owned, error_on, size_of, warn_of_drop
+from aioacl._handle import Made, Opening, Operation, error_on, size_of, warn_of_drop
 from aioacl._health import health_of
 from aioacl._lanes import call_on
 from aioacl._law import State
@@ -47,7 +47,7 @@ BLAMES_NOBODY: Final = (SYNC_TIMEOUT, STREAM_ABORTED)  # who aborts has said who
 TIMED_EVENTS: Final = 2
 
 
-class Device(metaclass=Owned):
+class Device(Made):
     """An open device, from `open_device(index)`. It outlives resets; what was made from it before one does not."""
 
     factory = "open_device(index)"

@@ -20,6 +20,7 @@ from aioacl._ffi import ffi, lib, make_pass, owner
 from aioacl._handle import Handle, Operation, begun
 from aioacl._options import deadline_of
 from aioacl._port import run_blocking
+from aioacl._unique import Unique
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -37,7 +38,7 @@ LOST: Final = (
 )  # no answer, because of a reset
 
 
-class Ticket:
+class Ticket(Unique):
     """A position in a stream, what enqueueing returns: `await ticket` returns when everything up to it is done.
 
     A task error in what it covers is raised early, late or again. While later work keeps the stream busy, a ticket
@@ -45,6 +46,7 @@ class Ticket:
     """
 
     __slots__ = ("_core", "_ended", "_position", "_twin")
+    noun = "ticket"
 
     def __init__(self, core: StreamCore, position: int, *, twin: bool = False) -> None:
         self._core = core

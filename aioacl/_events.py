@@ -15,6 +15,7 @@ from aioacl._law import Event, State
 from aioacl._options import DeviceEvent, EventKind
 from aioacl._port import run_blocking
 from aioacl._runtime import must_not_be_forked
+from aioacl._unique import Unique
 
 if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
@@ -34,13 +35,15 @@ KINDS: Final[dict[Event, EventKind]] = {
 }
 
 
-class DeviceEvents:
+class DeviceEvents(Unique):
     """The events of a device from now on. Ends when the device is closed.
 
     `async for event in device.events():`, or `for` on a thread without a running loop. Several may iterate over one;
     each event comes to one of them. At most 64 wait; beyond that the oldest are dropped, and `missed` of the next says
     how many.
     """
+
+    noun = "listener for a device's events"
 
     def __init__(self, manager: Manager, user: object) -> None:
         self._manager = manager

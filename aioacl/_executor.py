@@ -24,6 +24,7 @@ from aioacl._future import JobFuture
 from aioacl._gate import error_of
 from aioacl._port import current_holder
 from aioacl._stay import current_stay, staying
+from aioacl._unique import Unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -54,12 +55,14 @@ class _Item:
         self.holder = stay if stay is not None and stay.index == index else current_holder()
 
 
-class DeviceExecutor(Executor):
+class DeviceExecutor(Unique, Executor):
     """A `concurrent.futures.Executor` whose threads have the device's context bound.
 
     A job that is submitted while the device is reset begins when it is open again. `shutdown` ends the threads that
     are idle; those in a job end after it.
     """
+
+    noun = "device executor"
 
     def __init__(
         self, index: int, enter: Callable[[object, Waits], JobStay], max_workers: int | None = None

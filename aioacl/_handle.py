@@ -30,6 +30,7 @@ from aioacl._lanes import CleanUp, clean_up_on
 from aioacl._law import State
 from aioacl._options import is_whole
 from aioacl._port import ThreadPort, current_port, run_blocking
+from aioacl._unique import Unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -56,9 +57,10 @@ else:  # for type checkers, what `coroutine` makes can be awaited only
         return (yield from begin())
 
 
-class Operation(Generic[T_co]):
+class Operation(Unique, Generic[T_co]):
     """Something to `await`, or to take the `result()` of on a thread without a running loop."""
 
+    noun = "operation"
     _lost = "so nothing was done: await it, or take its result()"
 
     def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, T_co]]) -> None:
@@ -186,7 +188,11 @@ def concerns_device(error: AclError) -> bool:
     return isinstance(error, DeviceFault) and error.action in DEVICE_ACTIONS
 
 
-class Handle(metaclass=Owned):
+class Made(Unique, metaclass=Owned):
+    """The base of what an owner makes."""
+
+
+class Handle(Made):
     """Something on a device, stamped with the generation in which it was made."""
 
     noun = "handle"
@@ -259,9 +265,6 @@ class Handle(metaclass=Owned):
 
     def _error(self, code: int, call: str, text: str | None = None) -> AclError:
         return error_on(self._manager, self._generation, code, call, text)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"a {self.noun} cannot be copied or pickled: it names something on a device")
 
 
 def warn_of_drop(origin: Origin | None, sentence: str, depth: int = 3) -> None:

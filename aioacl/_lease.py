@@ -10,6 +10,7 @@ from aioacl._errors import ParameterError
 from aioacl._ffi import lib
 from aioacl._options import deadline_of
 from aioacl._port import current_holder, run_blocking
+from aioacl._unique import Unique
 
 if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
@@ -25,7 +26,7 @@ def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object:
     return holder
 
 
-class Lease:
+class Lease(Unique):
     """A task's promise that it is between steps which a reset should not part.
 
     `async with device.lease() as lease:` A force reset waits for it, at most its grace time; then the lease is
@@ -35,6 +36,8 @@ class Lease:
     Only the task that entered it holds it, and those to which `share()` was handed. `asyncio.gather`, and `wait_for`
     before Python 3.12, make tasks of their own, which do not hold it: use `asyncio.timeout()`, and share it.
     """
+
+    noun = "lease"
 
     def __init__(self, manager: Manager, *, wait: bool, timeout: float | None) -> None:
         self._manager = manager
@@ -93,8 +96,10 @@ class Lease:
         return current_holder() in self._holders and not lib.aio_gate_foreign(self._manager.index)
 
 
-class SharedLease:
+class SharedLease(Unique):
     """A lease on its way to another task."""
+
+    noun = "shared lease"
 
     def __init__(self, manager: Manager, lease: Lease) -> None:
         self._manager = manager

@@ -1,7 +1,7 @@
 """Memory: on the device, and pinned on the host.
 
 A buffer knows the work that uses it. Closing it while copies are under way hands it to the maintenance lane, which
-frees it when they are done; a copy that another thread is just enqueueing, and an operation, hand it over when they end.
+frees it when they are done; a copy that another thread enqueues, and an operation, hand it over when they end.
 The right to free is one item of a list: the function that takes it frees, so no memory is freed twice.
 
 Device memory ends with a reset of its device. Pinned memory outlives one: it is the host's. It belongs to a ctypes
