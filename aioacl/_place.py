@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi
+from aioacl._formats import view_of
 from aioacl._memory import DeviceBuffer, PinnedBuffer
 
 if TYPE_CHECKING:
     from aioacl._acl import CData
     from aioacl._lifecycle import Manager
 
+_BYTES: Final = (bytes, bytearray)
 
 _WRITABLE = (
     "The target comes first: pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous, writable buffer, "
@@ -44,8 +46,15 @@ def place_of(thing: object, manager: Manager, *, writable: bool = False) -> Plac
     """The place that an argument of a copy means. ParameterError for what is none."""
     if isinstance(thing, DeviceBuffer | PinnedBuffer):
         return _buffer(thing, manager)
+    source, pointers = (thing, "") if type(thing) in _BYTES else view_of(thing)
+    if pointers:
+        raise ParameterError(
+            f"expected a buffer of plain values, got {type(thing).__name__} of the format {pointers!r}, which holds "
+            "pointers",
+            hint="Copy the values that they point to: array.astype(float), or a bytearray, for instance.",
+        )
     try:
-        held = ffi.from_buffer("char[]", thing, writable)
+        held = ffi.from_buffer("char[]", source, writable)
     except (TypeError, ValueError, BufferError) as error:
         raise ParameterError(
             f"{type(thing).__name__} cannot be {'written to' if writable else 'copied from'}: {error}",

@@ -1,0 +1,49 @@
+"""Which buffers hold pointers: a copy of those would overwrite references, or read addresses as data."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+_CDATA: Final[type] = ctypes.c_int.__mro__[-2]  # the base of all types of ctypes
+_FIELD_NAME: Final = re.compile(":[^:]*:")
+# PEP 3118 and ctypes: object, void pointer, char pointer, function, pointer, wide char pointer but for complex numbers
+_POINTER: Final = re.compile("[OPzX&]|Z(?![fdgFDG])")
+_POINTER_CODES: Final = "OPzZX"
+
+
+@lru_cache(maxsize=256)
+def format_holds_pointers(layout: str) -> bool:
+    """Whether a format of PEP 3118 has a pointer in it, at any depth. A name with a colon could hide one."""
+    return "::" in layout or _POINTER.search(_FIELD_NAME.sub(";", layout)) is not None
+
+
+@lru_cache(maxsize=256)
+def type_holds_pointers(kind: Any) -> bool:
+    """Whether a type of ctypes has a pointer in it; the format of a union or a packed structure does not tell."""
+    if not issubclass(kind, _CDATA):
+        return False
+    if issubclass(kind, ctypes.Array):
+        return type_holds_pointers(kind._type_)
+    if issubclass(kind, ctypes.Structure | ctypes.Union):
+        fields = [field[1] for base in kind.__mro__ for field in base.__dict__.get("_fields_", ())]
+        return any(type_holds_pointers(field) for field in fields)
+    code = getattr(kind, "_type_", None)
+    return not isinstance(code, str) or code in _POINTER_CODES  # pointers and functions have no code
+
+
+def view_of(thing: Any) -> tuple[Any, str]:
+    """What to take the buffer of an object from, and the format if it holds pointers, else "".
+
+    A buffer is asked for once: a second one of a user's `__buffer__` may differ from the one that was checked.
+    """
+    try:
+        view = memoryview(thing)
+    except (TypeError, ValueError, BufferError):  # numpy knows no format for its times, for instance
+        kind = getattr(thing, "dtype", None)
+        return thing, str(kind) if getattr(kind, "hasobject", False) else ""
+    layout = view.format
+    unsafe = format_holds_pointers(layout) or type_holds_pointers(type(view.obj))
+    return view, layout if unsafe else ""
