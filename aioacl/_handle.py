@@ -6,14 +6,16 @@ an `Opening`: it is an async context manager too, and one that was forgotten war
 
 from __future__ import annotations
 
+import copy
 import warnings
 from contextlib import suppress
+from functools import partial
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 import anyio
 
-from aioacl import _origin
+from aioacl import _origin, _sync
 from aioacl._codes import DEVICE_ACTIONS
 from aioacl._errors import (
     AclError,
@@ -179,13 +181,21 @@ def error_on(manager: Manager, generation: int, code: int, call: str, text: str 
     if error.action == "new_stream" and manager.stop_generation == generation:
         error = of_device(error)
     if concerns_device(error):
-        manager.note_fault(error)
+        _note_fault(manager, error)
     return error
 
 
 def concerns_device(error: AclError) -> bool:
     """Whether the error is a fault of the device, which only a reset ends, and not of one of its tasks."""
     return isinstance(error, DeviceFault) and error.action in DEVICE_ACTIONS
+
+
+def _note_fault(manager: Manager, error: AclError) -> None:
+    """Remembers a fault, or leaves that to the maintenance lane if a signal has interrupted the lock's owner."""
+    if _sync.is_owned(manager.changed):
+        manager.leave_note(partial(manager.note_fault, copy.copy(error)))
+    else:
+        manager.note_fault(error)
 
 
 class Made(Unique, metaclass=Owned):

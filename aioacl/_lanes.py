@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from aioacl import _sync
 from aioacl._errors import AclWarning, DeviceTimeout
 from aioacl._ffi import lib
-from aioacl._port import KICK, TIMED_OUT, Port, current_port
+from aioacl._port import KICK, TIMED_OUT, Port, ThreadPort, current_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ class Job(Generic[T]):
     def __init__(self, work: Callable[[], T], discard: Callable[[T], object] | None = None) -> None:
         self._work = work
         self._discard = discard
-        self._changed = _sync.condition()
+        self._changed = _sync.condition(lasting=False)
         self._tell: tuple[Port, int] | None = None
         self._result: list[T] = []
         self._error: BaseException | None = None
@@ -346,6 +346,8 @@ async def _outcome_on(lane: Lane, job: Job[T], deadline: float | None) -> T:
         return 0
 
     try:
+        if isinstance(port, ThreadPort):
+            port.locks.append(job._changed)
         result = await port.wait(start, deadline=deadline)
     except GeneratorExit:
         lane.forsake(job)

@@ -229,6 +229,7 @@ class ThreadPort(Port):
     def __init__(self) -> None:
         super().__init__()
         self.deadline: float | None = None
+        self.locks: list[object] = []  # those that the waits in progress take on this thread
         self._depth = 0
 
     async def wait(
@@ -286,12 +287,14 @@ def run_blocking(
     if not isinstance(port, ThreadPort):
         # TypeError would speak of the arguments; it is the place that is wrong.
         raise RuntimeError(f"this thread runs an event loop: {instead}")  # noqa: TRY004
-    outer, deadline = port.deadline, deadline_of(timeout)
+    _sync.must_not_own(port.locks)
+    outer, locks, deadline = port.deadline, len(port.locks), deadline_of(timeout)
     port.deadline = _earlier(outer, deadline)
     try:
         return _run(begin())
     finally:
         port.deadline = outer
+        del port.locks[locks:]
 
 
 def _run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -318,7 +321,7 @@ _local = _Local()
 _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Port]] = (
     weakref.WeakKeyDictionary()
 )
-_ports_lock = threading.Lock()
+_ports_lock = threading.RLock()  # a signal handler may ask for a port too
 _of_threads: weakref.WeakSet[ThreadPort] = weakref.WeakSet()
 
 
@@ -363,12 +366,6 @@ def _thread_port() -> ThreadPort:
         with _ports_lock:
             _of_threads.add(_local.own)
     return _local.own
-
-
-def thread_ports() -> list[ThreadPort]:
-    """The ports of threads: each lasts as long as its thread."""
-    with _ports_lock:
-        return list(_of_threads)
 
 
 def current_holder() -> object:

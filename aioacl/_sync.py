@@ -2,6 +2,10 @@
 
 Everything in the lifecycle that can wait, wait its turn or start a thread comes from `backend`; a test puts its own
 in place and decides who runs next.
+
+A signal handler, or a finalizer, may interrupt a function that has one of these locks, on the same thread. The locks
+are re-entrant, so code there may read what they guard. It must not block: other threads may need the lock before what
+it waits for can happen. So `run_blocking` asks `must_not_own` first.
 """
 
 from __future__ import annotations
@@ -10,13 +14,15 @@ import _thread
 import select
 import threading
 import time
+import weakref
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
+T = TypeVar("T")
 Lock = AbstractContextManager[bool]
 
 
@@ -73,7 +79,7 @@ class Uninterrupted(threading.Condition):
     __slots__ = ("__enter__", "__exit__")  # descriptors in C: what is found there is called without a frame
 
     def __init__(self, lock: Any = None) -> None:
-        lock = lock or threading.Lock()
+        lock = lock or threading.RLock()
         super().__init__(lock)
         self.__enter__ = lock.__enter__  # type: ignore[method-assign]
         self.__exit__ = lock.__exit__  # type: ignore[method-assign]
@@ -91,7 +97,7 @@ class Threads:
     """The real world."""
 
     def lock(self) -> Lock:
-        return threading.Lock()
+        return threading.RLock()
 
     def condition(self) -> Condition:
         return Uninterrupted()
@@ -116,14 +122,39 @@ class Threads:
 backend: Backend = Threads()
 
 
+_lasting: list[weakref.ref[Any]] = []  # locks that live long; those of jobs are known to the port that waits
+
+
+def _watched(made: T) -> T:
+    _lasting[:] = [lock for lock in _lasting if lock() is not None]
+    _lasting.append(weakref.ref(made))
+    return made
+
+
 def lock() -> Lock:
     """A lock of the backend in place."""
-    return backend.lock()
+    return _watched(backend.lock())
 
 
-def condition() -> Condition:
-    """A condition of the backend in place."""
-    return backend.condition()
+def condition(*, lasting: bool = True) -> Condition:
+    """A condition of the backend in place. One of many, which live short, is asked about by its user."""
+    made = backend.condition()
+    return _watched(made) if lasting else made
+
+
+def is_owned(held: object) -> bool:
+    """Whether this thread has the lock; a backend for tests does not tell."""
+    owned = getattr(held, "_is_owned", None)
+    return owned is not None and bool(owned())
+
+
+def must_not_own(others: Iterable[object]) -> None:
+    """Raises if this thread has one of the locks that live long, or of those given: what follows blocks."""
+    if any(is_owned(lock()) for lock in _lasting) or any(map(is_owned, others)):
+        raise RuntimeError(
+            "expected a thread that has no lock of aioacl, got a signal handler that has interrupted the owner of one; "
+            "do not block in the handler: set a flag there, or use loop.add_signal_handler()"
+        )
 
 
 def monotonic() -> float:

@@ -183,11 +183,17 @@ def _threads(*, ours: bool) -> frozenset[threading.Thread]:
     return frozenset(thread for thread in threading.enumerate() if not thread.name.startswith(passed))
 
 
+def thread_ports() -> list[_port.ThreadPort]:
+    """The ports of threads: each lasts as long as its thread."""
+    with _port._ports_lock:
+        return list(_port._of_threads)
+
+
 def _kept_for_life() -> set[int]:
     """Descriptors of the ports of lanes, which are made once and stay, and of threads, which end with them."""
     managers = list(_lifecycle._managers.values())
     lanes = [lane._port for manager in managers for lane in (manager.control, manager.maintenance)]
-    return {port.fd for port in (*lanes, *_port.thread_ports()) if port is not None}
+    return {port.fd for port in (*lanes, *thread_ports()) if port is not None}
 
 
 def _descriptors() -> dict[int, str]:

@@ -16,7 +16,8 @@ import pytest
 import aioacl
 from aioacl import _port, _sync, simulator
 from aioacl._ffi import failure, lib
-from aioacl._port import TIMED_OUT, Port, ThreadPort, current_holder, current_port, run_blocking, thread_ports
+from aioacl._port import TIMED_OUT, Port, ThreadPort, current_holder, current_port, run_blocking
+from aioacl.testing._snapshot import thread_ports
 from tests.kit import PATIENCE_SECONDS, Raised, descriptors, in_thread, turns, until_now
 
 if TYPE_CHECKING:

@@ -1,0 +1,189 @@
+"""Signal handlers: what they enqueue and wait for works, or raises at once, wherever they interrupt the main thread."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import warnings
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import aioacl
+from aioacl import _sync, simulator
+from tests.kit import FAULT, PATIENCE_SECONDS, until_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from types import FrameType
+
+    from tests.kit import OpenDevice
+
+PLACE: Final = str(Path(aioacl.__file__).parent)
+REFUSED: Final = "do not block in the handler"
+
+
+class Things:
+    """What the interrupted code and the handler use."""
+
+    def __init__(self, device: aioacl.Device) -> None:
+        self.device = device
+        self.stream: Any = device.create_stream().result()
+        self.memory: Any = device.allocate(64).result()
+        self.pinned: Any = device.pinned(64).result()
+        self.large: Any = device.allocate(3 << 20).result()
+        self.event: Any = device.create_event().result()
+
+    def close(self) -> None:
+        for thing in (self.stream, self.memory, self.pinned, self.large, self.event):
+            thing.close().result()
+
+
+@pytest.fixture
+def things(open_device: OpenDevice) -> Generator[Things]:
+    device = open_device().result()
+    made = Things(device)
+    yield made
+    made.close()
+    device.close().result()
+
+
+class Signals:
+    """Sends a signal at the nth line that aioacl executes on this thread; its handler runs before the line."""
+
+    def __init__(self, step: int) -> None:
+        self.left = step
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> Signals | None:
+        if not frame.f_code.co_filename.startswith(PLACE):
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                signal.raise_signal(signal.SIGUSR1)
+        return self
+
+
+@contextmanager
+def handling(body: Callable[[], object]) -> Generator[None]:
+    def handler(_number: int, _frame: object) -> None:
+        body()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def interrupted(step: int, operation: Callable[[], object]) -> bool:
+    """Whether the operation has as many lines; the handler interrupts it before that one."""
+    signals, before = Signals(step), sys.gettrace()
+    sys.settrace(signals)
+    try:
+        operation()
+    finally:
+        sys.settrace(before)
+    return signals.left <= 0
+
+
+def walk(operation: Callable[[], object], body: Callable[[], object]) -> int:
+    """Interrupts the operation before each of its lines, one after another; how many there are."""
+    step = 1
+    with handling(body), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # an operation that was refused was not awaited
+        while interrupted(step, operation):
+            step += 1
+    return step - 1
+
+
+ENQUEUES: dict[str, Callable[[Things], object]] = {
+    "copy": lambda t: t.stream.copy(t.memory, t.pinned),
+    "staged upload": lambda t: t.stream.copy(t.memory, bytes(64)),
+    "staged download": lambda t: t.stream.copy(bytearray(64), t.memory),
+    "fill": lambda t: t.stream.fill(t.memory, 1),
+    "record": lambda t: t.stream.record(t.event),
+    "wait_event": lambda t: t.stream.wait_event(t.stream.record()),
+}
+WAITS: dict[str, Callable[[Things], object]] = {
+    "ticket": lambda t: t.stream.fill(t.memory, 1).result(),
+    "stream": lambda t: t.stream.result(),
+    "event": lambda t: t.stream.record().result(),
+    "upload": lambda t: t.stream.upload(t.large, bytes(3 << 20)).result(),
+}
+OTHERS: dict[str, Callable[[Things], object]] = {
+    "allocate": lambda t: t.device.allocate(64).result().close().result(),
+    "memory_info": lambda t: t.device.memory_info().result(),
+    "synchronize": lambda t: t.device.synchronize().result(),
+    "health": lambda t: t.device.health,
+    "run": lambda t: t.device.executor,
+}
+
+
+@pytest.mark.parametrize("what", ENQUEUES)
+def test_enqueue_in_a_handler_that_interrupts_an_enqueue_works(things: Things, what: str) -> None:
+    def body() -> None:
+        for enqueue in ENQUEUES.values():
+            with suppress(aioacl.QueueFull):  # the walk is faster than the device
+                enqueue(things)
+
+    def operation() -> None:
+        with suppress(aioacl.QueueFull):
+            ENQUEUES[what](things)
+
+    assert walk(operation, body) > 10
+    things.stream.result()
+
+
+@pytest.mark.parametrize("what", [*ENQUEUES, *WAITS])
+def test_result_in_a_handler_that_interrupts_an_enqueue_or_a_wait_works(things: Things, what: str) -> None:
+    done: list[bool] = []
+
+    def body() -> None:
+        things.stream.copy(things.memory, things.pinned).result(PATIENCE_SECONDS)
+        done.append(True)
+
+    assert walk(lambda: {**ENQUEUES, **WAITS}[what](things), body) == len(done) > 10
+    assert not [kept for kept in things.stream._core.limbo if kept.position > 1 << 60]
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_result_in_a_handler_that_interrupts_anything_works_or_is_refused(things: Things, what: str) -> None:
+    ends: list[str] = []
+
+    def body() -> None:
+        try:
+            things.stream.fill(things.memory, 1).result(PATIENCE_SECONDS)
+            things.device.memory_info().result(PATIENCE_SECONDS)
+            ends.append("done")
+        except RuntimeError as refused:
+            ends.append(str(refused))
+
+    assert walk(lambda: OTHERS[what](things), body) == len(ends) > 3
+    assert {end for end in ends if end != "done" and REFUSED not in end} == set()
+    assert ends.count("done") > len(ends) / 3
+
+
+def test_result_of_a_thread_that_has_a_lock_is_refused_at_once(things: Things) -> None:
+    ticket = things.stream.fill(things.memory, 1)
+    with things.device._manager.changed, pytest.raises(RuntimeError, match=REFUSED):
+        ticket.result()
+    ticket.result()
+
+
+@pytest.mark.leaves("events")
+def test_fault_that_is_met_while_the_lock_is_owned_is_remembered_afterwards(things: Things) -> None:
+    simulator.fail_call("aclrtMemsetAsync", FAULT)
+    with things.device._manager.changed, pytest.raises(aioacl.DeviceFault):
+        things.stream.fill(things.memory, 1)
+    assert until_now(lambda: things.device.health.status == "poisoned")
+    assert things.device.force_reset().result().ok
+
+
+def test_lock_that_is_gone_is_not_asked_about() -> None:
+    _sync.lock()
+    kept = _sync.lock()
+    assert [lock() for lock in _sync._lasting].count(None) == 0
+    del kept
