@@ -2,8 +2,12 @@
  * Native events: a pool for each device, so that a record on the enqueue path finds one ready.
  *
  * An event goes back to the pool when nobody refers to it; recording it again there replaces what it stood for,
- * and waits that other streams have queued on it keep the old one.  The runtime does not free events with their
- * device, so all that were made are in a list, and destroyed before a healthy reset.
+ * and waits that other streams have queued on it keep the old one.
+ *
+ * All that were made are in a list, and destroyed before a reset.  The runtime does not free events with their
+ * device, and to destroy one after the tear-down is undefined: aclrtDestroyEvent uses the device object that
+ * the event was made with.  So an event that a thread still waits for in C when the device is reset is
+ * abandoned.
  */
 #include <stdlib.h>
 
@@ -126,6 +130,22 @@ aclrtEvent aio_event_handle(const aio_event *event) {
     return event->handle;
 }
 
+aclrtEvent aio_event_enter(aio_event *event) {
+    struct aio_device *self = &aio_devices[event->device];
+    aio_lock_take(&self->lock);
+    aclrtEvent handle = event->handle;
+    event->sitters += handle != NULL;
+    aio_lock_give(&self->lock);
+    return handle;
+}
+
+void aio_event_leave(aio_event *event) {
+    struct aio_device *self = &aio_devices[event->device];
+    aio_lock_take(&self->lock);
+    event->sitters--;
+    aio_lock_give(&self->lock);
+}
+
 int aio_device_refill(int device, int timing, int count) {
     struct aio_device *self = &aio_devices[device];
     uint32_t generation = aio_word_generation(atomic_load(&self->word));
@@ -151,7 +171,7 @@ int aio_device_refill(int device, int timing, int count) {
 static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
     aio_lock_take(&self->lock);
     aio_event *event = self->events;
-    while (event && !(event->handle && event->generation == generation))
+    while (event && !(event->handle && event->sitters == 0 && event->generation == generation))
         event = event->newer;
     aclrtEvent handle = event ? event->handle : NULL;
     if (event)

@@ -208,6 +208,7 @@ struct aio_event {
     aclrtEvent handle;
     uint64_t position; /* of its record in the stream */
     atomic_int references;
+    int sitters; /* threads that wait for it in C; under the device's lock */
     int32_t device;
     uint32_t generation;
     bool timing;
@@ -350,6 +351,9 @@ struct aio_device {
 extern struct aio_device aio_devices[AIO_DEVICES];
 
 int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken);
+/* Between the two a reset does not destroy the native event.  NULL: it is destroyed already. */
+aclrtEvent aio_event_enter(aio_event *event);
+void aio_event_leave(aio_event *event);
 /* The wait was ended by a reset: published now if that is over, else when it ends. */
 void aio_orphan(aio_token *token);
 void aio_stage_release(int device, void *slot);

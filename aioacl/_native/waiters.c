@@ -90,9 +90,16 @@ static int sit_in_event(aio_stream *stream, uint64_t position) {
     question asked = about(stream, mark ? mark->position : 0, false);
     if (!mark)
         return conclude(stream, &asked, 0);
+    aclrtEvent handle = aio_event_enter(mark);
+    if (!handle) { /* a reset has destroyed it: nobody is let in at the end */
+        aio_event_drop(mark);
+        asked.done = 0;
+        return conclude(stream, &asked, 0);
+    }
     atomic_fetch_add(&aio_devices[stream->device].sitting, 1);
-    int code = aio_acl.aclrtSynchronizeEvent(mark->handle);
+    int code = aio_acl.aclrtSynchronizeEvent(handle);
     atomic_fetch_sub(&aio_devices[stream->device].sitting, 1);
+    aio_event_leave(mark);
     int refusal = conclude(stream, &asked, code);
     aio_event_drop(mark);
     return refusal;

@@ -1,6 +1,6 @@
 """Builds the engine, the simulator and these programs under sanitizers, and runs them all.
 
-    python tests/native/run.py [--seconds N] [--only asan|tsan] [--match TEXT]
+    python tests/native/run.py [--seconds N] [--rounds N] [--only asan|tsan] [--match TEXT]
 
 ASan with UBSan and leak checking, then TSan, without suppressions; anything they find ends in a non-zero status.
 `test_*.c` are lists of tests, each of which gets a process of its own; `engine*.c` is the storm, which runs for the
@@ -34,6 +34,8 @@ FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-fno-omit-frame-point
 WARNINGS: Final = ["-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wstrict-prototypes"]
 INCLUDES: Final = [*include_flags(), f"-I{HERE}"]
 TEST_SECONDS: Final = 180
+ROUNDS: Final = 3000
+ROUNDS_IN_TEST_SECONDS: Final = 20_000
 GRACE_SECONDS: Final = 120
 OWN_SECONDS: Final = TEST_SECONDS + GRACE_SECONDS
 
@@ -172,7 +174,7 @@ def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
     )
 
 
-def check(build: Build, seconds: float, match: str) -> None:
+def check(build: Build, seconds: float, rounds: int, match: str) -> None:
     """Runs everything that was built: the storms last and alone, the rest on all cores."""
     began = time.monotonic()
     lists, storm, own = programs(build)
@@ -182,7 +184,10 @@ def check(build: Build, seconds: float, match: str) -> None:
     for program in lists:
         names = build.start(program).split()
         chosen = [name for name in names if match in f"{program.stem}.{name}"]
-        runs += [partial(build.start, program, name) for name in chosen]
+        limit = TEST_SECONDS * max(1.0, rounds / ROUNDS_IN_TEST_SECONDS)
+        runs += [
+            partial(build.start, program, name, limit=limit, AIOACL_ROUNDS=str(rounds)) for name in chosen
+        ]
         say(build, f"{program.name}: {len(chosen)} tests", began)
     with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:  # they wait as much as they work
         for ended in [pool.submit(run) for run in runs]:
@@ -198,6 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
     """0 when nothing was found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each storm lasts (10)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"how many each race has ({ROUNDS})")
     parser.add_argument("--only", choices=[one.name for one in SANITIZERS], help="just this sanitizer")
     parser.add_argument(
         "--match", default="", help="only tests with this in `file.name`, or 'storm', 'simulator'"
@@ -207,7 +213,7 @@ def main(arguments: list[str] | None = None) -> int:
         for sanitizer in SANITIZERS:
             if options.only in (None, sanitizer.name):
                 with tempfile.TemporaryDirectory(prefix="aioacl-native-") as folder:
-                    check(Build(Path(folder), sanitizer), options.seconds, options.match)
+                    check(Build(Path(folder), sanitizer), options.seconds, options.rounds, options.match)
     except Failed as failed:
         print(failed, file=sys.stderr)
         return 1

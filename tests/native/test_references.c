@@ -1,0 +1,188 @@
+/*
+ * What a call of ACL uses outlives it, while others close and reset.  Native events and streams only: the
+ * buffers' references are Python's, and tests/api/test_references.py races those.
+ *
+ * AIOACL_ROUNDS says how many rounds each race has.
+ */
+#include "waits.h"
+
+enum { ROUNDS = 3000, RACERS = 2, SLOTS = 8 };
+
+static atomic_bool over;
+
+static int rounds(void) {
+    const char *wanted = getenv("AIOACL_ROUNDS");
+    return wanted ? atoi(wanted) : ROUNDS;
+}
+
+static aio_event *record(void) {
+    aio_event *event = NULL;
+    aio_result result = aio_record(stream, 0, 0, &event);
+    CHECK(result > 0);
+    return event;
+}
+
+/* --- a thread in a wait for an event ------------------------------------------ */
+static void *sit(void *event) {
+    aclrtEvent handle = aio_event_enter(event);
+    CHECK(handle != NULL);
+    CHECK_EQ(aio_acl.aclrtSynchronizeEvent(handle), 0);
+    aio_event_leave(event);
+    return NULL;
+}
+
+static int sitters_of(const aio_event *event) {
+    aio_lock_take(&aio_devices[0].lock);
+    int count = event->sitters;
+    aio_lock_give(&aio_devices[0].lock);
+    return count;
+}
+
+static void an_event_that_a_thread_waits_for_outlives_the_destruction_before_a_reset(void) {
+    begin(AIO_WATCH);
+    sim.hold(stream->handle);
+    aio_event *event = record();
+    pthread_t sitter = bed_thread(sit, event);
+    UNTIL(sitters_of(event) == 1);
+    bed_seize(0);
+    int destroyed = aio_device_destroy_events(0);
+    CHECK(destroyed >= 31);
+    CHECK_EQ(event->handle != NULL, 1);
+    sim.release(stream->handle);
+    bed_join(sitter);
+    CHECK_EQ(aio_device_destroy_events(0), 1); /* a reset that has failed is made again */
+    CHECK_EQ(aio_event_enter(event) == NULL, 1);
+    aio_event_drop(event);
+    bed_bring_back(0);
+    end_stale();
+}
+
+static void a_worker_whose_wait_cannot_be_aborted_keeps_its_event(void) {
+    begin(AIO_THREAD);
+    sim.set_abort_supported(false);
+    sim.hold(stream->handle);
+    uint64_t position = copy();
+    copy();
+    watch(position, 1);
+    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
+    bed_seize(0);
+    CHECK_EQ(aio_gate_wait(0, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_SITTERS_MAY_STAY, 1000000), 1);
+    uint64_t calls = sim.calls("aclrtDestroyEvent");
+    CHECK(aio_device_destroy_events(0) > 0);
+    aio_event *mark = aio_stream_mark_for(stream, position);
+    CHECK(mark != NULL);
+    CHECK(mark->handle != NULL);
+    aio_event_drop(mark);
+    CHECK(sim.calls("aclrtDestroyEvent") > calls);
+    sim.release(stream->handle);
+    UNTIL(atomic_load(&aio_devices[0].sitting) == 0);
+    bed_bring_back(0);
+    CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_WAS_RESET));
+    sim.set_abort_supported(true);
+    end_stale();
+}
+
+/* --- waits for events against their destruction ------------------------------- */
+static _Atomic(aio_event *) shared[SLOTS];
+
+/* Takes the reference out of a slot, so each is given back once. */
+static void *wait_for_shared(void *unused) {
+    (void)unused;
+    for (unsigned slot = 0; !atomic_load(&over); slot++) {
+        aio_event *event = atomic_exchange(&shared[slot % SLOTS], NULL);
+        if (!event)
+            continue;
+        aclrtEvent handle = aio_event_enter(event);
+        if (handle) {
+            CHECK_EQ(aio_acl.aclrtSynchronizeEvent(handle), 0);
+            aio_event_leave(event);
+        }
+        aio_event_drop(event);
+    }
+    return NULL;
+}
+
+static void share(aio_event *event, int slot) {
+    aio_event *before = atomic_exchange(&shared[slot % SLOTS], event);
+    if (before)
+        aio_event_drop(before);
+}
+
+/* Each eighth round is a reset, as far as events notice it. */
+static void waits_for_events_race_with_the_destruction_before_a_reset(void) {
+    pthread_t racers[RACERS];
+    bed_open(0, AIO_WATCH);
+    for (int i = 0; i < RACERS; i++)
+        racers[i] = bed_thread(wait_for_shared, NULL);
+    for (int round = 0; round < rounds(); round++) {
+        uint32_t generation = aio_word_generation(aio_gate_word(0));
+        aio_event *event = NULL;
+        CHECK_EQ(aio_event_take(0, generation, false, &event), 0);
+        share(event, round);
+        if (round % SLOTS == SLOTS - 1) {
+            aio_device_destroy_events_of(0, generation);
+            aio_gate_set(0, AIO_OPEN, generation % 1000 + 1);
+        }
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < RACERS; i++)
+        bed_join(racers[i]);
+    for (int slot = 0; slot < SLOTS; slot++)
+        share(NULL, slot);
+    bed_close(0);
+}
+
+/* --- enqueues against the end of their stream ----------------------------------- */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static aio_stream *current;
+
+static aio_stream *get(void) {
+    pthread_mutex_lock(&lock);
+    aio_stream *found = current;
+    aio_stream_hold(found);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static aio_stream *exchange(aio_stream *next) {
+    pthread_mutex_lock(&lock);
+    aio_stream *before = current;
+    current = next;
+    pthread_mutex_unlock(&lock);
+    return before;
+}
+
+static void *record_and_wait(void *unused) {
+    (void)unused;
+    while (!atomic_load(&over)) {
+        aio_event *event = NULL;
+        aio_stream *one = get(), *other = get();
+        if (aio_record(one, 0, 0, &event) > 0) {
+            aio_wait_event(other, 0, event);
+            aio_event_drop(event);
+        }
+        aio_stream_unhold(one);
+        aio_stream_unhold(other);
+    }
+    return NULL;
+}
+
+static void enqueues_race_with_the_end_of_their_stream(void) {
+    pthread_t racers[RACERS];
+    bed_open(0, AIO_WATCH);
+    exchange(bed_stream(0));
+    for (int i = 0; i < RACERS; i++)
+        racers[i] = bed_thread(record_and_wait, NULL);
+    for (int round = 0; round < rounds(); round++)
+        bed_end_stream(exchange(bed_stream(0)));
+    atomic_store(&over, true);
+    for (int i = 0; i < RACERS; i++)
+        bed_join(racers[i]);
+    bed_end_stream(current);
+    bed_close(0);
+}
+
+TESTS(TEST(an_event_that_a_thread_waits_for_outlives_the_destruction_before_a_reset),
+      TEST(a_worker_whose_wait_cannot_be_aborted_keeps_its_event),
+      TEST(waits_for_events_race_with_the_destruction_before_a_reset),
+      TEST(enqueues_race_with_the_end_of_their_stream))
