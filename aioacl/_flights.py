@@ -158,8 +158,9 @@ class Flight:
         return code
 
     def _destroy_events(self) -> int:
-        """The runtime does not free native events with their device."""
-        lib.aio_device_destroy_events(self.index)
+        """The runtime does not free native events with their device, and after its tear-down nobody can."""
+        if self.manager.ended != self.manager.generation:
+            lib.aio_device_destroy_events(self.index)
         return 0
 
     def _holds_up(self) -> str:

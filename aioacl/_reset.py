@@ -102,8 +102,7 @@ class ResetFlight(Flight):
         self._bring_back()
 
     def _bring_back(self) -> None:
-        if self.manager.last_fault is None:
-            self._call("aclrtDestroyEvent", self._destroy_events, RESET_SECONDS)
+        self._call("aclrtDestroyEvent", self._destroy_events, RESET_SECONDS)
         while not self._attempt():
             if self._attempts == ATTEMPTS:
                 raise _Failed(f"reset, set and probe failed {ATTEMPTS} times: {self._codes}")

@@ -46,7 +46,6 @@ def test_the_program_runs(program: Path) -> None:
     ]
 
 
-@pytest.mark.leaves("events")  # after a fault no handle goes back to C
 def test_the_guard_cures_a_fault(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     service: dict[str, Any] = runpy.run_path(str(program))
 

@@ -209,6 +209,12 @@ static void abort_bound(int device, uint32_t generation) {
         aio_acl.aclrtSetCurrentContext(current);
 }
 
+/* A job, or a call that makes or destroys something else, may be inside still: it has none of our events in
+ * hand. A thread that sits in a wait for one has counted itself there. */
+static bool nobody_uses_events(int device) {
+    return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_SITTERS_MAY_STAY, 0);
+}
+
 /* The first open of a device is told by the count, for its gate is not open yet. */
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before;
@@ -221,7 +227,7 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     aio_watcher_nudge(device);
     if (aio_present[AIO_FN_aclrtStreamAbort] && streams_live(before))
         abort_bound(device, ended(before));
-    if (aio_gate_wait_others(device, FOREIGN_GRACE_US))
+    if (aio_gate_wait_others(device, FOREIGN_GRACE_US) || nobody_uses_events(device))
         aio_device_destroy_events_of(device, ended(before)); /* nobody can after the tear-down */
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }

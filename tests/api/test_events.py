@@ -61,7 +61,6 @@ async def test_a_thread_without_a_loop_iterates_too_until_the_device_is_closed(
     assert listening.join() == ["draining", "resetting", "reopened", "draining", "resetting", "closed"]
 
 
-@pytest.mark.leaves("events")  # the pool's, which a reset after a fault does not destroy one by one
 async def test_a_fault_that_only_a_clean_up_has_met_is_told_all_the_same(open_device: OpenDevice) -> None:
     async with open_device() as device:
         events, stream = device.events(), await device.create_stream()
@@ -97,7 +96,6 @@ async def test_a_fault_is_told_with_its_text(open_device: OpenDevice) -> None:
         assert str(FAULT) in fault.text
 
 
-@pytest.mark.leaves("events")  # no dead handle goes back to C, and the runtime keeps events over a reset
 async def test_a_reset_by_somebody_else_is_told(open_device: OpenDevice) -> None:
     async with open_device() as device:
         events = device.events()

@@ -158,8 +158,6 @@ async def test_the_runtimes_text_comes_with_the_error(open_device: OpenDevice) -
             assert (caught.value.call, caught.value.device) == ("aclrtSynchronizeStream", 0)
 
 
-# After a fault no native event goes back to C, and the runtime keeps them over a reset.
-@pytest.mark.leaves("events")
 async def test_health_is_poisoned_by_a_fault_and_cured_by_a_reset(open_device: OpenDevice) -> None:
     async with open_device() as device:
         assert (device.health.status, device.health.last_fault) == ("ok", "")
@@ -171,6 +169,22 @@ async def test_health_is_poisoned_by_a_fault_and_cured_by_a_reset(open_device: O
         assert report.ok
         assert (device.health.status, device.health.last_fault) == ("ok", "")
         assert device.health.generation == report.generation
+
+
+async def test_native_events_stay_as_many_over_faults_that_are_each_followed_by_a_reset(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        assert (await device.force_reset()).ok
+        await until(lambda: not device._manager.maintenance._jobs)
+        await device.memory_info()
+        before = simulator.stats().events
+        for _ in range(3):
+            async with device.create_stream() as stream, device.allocate(64) as memory:
+                await raises_fault(failing(stream, memory))
+            assert (await device.force_reset()).ok
+            await device.memory_info()  # behind the filling of the pool, on the maintenance thread
+            assert simulator.stats().events == before
 
 
 async def test_a_fault_that_health_remembers_keeps_nothing_of_where_it_was_raised(
@@ -245,7 +259,6 @@ async def test_clean_up_that_meets_a_task_failure_leaves_the_device_ready(open_d
         assert device.health.ready
 
 
-@pytest.mark.leaves("events")  # of a device that has failed
 async def test_code_of_a_task_from_a_call_about_no_task_marks_the_device(open_device: OpenDevice) -> None:
     async with open_device() as device:
         simulator.fail_call("aclrtMalloc", TASK_FAULT)
@@ -256,7 +269,6 @@ async def test_code_of_a_task_from_a_call_about_no_task_marks_the_device(open_de
         assert (await device.force_reset()).ok
 
 
-@pytest.mark.leaves("events")
 async def test_in_stop_mode_the_failure_stops_the_whole_context_until_a_reset(
     open_device: OpenDevice,
 ) -> None:
@@ -313,7 +325,6 @@ async def test_a_fault_that_no_task_meets_is_remembered_and_told_too(
         assert (await anext(events)).kind == "fault"
 
 
-@pytest.mark.leaves("events")  # of a device that has failed
 async def test_a_fault_that_is_heard_of_after_the_reset_that_cured_it_does_not_poison(
     open_device: OpenDevice,
 ) -> None:

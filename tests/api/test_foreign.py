@@ -80,7 +80,6 @@ async def test_state_read_while_a_foreign_reset_is_noticed_is_not_open(
         assert seen == [aioacl.State.RESETTING]
 
 
-@pytest.mark.leaves("events")  # the pool's: after a fault they are not destroyed one by one
 async def test_it_ends_a_fault_and_what_is_closed_then_is_given_back_again(open_device: OpenDevice) -> None:
     async with open_device() as device:
         generation = device.generation
@@ -254,9 +253,6 @@ async def test_what_need_not_wait_and_is_overtaken_by_a_foreign_reset_is_refused
         assert mended(device, generation)
 
 
-@pytest.mark.leaves(
-    "events"
-)  # the pool's: the reset does not wait for those inside for ever, nor destroys under them
 async def test_it_is_set_again_only_when_those_who_were_inside_have_left(open_device: OpenDevice) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -279,7 +275,6 @@ async def test_it_is_set_again_only_when_those_who_were_inside_have_left(open_de
         assert simulator.stats().device_blocks == 0
 
 
-@pytest.mark.leaves("events")  # as above
 async def test_it_is_set_again_after_a_while_also_if_somebody_stays_inside(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:

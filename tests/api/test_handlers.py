@@ -173,7 +173,6 @@ def test_result_of_a_thread_that_has_a_lock_is_refused_at_once(things: Things) -
     ticket.result()
 
 
-@pytest.mark.leaves("events")
 def test_fault_that_is_met_while_the_lock_is_owned_is_remembered_afterwards(things: Things) -> None:
     simulator.fail_call("aclrtMemsetAsync", FAULT)
     with things.device._manager.changed, pytest.raises(aioacl.DeviceFault):

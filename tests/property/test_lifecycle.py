@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -18,7 +17,6 @@ class Lifecycle(Devices, Work):
 
 
 # Where somebody else has reset a device, or a fault came before the reset, native events are left to the runtime.
-@pytest.mark.leaves("events")
 def test_every_call_does_what_the_model_says_and_nothing_is_left() -> None:
     shape = settings(
         max_examples=EXAMPLES,

@@ -27,9 +27,6 @@ from tests.simulator.rawacl import (
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
-ABANDONS = pytest.mark.leaves(
-    "events"
-)  # after a fault, and by a foreign reset, the pool of events is abandoned
 STICKY = 507013
 ECHO = 507899
 
@@ -224,7 +221,6 @@ def test_a_slow_teardown_holds_the_stream_lock() -> None:
 # --- as the face sees it ------------------------------------------------------------------------------------------
 
 
-@ABANDONS
 @pytest.mark.anyio
 async def test_a_force_reset_of_the_face_heals(open_device: OpenDevice) -> None:
     async with open_device() as one, one.create_stream() as stream, one.allocate(64) as memory:
@@ -249,7 +245,6 @@ async def test_a_reset_that_lies_is_found_out_by_the_probe(open_device: OpenDevi
         assert simulator.calls("aclrtResetDeviceForce") == 2
 
 
-@ABANDONS
 @pytest.mark.anyio
 async def test_a_call_that_others_reset_under_is_made_again(open_device: OpenDevice) -> None:
     async with open_device() as one:

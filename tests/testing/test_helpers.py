@@ -79,7 +79,6 @@ def test_a_device_that_works_is_left_alone(open_device: OpenDevice) -> None:
     device.close().result()
 
 
-@pytest.mark.leaves("events")  # after a fault they are abandoned
 def test_a_poisoned_device_is_mended(open_device: OpenDevice) -> None:
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
