@@ -419,6 +419,15 @@ async def test_18_closing_twice_closes_once(open_device: OpenDevice) -> None:
         await stream.close()
         assert simulator.calls("aclrtDestroyStream") == 1
         assert simulator.calls("aclrtFree") == 1
+        async with device.create_stream() as stream, device.allocate(64) as memory:
+            simulator.hold(stream)
+            stream.fill(memory, 1)
+            await memory.close()
+            with pytest.raises(aioacl.ParameterError, match="closed"):
+                stream.fill(memory, 2)
+            assert simulator.calls("aclrtFree") == 1
+            simulator.release(stream)
+        await until(lambda: simulator.calls("aclrtFree") == 2)
 
 
 async def wait_closed(thing: Any) -> None:
