@@ -126,8 +126,8 @@ _lasting: list[weakref.ref[Any]] = []  # locks that live long; those of jobs are
 
 
 def _watched(made: T) -> T:
-    _lasting[:] = [lock for lock in _lasting if lock() is not None]
-    _lasting.append(weakref.ref(made))
+    if hasattr(made, "_is_owned"):  # a backend for tests has others
+        _lasting.append(weakref.ref(made, _lasting.remove))
     return made
 
 
@@ -150,7 +150,7 @@ def is_owned(held: object) -> bool:
 
 def must_not_own(others: Iterable[object]) -> None:
     """Raises if this thread has one of the locks that live long, or of those given: what follows blocks."""
-    if any(is_owned(lock()) for lock in _lasting) or any(map(is_owned, others)):
+    if any(is_owned(lock()) for lock in tuple(_lasting)) or any(map(is_owned, others)):
         raise RuntimeError(
             "expected a thread that has no lock of aioacl, got a signal handler that has interrupted the owner of one; "
             "do not block in the handler: set a flag there, or use loop.add_signal_handler()"
