@@ -1,0 +1,251 @@
+"""How many instructions the calling thread executes for one enqueue and for one await of finished work.
+
+    python benchmarks/instructions.py [OLD] NEW [--runs N] [--count N] [--at-most RATIO]
+
+OLD and NEW are checkouts (folders) or git revisions of this repository, which are built in temporary clones with a
+.venv of their own. Each operation runs `count` times and twice as often under valgrind's callgrind; the difference,
+less what the counting itself costs, is divided by `count`. Instructions inside the simulator's library do not count,
+nor do those of other threads. Prints one JSON object. With OLD, it holds the ratios of NEW to OLD, and the exit status
+is 1 if one of them is more than `--at-most`.
+
+Valgrind comes from Debian's package, which is installed if it is missing. A C compiler builds the library that
+switches the counting on and off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping
+
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parent
+WORK: Final = HERE / "instructions_work.py"
+NOT_OURS: Final = "libascendcl*.so*"
+KINDS: Final = ("enqueue", "await")
+NOTHING: Final = "nothing"  # what the counting itself costs
+COUNT: Final = 128
+RUNS: Final = 3
+AT_MOST: Final = 1.03
+MAIN_THREAD: Final = "01"
+
+Counts = dict[tuple[str, int], int]  # by the kind, and whether it was executed once or twice as often
+
+MARKS: Final = """
+#include <valgrind/callgrind.h>
+
+void toggle(void) {
+    CALLGRIND_TOGGLE_COLLECT;
+}
+"""
+ENVIRONMENT: Final = 'set -eu; root=$1; . "$root/scripts/environment.sh"; cd "$root"; environment test'
+
+
+# --- what callgrind writes -------------------------------------------------------------------------------------------
+
+_OBJECT: Final = re.compile(r"(c?)ob=\((\d+)\)(?: (.*))?$")
+_COST: Final = re.compile(r"(?:[+-]?\d+|0x[0-9a-f]+|\*) (\d+)$")
+
+
+def instructions_by_object(lines: Iterable[str]) -> dict[str, int]:
+    """The instructions of each object (program or library), from a file of callgrind that has the event Ir only.
+
+    Raises:
+        ValueError: the file has other events, or a line of it cannot be read.
+    """
+    names: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    current, inclusive = "", False
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if line.startswith("events:") and line.split()[1:] != ["Ir"]:
+            raise ValueError(
+                f"line {number}: expected the event Ir, got {line!r}; run callgrind without other events"
+            )
+        if found := _OBJECT.match(line):
+            name = names.setdefault(found[2], found[3] or "")
+            current = current if found[1] else name  # with a c, it is the object of what is called
+        elif line.startswith("calls="):
+            inclusive = True  # the next line is what the callee has cost, and is counted there
+        elif found := _COST.match(line):
+            if not inclusive:
+                counts[current] = counts.get(current, 0) + int(found[1])
+            inclusive = False
+        elif line[:1] in "0123456789+-*" and line:
+            raise ValueError(
+                f"line {number}: expected a position and a cost, got {line!r}; run another valgrind"
+            )
+    return counts
+
+
+def ours(counts: Mapping[str, int]) -> int:
+    """The instructions outside the simulator's library."""
+    return sum(count for name, count in counts.items() if not fnmatch(Path(name).name, NOT_OURS))
+
+
+# --- one checkout ----------------------------------------------------------------------------------------------------
+
+
+def counted(python: Path, marks: Path, kind: str, count: int) -> int:
+    """The instructions of the main thread while it executes the operation so often."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        command = [
+            "valgrind",
+            "--tool=callgrind",
+            "--collect-atstart=no",
+            "--separate-threads=yes",
+            f"--callgrind-out-file={out}",
+            str(python),
+            str(WORK),
+            str(marks),
+            kind,
+            str(count),
+        ]
+        environ = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+        root = python.parents[2]
+        done = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(
+                f"expected the status 0 of {kind} in {root}, got {done.returncode}; {done.stderr}"
+            )
+        with Path(f"{out}-{MAIN_THREAD}").open() as lines:
+            return ours(instructions_by_object(lines))
+
+
+def measure(root: Path, marks: Path, count: int) -> Counts:
+    """One run of a checkout that is built: what each kind executes, `count` times and twice as often."""
+    python = root / ".venv" / "bin" / "python"
+    return {
+        (kind, times): counted(python, marks, kind, times * count)
+        for kind in (NOTHING, *KINDS)
+        for times in (1, 2)
+    }
+
+
+def each(counts: Counts, count: int) -> dict[str, float]:
+    """The instructions of one operation of each kind."""
+    cost = {kind: (counts[kind, 2] - counts[kind, 1]) / count for kind in (NOTHING, *KINDS)}
+    return {kind: cost[kind] - cost[NOTHING] for kind in KINDS}
+
+
+def build(root: Path) -> None:
+    """Makes the checkout's .venv and installs the package into it."""
+    subprocess.run(["sh", "-c", ENVIRONMENT, "sh", str(root)], check=True, stdout=sys.stderr)
+
+
+@contextmanager
+def checkout(what: str) -> Generator[Path]:
+    """The folder itself, or a temporary clone at that revision; built."""
+    if Path(what).is_dir():
+        root = Path(what).resolve()
+        build(root)
+        yield root
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "clone"
+        revision = subprocess.run(
+            ["git", "-C", str(ROOT), "rev-parse", "--verify", f"{what}^{{commit}}"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        subprocess.run(["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(root)], check=True)
+        subprocess.run(["git", "-C", str(root), "checkout", "--quiet", revision], check=True)
+        build(root)
+        yield root
+
+
+# --- both ------------------------------------------------------------------------------------------------------------
+
+
+def need_valgrind() -> None:
+    """Installs it if it is missing.
+
+    Raises:
+        RuntimeError: it cannot be installed.
+    """
+    if shutil.which("valgrind"):
+        return
+    install = "apt-get update -qq && apt-get install -qq -y --no-install-recommends valgrind"
+    if subprocess.run(["sh", "-c", install], check=False, stdout=sys.stderr).returncode:
+        raise RuntimeError(
+            "expected valgrind, got no program of that name; install Debian's package valgrind"
+        )
+
+
+def make_marks(folder: Path) -> Path:
+    """The library whose function switches counting on and off."""
+    source, library = folder / "marks.c", folder / "marks.so"
+    source.write_text(MARKS)
+    compiler = os.environ.get("CC", "gcc")
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    return library
+
+
+def summary(runs: list[Counts], count: int) -> dict[str, dict[str, float]]:
+    """The instructions of one operation, and how far the runs are apart, as a share of it.
+
+    What disturbs a run, such as a wait for the GIL, adds to its counts: so the lowest of each are taken.
+    """
+    lowest = each({key: min(run[key] for run in runs) for key in runs[0]}, count)
+    values = [each(run, count) for run in runs]
+    spreads = {kind: max(run[kind] for run in values) - min(run[kind] for run in values) for kind in KINDS}
+    return {
+        kind: {"instructions": round(lowest[kind], 1), "spread": round(spreads[kind] / lowest[kind], 5)}
+        for kind in KINDS
+    }
+
+
+def ratios(
+    old: Mapping[str, Mapping[str, float]], new: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    """The instructions of new to those of old."""
+    return {kind: round(new[kind]["instructions"] / old[kind]["instructions"], 4) for kind in KINDS}
+
+
+def compare(whats: list[str], runs: int, count: int) -> dict[str, Any]:
+    """What is printed: each checkout's numbers, and with two of them the ratios."""
+    need_valgrind()
+    with tempfile.TemporaryDirectory() as folder:
+        marks = make_marks(Path(folder))
+        tables: list[dict[str, dict[str, float]]] = []
+        for what in whats:
+            with checkout(what) as root:
+                tables.append(summary([measure(root, marks, count) for _ in range(runs)], count))
+    if len(tables) == 1:
+        return {"new": tables[0]}
+    old, new = tables
+    return {"old": old, "new": new, "ratios": ratios(old, new)}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measures, prints, judges."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "checkouts", nargs="+", metavar="CHECKOUT", help="[OLD] NEW: folders or git revisions"
+    )
+    parser.add_argument("--runs", type=int, default=RUNS, help="how often each is measured (%(default)s)")
+    parser.add_argument("--count", type=int, default=COUNT, help="operations of a measurement (%(default)s)")
+    parser.add_argument("--at-most", type=float, default=AT_MOST, help="the highest ratio (%(default)s)")
+    options = parser.parse_args(arguments)
+    if len(options.checkouts) > 2:
+        parser.error(f"expected one or two checkouts, got {len(options.checkouts)}; compare them in pairs")
+    told = compare(options.checkouts, options.runs, options.count)
+    print(json.dumps(told, indent=2))
+    return int(any(ratio > options.at_most for ratio in told.get("ratios", {}).values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

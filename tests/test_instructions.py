@@ -1,0 +1,144 @@
+"""benchmarks/instructions.py reads what callgrind writes, and compares."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FILE = Path(__file__).parents[1] / "benchmarks" / "instructions.py"
+SIMULATOR = "/venv/aioacl/simulator/libascendcl-9.0.so"
+
+WRITTEN = f"""\
+# callgrind format
+version: 1
+creator: callgrind-3.19.0
+pid: 7
+cmd:  python work.py
+part: 1
+thread: 1
+
+desc: I1 cache: 
+desc: Timerange: Basic block 0 - 9
+desc: Trigger: Program termination
+positions: line
+events: Ir
+summary: 1171
+
+ob=(1) /usr/lib/libpython3.11.so
+fl=(1) ceval.c
+fn=(1) _PyEval_EvalFrameDefault
+100 20
++4 10
+cfi=(2) enqueue.c
+cob=(2) /venv/aioacl/_acl.abi3.so
+cfn=(2) aio_copy
+calls=3 12
+* 1141
+-2 1
+
+ob=(2)
+fl=(2)
+fn=(2)
+12 30
+cob=(3) {SIMULATOR}
+cfn=(3) aclrtMemcpyAsync
+calls=3 0x40
++1 1100
+fi=(4) gate.h
+0x1f 10
+
+ob=(3)
+fn=(3)
+0 1100
+
+ob=(1)
+fl=(1)
+fn=(4) _PyFrame_Clear
+7 5
+totals: 1176
+"""  # noqa: W291 - callgrind ends lines with a space
+
+
+@pytest.fixture(scope="module")
+def instructions() -> Any:
+    spec = importlib.util.spec_from_file_location("instructions", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_file_of_callgrind_is_summed_by_object_without_what_callees_cost(instructions: Any) -> None:
+    assert instructions.instructions_by_object(WRITTEN.splitlines()) == {
+        "/usr/lib/libpython3.11.so": 36,
+        "/venv/aioacl/_acl.abi3.so": 40,
+        SIMULATOR: 1100,
+    }
+
+
+def test_object_that_a_call_names_first_is_known_later(instructions: Any) -> None:
+    lines = [
+        "events: Ir",
+        "ob=(1) /a.so",
+        "fn=(1) f",
+        "1 1",
+        "cob=(2) /b.so",
+        "calls=1 1",
+        "1 5",
+        "ob=(2)",
+        "1 5",
+    ]
+    assert instructions.instructions_by_object(lines) == {"/a.so": 1, "/b.so": 5}
+
+
+def test_simulator_is_not_counted_whatever_its_release(instructions: Any) -> None:
+    counts = {"/a/libascendcl.so": 1, SIMULATOR: 2, "/a/libascendcl.so.1": 4, "/a/_acl.abi3.so": 8, "": 16}
+    assert instructions.ours(counts) == 24
+
+
+def test_empty_file_has_no_instructions(instructions: Any) -> None:
+    assert instructions.instructions_by_object(["events: Ir", "summary: 0"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [("events: Ir Dr", "expected the event Ir"), ("12 3 4", "expected a position and a cost")],
+)
+def test_file_with_other_events_is_refused(instructions: Any, line: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        instructions.instructions_by_object([line])
+
+
+def counts(count: int, **disturbed: int) -> dict[tuple[str, int], int]:
+    """Those of a run: 5 instructions for counting, 100 for an enqueue, 50 for an await."""
+    cost = {"nothing": 5, "enqueue": 105, "await": 55}
+    return {
+        (kind, times): 1000 + cost[kind] * times * count + (disturbed.get(kind, 0) if times == 2 else 0)
+        for kind in cost
+        for times in (1, 2)
+    }
+
+
+def test_cost_of_an_operation_is_a_difference_without_counting_itself(instructions: Any) -> None:
+    assert instructions.each(counts(16), 16) == {"enqueue": 100.0, "await": 50.0}
+
+
+def test_summary_takes_the_lowest_counts_and_has_the_spread(instructions: Any) -> None:
+    runs = [counts(16), counts(16, enqueue=32), counts(16, nothing=16)]
+    assert instructions.summary(runs, 16) == {
+        "enqueue": {"instructions": 100.0, "spread": 0.03},
+        "await": {"instructions": 50.0, "spread": 0.02},
+    }
+
+
+@pytest.mark.parametrize(("at_most", "status"), [("1.03", 1), ("1.06", 0)])
+def test_ratio_above_the_limit_fails(
+    instructions: Any, monkeypatch: pytest.MonkeyPatch, at_most: str, status: int
+) -> None:
+    told = {"ratios": {"enqueue": 0.9, "await": 1.05}}
+    monkeypatch.setattr(instructions, "compare", lambda *_: told)
+    assert instructions.main(["old", "new", "--at-most", at_most]) == status
