@@ -11,10 +11,20 @@ ever for a lock that the interrupted function holds. Each step is one operation 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from aioacl._errors import DeviceTimeout
-from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass, owner
+from aioacl._errors import (
+    NEW_STREAM,
+    AclError,
+    DeviceReset,
+    DeviceTimeout,
+    StaleHandleError,
+    StreamAborted,
+    TaskTimeout,
+)
+from aioacl._failures import CALL, LAST, Failed, warn
+from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass, owner, text_of
+from aioacl._gate import error_of, failed_call
 from aioacl._handle import error_on, warn_of_failure
 from aioacl._law import State
 from aioacl._memory import UNKNOWN, deferred, free_deferred
@@ -25,12 +35,20 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
     from aioacl._lifecycle import Manager
     from aioacl._memory import Buffer
+    from aioacl._options import OnFailure
 
 LIMBO_BOUND: Final = 64
-TEXT_BYTES: Final = 8192
+STREAM_ABORTED: Final = 107023
+SYNC_TIMEOUT: Final = 507046
+BLAMES_NOBODY: Final = (SYNC_TIMEOUT, STREAM_ABORTED)  # an abort says itself whose work it was
 
 
 _own: Final = owner(lib.aio_stream_drop)
+
+
+class _Where(TypedDict):
+    device: int | None
+    generation: int | None
 
 
 class Kept:
@@ -52,7 +70,7 @@ class Kept:
 class StreamCore:
     """The engine's record of a stream, and what its unfinished work needs."""
 
-    __slots__ = ("__weakref__", "generation", "handle", "limbo", "manager", "native")
+    __slots__ = ("__weakref__", "generation", "gone", "handle", "limbo", "manager", "native", "waiting")
 
     def __init__(self, manager: Manager, generation: int, native: CData) -> None:
         record = lib.aio_stream_new(make_pass(manager.index, generation), native)
@@ -63,7 +81,9 @@ class StreamCore:
         self.manager = manager
         self.generation = generation
         self.limbo: deque[Kept] = deque()
-        manager.adopt(self)
+        self.waiting: dict[object, None] = {}  # awaits that are under way; each change is one step
+        self.gone = False  # closed or renewed, and destroyed
+        manager.cores.add(self)
 
     @property
     def stale(self) -> bool:
@@ -165,11 +185,31 @@ class StreamCore:
         self.sweep()
         return result
 
+    async def settle(self, deadline: float | None) -> bool:
+        """Waits until the device is done with everything that was enqueued, however that ended.
+
+        False if it never will be, for some of it depends on work that was dropped.
+        """
+        tail = lib.aio_stream_tail(self.handle)
+        while lib.aio_stream_completed(self.handle) < tail:
+            if self.stranded:
+                return False
+            result = await self.wait(tail, deadline)
+            if result < 0 and lib.aio_stream_completed(self.handle) < tail and not self.stranded:
+                raise self.failure(result, tail)
+        return True
+
     async def arrive(self, position: int, deadline: float | None = None) -> None:
         """Returns when everything up to the position is done; raises what is known to have failed."""
-        result = await self.wait(position, deadline)
-        if result < 0:
-            raise self.failure(result, position)
+        self.waiting[me := object()] = None
+        try:
+            result = await self.wait(position, deadline)
+            if result < 0:
+                raise self.failure(result, position)
+        finally:
+            del self.waiting[me]
+            if self.gone and not self.waiting:
+                self.warn_of_uncollected("its stream was closed")
 
     def failure(self, result: int, position: int) -> Exception:
         """The error behind a negative result of a wait."""
@@ -177,24 +217,155 @@ class StreamCore:
             return DeviceTimeout(
                 "the device was not done in time", device=self.manager.index, generation=self.generation
             )
-        text = ffi.new("char[]", TEXT_BYTES)
-        code = lib.aio_stream_error(self.handle, position, text, TEXT_BYTES)
-        said = ffi.string(text).decode("utf-8", "replace") if code else ""
-        return error_on(
-            self.manager, self.generation, code or code_of(result), "aclrtSynchronizeStream", said
+        lib.aio_stream_take_code(self.handle)
+        failed = self.error_at(position)
+        return self.raised(failed) if failed is not None else self.refusal(code_of(result))
+
+    def error_at(self, position: int) -> Failed | None:
+        """What has failed up to the position, with what it depends on; it counts as collected then."""
+        found: Any = ffi.new("aio_error *")
+        code = lib.aio_stream_error(self.handle, position, found)
+        return Failed.read(found) if code else None
+
+    def refusal(self, code: int) -> AclError:
+        """The error for a code that is of no task: the gate's, or that of a query."""
+        return error_on(self.manager, self.generation, code, CALL, "")
+
+    def raised(self, failed: Failed, call: str = CALL) -> AclError:
+        """A new error of what has failed, for one raise of it; `call` was refused for it."""
+        elsewhere = failed.device != self.manager.index
+        if failed.code == STREAM_ABORTED or (failed.code == lib.AIO_WAS_RESET and elsewhere):
+            return self._dropped(failed)
+        if failed.code <= lib.AIO_LIMIT:
+            return error_on(self.manager, self.generation, failed.code, "aclrtStreamWaitEvent", "")
+        text = f"{failed.task} failed" if failed.own else f"this work depends on {failed.task}, which failed"
+        text = f"{text}. {failed.text}" if failed.text else text
+        manager = self.manager.sibling(failed.device) if elsewhere else self.manager
+        error = error_on(manager, failed.generation, failed.code, call, text, told=True, stops=failed.stops)
+        return _of_task(error) if isinstance(error, DeviceTimeout) else error
+
+    def _dropped(self, failed: Failed) -> AclError:
+        """The error of work that was dropped, by an abort or by a reset of another device, or that depends on it."""
+        where: _Where = {"device": self.manager.index, "generation": self.generation}
+        if failed.code == lib.AIO_WAS_RESET:
+            return DeviceReset(
+                f"this work depends on that at {failed.place}, which was dropped by a reset or close",
+                call="aclrtStreamWaitEvent",
+                hint=f"Repeat the work on device {failed.device}. {NEW_STREAM}",
+                action="new_stream",
+                **where,
+            )
+        if not failed.position:  # its own stream was aborted
+            text = "the work was dropped by an abort of its stream"
+            return StreamAborted(text, code=failed.code, call=CALL, **where)
+        return StreamAborted(
+            f"this work depends on that at {failed.place}, which was dropped by an abort",
+            code=failed.code,
+            call="aclrtStreamWaitEvent",
+            hint=NEW_STREAM,
+            action="new_stream",
+            **where,
         )
+
+    def refused(self, code: int, call: str) -> AclError:
+        """The error for an enqueue that was refused or has failed."""
+        failed = self.error_at(LAST) if code in (lib.AIO_STREAM_FAILED, lib.AIO_STALE) else None
+        if failed is not None and not self.stale:
+            return self.raised(failed, call)
+        if code == lib.AIO_STREAM_FAILED:  # and a reset came in between
+            code = lib.AIO_STALE
+        if code == lib.AIO_STALE and not self.stale:
+            return StaleHandleError(
+                "the stream was renewed or closed meanwhile",
+                call=call,
+                device=self.manager.index,
+                generation=self.generation,
+                hint="If it was renewed, repeat the operation: it goes to the new native stream.",
+            )
+        return error_on(self.manager, self.generation, code, call)
+
+    @property
+    def stranded(self) -> bool:
+        """Whether some of its work depends on work that was dropped, and so never ends."""
+        return lib.aio_stream_stranded(self.handle) <= lib.aio_stream_tail(self.handle)
+
+    def uncollected(self) -> Failed | None:
+        """The failed task of its own that nothing collects; it counts as collected then."""
+        found: Any = ffi.new("aio_error *")
+        if self.waiting or lib.aio_forked() or not lib.aio_stream_uncollected(self.handle, found):
+            return None
+        return Failed.read(found)
+
+    def warn_of_uncollected(self, what: str) -> None:
+        """AclWarning for it; `what` has happened."""
+        failed = self.uncollected()
+        if failed is not None:
+            warn(failed, what)
+
+
+def _of_task(error: AclError) -> TaskTimeout:
+    """The same of a task, for a code that speaks of the awaiter's own limit when a wait returns it."""
+    where: _Where = {"device": error.device, "generation": error.generation}
+    return TaskTimeout(error.message, code=error.code, call=error.call, action="new_stream", **where)
 
 
 def destroy(core: StreamCore) -> None:
     """On the maintenance lane: destroys the native stream now, or when its work is done."""
     manager = core.manager
-    # After a fault, handles are left to the reset.
-    code = 0 if manager.last_fault is not None else lib.aio_stream_destroy(core.handle)
+    left = manager.last_fault is not None  # after a fault, handles are left to the reset
+    if core.stranded and not left:  # it is never idle, unless it is aborted
+        left = lib.aio_stream_abort(core.handle) != 0
+    code = 0 if left else lib.aio_stream_destroy(core.handle)
     core.sweep()
     if code == lib.AIO_PENDING:
         # Anew, for weak references end when something becomes garbage, if for a moment.
-        manager.adopt(core)
+        manager.cores.add(core)
         tail = lib.aio_stream_tail(core.handle)
         manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
-    elif code > 0 and not manager.found_reset(core.generation, code):
+        return
+    core.gone = True
+    core.warn_of_uncollected("its stream was closed")
+    if code == 0 and (not left or core.passed(lib.aio_stream_tail(core.handle))):
+        manager.cores.discard(core)
+    if code > 0 and not manager.found_reset(core.generation, code):
         warn_of_failure(manager, "aclrtDestroyStream", code, "it")
+
+
+def make_core(manager: Manager, generation: int, priority: int, on_failure: OnFailure) -> StreamCore:
+    """On the maintenance lane: makes a native stream, and its record."""
+    shown = make_pass(manager.index, generation)
+    made = ffi.new("aclrtStream *")
+    if priority:
+        call, code = (
+            "aclrtCreateStreamWithConfig",
+            lib.aio_g_aclrtCreateStreamWithConfig(shown, made, priority, 0),
+        )
+    else:
+        call, code = "aclrtCreateStream", lib.aio_g_aclrtCreateStream(shown, made)
+    if code:
+        raise error_of(code, call, manager.index, generation)
+    if on_failure == "stop":
+        manager.stop_generation = generation
+        lib.aio_device_stops(manager.index, generation)
+        code = lib.aio_g_aclrtSetStreamFailureMode(shown, made[0], 1)
+        if code:
+            error = error_of(code, "aclrtSetStreamFailureMode", manager.index, generation)
+            lib.aio_g_aclrtDestroyStream(shown, made[0])
+            raise error
+    return StreamCore(manager, generation, made[0])
+
+
+def synchronize_device(manager: Manager, generation: int, slice_ms: int) -> AclError | None:
+    """On the maintenance lane: one wait for the device. A code that it takes may be of a stream of ours."""
+    call, shown = "aclrtSynchronizeDeviceWithTimeout", make_pass(manager.index, generation)
+    lib.aio_device_sync_begin(manager.index)
+    try:
+        code = lib.aio_g_aclrtSynchronizeDeviceWithTimeout(shown, slice_ms)
+        if code == 0:
+            return None
+        text = text_of(lib.aio_error_text())
+        if code > 0 and code not in BLAMES_NOBODY:
+            lib.aio_device_fail(manager.index, code, ffi.new("char[]", text.encode()))
+    finally:
+        lib.aio_device_sync_end(manager.index)
+    return error_on(manager, generation, code, failed_call(call, code), text)

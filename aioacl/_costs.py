@@ -27,8 +27,7 @@ _NEEDED: Final = frozenset(
         "aclrtSetDevice",
         "aclrtStreamQuery",
         "aclrtStreamWaitEvent",
-        "aclrtSynchronizeEvent",
-        "aclrtSynchronizeStream",
+        "aclrtSynchronizeStreamWithTimeout",
     }
 )
 
@@ -36,7 +35,8 @@ _COSTS: Final = {
     "aclFinalizeReference": "ACL is never finalized; it ends with the process",
     "aclGetRecentErrMsg": "errors come without the runtime's own text",
     "aclrtCreateStreamWithConfig": "streams have one priority",
-    "aclrtDestroyStreamForce": "a heartbeat that fails leaves its stream behind",
+    "aclrtCreateEventWithFlag": "after a failure, the device may stand still until something synchronizes",
+    "aclrtDestroyStreamForce": "the stream by which the runtime is woken stays until the device is reset",
     "aclrtEventElapsedTime": "event.elapsed_since() is refused",
     "aclrtGetMemInfo": "device.memory_info() is refused",
     "aclrtGetSocName": "devices are listed without the name of their chip",
@@ -46,7 +46,11 @@ _COSTS: Final = {
     "aclrtSetStreamFailureMode": 'on_failure="stop" is refused',
     "aclrtStreamAbort": "stream.abort() is refused, and a reset waits for the runtime to drop unfinished work",
     "aclrtSynchronizeDeviceWithTimeout": "`await device.synchronize()` is refused",
-    "aclrtSynchronizeEventWithTimeout": "the watcher has no heartbeat: a dead device is noticed late",
+    "aclrtExceptionInfoCallbackRegister": "failed tasks are reported by libruntime.so's older function, or not at all",
+    "aclrtGetThreadLastTaskId": "after a failure, earlier work of the stream may be taken for failed too",
+    "aclrtQueryEvent": "after a failure, the device may stand still until something synchronizes",
+    "aclrtStreamGetId": "failed tasks are found by synchronizing",
+    "aclrtSynchronizeEventWithTimeout": 'devices cannot be opened with waits="thread"',
     "aclsysGetVersionNum": "the release of CANN is known as text at most",
     "aclsysGetVersionStr": "the release of CANN cannot be told",
 }

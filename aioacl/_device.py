@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from aioacl import _origin, _runtime, _sync
 from aioacl._abortable import address_of
-from aioacl._errors import AclError, DeviceTimeout, ParameterError
+from aioacl._core import STREAM_ABORTED, SYNC_TIMEOUT, synchronize_device
+from aioacl._errors import DeviceTimeout, ParameterError
 from aioacl._event import Event
 from aioacl._events import DeviceEvents
 from aioacl._ffi import ffi, lib, make_pass, text_of
-from aioacl._gate import error_of, failed_call
+from aioacl._gate import error_of
 from aioacl._handle import Made, Opening, Operation, error_on, size_of, warn_of_drop
 from aioacl._health import health_of
 from aioacl._lanes import call_on
@@ -22,18 +24,20 @@ from aioacl._options import (
     DeviceInfo,
     Health,
     MemoryInfo,
+    OnFailure,
     ResetReport,
     Strategy,
     deadline_of,
     is_whole,
     must_be_reset,
 )
-from aioacl._stream import OnFailure, Stream, discard_stream, make_stream
+from aioacl._stream import Stream, discard_stream, make_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from aioacl._core import StreamCore
     from aioacl._executor import DeviceExecutor
     from aioacl._origin import Origin
 
@@ -41,9 +45,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SLICE_MS: Final = 50
-SYNC_TIMEOUT: Final = 507046
-STREAM_ABORTED: Final = 107023
-BLAMES_NOBODY: Final = (SYNC_TIMEOUT, STREAM_ABORTED)  # who aborts has said whose work it was
 TIMED_EVENTS: Final = 2
 
 
@@ -196,21 +197,22 @@ class Device(Made):
         Raises:
             DeviceTimeout: after `timeout` seconds.
             DeviceReset: the device was reset meanwhile.
-            DeviceFault and others: a task failed.
+            DeviceFault and others: a task failed, of a stream that is not closed or renewed, or is not done yet.
         """
         return Operation("device.synchronize()", lambda: self._synchronize(timeout))
 
     async def _synchronize(self, timeout: float | None) -> None:
         self._check()
         manager, generation, deadline = self._manager, self.generation, deadline_of(timeout)
-        errors: list[Exception] = []
-        for core in [core for core in manager.cores() if core.generation == generation]:
+        failed: tuple[StreamCore, int, int] | None = None
+        for core in [core for core in manager.cores.members() if core.generation == generation]:
             position = lib.aio_stream_tail(core.handle)
             result = await core.wait(position, deadline)
-            if result < 0:
-                errors.append(core.failure(result, position))
-        if errors:
-            raise errors[0]
+            if result < 0 and failed is None:
+                failed = core, result, position
+        if failed is not None:  # that of any other stream stays uncollected
+            core, result, position = failed
+            raise core.failure(result, position)
         while not await self._slice(generation, deadline):
             pass
 
@@ -218,20 +220,11 @@ class Device(Made):
         """One bounded wait for streams that are not ours; True when everything is done."""
         manager, call = self._manager, "aclrtSynchronizeDeviceWithTimeout"
         await manager.until_open(deadline=deadline)
-        shown = make_pass(manager.index, generation)
         if deadline is not None:  # one question is asked, however little time there is
             deadline = max(deadline, _sync.monotonic() + 2 * SLICE_MS / 1000)
 
-        def work() -> AclError | None:
-            code = lib.aio_g_aclrtSynchronizeDeviceWithTimeout(shown, SLICE_MS)
-            if code == 0:
-                return None
-            text = text_of(lib.aio_error_text())
-            if code > 0 and code not in BLAMES_NOBODY:
-                lib.aio_device_blame(manager.index, code, ffi.new("char[]", text.encode()))
-            return error_on(manager, generation, code, failed_call(call, code), text)
-
-        error = await call_on(manager.maintenance, work, deadline=deadline)
+        wait = partial(synchronize_device, manager, generation, SLICE_MS)
+        error = await call_on(manager.maintenance, wait, deadline=deadline)
         if error is None or error.code == SYNC_TIMEOUT:
             return error is None
         if manager.generation != generation:

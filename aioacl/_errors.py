@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MESSAGE_LIMIT_BYTES: Final = 8 * 1024
 _CUT: Final = "..."
-_NEW_STREAM: Final = "Make a new stream, or `await stream.renew()`."
+NEW_STREAM: Final = "Make a new stream, or `await stream.renew()`."
 _NOT_ABOUT_TASKS: Final = (
     "aclInit",
     "aclrtCreate",
@@ -142,11 +142,13 @@ class DeviceTimeout(AclError, TimeoutError):
     """The time for a wait ran out while its work may still run; wait again, or abort the stream."""
 
     default_action = "retry"
-    default_hint = "The work may still end: wait again, or stop it by `stream.abort()`."
+    default_hint = (
+        "The work may still end: wait again, or drop it by `stream.abort()` or `stream.renew(abort=True)`."
+    )
 
 
 class StreamAborted(AclError):
-    """The work was stopped on purpose before it was done; enqueue it again if it is still wanted."""
+    """An abort dropped the work, or work on which it depends; enqueue it again if it is still wanted."""
 
     default_action = "retry"
     default_hint = "The stream can be used again: enqueue the work once more if it is still wanted."
@@ -160,17 +162,17 @@ class DeviceFault(AclError):
 
     def _usual_hint(self) -> str:
         known = "" if self.code is None or lookup(self.code).action != self.action else lookup(self.code).hint
-        return known or (_NEW_STREAM if self.action == "new_stream" else DeviceFault.default_hint)
+        return known or (NEW_STREAM if self.action == "new_stream" else DeviceFault.default_hint)
 
 
 class TaskTimeout(DeviceFault):
     """A task ran longer on the device than the runtime allows, so it failed; use a new stream.
 
-    It is not a DeviceTimeout: that one is the time of whoever awaits, and the work may still end.
+    It is not a DeviceTimeout: that one is the time of the awaiter, and the work may still end.
     """
 
     default_action: ClassVar[Action] = "new_stream"
-    default_hint = _NEW_STREAM
+    default_hint = NEW_STREAM
 
 
 class NotSupported(AclError):
@@ -220,7 +222,7 @@ class _ReportedError(_OwnError):
 
 
 class DeviceReset(_ReportedError):
-    """The device was reset while this was waiting, so its work is lost; repeat it with new handles."""
+    """A reset dropped the work that this waited for; repeat it, with new handles of the device that was reset."""
 
     default_action = "retry"
     default_hint = "Make new handles from the device and repeat the work."
@@ -287,7 +289,11 @@ class LibraryConflict(_OwnError):
 
 
 class AclWarning(RuntimeWarning):
-    """A clean-up failed where no caller could be told; what it should release stays until a reset."""
+    """A problem that no call can raise.
+
+    A clean-up failed, and what it should release stays until a reset. Or a stream or a device was closed with a failed
+    task that nothing awaited. Or the library does not report failed tasks, so that some may be missed.
+    """
 
 
 _CLASSES: Final[Mapping[Family, type[AclError]]] = MappingProxyType(

@@ -9,14 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._errors import (
-    DeviceQuarantined,
-    DeviceReset,
-    DeviceResetting,
-    ParameterError,
-    StaleHandleError,
-)
-from aioacl._ffi import ffi, lib, make_pass, owner
+from aioacl._errors import ParameterError
+from aioacl._ffi import PENDING, ffi, lib, make_pass, owner
 from aioacl._handle import Handle, Operation, begun
 from aioacl._options import deadline_of
 from aioacl._port import run_blocking
@@ -30,27 +24,20 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
     from aioacl._stream import Stream
 
-LOST: Final = (
-    DeviceQuarantined,
-    DeviceReset,
-    DeviceResetting,
-    StaleHandleError,
-)  # no answer, because of a reset
-
 
 class Ticket(Unique):
     """A position in a stream, what enqueueing returns: `await ticket` returns when everything up to it is done.
 
-    A task error in what it covers is raised early, late or again. While later work keeps the stream busy, a ticket
-    says when, not whether; the next `await stream` raises then.
+    It covers the tasks of its stream up to its position, and what they depend on by `wait_event`. If one of them
+    failed, the await raises that failure, however late, and again each time. A success that was returned once stands
+    after a reset.
     """
 
-    __slots__ = ("_core", "_ended", "_position", "_twin")
+    __slots__ = ("_core", "_position", "_twin")
     noun = "ticket"
 
     def __init__(self, core: StreamCore, position: int, *, twin: bool = False) -> None:
         self._core = core
-        self._ended = False  # an await of it has succeeded
         self._position = position
         self._twin = twin  # of another ticket at the same position
 
@@ -62,13 +49,7 @@ class Ticket(Unique):
         run_blocking(self._arrive, timeout)
 
     async def _arrive(self) -> None:
-        """Waits. A success that was returned once stands, although a reset has made the stream stale since."""
-        try:
-            await self._core.arrive(self._position)
-        except LOST:
-            if not self._ended:
-                raise
-        self._ended = True
+        await self._core.arrive(self._position)
 
     @property
     def position(self) -> int:
@@ -77,8 +58,9 @@ class Ticket(Unique):
 
     @property
     def done(self) -> bool:
-        """Whether it is known to be done, well or not. Never calls C's runtime: `stream.query()` asks it."""
-        return lib.aio_stream_completed(self._core.handle) >= self._position
+        """Whether it is known to be over, well or not. Never calls C's runtime: `stream.query()` asks it."""
+        core, position = self._core, self._position
+        return core.passed(position) or lib.aio_stream_known(core.handle, position) != PENDING
 
     def __del__(self) -> None:
         # Nobody can await this position any more, so later work need not be kept from delaying it. A Ctrl-C may
@@ -166,7 +148,7 @@ class Event(Handle):
             DeviceTimeout: after the time; the event and its stream stay usable.
             ParameterError: it was never recorded.
             DeviceReset, StaleHandleError: its device was reset.
-            DeviceFault and others: a task up to it failed, and that is known by now.
+            DeviceFault and others: a task up to it failed, or one that it depends on.
         """
         return Operation("event.synchronize()", lambda: self._wait(timeout))
 

@@ -113,8 +113,9 @@ class Listeners:
         *,
         report: ResetReport | None = None,
         text: str = "",
+        **task: int,
     ) -> None:
-        """Something has happened; with the lock held."""
-        event = DeviceEvent(kind, self._index, state, generation, _sync.monotonic(), report, text)
+        """Something has happened; with the lock held. `task`: stream, position and code of one that failed."""
+        event = DeviceEvent(kind, self._index, state, generation, _sync.monotonic(), report, text, **task)
         for listener in tuple(self._all):
             listener._put(event)

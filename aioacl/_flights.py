@@ -10,7 +10,7 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl import _law, _runtime, _sync
+from aioacl import _failures, _law, _runtime, _sync
 from aioacl._errors import AclError, AclWarning
 from aioacl._ffi import ffi, lib
 from aioacl._gate import error_of, inside
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS: Final = 3
 LEAVE_SECONDS: Final = 0.5
+EVENTS_SECONDS: Final = 5.0  # to destroy the native events before a reset
 RESET_SECONDS: Final = 5.0
 DROP_SECONDS: Final = 3.5  # what the runtime takes to drop the work of one stream, one after another
 OPEN_SECONDS: Final = 60.0  # of each step of an open: the driver may start the card
@@ -275,9 +276,16 @@ class CloseFlight(Flight):
         self._release()
 
     def _ask_streams(self, seconds: float) -> None:
-        """Finds out which streams are done while the gate still lets queries in. The barrier meets one that hangs."""
+        """Finds out which streams are done, and which have failed, while the gate still lets queries in.
+
+        The barrier meets one that hangs.
+        """
         with suppress(LaneStuck):
-            self.manager.control.call(lambda: lib.aio_device_busy(self.index), seconds)
+            self.manager.control.call(self._ask, seconds)
+
+    def _ask(self) -> None:
+        lib.aio_device_busy(self.index)
+        _failures.tell(self.manager)
 
     def _unfinished(self) -> int:
         """Streams whose work the reset has to drop."""
@@ -302,9 +310,12 @@ class CloseFlight(Flight):
         manager = self.manager
         limit = RESET_SECONDS + DROP_SECONDS * self._unfinished()
         try:
-            manager.control.call(self._destroy_events, RESET_SECONDS)
+            manager.control.call(self._destroy_events, EVENTS_SECONDS)
             code = manager.control.call(self._reset_all, limit)
             lib.aio_device_stop(self.index)
+            _failures.tell_known(
+                manager
+            )  # the tear-down wakes the runtime, which then reports what stood still
             self._apply(Event.RELEASE)
             lib.aio_device_flush(self.index)
             self._let_go()
@@ -313,6 +324,7 @@ class CloseFlight(Flight):
             return
         if code not in (0, RELEASED_ALREADY):
             warnings.warn(f"aclrtResetDevice answered {code}", AclWarning, stacklevel=2)
+        _failures.warn_at_close(manager)
 
     def _let_go(self) -> None:
         control = self.manager.control

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl._errors import (
     AclError,
+    DeviceFault,
     DeviceQuarantined,
     DeviceReset,
     DeviceResetting,
@@ -158,6 +159,17 @@ def _stage_full(call: str, index: int, generation: int) -> AclError:
         device=index,
         generation=generation,
         hint="`await stream.ready()` waits for room; memory of `device.pinned(n)` needs none.",
+    )
+
+
+@_refusal(lib.AIO_REPORTS_LOST)
+def _reports_lost(call: str, index: int, generation: int) -> AclError:
+    return DeviceFault(
+        "tasks have failed, more at once than could be kept, and this may be one of them",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="Repeat the work on a new stream, or reset the device by `force_reset()`.",
     )
 
 

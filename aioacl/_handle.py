@@ -165,8 +165,17 @@ class Owned(type):
         return made
 
 
-def error_on(manager: Manager, generation: int, code: int, call: str, text: str | None = None) -> AclError:
-    """The error for a code met on a device.
+def error_on(
+    manager: Manager,
+    generation: int,
+    code: int,
+    call: str,
+    text: str | None = None,
+    *,
+    told: bool = False,
+    stops: bool | None = None,
+) -> AclError:
+    """The error for a code met on a device; `told`: the engine has reported it to the listeners.
 
     A reset's comes with its report, and a fault of the device is remembered. With a stream that stops on failure,
     the failure of a task stops the whole context for ever, so it is one of the device.
@@ -178,10 +187,12 @@ def error_on(manager: Manager, generation: int, code: int, call: str, text: str 
         return manager.quarantined()  # the reset that has ended the wait has failed
     if isinstance(error, DeviceReset | DeviceQuarantined):
         error.report = manager.report
-    if error.action == "new_stream" and manager.stop_generation == generation:
+    if stops is None:
+        stops = manager.stop_generation == generation
+    if error.action == "new_stream" and stops:
         error = of_device(error)
     if concerns_device(error):
-        _note_fault(manager, error)
+        _note_fault(manager, error, told=told)
     return error
 
 
@@ -190,12 +201,12 @@ def concerns_device(error: AclError) -> bool:
     return isinstance(error, DeviceFault) and error.action in DEVICE_ACTIONS
 
 
-def _note_fault(manager: Manager, error: AclError) -> None:
+def _note_fault(manager: Manager, error: AclError, *, told: bool = False) -> None:
     """Remembers a fault, or leaves that to the maintenance lane if a signal has interrupted the lock's owner."""
     if _sync.is_owned(manager.changed):
-        manager.leave_note(partial(manager.note_fault, copy.copy(error)))
+        manager.leave_note(partial(manager.note_fault, copy.copy(error), told=told))
     else:
-        manager.note_fault(error)
+        manager.note_fault(error, told=told)
 
 
 class Made(Unique, metaclass=Owned):

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
 
 STUCK_SECONDS: Final = 1.0
-MAY_TAKE_LONG: Final = (name_of_function(USER_JOB), "aclrtSynchronizeStream", "aclrtSynchronizeEvent")
+MAY_TAKE_LONG: Final = (
+    name_of_function(USER_JOB),
+    "aclrtSynchronizeStreamWithTimeout",
+    "aclrtSynchronizeEventWithTimeout",
+)
 CONTROL: Final = (
     "aclInit",
     "aclrtSetDevice",
@@ -48,5 +52,8 @@ def health_of(manager: Manager) -> Health:
             stuck_for=stuck,
             leases=len(manager.leases),
             problem=manager.problem,
+            failed_tasks=manager.failures,
+            last_failure=manager.last_failure,
+            unknown_failures=lib.aio_device_unattributed(manager.index),
             in_flight=sum(counts(manager.index)) + lib.aio_device_waits(manager.index),
         )

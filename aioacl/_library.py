@@ -57,6 +57,17 @@ class LibraryInfo:
     missing: tuple[MissingSymbol, ...] = ()
     findings: tuple[str, ...] = ()
 
+    @property
+    def failure_detection(self) -> Literal["exact", "confirmed"]:
+        """How failed tasks are found.
+
+        "exact": the runtime reports each one, and the chip keeps the order that this takes. "confirmed": by
+        synchronizing; an await may then miss a failure if other code synchronizes the same stream or device.
+        """
+        from aioacl import _detection  # noqa: PLC0415 - it needs the compiled module, and this class does not
+
+        return _detection.detection()
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -230,6 +241,9 @@ def _load(candidate: Candidate, findings: tuple[str, ...], rules: Rules) -> Libr
     missing = native.missing()
     if "aclInit" in {symbol.name for symbol in missing}:
         raise Unusable("it is not an ACL library: it has no aclInit")
+    from aioacl import _detection  # noqa: PLC0415 - as above
+
+    _detection.begin()
     told = tuple(dict.fromkeys(findings + more))
     return LibraryInfo(backend, candidate.path, candidate.origin, extra, missing, told)
 

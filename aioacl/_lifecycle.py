@@ -8,11 +8,10 @@ control lane keeps ACL's per-thread state, the maintenance lane makes and destro
 from __future__ import annotations
 
 import copy
-import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aioacl import _law, _sync
+from aioacl import _failures, _law, _sync
 from aioacl._admission import NOTHING_BEGUN
 from aioacl._errors import (
     AclError,
@@ -58,12 +57,13 @@ class Manager(Jobs):
         self.ours = 0  # of those sets, how many are the face's: of this open, and not given back yet
         self.flight: Flight | None = None
         self.last_fault: AclError | None = None
+        self.failures = 0  # of tasks, since the first open
+        self.last_failure = ""
         self.control = Lane(f"aioacl-ctl-{index}")
         self.maintenance = Lane(f"aioacl-mnt-{index}", self._on_wake, self._refusal)
         self.notes: deque[Callable[[], object]] = deque()
         self.leftovers: deque[Callable[[], object]] = deque()  # clean-ups for after the next reset
-        self._cores: weakref.WeakSet[StreamCore] = weakref.WeakSet()
-        self._cores_lock = _sync.lock()
+        self.cores: _sync.WeakSet[StreamCore] = _sync.WeakSet()  # whose native streams are not destroyed yet
 
     # --- opening and closing ---------------------------------------------------------------------------------
 
@@ -261,24 +261,23 @@ class Manager(Jobs):
 
     # --- health ----------------------------------------------------------------------------------------------
 
-    def note_fault(self, error: AclError) -> None:
-        """Remembers a device fault until the next reset; a copy of it, for its traceback would keep its frames."""
+    def note_fault(self, error: AclError, *, told: bool = False) -> None:
+        """Remembers a device fault until the next reset, and reports it to the listeners, unless the engine has."""
         with self.changed:
-            if error.generation != self.generation:  # somebody hears of it late: the reset has cured it
-                return
-            self.last_fault = copy.copy(error)
-            self.listeners.tell("fault", self.state, self.generation, text=str(error))
-            self.announce()
+            if self.poison(error) and not told:
+                self.listeners.tell("fault", self.state, self.generation, text=str(error))
+                self.announce()
 
-    def adopt(self, core: StreamCore) -> None:
-        """One more stream of the device."""
-        with self._cores_lock:
-            self._cores.add(core)
+    def poison(self, error: AclError) -> bool:
+        """With the lock held. Keeps a copy, for a traceback would keep its frames. False if a reset has cured it."""
+        if error.generation != self.generation:
+            return False
+        self.last_fault = copy.copy(error)
+        return True
 
-    def cores(self) -> list[StreamCore]:
-        """The device's streams, of all generations that somebody still refers to."""
-        with self._cores_lock:
-            return list(self._cores)
+    def sibling(self, index: int) -> Manager:
+        """The manager of another device."""
+        return manager_of(index)
 
     # --- the maintenance lane --------------------------------------------------------------------------------
 
@@ -325,8 +324,10 @@ class Manager(Jobs):
             lib.aio_stage_grow(self.index, 0)
         if kicks & lib.AIO_KICK_LARGE:
             lib.aio_stage_grow(self.index, 1)
-        if kicks & lib.AIO_KICK_HEARTBEAT:
-            lib.aio_device_heartbeat(self.index)
+        if kicks & lib.AIO_KICK_NUDGE:
+            lib.aio_device_equip(self.index)
+        if kicks & lib.AIO_KICK_FAULT:
+            _failures.tell(self)
         if kicks & lib.AIO_KICK_FOREIGN:
             with self.changed:
                 self.meet_foreign()

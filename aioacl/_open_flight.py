@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from aioacl import _flights, _runtime
+from aioacl import _detection, _flights, _runtime
 from aioacl._ffi import lib
 from aioacl._flights import Flight, named
 from aioacl._gate import error_of
@@ -40,6 +40,7 @@ class OpenFlight(Flight):
         except RuntimeError as error:
             raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, manager.generation) from error
         manager.control.call(self._acquire, _flights.OPEN_SECONDS)
+        _detection.warn_of_limit()
         manager.control.call(self._checked_set, _flights.OPEN_SECONDS)
         strategy = lib.AIO_WATCH if manager.strategy == "watch" else lib.AIO_THREAD
         code = lib.aio_device_start(self.index, strategy, manager.maintenance.port.handle)

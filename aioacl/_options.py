@@ -44,6 +44,7 @@ def must_be_reset(grace: Any, timeout: Any, reason: object) -> None:
 
 
 Strategy = Literal["watch", "thread"]
+OnFailure = Literal["continue", "stop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,8 @@ class DeviceEvent:
 
     Attributes:
         kind: "opened", "draining", "resetting", "reopened" (a reset is over), "quarantined" (a reset failed),
-            "closed", "foreign reset" (another library has reset it), "fault" (a task broke the device), "revoked"
-            (leases that outlasted a reset's grace time, or met a foreign one or the last close).
+            "closed", "foreign reset" (another library has reset it), "fault" (a task has failed, or the device has),
+            "revoked" (leases that outlasted a reset's grace time, or met a foreign one or the last close).
         device: the device's index.
         state: the device's state after it.
         generation: the device's generation after it.
@@ -132,6 +133,9 @@ class DeviceEvent:
         report: of the reset that ended with it, if it was ours.
         text: the fault, why it is quarantined, or how many leases were revoked.
         missed: events before this one that were dropped, because nobody took them in time.
+        stream: of a failed task, its stream's number (aclrtStreamGetId); -1 if the runtime did not name it.
+        position: of a failed task, the position of its entry in the stream's queue.
+        code: of a failed task, ACL's code; 0 for every other event.
     """
 
     kind: EventKind
@@ -142,6 +146,9 @@ class DeviceEvent:
     report: ResetReport | None = None
     text: str = ""
     missed: int = 0
+    stream: int = -1
+    position: int = 0
+    code: int = 0
 
     def after(self, missed: int) -> DeviceEvent:
         """The same event, told to one who has missed some before it."""
@@ -162,6 +169,9 @@ class Health:
         leases: leases that are held.
         in_flight: calls inside C, and waits that have not ended.
         problem: why the device is quarantined, or "".
+        failed_tasks: failed tasks since the first open, of each stream the first one, awaited or not.
+        last_failure: code and place of the newest of them, or "".
+        unknown_failures: reports of failed tasks that aioacl did not enqueue.
     """
 
     status: Literal["ok", "poisoned", "stuck"]
@@ -172,6 +182,9 @@ class Health:
     leases: int
     in_flight: int
     problem: str = ""
+    failed_tasks: int = 0
+    last_failure: str = ""
+    unknown_failures: int = 0
 
     @property
     def ready(self) -> bool:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._errors import ParameterError
-from aioacl._ffi import ffi
+from aioacl._ffi import ffi, lib
 from aioacl._formats import view_of
 from aioacl._memory import DeviceBuffer, PinnedBuffer
+from aioacl._options import is_whole
 
 if TYPE_CHECKING:
     from aioacl._acl import CData
@@ -70,3 +71,29 @@ def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager) -> Place:
             "the buffer is of another device", hint="Copy between devices through pinned host memory."
         )
     return Place(buffer._pointer, buffer.size, buffer, device=isinstance(buffer, DeviceBuffer))
+
+
+def copy_size(to: Place, of: Place, nbytes: int | None) -> int:
+    """How many bytes a copy moves. ParameterError when they do not fit."""
+    size = of.size if nbytes is None else nbytes
+    if not is_whole(size) or size < 0:
+        raise ParameterError(f"nbytes={nbytes!r} is not a size", hint="Pass a number of bytes.")
+    if size > of.size or size > to.size:
+        raise ParameterError(
+            f"{size} bytes do not fit: the source has {of.size}, the target {to.size}",
+            hint="Pass nbytes=, at most the smaller of the two.",
+        )
+    return size
+
+
+def copy_kind(to: Place, of: Place) -> int:
+    """The aclrtMemcpyKind. ParameterError when neither is on the device."""
+    if to.device and of.device:
+        return lib.ACL_MEMCPY_DEVICE_TO_DEVICE
+    if to.device:
+        return lib.ACL_MEMCPY_HOST_TO_DEVICE
+    if of.device:
+        return lib.ACL_MEMCPY_DEVICE_TO_HOST
+    raise ParameterError(
+        "neither the source nor the target is on the device", hint="Copy host memory yourself."
+    )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from aioacl import _sync
 from aioacl._ffi import ffi, lib, next_generation
-from aioacl._flights import CLOSE_SECONDS, DROP_SECONDS, RESET_SECONDS, Flight
+from aioacl._flights import CLOSE_SECONDS, DROP_SECONDS, EVENTS_SECONDS, RESET_SECONDS, Flight
 from aioacl._gate import counts, inside
 from aioacl._lanes import Job, LaneStuck
 from aioacl._law import RELEASED_ALREADY, Event, State
@@ -102,7 +102,7 @@ class ResetFlight(Flight):
         self._bring_back()
 
     def _bring_back(self) -> None:
-        self._call("aclrtDestroyEvent", self._destroy_events, RESET_SECONDS)
+        self._call("aclrtDestroyEvent", self._destroy_events, EVENTS_SECONDS)
         while not self._attempt():
             if self._attempts == ATTEMPTS:
                 raise _Failed(f"reset, set and probe failed {ATTEMPTS} times: {self._codes}")

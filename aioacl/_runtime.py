@@ -15,7 +15,7 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from aioacl import _sync
+from aioacl import _detection, _sync
 from aioacl._errors import AclWarning, ForkedProcessError, error_for
 from aioacl._ffi import ffi, lib, text_of
 from aioacl._library import ensure_loaded
@@ -93,6 +93,7 @@ def _initialize() -> None:
         raise error_for(code, "aclInit", message=text_of(lib.aio_error_text()))
     _debt = _debt if code else 0
     _owner = code == 0 or _debt > 0
+    _detection.look()
 
 
 def _finalize() -> int:

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._core import Kept, StreamCore, destroy
-from aioacl._errors import AclError, ParameterError, QueueFull
+from aioacl._core import Kept, StreamCore, destroy, make_core
+from aioacl._errors import AclError, ParameterError
 from aioacl._event import Event, Ticket
-from aioacl._ffi import code_of, ffi, lib, make_pass, refused
-from aioacl._gate import error_of
+from aioacl._failures import LAST, warn
+from aioacl._ffi import code_of, ffi, lib, refused
 from aioacl._handle import Handle, Operation, begun, warn_of_drop
-from aioacl._lanes import call_on
+from aioacl._lanes import call_on, clean_up_on
 from aioacl._memory import deferred, free_deferred
 from aioacl._options import deadline_of, is_whole
-from aioacl._place import Place, place_of
+from aioacl._place import Place, copy_kind, copy_size, place_of
 from aioacl._port import run_blocking
+from aioacl._transfer import STAGED_AT_MOST, pump
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from aioacl._lifecycle import Manager
     from aioacl._memory import Buffer
+    from aioacl._options import OnFailure
 
-STAGED_AT_MOST: Final = 1 << 20
-LIMBO_BOUND: Final = 64
 HALF_A_QUEUE: Final = 1023
 TEXT_BYTES: Final = 8192
-OnFailure = Literal["continue", "stop"]
 
 
 class Stream(Handle):
@@ -36,9 +35,11 @@ class Stream(Handle):
     noun = "stream"
     factory = "device.create_stream()"
 
-    def __init__(self, core: StreamCore) -> None:
+    def __init__(self, core: StreamCore, priority: int, on_failure: OnFailure) -> None:
         super().__init__(core.manager, core.generation)
         self._core = core
+        self._priority = priority
+        self._on_failure: OnFailure = on_failure
 
     # --- waiting ---------------------------------------------------------------------------------------------
 
@@ -64,6 +65,16 @@ class Stream(Handle):
         """As `synchronize`, blocking, on a thread without a running loop."""
         run_blocking(lambda: self._wait(None), timeout)
 
+    @property
+    def error(self) -> AclError | None:
+        """The failure that the stream's next work would be refused with, or None. Calls no ACL function.
+
+        It is that of the first task of its own that failed, else that of the first failed task on which its work
+        depends. Each read makes a new exception object. `await stream.renew()` makes the stream usable again.
+        """
+        failed = self._core.error_at(LAST)
+        return None if failed is None else self._core.raised(failed)
+
     def query(self) -> bool:
         """Whether all its work is done, well or not (aclrtStreamQuery)."""
         self._check()
@@ -75,11 +86,11 @@ class Stream(Handle):
 
     # --- enqueueing ------------------------------------------------------------------------------------------
 
-    def _enqueue(self, call: str, function: Callable[..., int], *arguments: object) -> int:
+    def _enqueue(self, core: StreamCore, call: str, function: Callable[..., int], *arguments: object) -> int:
         """The position of a new entry. A holder of a lease passes while the device drains."""
         held, swept = 0, False
         while True:
-            result = function(self._core.handle, held, *arguments)
+            result = function(core.handle, held, *arguments)
             if not held and refused(result, lib.AIO_DRAINING_NOW):
                 if not self._manager.may_enqueue_while_draining():
                     break
@@ -90,11 +101,12 @@ class Stream(Handle):
             else:
                 break
         if result < 0:
-            raise self._error(code_of(result), call)
+            raise core.refused(code_of(result), call)
         return result
 
     def _ticket(
         self,
+        core: StreamCore,
         buffers: tuple[Buffer, ...],
         held: object,
         call: str,
@@ -102,11 +114,10 @@ class Stream(Handle):
         *arguments: object,
     ) -> Ticket:
         """Enqueues what uses these objects; also when Ctrl-C comes behind the call, they are kept until it is done."""
-        core = self._core
         kept = Kept(core, buffers, held)
         try:
             core.keep(kept)
-            kept.position = position = self._enqueue(call, function, *arguments)
+            kept.position = position = self._enqueue(core, call, function, *arguments)
             if deferred:
                 free_deferred(kept)
             return Ticket(core, position)
@@ -133,18 +144,22 @@ class Stream(Handle):
         """
         self._check()
         to, of = place_of(target, self._manager, writable=True), place_of(source, self._manager)
-        size, kind = copy_size(to, of, nbytes), copy_kind(to, of)
+        core, size, kind = self._core, copy_size(to, of, nbytes), copy_kind(to, of)
         if size == 0:
-            return Ticket(self._core, lib.aio_stream_tail(self._core.handle), twin=True)
+            return Ticket(core, lib.aio_stream_tail(core.handle), twin=True)
         if to.pageable or of.pageable:
-            return self._copy_staged(to, of, size, (to.owner if of.pageable else of.owner,))
-        return self._copy_directly(to, of, size, kind, (to.owner, of.owner))
+            return self._copy_staged(core, to, of, size, (to.owner if of.pageable else of.owner,))
+        return self._copy_directly(core, to, of, size, kind, (to.owner, of.owner))
 
-    def _copy_directly(self, to: Place, of: Place, size: int, kind: int, uses: tuple[Buffer, ...]) -> Ticket:
+    def _copy_directly(
+        self, core: StreamCore, to: Place, of: Place, size: int, kind: int, uses: tuple[Buffer, ...]
+    ) -> Ticket:
         arguments = (to.address, to.size, of.address, size, kind)
-        return self._ticket(uses, None, "aclrtMemcpyAsync", lib.aio_copy, *arguments)
+        return self._ticket(core, uses, None, "aclrtMemcpyAsync", lib.aio_copy, *arguments)
 
-    def _copy_staged(self, to: Place, of: Place, size: int, uses: tuple[Buffer, ...]) -> Ticket:
+    def _copy_staged(
+        self, core: StreamCore, to: Place, of: Place, size: int, uses: tuple[Buffer, ...]
+    ) -> Ticket:
         if size > STAGED_AT_MOST:
             raise ParameterError(
                 f"a copy of {size} bytes from or to pageable memory would block the caller",
@@ -152,9 +167,9 @@ class Stream(Handle):
             )
         if of.pageable:
             source = (to.address, to.size, of.address, size)
-            return self._ticket(uses, None, "aclrtMemcpyAsync", lib.aio_upload, *source)
+            return self._ticket(core, uses, None, "aclrtMemcpyAsync", lib.aio_upload, *source)
         target = (to.address, of.address, size)
-        return self._ticket(uses, to.owner, "aclrtMemcpyAsync", lib.aio_download, *target)
+        return self._ticket(core, uses, to.owner, "aclrtMemcpyAsync", lib.aio_download, *target)
 
     def fill(self, target: object, byte: int, *, nbytes: int | None = None) -> Ticket:
         """Enqueues a fill (aclrtMemsetAsync) of the target, a DeviceBuffer or PinnedBuffer, with one byte."""
@@ -168,7 +183,7 @@ class Stream(Handle):
             raise ParameterError(f"{byte!r} is not a byte", hint="Pass a number from 0 to 255.")
         size = copy_size(to, to, nbytes)
         arguments = (to.address, to.size, byte, size)
-        return self._ticket((to.owner,), None, "aclrtMemsetAsync", lib.aio_fill, *arguments)
+        return self._ticket(self._core, (to.owner,), None, "aclrtMemsetAsync", lib.aio_fill, *arguments)
 
     def record(self, event: Event | None = None) -> Event:
         """Records an event at this point of the stream (aclrtRecordEvent): a pooled one, or your own."""
@@ -181,72 +196,48 @@ class Stream(Handle):
         if event._manager is not self._manager:
             raise ParameterError("the event is of another device", hint="Make it from the stream's device.")
         native = ffi.new("aio_event **")
-        position = self._enqueue("aclrtRecordEvent", lib.aio_record, event.timing, native)
-        event._set_version(self._core, position, native[0])
+        core = self._core
+        position = self._enqueue(core, "aclrtRecordEvent", lib.aio_record, event.timing, native)
+        event._set_version(core, position, native[0])
         return event
 
     def wait_event(self, event: Event) -> Ticket:
-        """Makes all later work of this stream wait for the event's newest record (aclrtStreamWaitEvent)."""
+        """Makes all later work of this stream wait for the event's newest record (aclrtStreamWaitEvent).
+
+        Raises:
+            DeviceFault and others: a task before the event has failed; this stream stays usable.
+            DeviceFault and others: this stream has failed; see `error`.
+            ParameterError: it is not an event, was never recorded, or is closed.
+            QueueFull, StaleHandleError, DeviceResetting: as for every enqueue.
+        """
         self._check()
         if not isinstance(event, Event):
             raise ParameterError(f"{event!r} is no event", hint="Pass what stream.record() returns.")
         version = event._recorded_version()
-        return self._ticket((), version, "aclrtStreamWaitEvent", lib.aio_wait_event, version.native)
+        arguments = (version.native, version.core.handle, version.position)
+        try:
+            return self._ticket(
+                self._core, (), version, "aclrtStreamWaitEvent", lib.aio_wait_event, *arguments
+            )
+        except AclError as error:
+            failed = version.core.error_at(version.position) if error.code == lib.AIO_EVENT_FAILED else None
+            if failed is None:
+                raise
+        refusal = version.core.raised(failed, "aclrtStreamWaitEvent")
+        refusal.hint = (
+            "Repeat the work behind the event on a stream that has not failed. This stream stays usable."
+        )
+        raise refusal
 
     # --- large copies of pageable memory ---------------------------------------------------------------------
 
     def upload(self, target: object, source: object) -> Operation[None]:
         """Copies pageable memory of any size to the device, through staging memory, chunk by chunk."""
-        return Operation("stream.upload()", lambda: self._pump(target, source, up=True))
+        return Operation("stream.upload()", lambda: pump(self, target, source, up=True))
 
     def download(self, target: object, source: object) -> Operation[None]:
         """Copies device memory to pageable memory of any size, through staging memory, chunk by chunk."""
-        return Operation("stream.download()", lambda: self._pump(target, source, up=False))
-
-    async def _pump(self, target: object, source: object, *, up: bool) -> None:
-        self._check()
-        to, of = place_of(target, self._manager, writable=True), place_of(source, self._manager)
-        if not (to if up else of).device or (of if up else to).device:
-            raise ParameterError(
-                f"{'upload' if up else 'download'} goes {'to' if up else 'from'} a DeviceBuffer, and the other "
-                "end is host memory",
-                hint="The target comes first, as in copy(target, source).",
-            )
-        size, kind = copy_size(to, of, None), copy_kind(to, of)
-        buffers = (
-            (to.owner, of.owner) if not (to.pageable or of.pageable) else (to.owner if up else of.owner,)
-        )
-        kept = Kept(self._core, buffers, (to.owner, of.owner))
-        try:
-            self._core.hold(kept)
-            await self._pump_held(to, of, size, kind)
-        except BaseException:  # some chunks may be under way
-            self._core.placed(kept)
-            raise
-        self._core.forget(kept)
-
-    async def _pump_held(self, to: Place, of: Place, size: int, kind: int) -> None:
-        tickets: deque[Ticket] = deque()
-        for offset in range(0, size, STAGED_AT_MOST):
-            if len(tickets) == 4:
-                await tickets.popleft()
-            chunk = min(STAGED_AT_MOST, size - offset)
-            tickets.append(await self._chunk(to.part(offset, chunk), of.part(offset, chunk), chunk, kind))
-        while tickets:
-            await tickets.popleft()
-
-    async def _chunk(self, to: Place, of: Place, size: int, kind: int) -> Ticket:
-        waited = False
-        while True:
-            try:
-                if to.pageable or of.pageable:
-                    return self._copy_staged(to, of, size, ())
-                return self._copy_directly(to, of, size, kind, ())
-            except QueueFull as full:
-                if full.code is not None and waited:
-                    raise  # what the runtime calls full with nothing in it will not have room either
-                waited = full.code is not None
-                await (self._wait(None) if waited else self._ready())
+        return Operation("stream.download()", lambda: pump(self, target, source, up=False))
 
     # --- room ------------------------------------------------------------------------------------------------
 
@@ -265,7 +256,7 @@ class Stream(Handle):
     async def _half_empty(self) -> None:
         position = max(1, lib.aio_stream_tail(self._core.handle) - HALF_A_QUEUE)
         result = await self._core.wait(position)
-        if result < 0 and code_of(result) <= lib.AIO_LIMIT:
+        if result < 0 and (code_of(result) <= lib.AIO_LIMIT or self._core.stranded):
             raise self._core.failure(result, position)
 
     async def _staging(self) -> bool:
@@ -276,7 +267,7 @@ class Stream(Handle):
         code = await self._manager.make(lambda _: lib.aio_stage_grow(index, 1))
         if code == 0:
             return True
-        for core in self._manager.cores():
+        for core in self._manager.cores.members():
             oldest = core.oldest()
             if oldest and not core.passed(oldest):
                 await core.wait(oldest)
@@ -285,7 +276,60 @@ class Stream(Handle):
             return True  # they came back while we were asking for more
         raise self._error(code, "aclrtMallocHost")  # nothing is under way that could give a slot back
 
+    # --- a failed stream ---------------------------------------------------------------------------------------
+
+    def renew(self, *, timeout: float | None = None, abort: bool = False) -> Operation[None]:
+        """Gives the stream a new native stream once the old one is idle: the cure for a failed stream.
+
+        Objects that share the stream go on with it. Tickets and events from before keep their outcome. It may be called
+        on a stream that has not failed, too.
+
+        Args:
+            timeout: seconds to wait at most for the work that still runs.
+            abort: drops that work (aclrtStreamAbort) instead of waiting. Work that depends on dropped work never ends,
+                so it is always dropped.
+
+        Raises:
+            DeviceTimeout: after the time; the stream is as it was.
+            NotSupported: the work has to be dropped and the firmware cannot (207000).
+            ParameterError: the stream is closed.
+            StaleHandleError, DeviceResetting, DeviceReset: its device was reset.
+        """
+        if not isinstance(abort, bool):
+            raise ParameterError(f"abort={abort!r} is not a bool", hint="Pass True or False.")
+        return Operation("stream.renew()", lambda: self._renew(deadline_of(timeout), abort=abort))
+
+    async def _renew(self, deadline: float | None, *, abort: bool) -> None:
+        self._check()
+        core = self._core
+        if abort:
+            await self._abort()
+        while not await core.settle(deadline):
+            await self._abort()
+        made = await self._manager.make(self._made_again, discard=destroy, deadline=deadline)
+        if self._closed or self._core is not core:  # another task has closed or renewed it meanwhile
+            self._manager.leave_note(lambda: destroy(made))
+            self._check()
+            return
+        self._core, failed = made, core.uncollected()
+        await clean_up_on(self._manager.maintenance, partial(destroy, core))
+        if failed is not None:
+            warn(failed, "its stream was renewed")
+
+    def _made_again(self, generation: int) -> StreamCore:
+        if generation != self._generation:
+            raise self._error(lib.AIO_STALE, "aclrtCreateStream")
+        return make_core(self._manager, generation, self._priority, self._on_failure)
+
     # --- ends ------------------------------------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        failed = self._core.uncollected()
+        try:
+            await super()._close()
+        finally:  # last, for a warning may be an error
+            if failed is not None:
+                warn(failed, "its stream was closed")
 
     async def _abort(self) -> None:
         self._check()
@@ -324,56 +368,13 @@ class Stream(Handle):
             warn_of_drop(self._born, "a stream was not closed: close it, or make it with `async with`")
 
     def __repr__(self) -> str:
-        return f"<Stream of device {self._manager.index}, generation {self._generation}>"
-
-
-def copy_size(to: Place, of: Place, nbytes: int | None) -> int:
-    """How many bytes a copy moves. ParameterError when they do not fit."""
-    size = of.size if nbytes is None else nbytes
-    if not is_whole(size) or size < 0:
-        raise ParameterError(f"nbytes={nbytes!r} is not a size", hint="Pass a number of bytes.")
-    if size > of.size or size > to.size:
-        raise ParameterError(
-            f"{size} bytes do not fit: the source has {of.size}, the target {to.size}",
-            hint="Pass nbytes=, at most the smaller of the two.",
-        )
-    return size
-
-
-def copy_kind(to: Place, of: Place) -> int:
-    """The aclrtMemcpyKind. ParameterError when neither is on the device."""
-    if to.device and of.device:
-        return lib.ACL_MEMCPY_DEVICE_TO_DEVICE
-    if to.device:
-        return lib.ACL_MEMCPY_HOST_TO_DEVICE
-    if of.device:
-        return lib.ACL_MEMCPY_DEVICE_TO_HOST
-    raise ParameterError(
-        "neither the source nor the target is on the device", hint="Copy host memory yourself."
-    )
+        number = lib.aio_stream_id(self._core.handle)
+        return f"<Stream {number} of device {self._manager.index}, generation {self._generation}>"
 
 
 def make_stream(manager: Manager, generation: int, priority: int, on_failure: OnFailure) -> Stream:
-    """On the maintenance lane: makes the native stream."""
-    shown = make_pass(manager.index, generation)
-    made = ffi.new("aclrtStream *")
-    if priority:
-        call, code = (
-            "aclrtCreateStreamWithConfig",
-            lib.aio_g_aclrtCreateStreamWithConfig(shown, made, priority, 0),
-        )
-    else:
-        call, code = "aclrtCreateStream", lib.aio_g_aclrtCreateStream(shown, made)
-    if code:
-        raise error_of(code, call, manager.index, generation)
-    if on_failure == "stop":
-        manager.stop_generation = generation
-        code = lib.aio_g_aclrtSetStreamFailureMode(shown, made[0], 1)
-        if code:
-            error = error_of(code, "aclrtSetStreamFailureMode", manager.index, generation)
-            lib.aio_g_aclrtDestroyStream(shown, made[0])
-            raise error
-    return Stream._make(StreamCore(manager, generation, made[0]))
+    """On the maintenance lane: makes a stream."""
+    return Stream._make(make_core(manager, generation, priority, on_failure), priority, on_failure)
 
 
 def discard_stream(stream: Stream) -> None:

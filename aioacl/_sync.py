@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -184,3 +184,26 @@ def readable(fd: int, timeout: float | None) -> bool:
 def settled(ask: Callable[[float], bool], timeout: float) -> bool:
     """The backend's wait in C for others of our threads."""
     return backend.settled(ask, timeout)
+
+
+class WeakSet(Generic[T]):
+    """A weakref.WeakSet that several threads use."""
+
+    def __init__(self) -> None:
+        self._members: weakref.WeakSet[T] = weakref.WeakSet()
+        self._lock = lock()
+
+    def add(self, member: T) -> None:
+        """One more, until it is garbage."""
+        with self._lock:
+            self._members.add(member)
+
+    def discard(self, member: T) -> None:
+        """Takes it out if it is there."""
+        with self._lock:
+            self._members.discard(member)
+
+    def members(self) -> list[T]:
+        """Those that are still referred to."""
+        with self._lock:
+            return list(self._members)

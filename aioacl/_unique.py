@@ -13,7 +13,8 @@ class Unique:
 
     def __reduce__(self) -> NoReturn:
         noun = self.noun or type(self).__name__
+        article = "an" if noun[0] in "aeiou" else "a"
         raise TypeError(
-            f"a {noun} cannot be copied or pickled: it names something on a device of this process; pass the {noun} "
-            "itself"
+            f"{article} {noun} cannot be copied or pickled: it names something on a device of this process; pass the "
+            f"{noun} itself"
         )

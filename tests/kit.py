@@ -55,6 +55,11 @@ def opener(waits: Any) -> OpenDevice:
     return open_it
 
 
+def live_streams() -> int:
+    """Native streams that live in the simulator, without those by which the engine wakes the runtime."""
+    return simulator.stats().streams - lib.aio_equipped()
+
+
 # --- waiting for a state ------------------------------------------------------------------------------------------
 
 

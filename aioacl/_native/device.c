@@ -1,11 +1,10 @@
 /*
- * What belongs to a device as a whole: its streams, the waits interrupted by a reset, and the heartbeat.
+ * What belongs to a device as a whole: its streams, the waits interrupted by a reset, and what wakes the
+ * runtime.
  */
 #include <stdlib.h>
 
 #include "internal.h"
-
-enum { BEAT_MS = 100, BEAT_BATCHES = 4, BEAT_RECORDS = 16 };
 
 /* --- life -------------------------------------------------------------------- */
 int aio_device_start(int device, int strategy, aio_port *kick) {
@@ -13,15 +12,13 @@ int aio_device_start(int device, int strategy, aio_port *kick) {
     atomic_store(&self->strategy, strategy);
     atomic_store(&self->kicks, 0); /* reasons that nobody took would keep new ones from being told */
     atomic_store(&self->kick, kick);
-    return strategy == AIO_WATCH ? aio_watcher_start(device) : 0;
+    return aio_watcher_start(device);
 }
 
 void aio_device_stop(int device) {
     struct aio_device *self = &aio_devices[device];
-    if (atomic_load(&self->strategy) == AIO_WATCH)
-        aio_watcher_stop(device);
-    else
-        aio_waiters_stop(device);
+    aio_watcher_stop(device);
+    aio_waiters_stop(device);
     atomic_store(&self->kick, NULL);
 }
 
@@ -97,9 +94,45 @@ int aio_device_sweep(int device) {
     return streams;
 }
 
-void aio_device_blame(int device, int32_t code, const char *text) {
+/* Without reports, or where one may be missing.  An enqueuer counts its entry before it gives the stream back,
+ * so the owner is looked at first: a task that is not counted yet may be the one that has failed. */
+static bool may_have_failed(aio_stream *stream) {
+    bool enqueueing = atomic_load(&stream->owner) == AIO_ENQUEUER;
+    bool handwork = atomic_load(&stream->by_hand);
+    bool unknown = enqueueing || handwork || atomic_load(&stream->confirmed) < atomic_load(&stream->tail);
+    return (unknown && !aio_stream_is_exact(stream)) || atomic_load(&stream->links);
+}
+
+/* Work of other libraries may be what failed, but a code that may be of ours is ours. */
+void aio_device_fail(int device, int32_t code, const char *text) {
+    uint32_t generation = aio_word_generation(aio_gate_word(device));
+    aio_failures_settle();
+    if (!aio_is_of_task(code))
+        return;
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
-        aio_stream_blame(stream, atomic_load(&stream->collected), code, text);
+        if (stream->generation == generation && may_have_failed(stream))
+            aio_stream_share(stream, code, text);
+}
+
+void aio_device_sync_begin(int device) {
+    atomic_fetch_add(&aio_devices[device].syncs, 1);
+}
+
+/* The code that the wait took is attributed by now, so the answers of synchronizes beside it can be believed.
+ */
+void aio_device_sync_end(int device) {
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        uint64_t presumed = atomic_load(&stream->presumed);
+        if (atomic_load(&stream->synced) < presumed)
+            aio_stream_synced(stream, presumed, 0, NULL);
+    }
+    atomic_fetch_add(&aio_devices[device].syncs, 1);
+    aio_watcher_nudge(device);
+}
+
+uint32_t aio_device_unattributed(int device) {
+    aio_failures_settle();
+    return atomic_load(&aio_devices[device].unattributed);
 }
 
 /* --- waits interrupted by a reset -------------------------------------------- */
@@ -168,13 +201,17 @@ static void forsake_stale(int device) {
     self->left = NULL;
     aio_lock_give(&self->lock);
     aio_landings_leave(device, left);
-    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
-        if (work_is_gone(device, stream->generation))
-            aio_landings_free(device, aio_stream_forsake(stream));
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        if (!work_is_gone(device, stream->generation))
+            continue;
+        aio_landings_free(device, aio_stream_forsake(stream));
+        aio_stream_unlist(stream);
+    }
 }
 
 void aio_device_flush(int device) {
     struct aio_device *self = &aio_devices[device];
+    aio_failures_after_reset();
     aio_watcher_nudge(device);
     forsake_stale(device);
     aio_lock_take(&self->lock);
@@ -189,49 +226,73 @@ void aio_device_flush(int device) {
     }
 }
 
-/* --- heartbeat --------------------------------------------------------------- */
+/* --- waking the runtime -------------------------------------------------------- */
 /*
- * After a fault a queue can stand still until somebody synchronizes something that has work.  The wait right
- * behind a batch of records has something to wait for, unless we were interrupted in between; a few batches
- * make sure.
+ * After a failure a queue stands still until the runtime's own thread looks at it, and queries do not wake that
+ * thread.  Asking for an event of the older kind that has just been recorded does; it is recorded on a stream
+ * of its own, so that nothing of a user's is touched.  One wake serves all streams of the device.
  */
-static int record_batch(aclrtEvent event, aclrtStream stream) {
-    int code = 0;
-    aio_calling(AIO_FN_aclrtRecordEvent);
-    for (int i = 0; i < BEAT_RECORDS && code == 0; i++)
-        code = aio_acl.aclrtRecordEvent(event, stream);
-    return code;
-}
-
-static int beat(aclrtStream stream) {
-    aclrtEvent event = NULL;
-    aio_calling(AIO_FN_aclrtCreateEventExWithFlag);
-    int code = aio_acl.aclrtCreateEventExWithFlag(&event, AIO_EVENT_SYNC);
-    for (int i = 0; i < BEAT_BATCHES && code == 0; i++) {
-        code = record_batch(event, stream);
-        aio_calling(AIO_FN_aclrtSynchronizeEventWithTimeout);
-        if (code == 0)
-            code = aio_acl.aclrtSynchronizeEventWithTimeout(event, BEAT_MS);
+void aio_device_nudge(int device) {
+    struct aio_device *self = &aio_devices[device];
+    aclrtEventStatus ignored;
+    if (atomic_load(&self->equipped) != aio_word_generation(aio_gate_word(device))) {
+        aio_device_kick(device, AIO_KICK_NUDGE);
+        return;
     }
-    aio_calling(AIO_FN_aclrtDestroyEvent);
-    if (event)
-        aio_acl.aclrtDestroyEvent(event);
+    int before = aio_calling(AIO_FN_aclrtRecordEvent);
+    if (aio_acl.aclrtRecordEvent(self->nudge_event, self->nudge_stream) == 0) {
+        aio_calling(AIO_FN_aclrtQueryEvent);
+        aio_acl.aclrtQueryEvent(self->nudge_event, &ignored);
+    }
+    aio_calling(before);
+}
+
+static int make_equipment(struct aio_device *self) {
+    aclrtStream stream = NULL;
+    aclrtEvent event = NULL;
+    int code = aio_acl.aclrtCreateStream(&stream);
+    aio_calling(AIO_FN_aclrtCreateEventWithFlag);
+    if (code == 0)
+        code = aio_acl.aclrtCreateEventWithFlag(&event, AIO_EVENT_SYNC);
+    if (code && stream)
+        aio_acl.aclrtDestroyStreamForce(stream);
+    self->nudge_stream = stream;
+    self->nudge_event = event;
     return code;
 }
 
-int aio_device_heartbeat(int device) {
+int aio_device_equip(int device) {
+    struct aio_device *self = &aio_devices[device];
     uint32_t generation = aio_word_generation(aio_gate_word(device));
-    aclrtStream stream = NULL;
     aio_frame frame;
+    if (atomic_load(&self->equipped) == generation)
+        return 0;
     int code = aio_begin(&frame, aio_make_pass(device, generation, 0), AIO_LIFETIME, AIO_FN_aclrtCreateStream);
     if (code)
         return code;
-    code = aio_acl.aclrtCreateStream(&stream);
-    if (code == 0)
-        code = beat(stream);
-    aio_calling(AIO_FN_aclrtDestroyStreamForce);
-    if (stream)
-        aio_acl.aclrtDestroyStreamForce(stream);
+    code = make_equipment(self);
+    if (code == 0) {
+        atomic_store(&self->equipped, generation);
+        aio_device_nudge(device);
+    }
     aio_end(&frame, code);
     return code;
+}
+
+int aio_equipped(void) {
+    int count = 0;
+    for (int device = 0; device < AIO_DEVICES; device++)
+        count += atomic_load(&aio_devices[device].equipped) != 0;
+    return count;
+}
+
+/* The stream is idle, so this does not wait; within a foreign reset it is left to that. */
+void aio_device_unequip(int device, uint32_t generation, bool foreign) {
+    struct aio_device *self = &aio_devices[device];
+    unsigned expected = generation;
+    if (!generation || !atomic_compare_exchange_strong(&self->equipped, &expected, 0))
+        return;
+    aio_acl.aclrtDestroyEvent(self->nudge_event);
+    if (!foreign)
+        aio_acl.aclrtDestroyStreamForce(self->nudge_stream);
 }

@@ -42,19 +42,26 @@ enum aio_refusal {
     AIO_WAS_RESET = -2000000013, /* a wait was ended by a reset */
     AIO_NO_MEMORY = -2000000014,
     AIO_NO_THREAD = -2000000015,
-    AIO_LIMIT = -2000000000 /* codes at or below this one are ours */
+    AIO_STREAM_FAILED = -2000000016, /* a task of the stream has failed, or one that it depends on */
+    AIO_EVENT_FAILED = -2000000017,  /* a task before the event has */
+    AIO_REPORTS_LOST = -2000000018,  /* tasks have failed, and it is not known which */
+    AIO_LIMIT = -2000000000          /* codes at or below this one are ours */
 };
 
 /* How waits are done: one watcher per device, or a worker thread in the blocking call for each. */
 enum aio_strategy { AIO_WATCH = 0, AIO_THREAD = 1 };
 
+/* How failed tasks are found.  Confirmed: by synchronizing; exact: the runtime calls back for each. */
+enum aio_detection { AIO_CONFIRMED = 0, AIO_EXACT_ACL = 1, AIO_EXACT_RUNTIME = 2 };
+
 /* Why the maintenance thread was woken; a set of bits. */
 enum aio_kick {
-    AIO_KICK_SMALL = 1,     /* small staging slots run low */
-    AIO_KICK_LARGE = 16,    /* large ones do */
-    AIO_KICK_REFILL = 2,    /* the pool of events runs low */
-    AIO_KICK_HEARTBEAT = 4, /* a wait is old: prod the runtime */
-    AIO_KICK_FOREIGN = 8    /* somebody else has reset the device */
+    AIO_KICK_SMALL = 1,   /* small staging slots run low */
+    AIO_KICK_LARGE = 16,  /* large ones do */
+    AIO_KICK_REFILL = 2,  /* the pool of events runs low */
+    AIO_KICK_NUDGE = 4,   /* there is no stream yet to wake the runtime with */
+    AIO_KICK_FOREIGN = 8, /* other code has reset the device */
+    AIO_KICK_FAULT = 32   /* a task has failed */
 };
 
 /* Where, and of which generation: device (bits 20-27), generation (bits 0-19), lease held (bit 28). */
@@ -66,6 +73,20 @@ typedef struct aio_port aio_port;
 
 /* A result is a position, or AIO_FAILED plus a code seen as uint32_t. */
 typedef int64_t aio_result;
+
+enum aio_error_room { AIO_TEXT = 8192 };
+
+/* What failed: the code of a task, AIO_WAS_RESET, or 107023 for work that was dropped by an abort. */
+typedef struct {
+    int32_t code; /* 0: nothing */
+    int32_t device;
+    uint32_t generation;
+    int32_t stream;    /* as aclrtStreamGetId; -1: not known */
+    uint64_t position; /* of the failed entry on that stream */
+    int32_t own;       /* it is on the stream that was asked */
+    int32_t stops;     /* it has stopped its context for ever */
+    char text[AIO_TEXT];
+} aio_error;
 
 /* --- dispatch.c: the library ------------------------------------------------- */
 int aio_library_open(const char *path, char *error, size_t size);
@@ -140,8 +161,18 @@ int aio_device_sweep(int device);
 void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]);
 /* The same, with native streams of others; the caller keeps them alive until it returns. */
 void aio_device_abort_named(int device, void *const *named, int count, int64_t timeout_us, int32_t out[3]);
-/* A code found by a device-wide wait is owed to every stream that has uncollected work. */
-void aio_device_blame(int device, int32_t code, const char *text);
+/* Around a wait for the whole device, and what is made of its code: it may take the code of any stream.  One at
+ * a time. */
+void aio_device_sync_begin(int device);
+void aio_device_sync_end(int device);
+/* A code that a wait for the whole device returned: of every stream whose work the code may be of. */
+void aio_device_fail(int device, int32_t code, const char *text);
+/* The next failed task that was not reported to the listeners yet; 0: none. */
+int aio_device_take_failure(int device, aio_error *out);
+/* From now on the failure of a task stops the context of that generation. */
+void aio_device_stops(int device, uint32_t generation);
+/* Reports of tasks that aioacl did not enqueue, since the start. */
+uint32_t aio_device_unattributed(int device);
 /* Makes the watcher look at the gate now. */
 void aio_watcher_nudge(int device);
 /* A reset has ended, one way or the other: ends the waits that it interrupted. */
@@ -151,8 +182,10 @@ int aio_device_refill(int device, int timing, int count);
 /* Destroys the native events of the present generation; to be called when the gate is shut and nobody inside.
  */
 int aio_device_destroy_events(int device);
-/* One beat: an event on a stream of its own, so that the runtime looks at its queues. */
-int aio_device_heartbeat(int device);
+/* Makes the stream and the event with which the watcher wakes the runtime, and does so once.  An aclError. */
+int aio_device_equip(int device);
+/* Devices that have them now. */
+int aio_equipped(void);
 /* Foreign resets that the state callback has told of, since the start. */
 uint32_t aio_device_foreign(int device);
 /* A foreign reset that was found out by a call of that generation: shuts the gate, unless it is shut. */
@@ -199,8 +232,21 @@ aio_result aio_download(aio_stream *stream, int held, void *target, const void *
 aio_result aio_fill(aio_stream *stream, int held, void *target, size_t room, int value, size_t count);
 /* Records; *event is a new reference to the native event that stands for this point of the stream. */
 aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **event);
-aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event);
+/* The stream that recorded the event, and the position there. */
+aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_stream *source, uint64_t at);
 int aio_stream_abort(aio_stream *stream);
+/* Positions from here on never complete, because they depend on work that was dropped; or UINT64_MAX. */
+uint64_t aio_stream_stranded(const aio_stream *stream);
+/* Synchronizes a failed stream once, if it is idle, to take the runtime's code and text. */
+void aio_stream_take_code(aio_stream *stream);
+/* This thread has enqueued on the stream by hand, and its last task was `before` then: a position that submits
+ * no task itself covers what was enqueued so. */
+void aio_stream_by_hand(aio_stream *stream, uint32_t before);
+/* The number of the last task that this thread has enqueued. */
+uint32_t aio_last_task(void);
+/* The stream's next positions are confirmed by synchronizing: work was enqueued that may fail without a report.
+ */
+int aio_stream_doubt(aio_stream *stream);
 
 uint64_t aio_stream_tail(const aio_stream *stream);
 uint64_t aio_stream_completed(const aio_stream *stream);
@@ -212,14 +258,29 @@ void aio_stream_forget(aio_stream *stream, uint64_t position);
 aio_result aio_stream_poll(aio_stream *stream, uint64_t position);
 /* The outcome as far as it is known already; calls no ACL function.  AIO_PENDING. */
 aio_result aio_stream_known(aio_stream *stream, uint64_t position);
-/* The code that the ledger holds for a position (0: none), and the runtime's text on it. */
-int32_t aio_stream_error(aio_stream *stream, uint64_t position, char *text, size_t size);
+/* What failed of a position and what it depends on; with `out` it counts as collected.  The code; 0: nothing.
+ */
+int32_t aio_stream_error(aio_stream *stream, uint64_t position, aio_error *out);
+/* 1, and what failed, if it is not collected yet; it counts as collected then. */
+int aio_stream_uncollected(aio_stream *stream, aio_error *out);
+/* As aclrtStreamGetId; -1: not known. */
+int32_t aio_stream_id(const aio_stream *stream);
 /* 1 done, 0 not, or a code.  Asks the runtime. */
 int aio_stream_query(aio_stream *stream, uint64_t position);
 
 void aio_event_hold(aio_event *event);
 void aio_event_drop(aio_event *event);
 aclrtEvent aio_event_handle(const aio_event *event);
+
+/* --- report.c ----------------------------------------------------------------- */
+/* Registers for reports of failed tasks, in one of the ways in the set `allowed` (of enum aio_detection). Once.
+ */
+int aio_failures_register(int allowed);
+/* Whether the chip keeps the order on which the reports depend: without it, they are not relied on. */
+void aio_failures_trust(int trust);
+/* How reports are asked for, and how failed tasks are found. */
+int aio_failure_reports(void);
+int aio_failure_detection(void);
 
 /* --- watcher.c, waiters.c ---------------------------------------------------- */
 /* Publishes (key, result) to the port when everything up to the position is done.  0, or a refusal. */

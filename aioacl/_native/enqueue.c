@@ -2,15 +2,14 @@
  * Enqueueing.  Every function here enters the gate, owns the stream for the call, counts the entry and leaves.
  *
  * The runtime blocks without limit when a queue is full, and when staging memory runs out there is nowhere to
- * copy to; both are refused before C.  Before later work hides a position that somebody refers to, a mark is
- * recorded.
+ * copy to; both are refused before C.  So is work on a stream that has failed.  Before later work hides a
+ * position that a ticket refers to, a mark is recorded.
+ *
+ * An entry may be several tasks of the runtime, or none.  Its id is that of its last task: what the runtime
+ * reports to this thread right behind the call.  A call that submits nothing leaves there what the thread has
+ * enqueued elsewhere, so only a number that has changed counts where that can be.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "internal.h"
-
-enum { ABORTED = 107023 };
 
 /* --- owning the stream ------------------------------------------------------- */
 static int own(aio_stream *stream) {
@@ -18,7 +17,6 @@ static int own(aio_stream *stream) {
         uint32_t nobody = AIO_NOBODY;
         if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER)) {
             stream->aborts_seen = atomic_load(&stream->aborts);
-            stream->blames_seen = atomic_load(&stream->blames);
             return 0;
         }
         if (atomic_load(&stream->dropped))
@@ -33,8 +31,11 @@ static int own(aio_stream *stream) {
     }
 }
 
+/* A report that came meanwhile was left to us; given back first and asked then, it sees that or we see it. */
 static void disown(aio_stream *stream) {
-    atomic_store_explicit(&stream->owner, AIO_NOBODY, memory_order_release);
+    atomic_store(&stream->owner, AIO_NOBODY);
+    if (atomic_load(&stream->pending))
+        aio_failures_disowned(stream);
 }
 
 static int64_t room(const aio_stream *stream) {
@@ -43,13 +44,11 @@ static int64_t room(const aio_stream *stream) {
 }
 
 static void ask_everything(aio_stream *stream) {
-    aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
     uint64_t tail = atomic_load(&stream->tail);
     aio_stream_ask_marks(stream);
     if (!aio_stream_use(stream))
         return;
-    bool idle = aio_acl.aclrtStreamQuery(stream->handle, &status) == 0 && status == ACL_STREAM_STATUS_COMPLETE;
-    if (idle && aio_stream_current(stream))
+    if (aio_stream_idle(stream) == 1 && aio_stream_current(stream))
         aio_stream_finish(stream, tail);
     aio_stream_unuse(stream);
 }
@@ -65,16 +64,45 @@ int64_t aio_stream_room(aio_stream *stream) {
     return room(stream);
 }
 
-/* An abort that did not wait for us may have dropped the entry, and a code that somebody has collected may be
- * its own: counted first and asked then, they know of it or we do. */
-static uint64_t count(aio_stream *stream) {
+/* --- counting ------------------------------------------------------------------ */
+uint32_t aio_last_task(void) {
+    uint32_t id = 0;
+    if (aio_present[AIO_FN_aclrtGetThreadLastTaskId])
+        aio_acl.aclrtGetThreadLastTaskId(&id);
+    return id;
+}
+
+static void number(aio_stream *stream, uint64_t position, uint32_t id, bool submitted) {
+    if (submitted)
+        stream->last_task = id;
+    atomic_store_explicit(&stream->ids[position % AIO_RING], stream->last_task, memory_order_relaxed);
+    if (submitted && !atomic_load_explicit(&stream->numbered, memory_order_relaxed))
+        atomic_store(&stream->numbered, position);
+}
+
+/* The watcher looks, now and then, after a device that has work; it clears the word before its last look. */
+static void guard(int device) {
+    atomic_store(&aio_devices[device].guarded, true);
+    aio_watcher_nudge(device);
+}
+
+/* An abort that did not wait for us may have dropped the entry: counted first and asked then, it knows of it or
+ * we do.  The same holds for a task that has failed by now. */
+static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
     uint64_t position = atomic_load(&stream->tail) + 1;
+    number(stream, position, id, submitted);
     atomic_store(&stream->tail, position);
     if (atomic_load(&stream->aborts) != stream->aborts_seen)
-        aio_stream_judge(stream, position - 1, position, ABORTED, "");
-    else if (atomic_load(&stream->blames) != stream->blames_seen)
-        aio_stream_judge(stream, position - 1, position, atomic_load(&stream->blame), "");
+        aio_stream_note_abort(stream, position - 1, position);
+    if (atomic_load(&stream->pending))
+        aio_failures_counted(stream);
+    if (!atomic_load(&aio_devices[stream->device].guarded))
+        guard(stream->device);
     return position;
+}
+
+static uint64_t count(aio_stream *stream) {
+    return count_as(stream, aio_last_task(), true);
 }
 
 /* --- marks ------------------------------------------------------------------- */
@@ -95,9 +123,12 @@ static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
     int code = aio_event_take(stream->device, stream->generation, timing, &event);
     if (code)
         return code;
+    int before = aio_calling(AIO_FN_aclrtRecordEvent);
     code = aio_acl.aclrtRecordEvent(event->handle, stream->handle);
-    if (code) {
+    if (code)
         aio_keep_text();
+    aio_calling(before);
+    if (code) {
         aio_event_drop(event);
         return code;
     }
@@ -121,7 +152,32 @@ static void mark_if_due(aio_stream *stream) {
 }
 
 /* --- one enqueue ------------------------------------------------------------- */
-static int admit(aio_stream *stream, aio_frame *frame, int held, int function) {
+static void refuse(aio_stream *stream, aio_frame *frame) {
+    disown(stream);
+    aio_end(frame, 0);
+}
+
+/* What has failed by now, as far as it is reported.  A task that is not counted, while no enqueuer counts, is
+ * one that was enqueued by hand. */
+static bool has_failed(aio_stream *stream) {
+    aio_failures_settle();
+    if (atomic_load(&stream->pending))
+        aio_failures_counted(stream);
+    return atomic_load(&stream->failed);
+}
+
+static int admit_owned(aio_stream *stream) {
+    if (has_failed(stream))
+        return AIO_STREAM_FAILED;
+    if (room(stream) < 1)
+        ask_everything(stream);
+    if (room(stream) < 1)
+        return AIO_QUEUE_FULL;
+    mark_if_due(stream);
+    return 0;
+}
+
+int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int function) {
     int code = aio_begin(frame, aio_stream_pass(stream, held), AIO_ENQUEUE, function);
     if (code)
         return code;
@@ -130,18 +186,13 @@ static int admit(aio_stream *stream, aio_frame *frame, int held, int function) {
         aio_end(frame, 0);
         return code;
     }
-    if (room(stream) < 1)
-        ask_everything(stream);
-    if (room(stream) >= 1) {
-        mark_if_due(stream);
-        return 0;
-    }
-    disown(stream);
-    aio_end(frame, 0);
-    return AIO_QUEUE_FULL;
+    code = admit_owned(stream);
+    if (code)
+        refuse(stream, frame);
+    return code;
 }
 
-static aio_result settle(aio_stream *stream, aio_frame *frame, int code) {
+aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code) {
     aio_result result = aio_failed(code);
     if (code == 0) {
         result = (aio_result)count(stream);
@@ -155,49 +206,77 @@ static aio_result settle(aio_stream *stream, aio_frame *frame, int code) {
 aio_result aio_copy(aio_stream *stream, int held, void *target, size_t space, const void *source, size_t size,
                     int kind) {
     aio_frame frame;
-    int code = admit(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
+    int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
     if (code)
         return aio_failed(code);
     code = aio_acl.aclrtMemcpyAsync(target, space, source, size, (aclrtMemcpyKind)kind, stream->handle);
-    return settle(stream, &frame, code);
+    return aio_enqueue_end(stream, &frame, code);
 }
 
 aio_result aio_fill(aio_stream *stream, int held, void *target, size_t space, int value, size_t size) {
     aio_frame frame;
-    int code = admit(stream, &frame, held, AIO_FN_aclrtMemsetAsync);
+    int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemsetAsync);
     if (code)
         return aio_failed(code);
     code = aio_acl.aclrtMemsetAsync(target, space, value, size, stream->handle);
-    return settle(stream, &frame, code);
+    return aio_enqueue_end(stream, &frame, code);
 }
 
-static aio_result wait_event_inside(aio_stream *stream, int held, aio_event *event) {
+/* A call that submits nothing leaves the thread's number as it was. */
+static aio_result count_wait(aio_stream *stream, bool linked, uint32_t before) {
+    uint32_t now = aio_last_task();
+    aio_result result = (aio_result)count_as(stream, now, now != before);
+    if (linked)
+        aio_link_check(stream);
+    atomic_store(&stream->wanted, (uint64_t)result);
+    return result;
+}
+
+static aio_result call_wait(aio_stream *stream, aio_frame *frame, const aio_event *event, bool linked) {
+    uint32_t before = aio_last_task();
+    int code = aio_acl.aclrtStreamWaitEvent(stream->handle, event->handle);
+    aio_result result = code ? aio_failed(code) : count_wait(stream, linked, before);
+    if (code && linked)
+        aio_link_remove(stream);
+    disown(stream);
+    aio_end(frame, code);
+    return result;
+}
+
+static aio_result wait_event_inside(aio_stream *stream, int held, aio_event *event, aio_stream *source,
+                                    uint64_t at) {
     aio_frame frame;
-    int code = admit(stream, &frame, held, AIO_FN_aclrtStreamWaitEvent);
+    int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtStreamWaitEvent);
     if (code)
         return aio_failed(code);
-    code = aio_acl.aclrtStreamWaitEvent(stream->handle, event->handle);
-    return settle(stream, &frame, code);
+    bool linked = source != stream; /* its own order holds on one stream */
+    code = aio_stream_error(source, at, NULL) ? AIO_EVENT_FAILED : 0;
+    if (code == 0 && linked)
+        code = aio_link_add(stream, source, at);
+    if (code == 0)
+        return call_wait(stream, &frame, event, linked);
+    refuse(stream, &frame);
+    return aio_failed(code);
 }
 
 /* An event of another device is used under that device's gate too. */
-aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event) {
+aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_stream *source, uint64_t at) {
     aio_pass theirs = aio_make_pass(event->device, event->generation, 0);
     if (event->device == stream->device && event->generation != stream->generation)
         return aio_failed(AIO_STALE);
     if (event->device == stream->device)
-        return wait_event_inside(stream, held, event);
+        return wait_event_inside(stream, held, event, source, at);
     int code = aio_count_in(theirs, AIO_WAIT);
     if (code)
         return aio_failed(code);
-    aio_result result = wait_event_inside(stream, held, event);
+    aio_result result = wait_event_inside(stream, held, event, source, at);
     aio_count_out(theirs, AIO_WAIT);
     return result;
 }
 
 aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **event) {
     aio_frame frame;
-    int code = admit(stream, &frame, held, AIO_FN_aclrtRecordEvent);
+    int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtRecordEvent);
     if (code)
         return aio_failed(code);
     code = record_owned(stream, timing != 0, event);
@@ -206,74 +285,6 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
     /* record_owned has kept the text on this thread already. */
     aio_end(&frame, 0);
     return result;
-}
-
-/* --- through staging memory -------------------------------------------------- */
-static void append_landing(aio_stream *stream, aio_landing *landing) {
-    aio_lock_take(&stream->lock);
-    landing->position = atomic_load(&stream->tail) + 1;
-    *stream->landings_end = landing;
-    stream->landings_end = &landing->next;
-    aio_lock_give(&stream->lock);
-}
-
-static aio_landing *new_landing(const aio_stream *stream, void *target, size_t size) {
-    aio_landing *landing = calloc(1, sizeof *landing);
-    if (!landing)
-        return NULL;
-    landing->target = target;
-    landing->count = size;
-    landing->generation = stream->generation;
-    landing->slot = aio_stage_take(stream->device, size);
-    if (landing->slot)
-        return landing;
-    free(landing);
-    return NULL;
-}
-
-static void free_landing(int device, aio_landing *landing) {
-    aio_stage_release(device, landing->slot);
-    free(landing);
-}
-
-static aio_result staged(aio_stream *stream, aio_frame *frame, aio_landing *landing, int code) {
-    if (code == 0)
-        append_landing(stream, landing);
-    else
-        free_landing(stream->device, landing);
-    return settle(stream, frame, code);
-}
-
-aio_result aio_upload(aio_stream *stream, int held, void *target, size_t space, const void *source,
-                      size_t size) {
-    aio_frame frame;
-    aio_landing *landing = new_landing(stream, NULL, size);
-    if (!landing)
-        return aio_failed(AIO_STAGE_FULL);
-    memcpy(landing->slot, source, size);
-    int code = admit(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
-    if (code) {
-        free_landing(stream->device, landing);
-        return aio_failed(code);
-    }
-    code =
-        aio_acl.aclrtMemcpyAsync(target, space, landing->slot, size, ACL_MEMCPY_HOST_TO_DEVICE, stream->handle);
-    return staged(stream, &frame, landing, code);
-}
-
-aio_result aio_download(aio_stream *stream, int held, void *target, const void *source, size_t size) {
-    aio_frame frame;
-    aio_landing *landing = new_landing(stream, target, size);
-    if (!landing)
-        return aio_failed(AIO_STAGE_FULL);
-    int code = admit(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
-    if (code) {
-        free_landing(stream->device, landing);
-        return aio_failed(code);
-    }
-    code =
-        aio_acl.aclrtMemcpyAsync(landing->slot, size, source, size, ACL_MEMCPY_DEVICE_TO_HOST, stream->handle);
-    return staged(stream, &frame, landing, code);
 }
 
 /* --- the rest ---------------------------------------------------------------- */
@@ -296,14 +307,6 @@ void aio_stream_forget(aio_stream *stream, uint64_t position) {
         atomic_compare_exchange_strong(&stream->wanted, &position, 0);
 }
 
-uint64_t aio_stream_tail(const aio_stream *stream) {
-    return atomic_load(&stream->tail);
-}
-
-uint64_t aio_stream_completed(const aio_stream *stream) {
-    return atomic_load(&stream->completed);
-}
-
 /* Without the owner the tail would be a guess; but an enqueuer that is stuck in C must not keep us from
  * aborting. */
 static bool own_for_a_moment(aio_stream *stream) {
@@ -316,7 +319,7 @@ static bool own_for_a_moment(aio_stream *stream) {
     return false;
 }
 
-/* What was done before the abort keeps its own outcome; what it drops looks complete until it is judged. */
+/* What was done before the abort keeps its own outcome; what it drops looks complete until it is noted. */
 static int abort_inside(aio_stream *stream) {
     ask_everything(stream);
     bool owned = own_for_a_moment(stream);
@@ -327,8 +330,8 @@ static int abort_inside(aio_stream *stream) {
     int code = aio_acl.aclrtStreamAbort(stream->handle);
     if (code)
         atomic_fetch_sub(&stream->aborts, 1);
-    if (code == 0 && from < tail) {
-        aio_stream_judge(stream, from, tail, ABORTED, "");
+    if (code == 0) {
+        aio_stream_dropped(stream, from, tail);
         aio_stream_finish(stream, tail);
     }
     atomic_fetch_sub(&stream->aborting, 1);
@@ -349,5 +352,44 @@ int aio_stream_abort(aio_stream *stream) {
         aio_stream_unuse(stream);
     }
     aio_end(&frame, code == AIO_STALE ? 0 : code);
+    return code;
+}
+
+/* A number of this thread's that has not changed is of what it enqueued elsewhere, or of a call that submits
+ * nothing; but it may also be the very next of this stream, or its first. */
+static void note_by_hand(aio_stream *stream, uint32_t before) {
+    uint32_t now = aio_last_task(), next = stream->last_task + 1;
+    if (!atomic_load(&stream->numbered))
+        atomic_store(&stream->numbered, atomic_load(&stream->tail) + 1);
+    else if ((now == before && now != next) ||
+             (int32_t)(now - next) < 0) /* or another thread has enqueued since */
+        return;
+    stream->last_task = now;
+}
+
+void aio_stream_by_hand(aio_stream *stream, uint32_t before) {
+    aio_frame frame;
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_ENQUEUE, AIO_FN_aclrtStreamQuery))
+        return;
+    if (own(stream) == 0) {
+        note_by_hand(stream, before);
+        disown(stream);
+    }
+    atomic_store(&stream->by_hand, true);
+    guard(stream->device);
+    aio_end(&frame, 0);
+}
+
+int aio_stream_doubt(aio_stream *stream) {
+    aio_frame frame;
+    int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_ENQUEUE, AIO_FN_aclrtStreamQuery);
+    if (code)
+        return code;
+    code = own(stream);
+    if (code == 0) {
+        code = aio_link_add(stream, NULL, 0);
+        disown(stream);
+    }
+    aio_end(&frame, 0);
     return code;
 }

@@ -13,7 +13,7 @@
 
 #include "internal.h"
 
-enum { EVENT_TIME_LINE = 0x8, POOL_LOW = 8 };
+enum { EVENT_TIME_LINE = 0x8, POOL_LOW = 8, SITTERS_US = 1500000 };
 
 static void link_event(struct aio_device *self, aio_event *event) {
     aio_lock_take(&self->lock);
@@ -40,9 +40,12 @@ static int new_event(int device, uint32_t generation, bool timing, aio_event **m
     if (!event)
         return AIO_NO_MEMORY;
     *event = (aio_event){.device = device, .generation = generation, .timing = timing};
+    int before = aio_calling(AIO_FN_aclrtCreateEventExWithFlag);
     int code = aio_acl.aclrtCreateEventExWithFlag(&event->handle, flags);
-    if (code) {
+    if (code)
         aio_keep_text();
+    aio_calling(before);
+    if (code) {
         free(event);
         return code;
     }
@@ -182,9 +185,18 @@ static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
 
 int aio_device_destroy_events_of(int device, uint32_t generation) {
     int destroyed = 0;
+    aio_device_unequip(device, generation, true);
     for (aclrtEvent handle; (handle = take_handle(&aio_devices[device], generation));)
         destroyed += aio_acl.aclrtDestroyEvent(handle) == 0;
     return destroyed;
+}
+
+/* The gate lets no wait in any more, and those that are inside leave when their slice is over. */
+static void await_sitters(const struct aio_device *self) {
+    struct timespec nap = {0, 200000};
+    int64_t end = aio_now_us() + SITTERS_US;
+    while (atomic_load(&self->sitting) && aio_now_us() < end)
+        nanosleep(&nap, NULL);
 }
 
 /* Counted first, and the generation looked at then: a foreign reset raises it first and waits for us then, so
@@ -195,6 +207,8 @@ int aio_device_destroy_events(int device) {
     if (aio_helper_count(device))
         return 0;
     aio_helper_begin(device, AIO_FN_aclrtDestroyEvent);
+    await_sitters(&aio_devices[device]);
+    aio_device_unequip(device, generation, false);
     while (aio_word_generation(aio_gate_word(device)) == generation && !atomic_load(&aio_exiting)) {
         aclrtEvent handle = take_handle(&aio_devices[device], generation);
         if (!handle)

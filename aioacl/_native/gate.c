@@ -130,10 +130,10 @@ static int bind_context(aio_frame *frame, int function) {
     int code = current == ours ? 0 : set_context(thread, ours);
     if (code == 0 && !current)
         aio_keep_text(); /* read, and so cleared: it must not be taken for the call's own */
-    if (code == 0) {
-        frame->foreign = current == ours ? NULL : current;
+    if (code == 0 && current != ours)
+        frame->foreign = current;
+    if (code == 0)
         call(thread, function);
-    }
     return code == PARAM_INVALID ? CONTEXT_NULL : code; /* it rejects a context that a reset has ended */
 }
 

@@ -10,10 +10,10 @@
  * spin for it (a call takes microseconds), the watcher only tries.  `lock` guards the lists below for a few
  * instructions and is never held across a call.  Positions count queue entries:
  *
- *     collected <= completed <= finished <= tail
- *     outcome      bytes of      device      enqueued
- *     is known     downloads     is done
- *                  delivered
+ *     completed <= finished <= tail      and      confirmed <= finished
+ *     bytes of     device      enqueued           known to have
+ *     downloads    is done                        succeeded, or
+ *     delivered                                   to have failed
  *
  * A mark is an event recorded on the stream; it tells when everything before it is done, while later work runs.
  * Marks are recorded when later work is about to hide a position that somebody refers to, and now and then so
@@ -31,13 +31,15 @@
 #include <time.h>
 
 #include "engine.h"
+#include "failures.h"
+#include "gate.h"
 
 enum {
     AIO_DEVICES = 64,
-    AIO_TEXT = 8192,
     AIO_QUEUE_ENTRIES = 2046, /* entries of a stream's queue on the real runtime */
     AIO_MARK_EVERY = 256,
-    AIO_LEDGER_ENTRIES = 1024,
+    AIO_RING = 2048, /* more than a queue has room for */
+    AIO_ABORTS_KEPT = 1024,
     AIO_STACK_BYTES = 512 * 1024,
     AIO_ABORTERS = 16,
     AIO_EVENT_SYNC = 0x1 /* the flag of an event that can be waited for */
@@ -90,96 +92,6 @@ extern struct aio_slots aio_acl;
 extern bool aio_present[AIO_FUNCTIONS];
 extern const char *const aio_function_names[AIO_FUNCTIONS];
 
-/* --- the gate ---------------------------------------------------------------- */
-/* What one thread is doing inside C.  Records are kept in a list for ever and re-used by later threads. */
-typedef struct aio_thread {
-    struct aio_thread *next;
-    _Atomic bool taken;
-    _Atomic int32_t device; /* -1: outside */
-    _Atomic int32_t function;
-    _Atomic int64_t since_us;
-    _Atomic int32_t id;
-    int own_device; /* the device whose own thread this is, or -1 */
-    uint32_t own_generation;
-    bool own_reset;
-    int control; /* the device whose control lane this is, or -1 */
-    int called;  /* what it has called last in its frame, for the next two */
-    int failed;  /* the function that has failed last, and its code */
-    int failed_code;
-    char text[AIO_TEXT];
-} aio_thread;
-
-aio_thread *aio_self(void);
-
-typedef struct {
-    aio_pass pass;
-    int kind;
-    aio_thread *thread;
-    int32_t outer_device;
-    int32_t outer_function;
-    int64_t outer_since_us;
-    void *foreign;
-} aio_frame;
-
-/* The native events of one generation; of an older one they can only be destroyed before the tear-down. */
-int aio_device_destroy_events_of(int device, uint32_t generation);
-
-/* Names what a thread that is inside calls now, and returns what it called until now, to be named again after
- * it. */
-static inline int aio_calling(int function) {
-    aio_thread *self = aio_self();
-    self->called = atomic_exchange_explicit(&self->function, function, memory_order_relaxed);
-    return self->called;
-}
-
-/* What the gate would say, without entering. */
-int aio_gate_check(aio_pass pass, int kind);
-/* Counted in and out, and nothing else. */
-int aio_count_in(aio_pass pass, int kind);
-void aio_count_out(aio_pass pass, int kind);
-/* Enters the gate and makes the device's context current.  0, a refusal, or the runtime's code. */
-int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function);
-/* Keeps the error text of a failure, puts a foreign context back and leaves. */
-void aio_end(aio_frame *frame, int code);
-/* On the thread of a helper that is counted: what it does. */
-void aio_helper_begin(int device, int function);
-/* Around calls that pass no gate: the text of a failure is kept, and the exit handler sees that we are inside.
- */
-void aio_outside_begin(void);
-void aio_outside_end(int code);
-void aio_keep_text(void);
-/* The same for one function; on a control lane it is told among those who are inside, though it does not count.
- */
-void aio_free_begin(aio_frame *frame, int function);
-void aio_free_end(const aio_frame *frame, int code);
-extern atomic_int aio_outside;
-extern atomic_bool aio_exiting;
-extern atomic_bool aio_in_child;
-
-static inline int aio_pass_device(aio_pass pass) {
-    return (int)((pass >> 20) & 0xff);
-}
-
-static inline uint32_t aio_pass_generation(aio_pass pass) {
-    return (uint32_t)(pass & 0xfffff);
-}
-
-static inline aio_pass aio_make_pass(int device, uint32_t generation, int held) {
-    return ((aio_pass)(held != 0) << 28) | ((aio_pass)(uint32_t)device << 20) | (generation & 0xfffff);
-}
-
-static inline uint32_t aio_word_generation(uint64_t word) {
-    return (uint32_t)((word >> 36) & 0xfffff);
-}
-
-static inline int aio_word_state(uint64_t word) {
-    return (int)((word >> 56) & 7);
-}
-
-static inline int aio_word_flags(uint64_t word) {
-    return (int)((word >> 56) & 0xf8);
-}
-
 /* --- completions ------------------------------------------------------------- */
 typedef struct aio_token {
     struct aio_token *next;
@@ -224,14 +136,12 @@ typedef struct aio_landing {
     size_t count;
 } aio_landing;
 
-/* Entries (from, to] ended in this code. */
-typedef struct aio_verdict {
-    struct aio_verdict *next;
+/* Entries (from, to] were dropped by an abort. */
+typedef struct aio_aborted {
+    struct aio_aborted *next;
     uint64_t from;
     uint64_t to;
-    int32_t code;
-    char *text;
-} aio_verdict;
+} aio_aborted;
 
 enum aio_owner { AIO_NOBODY = 0, AIO_ENQUEUER = 1, AIO_COLLECTOR = 2 };
 
@@ -243,20 +153,22 @@ struct aio_stream {
     int32_t device;
     uint32_t generation;
     atomic_int references;
-    _Atomic bool dropped; /* the native stream is gone, or nobody refers to it any more */
-    atomic_int callers;   /* calls that use the native stream without owning it */
-    atomic_int aborting;  /* aborts that are not written down yet */
-    atomic_uint aborts;   /* begun, and not failed */
-    atomic_uint blames;   /* codes that are owed to all that has been enqueued */
-    atomic_int blame;     /* the newest of them */
-    unsigned aborts_seen; /* the owner's: when it came to own the stream */
-    unsigned blames_seen; /* likewise */
-    _Atomic bool asking;  /* somebody is in aclrtSynchronizeStream for it */
+    _Atomic bool dropped;    /* the native stream is destroyed, or has no reference left */
+    atomic_int callers;      /* calls that use the native stream without owning it */
+    atomic_int aborting;     /* aborts that are not written down yet */
+    atomic_uint aborts;      /* begun, and not failed */
+    unsigned aborts_seen;    /* the owner's: when it came to own the stream */
+    _Atomic bool by_hand;    /* work may be under way that was enqueued by hand, and is not counted */
+    _Atomic bool asking;     /* a thread is in aclrtSynchronizeStreamWithTimeout for it */
+    _Atomic bool confirming; /* a thread of ours confirms it */
     _Atomic uint32_t owner;
     _Atomic uint64_t tail;
     _Atomic uint64_t finished;
     _Atomic uint64_t completed;
-    _Atomic uint64_t collected;
+    _Atomic uint64_t confirmed;
+    _Atomic uint64_t synced;    /* a synchronize has covered the positions up to here */
+    _Atomic uint64_t presumed;  /* the same, unless a wait for the whole device has taken the code */
+    _Atomic uint64_t stranded;  /* positions from here on never complete */
     _Atomic uint64_t condemned; /* waits up to here have ended in a code, whatever the device still does */
     _Atomic uint64_t waited;    /* the newest position that a wait was for when it was the tail */
     _Atomic uint64_t wanted;    /* the position of the tail that somebody refers to, or 0 */
@@ -265,15 +177,35 @@ struct aio_stream {
     aio_lock lock;
     aio_event *marks, **marks_end;
     aio_landing *landings, **landings_end;
-    aio_verdict *ledger; /* newest first */
-    int ledger_size;
-    /* The watcher's own, or under the device's lock with worker threads. */
+    aio_aborted *aborted; /* newest first */
+    int aborted_count;
+    /* The owner's own: ids of tasks, see enqueue.c. */
+    uint32_t last_task;
+    _Atomic uint64_t numbered; /* the first position whose id is known; 0: none */
+    _Atomic uint32_t ids[AIO_RING];
+    /* Under the lock of failure.c. */
+    int32_t id;      /* as aclrtStreamGetId; -1: not known */
+    bool identified; /* its id and those of its tasks are known; set once */
+    aio_spot own, inherited;
+    _Atomic bool failed;       /* one of them is set */
+    _Atomic(aio_link *) links; /* in the order of their positions */
+    aio_link *newest_link;     /* the last of them */
+    _Atomic bool pending;      /* a task has failed that is not counted yet */
+    uint32_t pending_task;
+    int32_t pending_code;
+    uint64_t aborted_to; /* the newest entry that an abort has dropped, and its task; 0: none */
+    uint32_t aborted_task;
+    /* The watcher's own. */
     aio_token *tokens;
     aio_stream *next_active;
     bool active;
-    bool syncing; /* a worker thread is in aclrtSynchronizeStream for it */
     int64_t due_us;
 };
+
+/* Whether each failed task of the stream is reported, and the report can be attributed to it. */
+static inline bool aio_stream_is_exact(const aio_stream *stream) {
+    return stream->identified && aio_failure_detection() != AIO_CONFIRMED;
+}
 
 static inline aio_pass aio_stream_pass(const aio_stream *stream, int held) {
     return aio_make_pass(stream->device, stream->generation, held);
@@ -284,7 +216,14 @@ bool aio_stream_use(aio_stream *stream);
 void aio_stream_unuse(aio_stream *stream);
 void aio_stream_hold(aio_stream *stream);
 void aio_stream_unhold(aio_stream *stream);
-/* ledger.c */
+void aio_stream_free(aio_stream *stream);
+/* Takes a stream without references off the device's list. */
+void aio_stream_unlist(aio_stream *stream);
+/* enqueue.c: around a call that enqueues.  The first enters the gate and owns the stream, unless it returns a
+ * code; the second counts the entry. */
+int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int function);
+aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code);
+/* outcome.c */
 void aio_raise(_Atomic uint64_t *value, uint64_t position);
 /* Frees what the stream's lists hold. */
 void aio_stream_empty(aio_stream *stream);
@@ -302,15 +241,21 @@ bool aio_stream_current(const aio_stream *stream);
 /* The following are for callers that are inside the gate. */
 /* Asks the marks, in order.  0, or the code with which a query failed. */
 int aio_stream_ask_marks(aio_stream *stream);
-/* Collects if the stream is idle and its owner can be had.  true: everything up to the tail is accounted for.
- */
-bool aio_stream_collect(aio_stream *stream);
+/* Asks as much as is needed to know the outcome up to the position, without waiting; `aside`: what takes a wait
+ * is begun on a thread of its own.  0, or a query's code. */
+int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside);
+/* 1 idle, 0 busy, or the code that the query answered. */
+int aio_stream_idle(aio_stream *stream);
+/* Synchronizes, for at most a second; covers what was enqueued before.  False when it was of no use. */
+bool aio_stream_sync(aio_stream *stream);
+/* Confirms what is finished, and what it depends on, on this thread, which may wait. */
+void aio_stream_confirm_here(aio_stream *stream, uint64_t position);
 /* Delivers finished downloads, and publishes `completed`. */
 void aio_stream_deliver(aio_stream *stream);
+/* The device is done up to the position.  Failures that were reported before are attributed first. */
 void aio_stream_finish(aio_stream *stream, uint64_t position);
-void aio_stream_judge(aio_stream *stream, uint64_t from, uint64_t to, int32_t code, const char *text);
-/* The same of all that is enqueued by now, and of what somebody is just enqueueing. */
-void aio_stream_blame(aio_stream *stream, uint64_t from, int32_t code, const char *text);
+void aio_stream_note_abort(aio_stream *stream, uint64_t from, uint64_t to);
+bool aio_stream_was_aborted(aio_stream *stream, uint64_t position);
 /* Every wait is over, with this code. */
 void aio_stream_condemn(aio_stream *stream, int32_t code);
 /* The first mark at or after the position, with a reference, or NULL. */
@@ -329,8 +274,17 @@ struct aio_device {
     atomic_int kicks;
     atomic_llong waits;
     atomic_uint foreign;
-    _Atomic int64_t beat_us; /* when the newest heartbeat was asked for */
-    aio_lock lock;           /* for what follows */
+    atomic_uint syncs;        /* odd while a wait for the whole device is under way */
+    atomic_uint unattributed; /* reports of tasks that aioacl did not enqueue */
+    atomic_uint stops;        /* the newest generation in which a failed task stops the context */
+    aio_failure *failures;    /* not reported to the listeners yet; under the lock of failure.c */
+    _Atomic bool guarded;     /* the watcher looks after work that no caller awaits */
+    atomic_uint progress;     /* raised when work was found to be done */
+    /* To wake the runtime; written by the maintenance thread before `equipped`, which is a generation. */
+    atomic_uint equipped;
+    aclrtStream nudge_stream;
+    aclrtEvent nudge_event;
+    aio_lock lock; /* for what follows */
     aio_stream *streams;
     uint64_t stream_numbers;
     aio_event *pool[2]; /* plain, with timing */
@@ -382,7 +336,11 @@ void aio_stream_queue(aio_token *token);
 void aio_stream_sweep(aio_stream *stream);
 /* Ends the stream's waits as interrupted by a reset. */
 void aio_stream_orphan(aio_stream *stream);
-/* Asks for a heartbeat when the wait is old and none was asked for lately. */
-void aio_beat(int device, int64_t age_us, int64_t now_us);
+/* Wakes the thread of the runtime that handles failures; under 100 us.  Inside the gate. */
+void aio_device_nudge(int device);
+/* Destroys that generation's stream and event for it. */
+void aio_device_unequip(int device, uint32_t generation, bool foreign);
+/* Confirms the stream on a thread of its own, which may wait for what is behind the position. */
+void aio_stream_confirm_aside(aio_stream *stream);
 
 #endif

@@ -1,31 +1,49 @@
 /*
  * Streams: their life, and asking how far they are.
  *
- * Whoever collects, the watcher or an await that finds the stream idle, writes what it learns to the ledger,
- * for every position that the collection covered: the runtime tells an error once.
+ * "Complete" is believed only after the reports that came before it are attributed (aio_stream_finish).  Where
+ * that does not confirm success, the stream is synchronized: at once while it is idle and no caller can
+ * enqueue, or on a thread of its own (confirm.c).
  */
 #include <stdlib.h>
 
 #include "internal.h"
 
 /* --- life -------------------------------------------------------------------- */
-aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
-    aio_stream *stream = calloc(1, sizeof *stream);
-    struct aio_device *device = &aio_devices[aio_pass_device(pass)];
-    if (!stream)
-        return NULL;
-    stream->handle = handle;
-    stream->device = aio_pass_device(pass);
-    stream->generation = aio_pass_generation(pass);
-    atomic_init(&stream->references, 2); /* the handle's and the device's list */
-    stream->marks_end = &stream->marks;
-    stream->landings_end = &stream->landings;
+/* -1 when the runtime has no id for it: a failure of the stream is found by synchronizing all the same. */
+static int32_t native_id(const aio_stream *stream) {
+    int32_t id = -1;
+    aio_frame frame;
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamGetId))
+        return -1;
+    int code = aio_acl.aclrtStreamGetId(stream->handle, &id);
+    aio_end(&frame, code);
+    return code ? -1 : id;
+}
+
+static void list_stream(aio_stream *stream) {
+    struct aio_device *device = &aio_devices[stream->device];
     aio_lock_take(&device->lock);
     stream->number = ++device->stream_numbers;
     stream->listed = true;
     stream->next = device->streams;
     device->streams = stream;
     aio_lock_give(&device->lock);
+}
+
+aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
+    aio_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return NULL;
+    stream->handle = handle;
+    stream->device = aio_pass_device(pass);
+    stream->generation = aio_pass_generation(pass);
+    atomic_init(&stream->references, 2); /* the handle's and the device's list */
+    atomic_init(&stream->stranded, UINT64_MAX);
+    stream->marks_end = &stream->marks;
+    stream->landings_end = &stream->landings;
+    aio_stream_number(stream, native_id(stream));
+    list_stream(stream);
     return stream;
 }
 
@@ -34,8 +52,11 @@ void aio_stream_hold(aio_stream *stream) {
 }
 
 void aio_stream_unhold(aio_stream *stream) {
-    if (atomic_fetch_sub(&stream->references, 1) != 1)
-        return;
+    if (atomic_fetch_sub(&stream->references, 1) == 1)
+        aio_stream_bury(stream);
+}
+
+void aio_stream_free(aio_stream *stream) {
     aio_stream_empty(stream);
     free(stream);
 }
@@ -66,25 +87,38 @@ void aio_stream_unuse(aio_stream *stream) {
     atomic_fetch_sub(&stream->callers, 1);
 }
 
+/* While its work runs, or depends on what is not known yet, it stays listed: a failure of it is one of whatever
+ * depends on it. */
+static bool may_be_unlinked(aio_stream *stream) {
+    bool stale = aio_word_generation(aio_gate_word(stream->device)) != stream->generation;
+    return stale ||
+           (atomic_load(&stream->finished) == atomic_load(&stream->tail) && !aio_links_are_open(stream));
+}
+
+/* Its links go, for streams that wait for each other would keep each other for ever. */
+static void unlist(aio_stream *stream) {
+    if (!unlink_stream(stream))
+        return;
+    aio_links_release(stream);
+    aio_stream_unhold(stream);
+}
+
 /* A forked child leaves the lists as the fork found them. */
 void aio_stream_drop(aio_stream *stream) {
     if (atomic_load(&aio_in_child))
         return;
     atomic_store(&stream->dropped, true);
-    if (unlink_stream(stream))
-        aio_stream_unhold(stream);
+    if (may_be_unlinked(stream))
+        unlist(stream);
     aio_stream_unhold(stream);
 }
 
-/* --- asking ------------------------------------------------------------------ */
-static void keep_verdict(aio_stream *stream, int32_t code, uint64_t to) {
-    uint64_t from = atomic_load(&stream->collected);
-    if (code)
-        aio_keep_text();
-    if (code)
-        aio_stream_judge(stream, from, to, code, aio_error_text());
+void aio_stream_unlist(aio_stream *stream) {
+    if (atomic_load(&stream->dropped))
+        unlist(stream);
 }
 
+/* --- asking ------------------------------------------------------------------ */
 aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position) {
     aio_lock_take(&stream->lock);
     aio_event *mark = stream->marks;
@@ -103,25 +137,15 @@ bool aio_stream_current(const aio_stream *stream) {
            (state == AIO_OPEN || state == AIO_DRAINING) && !atomic_load(&stream->aborting);
 }
 
-/* "Complete" is not "success": synchronizing returns at once now, and in STOP mode it carries the code. */
 static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
     aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
     int before = aio_calling(AIO_FN_aclrtQueryEventStatus);
     int code = aio_acl.aclrtQueryEventStatus(mark->handle, &status);
-    *done = code == 0 && status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
-    if (*done) {
-        aio_calling(AIO_FN_aclrtSynchronizeEvent);
-        code = aio_acl.aclrtSynchronizeEvent(mark->handle);
-    }
     aio_calling(before);
-    if (!*done)
-        return code;
-    *done = aio_stream_current(stream);
-    if (*done)
-        keep_verdict(stream, code, mark->position);
+    *done = code == 0 && status == ACL_EVENT_RECORDED_STATUS_COMPLETE && aio_stream_current(stream);
     if (*done)
         aio_stream_finish(stream, mark->position);
-    return 0;
+    return code;
 }
 
 int aio_stream_ask_marks(aio_stream *stream) {
@@ -146,20 +170,12 @@ static void give_owner(aio_stream *stream) {
     atomic_store_explicit(&stream->owner, AIO_NOBODY, memory_order_release);
 }
 
-/* 1 idle, 0 busy, or the code that the query answered. */
-static int idle(aio_stream *stream) {
+int aio_stream_idle(aio_stream *stream) {
     aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
     int before = aio_calling(AIO_FN_aclrtStreamQuery);
     int code = aio_acl.aclrtStreamQuery(stream->handle, &status);
     aio_calling(before);
     return code ? code : status == ACL_STREAM_STATUS_COMPLETE;
-}
-
-static int32_t synchronize(aio_stream *stream) {
-    int before = aio_calling(AIO_FN_aclrtSynchronizeStream);
-    int32_t code = aio_acl.aclrtSynchronizeStream(stream->handle);
-    aio_calling(before);
-    return code;
 }
 
 /*
@@ -168,68 +184,125 @@ static int32_t synchronize(aio_stream *stream) {
  */
 void aio_stream_condemn(aio_stream *stream, int32_t code) {
     uint64_t tail = atomic_load(&stream->tail);
-    keep_verdict(stream, code, tail);
+    aio_keep_text();
+    aio_failures_settle();
+    aio_stream_fail(stream, atomic_load(&stream->confirmed) + 1, code, aio_error_text());
     aio_raise(&stream->condemned, tail);
 }
 
-/*
- * Nobody can enqueue while the collector owns the stream, so an idle stream stays idle and the synchronize
- * returns at once; without that, it would park in C behind whatever was enqueued in between.
- */
-static bool collect_all(aio_stream *stream) {
+/* The tail is read first: what an idle stream has done is at least that. */
+static int ask_stream(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
-    int answer = idle(stream);
-    int32_t code = answer == 1 ? synchronize(stream) : 0;
-    if (answer == 0 || !aio_stream_current(stream))
-        return false;
-    if (answer != 1) {
-        aio_stream_condemn(stream, answer);
-        return false;
-    }
-    keep_verdict(stream, code, tail);
-    aio_stream_finish(stream, tail);
-    aio_raise(&stream->collected, tail);
-    return true;
+    if (atomic_load(&stream->finished) == tail || !aio_stream_use(stream))
+        return 0;
+    int answer = aio_stream_idle(stream);
+    if (answer == 1 && aio_stream_current(stream))
+        aio_stream_finish(stream, tail);
+    aio_stream_unuse(stream);
+    return answer == 1 ? 0 : answer;
 }
 
-static bool collect_asking(aio_stream *stream) {
-    if (idle(stream) == 0 || !take_owner(stream, AIO_COLLECTOR))
-        return false;
-    bool done = collect_all(stream);
+/* While this thread owns the stream no other can enqueue, so an idle one stays idle and the synchronize
+ * returns.
+ */
+static bool sync_owned(aio_stream *stream) {
+    bool done = aio_stream_idle(stream) == 1 && aio_stream_sync(stream);
     give_owner(stream);
     return done;
 }
 
-/* The runtime hands a code to one, some or all of those who synchronize: so there is only ever one. */
-static bool collect_used(aio_stream *stream) {
-    if (atomic_exchange(&stream->asking, true))
+static bool sync_idle(aio_stream *stream) {
+    if (!aio_stream_use(stream))
         return false;
-    bool done = collect_asking(stream);
-    atomic_store(&stream->asking, false);
+    bool owned = aio_stream_idle(stream) == 1 && take_owner(stream, AIO_COLLECTOR);
+    bool done = owned && sync_owned(stream);
+    aio_stream_unuse(stream);
     return done;
 }
 
-bool aio_stream_collect(aio_stream *stream) {
-    if (atomic_load(&stream->collected) == atomic_load(&stream->tail))
-        return true;
-    if (!aio_stream_use(stream))
+void aio_stream_take_code(aio_stream *stream) {
+    aio_frame frame;
+    int function = AIO_FN_aclrtSynchronizeStreamWithTimeout;
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function))
+        return;
+    sync_idle(stream);
+    aio_end(&frame, 0);
+}
+
+static bool has_mark(aio_stream *stream, uint64_t position) {
+    aio_event *mark = aio_stream_mark_for(stream, position);
+    if (mark)
+        aio_event_drop(mark);
+    return mark != NULL;
+}
+
+/* A position that nothing marks is known only when the whole stream is idle. */
+static int ask(aio_stream *stream, uint64_t position) {
+    int code = aio_stream_ask_marks(stream);
+    if (code == 0 && atomic_load(&stream->finished) < position && !has_mark(stream, position))
+        code = ask_stream(stream);
+    if (code)
+        aio_stream_condemn(stream, code);
+    return code;
+}
+
+static bool is_known(aio_stream *stream, uint64_t position) {
+    return atomic_load(&stream->confirmed) >= position || aio_stream_error(stream, position, NULL) != 0;
+}
+
+/* When all that the position depends on is confirmed; another thread may have done that since our work was
+ * finished. */
+static void confirm_alone(aio_stream *stream, bool aside) {
+    aio_stream_confirm(stream, atomic_load(&stream->finished));
+    if (aio_stream_needs_sync(stream) && !sync_idle(stream) && aside)
+        aio_stream_confirm_aside(stream);
+}
+
+/* It may be of another device: its gate is passed there. */
+static void advance_source(aio_stream *source, uint64_t at, bool aside) {
+    aio_frame frame;
+    if (aio_begin(&frame, aio_stream_pass(source, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery))
+        return;
+    if (atomic_load(&source->finished) < at)
+        ask(source, at);
+    if (atomic_load(&source->finished) >= at && !is_known(source, at))
+        confirm_alone(source, aside);
+    aio_end(&frame, 0);
+}
+
+int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside) {
+    int code = atomic_load(&stream->finished) < position ? ask(stream, position) : 0;
+    if (code || atomic_load(&stream->finished) < position || is_known(stream, position))
+        return code;
+    aio_links_follow(stream, position, advance_source, aside);
+    confirm_alone(stream, aside);
+    return 0;
+}
+
+/* The last chance to learn how the work ended; then its id is of no use any more. */
+static bool drain_owned(aio_stream *stream) {
+    if (!aio_stream_current(stream))
         return false;
-    bool done = collect_used(stream);
-    aio_stream_unuse(stream);
-    return done;
+    aio_stream_finish(stream, atomic_load(&stream->tail));
+    if (aio_stream_needs_sync(stream) && !aio_stream_sync(stream))
+        return false;
+    if (aio_links_are_open(stream) && !atomic_load(&stream->failed))
+        return false; /* what it depends on is not known yet, and a failure is inherited while it is listed */
+    aio_stream_unnumber(stream);
+    aio_stream_deliver(stream);
+    return true;
 }
 
 /*
  * The owner word stays taken for ever: whoever would enqueue sees that the stream is dropped.  A stream that
  * cannot be asked is not destroyed, for a busy one never returns; it stays until a reset, and this says why.
  */
-static int destroy_owned(aio_stream *stream) {
-    int answer = idle(stream);
+static int destroy_owned(aio_stream *stream, bool *busy) {
+    int answer = aio_stream_idle(stream);
+    *busy = answer == 0;
     atomic_store(&stream->dropped, true);
-    if (atomic_load(&stream->callers) == 0 && collect_all(stream)) {
-        aio_stream_deliver(stream);
+    if (atomic_load(&stream->callers) == 0 && answer == 1 && drain_owned(stream))
         return 0;
-    }
     atomic_store(&stream->dropped, false);
     give_owner(stream);
     return answer == 0 || answer == 1 ? AIO_PENDING : answer;
@@ -237,24 +310,28 @@ static int destroy_owned(aio_stream *stream) {
 
 int aio_stream_destroy(aio_stream *stream) {
     aio_frame frame;
+    bool busy = false;
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_LIFETIME, AIO_FN_aclrtDestroyStream);
     if (code)
         return code;
     code = atomic_load(&stream->dropped) ? AIO_STALE : AIO_PENDING;
     if (code == AIO_PENDING && take_owner(stream, AIO_COLLECTOR))
-        code = destroy_owned(stream);
+        code = destroy_owned(stream, &busy);
     bool gone = code == 0;
     if (gone)
         code = aio_acl.aclrtDestroyStream(stream->handle);
     aio_end(&frame, code > 0 ? code : 0);
-    if (gone && unlink_stream(stream))
-        aio_stream_unhold(stream);
+    if (busy && atomic_load(&stream->finished) == atomic_load(&stream->tail))
+        aio_stream_mark_now(stream, atomic_load(&stream->tail) + 1); /* the end of what was enqueued by hand */
+    if (gone && !aio_links_are_open(stream))
+        unlist(stream);
     return code;
 }
 
 static aio_result poll_inside(aio_stream *stream, uint64_t position) {
     aio_result result;
-    if (aio_stream_collect(stream) && !aio_stream_has_bytes(stream))
+    aio_stream_advance(stream, position, false);
+    if (!aio_stream_has_bytes(stream))
         aio_stream_deliver(stream);
     return aio_stream_over(stream, position, &result) ? result : aio_failed(AIO_PENDING);
 }
@@ -274,15 +351,8 @@ aio_result aio_stream_poll(aio_stream *stream, uint64_t position) {
 
 static int query_inside(aio_stream *stream, uint64_t position) {
     int code = aio_stream_ask_marks(stream);
-    if (code == 0 && atomic_load(&stream->finished) < position && aio_stream_use(stream)) {
-        uint64_t tail = atomic_load(&stream->tail);
-        int answer = idle(stream);
-        if (answer == 1 && aio_stream_current(stream))
-            aio_stream_finish(stream, tail);
-        else if (answer != 1)
-            code = answer;
-        aio_stream_unuse(stream);
-    }
+    if (code == 0 && atomic_load(&stream->finished) < position)
+        code = ask_stream(stream);
     aio_stream_deliver(stream);
     return code ? code : atomic_load(&stream->completed) >= position;
 }
@@ -297,4 +367,20 @@ int aio_stream_query(aio_stream *stream, uint64_t position) {
     code = query_inside(stream, position);
     aio_end(&frame, code == 1 ? 0 : code);
     return code;
+}
+
+uint64_t aio_stream_tail(const aio_stream *stream) {
+    return atomic_load(&stream->tail);
+}
+
+uint64_t aio_stream_completed(const aio_stream *stream) {
+    return atomic_load(&stream->completed);
+}
+
+uint64_t aio_stream_stranded(const aio_stream *stream) {
+    return atomic_load(&stream->stranded);
+}
+
+int32_t aio_stream_id(const aio_stream *stream) {
+    return stream->id;
 }

@@ -1,12 +1,15 @@
 /*
- * The watcher: one thread per device that asks on behalf of every await, and collects when that returns at
- * once.
+ * The watcher: one thread per device that asks on behalf of every await.
  *
  * A blocking wait of the runtime is a busy loop that cannot be stopped, lies after a reset and crashes the
  * process at exit, so nobody is parked in one.  Queries never block; the pace of the questions is proportional
  * to the age of the wait, so their number grows with the logarithm of it.  Waits of a stream end in order, so
  * only its head is asked for.  Waits come in through a lock-free list; everything else here is the watcher's
  * own.
+ *
+ * After a failure the device stands still until the runtime's own thread is woken, which queries do not do.  So
+ * a wait that sees no progress nudges it, ever more rarely; and while there is work that no caller awaits, the
+ * watcher looks after it ten times a second, whatever the strategy, so that a failure is found all the same.
  *
  * A pass over the streams is one stay inside the gate.  When the gate refuses, the device is being reset or has
  * been: the waits are handed to the device as orphans, which end when the reset does.
@@ -19,12 +22,17 @@
 
 struct aio_pace aio_pace = {50, 20, 1000};
 
-enum { OLD_US = 100000, STOP_US = 1000000 };
+enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, TICK_US = 100000, STOP_US = 1000000 };
 
 typedef struct {
     int device;
     unsigned epoch;
     aio_stream *active;
+    unsigned progress; /* of the device, when it was last looked at */
+    int64_t nudge_us;  /* when the runtime is to be woken unless there is progress */
+    int64_t patience_us;
+    bool guarding;
+    int64_t tick_us; /* when unawaited work is to be looked at */
 } watcher;
 
 void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us) {
@@ -58,14 +66,6 @@ void aio_stream_orphan(aio_stream *stream) {
         stream->tokens = token->next;
         aio_orphan(token);
     }
-}
-
-void aio_beat(int device, int64_t age_us, int64_t now_us) {
-    _Atomic int64_t *beat = &aio_devices[device].beat_us;
-    if (age_us < OLD_US || now_us - atomic_load(beat) < OLD_US)
-        return;
-    atomic_store(beat, now_us);
-    aio_device_kick(device, AIO_KICK_HEARTBEAT);
 }
 
 /* --- the list of streams with waits ------------------------------------------ */
@@ -111,13 +111,6 @@ static void orphan_all(watcher *self) {
 }
 
 /* --- asking ------------------------------------------------------------------ */
-static bool has_marks(aio_stream *stream) {
-    aio_event *mark = aio_stream_mark_for(stream, 0);
-    if (mark)
-        aio_event_drop(mark);
-    return mark != NULL;
-}
-
 static int64_t interval(int64_t age_us) {
     int64_t shortest = atomic_load_explicit(&aio_pace.shortest_us, memory_order_relaxed);
     int64_t longest = atomic_load_explicit(&aio_pace.longest_us, memory_order_relaxed);
@@ -128,18 +121,11 @@ static int64_t interval(int64_t age_us) {
 }
 
 static void ask(aio_stream *stream, int64_t now_us) {
-    int code = aio_stream_ask_marks(stream);
-    if (code)
-        aio_stream_condemn(stream, code);
-    else if (!has_marks(stream))
-        aio_stream_collect(stream);
+    aio_stream_advance(stream, stream->tokens->position, true);
     aio_stream_deliver(stream);
     aio_stream_sweep(stream);
-    if (!stream->tokens)
-        return;
-    int64_t age = now_us - stream->tokens->born_us;
-    stream->due_us = now_us + interval(age);
-    aio_beat(stream->device, age, now_us);
+    if (stream->tokens)
+        stream->due_us = now_us + interval(now_us - stream->tokens->born_us);
 }
 
 /* Streams that are due within half of their own interval are asked in the same pass. */
@@ -158,6 +144,85 @@ static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
     drop_idle(self);
 }
 
+/* --- work that stands still, or that no caller awaits ------------------------------- */
+static void nudge_if_stuck(watcher *self, int64_t now_us) {
+    unsigned progress = atomic_load(&aio_devices[self->device].progress);
+    if (progress != self->progress || !self->nudge_us) {
+        self->progress = progress;
+        self->patience_us = FIRST_NUDGE_US;
+    } else if (now_us < self->nudge_us) {
+        return;
+    } else {
+        aio_device_nudge(self->device);
+        self->patience_us = self->patience_us < RARE_NUDGE_US / 2 ? self->patience_us * 2 : RARE_NUDGE_US;
+    }
+    self->nudge_us = now_us + self->patience_us;
+}
+
+static bool is_unfinished(aio_stream *stream, uint32_t generation) {
+    uint64_t tail = atomic_load(&stream->tail);
+    if (stream->generation != generation)
+        return false;
+    if (atomic_load(&stream->finished) < tail || atomic_load(&stream->by_hand))
+        return true;
+    /* A failure that only a synchronize finds. */
+    return atomic_load(&stream->confirmed) < tail && !atomic_load(&stream->failed) &&
+           aio_stream_needs_sync(stream);
+}
+
+/* Nothing marks the end of work that was enqueued by hand, and without reports only a synchronize finds its
+ * failure.  Cleared first: more of it may come while we ask. */
+static void look_at_handwork(aio_stream *stream) {
+    if (!atomic_load(&stream->by_hand) || !aio_stream_use(stream))
+        return;
+    atomic_store(&stream->by_hand, false);
+    if (aio_stream_idle(stream) != 1 || !(aio_stream_is_exact(stream) || aio_stream_sync(stream)))
+        atomic_store(&stream->by_hand, true);
+    aio_stream_unuse(stream);
+}
+
+static bool some_unfinished(int device, uint32_t generation) {
+    bool some = false;
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+        some = some || is_unfinished(stream, generation);
+    return some;
+}
+
+static void look_after(int device, uint32_t generation) {
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        if (!is_unfinished(stream, generation))
+            continue;
+        aio_stream_advance(stream, atomic_load(&stream->tail), false);
+        aio_stream_deliver(stream);
+        look_at_handwork(stream);
+    }
+}
+
+/* When work begins, the first look comes a while later: most of it is awaited, or done, by then. */
+static bool tick_is_due(watcher *self, int64_t now_us) {
+    bool guarded = atomic_load(&aio_devices[self->device].guarded);
+    if (guarded && !self->guarding)
+        self->tick_us = now_us + TICK_US;
+    self->guarding = guarded;
+    return guarded && now_us >= self->tick_us;
+}
+
+/* Cleared before the last look: an enqueuer counts first and looks at the word then. */
+static void tick(watcher *self, uint32_t generation, int64_t now_us) {
+    struct aio_device *device = &aio_devices[self->device];
+    self->tick_us = now_us + TICK_US;
+    look_after(self->device, generation);
+    if (some_unfinished(self->device, generation)) {
+        if (!self->active)
+            aio_device_nudge(self->device);
+        return;
+    }
+    atomic_store(&device->guarded, false);
+    if (some_unfinished(self->device, generation))
+        atomic_store(&device->guarded, true);
+}
+
+/* --- one pass ------------------------------------------------------------------ */
 static int bind_thread(aio_pass pass) {
     aio_thread *thread = aio_self();
     if (thread->own_device == aio_pass_device(pass) && thread->own_generation == aio_pass_generation(pass))
@@ -165,26 +230,36 @@ static int bind_thread(aio_pass pass) {
     return aio_adopt_thread(pass);
 }
 
-static void pass_over(watcher *self) {
+static void look(watcher *self, uint32_t generation, bool due) {
+    int64_t now = aio_now_us();
+    ask_due(self, generation, now);
+    if (self->active)
+        nudge_if_stuck(self, now);
+    else
+        self->nudge_us = 0;
+    if (due)
+        tick(self, generation, now);
+}
+
+static void pass_over(watcher *self, bool due) {
     uint32_t generation = aio_word_generation(aio_gate_word(self->device));
     aio_pass pass = aio_make_pass(self->device, generation, 0);
     aio_frame frame;
     int code = bind_thread(pass);
     if (code == 0)
         code = aio_begin(&frame, pass, AIO_WAIT, AIO_FN_aclrtStreamQuery);
-    if (code == AIO_CROWDED)
-        return; /* others will leave */
-    if (code) {
+    if (code == 0) {
+        look(self, generation, due);
+        aio_end(&frame, 0);
+    } else if (code != AIO_CROWDED) { /* others will leave */
         orphan_all(self);
-        return;
+        self->tick_us = aio_now_us() + TICK_US;
     }
-    ask_due(self, generation, aio_now_us());
-    aio_end(&frame, 0);
 }
 
 /* --- the thread -------------------------------------------------------------- */
 static int64_t until_due(const watcher *self) {
-    int64_t first = INT64_MAX;
+    int64_t first = self->guarding ? self->tick_us : INT64_MAX;
     for (const aio_stream *stream = self->active; stream; stream = stream->next_active)
         if (stream->due_us < first)
             first = stream->due_us;
@@ -197,8 +272,9 @@ static int64_t until_due(const watcher *self) {
  */
 static void rest(watcher *self) {
     struct aio_device *device = &aio_devices[self->device];
-    int64_t time = self->active ? until_due(self) : -1;
-    if (self->active && time <= 0) {
+    bool busy = self->active || self->guarding;
+    int64_t time = busy ? until_due(self) : -1;
+    if (busy && time <= 0) {
         sched_yield();
         return;
     }
@@ -206,7 +282,9 @@ static void rest(watcher *self) {
         return;
     uint32_t mine = self->epoch + 1;
     atomic_store(&device->asleep, mine);
-    if (!atomic_load(&device->incoming) && atomic_load(&device->epoch) == self->epoch)
+    bool news =
+        atomic_load(&device->incoming) || atomic_load(&device->guarded) != self->guarding || aio_reports_wait();
+    if (!news && atomic_load(&device->epoch) == self->epoch)
         aio_futex_wait(&device->asleep, mine, time);
     atomic_compare_exchange_strong(&device->asleep, &mine, 0);
 }
@@ -216,8 +294,10 @@ static void *watch(void *argument) {
     struct aio_device *device = &aio_devices[self->device];
     while (atomic_load(&device->epoch) == self->epoch) {
         take_incoming(self);
-        if (self->active)
-            pass_over(self);
+        aio_failures_settle();
+        bool due = tick_is_due(self, aio_now_us());
+        if (self->active || due)
+            pass_over(self, due);
         rest(self);
     }
     if (atomic_fetch_sub(&device->watching, 1) == 1)

@@ -11,6 +11,7 @@ that look and the call is the gate's to refuse.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 
 # They answer the thread's last error in the place of their own.
 _ANSWERS: Final = frozenset({"aclrtPeekAtLastError", "aclrtGetLastError"})
+
+# Enqueues whose tasks cannot fail, or are reported when they do. The runtime reports no other kind.
+_REPORTED: Final = re.compile(
+    r"acl(mdl|rt(Memcpy|Memset|LaunchKernel|Reduce|RandomNum|WaitAndResetNotify|CntNotifyWait))"
+    r"|aclrt(RecordEvent|ResetEvent|LaunchCallback|LaunchHostFunc)"
+)
 
 _C_VALUE: Final = type(ffi.NULL)
 
@@ -110,6 +117,8 @@ class Function:
         self._place = place
         self._native: Callable[..., Any] = getattr(lib, f"aio_{'g' if guarded else 'u'}_{row.name}")
         self._call = self._pass_gate if guarded else self._native
+        self._enqueues = row.kind == lib.AIO_ENQUEUE
+        self._is_reported = _REPORTED.match(row.name) is not None
 
     def __call__(self, *arguments: object, **named: object) -> object:
         row = self._row
@@ -121,10 +130,18 @@ class Function:
         if not lib.aio_table_present(row.index):
             raise self._absent()
         raw = [self._raw(*each) for each in zip(row.parameters, arguments, strict=True)]
+        streams = (
+            [each._core.handle for each in arguments if isinstance(each, Stream)] if self._enqueues else []
+        )
+        if streams and (not self._is_reported or lib.aio_failure_detection() == lib.AIO_CONFIRMED):
+            self._doubt(streams)
+        before = lib.aio_last_task() if streams else 0
         try:
             answer = self._call(*raw)
         except (TypeError, OverflowError) as error:
             raise self._misfit(raw, error) from error
+        for stream in streams:
+            lib.aio_stream_by_hand(stream, before)
         if row.returns != "aclError" or row.name in _ANSWERS:
             return answer
         if answer:
@@ -137,6 +154,12 @@ class Function:
         if code == lib.AIO_DRAINING_NOW and manager.may_enqueue_while_draining():
             code = self._native(make_pass(manager.index, generation, held=True), *raw)
         return code
+
+    @staticmethod
+    def _doubt(streams: list[CData]) -> None:
+        """Has the streams' next positions confirmed by synchronizing, because a failure would not be reported."""
+        for stream in streams:
+            lib.aio_stream_doubt(stream)
 
     # --- arguments -------------------------------------------------------------------------------------------
 

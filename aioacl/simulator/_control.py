@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, lib
 from aioacl._library import library_info
+from aioacl._options import is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -75,9 +76,20 @@ def checked(name: str, answer: int, what: object) -> int:
 
 def word(name: str, value: int) -> int:
     """A value for an int32_t."""
+    if not is_whole(value):
+        raise ParameterError(f"{name} must be an int, got {value!r}")
     if not -(1 << 31) <= value < 1 << 31:
         raise ParameterError(f"{name}={value!r} has more than 32 bits")
     return value
+
+
+def failure_code(code: int) -> int:
+    """The code of a task that is to fail."""
+    if word("code", code) <= 0:
+        raise ParameterError(
+            f"code={code!r} is no failure", hint="Pass an error code of ACL, 507015 for instance."
+        )
+    return code
 
 
 def of_stream(name: str, stream: Stream) -> int:
@@ -125,7 +137,7 @@ def fail_next(stream: Stream, code: int) -> None:
     native = stream._core.native
     checked(
         "aclsim_fail_next",
-        control_function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, word("code", code)),
+        control_function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, failure_code(code)),
         stream,
     )
 
@@ -135,7 +147,7 @@ def trap_next(stream: Stream, code: int) -> None:
     checked(
         "aclsim_trap_next",
         control_function("aclsim_trap_next", "int (*)(void *, int32_t)")(
-            stream._core.native, word("code", code)
+            stream._core.native, failure_code(code)
         ),
         stream,
     )
@@ -177,7 +189,7 @@ def _named(name: str, function: str) -> int:
 
 
 def clear() -> None:
-    """Forgets armed failures and hangs that have not struck."""
+    """Forgets failures and hangs of calls that have not struck. What `fail_next` and `trap_next` have set stays."""
     control_function("aclsim_clear", "void (*)(void)")()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aioacl._errors import ParameterError
+from aioacl._options import is_whole
 from aioacl.simulator._control import checked, control_function, of_stream, word
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ MAX_TASK_ID: Final = 0xFFFFFFFF
 
 def set_next_task(stream: Stream, task_id: int) -> None:
     """The next task enqueued on the stream gets that id, and later ones the ids behind it, modulo 2^32."""
-    if not 0 <= task_id <= MAX_TASK_ID:
+    if not is_whole(task_id) or not 0 <= task_id <= MAX_TASK_ID:
         raise ParameterError(f"task_id must be an int from 0 to {MAX_TASK_ID}, got {task_id!r}")
     set_id = control_function("aclsim_set_next_task", "int (*)(void *, uint32_t)")
     checked("aclsim_set_next_task", set_id(stream._core.native, task_id), stream)

@@ -13,7 +13,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
-from tests.kit import FAULT, Raised, Waiting, fill_queue, in_thread, until, until_now
+from tests.kit import FAULT, TASK_FAULT, Raised, Waiting, fill_queue, in_thread, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -82,7 +82,7 @@ def waits(_: Scene) -> bool:
 
 
 def fail_task(scene: Scene) -> None:
-    simulator.fail_next(scene.stream, FAULT)
+    simulator.fail_next(scene.stream, TASK_FAULT)
 
 
 def fail(function: str, code: int) -> Callable[[Scene], None]:
@@ -138,7 +138,7 @@ def calling(function: str, code: int, begin: Callable[[Scene], Any]) -> Await:
 
 def watching(begin: Callable[[Scene], Any]) -> Await:
     """One that waits for the stream."""
-    return Await(begin, hold, waits, fail_task, FAULT)
+    return Await(begin, hold, waits, fail_task, TASK_FAULT)
 
 
 def synchronized_event(scene: Scene) -> Any:
@@ -169,6 +169,7 @@ AWAITS = {
     "device.synchronize, others' work": calling(
         "aclrtSynchronizeDeviceWithTimeout", FAULT, lambda s: s.device.synchronize()
     ),
+    "renew": Await(lambda s: s.stream.renew(), hold, waits, fail("aclrtCreateStream", 207008), 207008),
     "ready": Await(lambda s: s.stream.ready(), hold_a_full_queue, waits),
 }
 FAILING = {name: entry for name, entry in AWAITS.items() if entry.code}
@@ -197,6 +198,7 @@ class TestOnALoop:
                 await entry.begin(scene)
             assert caught.value.code == entry.code
             assert caught.value.device in (0, 1)
+            await scene.stream.renew()
             await give_back(await entry.begin(scene))
 
     @every_await
@@ -309,6 +311,7 @@ OWN_TIMEOUTS = {
     "allocate": (hang("aclrtMalloc"), lambda s, t: s.device.allocate(64, timeout=t)),
     "pinned": (hang("aclrtMallocHost"), lambda s, t: s.device.pinned(64, timeout=t)),
     "stream": (hold, lambda s, t: s.stream.synchronize(timeout=t)),
+    "renew": (hold, lambda s, t: s.stream.renew(timeout=t)),
     "event": (hold, lambda s, t: recorded(s).synchronize(timeout=t)),
     "device": (hold, lambda s, t: s.device.synchronize(timeout=t)),
     "device, others' work": (

@@ -28,18 +28,27 @@ def failing(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> aioacl.Ticket
     return stream.copy(memory, bytes(64))
 
 
+def failing_with_event(
+    stream: aioacl.Stream, memory: aioacl.DeviceBuffer
+) -> tuple[aioacl.Ticket, aioacl.Event]:
+    """A copy that will fail, and an event recorded behind it."""
+    with simulator.held(stream):  # else the record may come too late, and be refused
+        ticket, event = failing(stream, memory), stream.record()
+    return ticket, event
+
+
 async def raises_fault(awaitable: Any) -> None:
     with pytest.raises(aioacl.DeviceFault) as caught:
         await awaitable
     assert (caught.value.code, caught.value.action) == (FAULT, "reset")
 
 
-AWAITABLES: dict[str, Callable[[aioacl.Device, aioacl.Stream, aioacl.Ticket], Any]] = {
-    "ticket": lambda _, __, ticket: ticket,
-    "stream": lambda _, stream, __: stream,
-    "stream.synchronize": lambda _, stream, __: stream.synchronize(),
-    "event behind it": lambda _, stream, __: stream.record(),
-    "device": lambda device, _, __: device.synchronize(),
+AWAITABLES: dict[str, Callable[[aioacl.Device, aioacl.Stream, aioacl.Ticket, aioacl.Event], Any]] = {
+    "ticket": lambda _, __, ticket, ___: ticket,
+    "stream": lambda _, stream, __, ___: stream,
+    "stream.synchronize": lambda _, stream, __, ___: stream.synchronize(),
+    "event behind it": lambda _, __, ___, event: event,
+    "device": lambda device, _, __, ___: device.synchronize(),
 }
 every_awaitable = pytest.mark.parametrize("awaited", AWAITABLES.values(), ids=AWAITABLES)
 
@@ -49,7 +58,7 @@ async def test_a_failing_copy_with_nothing_behind_it_is_raised(
     open_device: OpenDevice, awaited: Callable[..., Any]
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        await raises_fault(awaited(device, stream, failing(stream, memory)))
+        await raises_fault(awaited(device, stream, *failing_with_event(stream, memory)))
 
 
 @every_awaitable
@@ -57,13 +66,13 @@ async def test_it_is_raised_although_the_stream_has_long_been_idle(
     open_device: OpenDevice, awaited: Callable[..., Any]
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        ticket = failing(stream, memory)
+        ticket, event = failing_with_event(stream, memory)
         await until(lambda: simulator.faulted(stream))
         simulator.wake()
         await until(lambda: simulator.pending(stream) == 0)
         assert stream.query()
         assert ticket.done
-        await raises_fault(awaited(device, stream, ticket))
+        await raises_fault(awaited(device, stream, ticket, event))
 
 
 @pytest.mark.parametrize("first", AWAITABLES.values(), ids=AWAITABLES)
@@ -71,10 +80,9 @@ async def test_a_ticket_raises_it_after_another_task_has_consumed_it(
     open_device: OpenDevice, first: Callable[..., Any]
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        ticket = failing(stream, memory)
+        ticket, event = failing_with_event(stream, memory)
         async with anyio.create_task_group() as group:
-            await raises_fault(Waiting(group, lambda: first(device, stream, ticket)).outcome())
-        assert simulator.calls("aclrtSynchronizeStream") > 0
+            await raises_fault(Waiting(group, lambda: first(device, stream, ticket, event)).outcome())
         await raises_fault(ticket)
         await raises_fault(ticket)
 
@@ -92,7 +100,7 @@ async def test_every_one_of_many_waiters_gets_it(open_device: OpenDevice) -> Non
                     await raises_fault(one.outcome())
 
 
-async def test_with_held_work_behind_it_the_ticket_ends_and_the_stream_raises_after_the_release(
+async def test_failure_with_held_work_behind_it_is_raised_before_the_release(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -105,7 +113,7 @@ async def test_with_held_work_behind_it_the_ticket_ends_and_the_stream_raises_af
         ticket = failing(stream, memory)
         blocker.block(stream)
         later = stream.fill(memory, 1)
-        await ticket
+        await raises_fault(ticket)
         assert simulator.pending(stream) > 0
         blocker.release()
         await raises_fault(stream)
@@ -113,16 +121,21 @@ async def test_with_held_work_behind_it_the_ticket_ends_and_the_stream_raises_af
         await raises_fault(later)
 
 
-async def test_work_after_a_collected_failure_is_clean(open_device: OpenDevice) -> None:
+async def test_failed_stream_refuses_work_until_it_is_renewed(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        ticket = failing(stream, memory)
+        good = stream.fill(memory, 1)
+        await good
+        bad = failing(stream, memory)
         await raises_fault(stream)
-        await stream.fill(memory, 1)
-        await raises_fault(ticket)
-        before = stream.fill(memory, 1)
-        await before
+        before = simulator.calls("aclrtMemsetAsync")
+        with pytest.raises(aioacl.DeviceFault) as caught:
+            stream.fill(memory, 1)
+        assert caught.value.code == FAULT
+        assert simulator.calls("aclrtMemsetAsync") == before
+        await stream.renew()
         await stream.fill(memory, 2)
-        await before
+        await raises_fault(bad)
+        await good
 
 
 async def test_another_stream_is_not_blamed(open_device: OpenDevice) -> None:

@@ -43,7 +43,7 @@ def given_up(message: str) -> Generator[None]:
     """A close in here meets what does not end, gives up early, and says so."""
     warned = pytest.warns(aioacl.AclWarning, match=message)
     with pytest.MonkeyPatch.context() as patch, warned:
-        for name in ("CLOSE_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
+        for name in ("CLOSE_SECONDS", "EVENTS_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
             patch.setattr(_flights, name, 0.2)
         yield
 

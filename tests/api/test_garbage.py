@@ -16,7 +16,17 @@ from aioacl import _reset, simulator
 from aioacl._ffi import ffi, lib, owner, pointer
 from aioacl._law import State
 from aioacl._lifecycle import manager_of
-from tests.kit import FAULT, PATIENCE_SECONDS, Raised, hanging, in_thread, until, until_now, wait_for
+from tests.kit import (
+    FAULT,
+    PATIENCE_SECONDS,
+    Raised,
+    hanging,
+    in_thread,
+    live_streams,
+    until,
+    until_now,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -55,7 +65,7 @@ def test_an_address_is_given_back_when_its_last_reference_is_gone_and_not_when_i
 async def test_a_stream_that_is_garbage_is_destroyed_when_its_work_is_done(open_device: OpenDevice) -> None:
     async with open_device() as device:
         stream, memory = await device.create_stream(), await device.allocate(64)
-        streams = simulator.stats().streams
+        streams = live_streams()
         simulator.hold(stream)
         Cycle(stream, memory, stream.fill(memory, 1))
         del stream, memory
@@ -63,9 +73,9 @@ async def test_a_stream_that_is_garbage_is_destroyed_when_its_work_is_done(open_
         assert (
             lib.aio_device_sweep(0) == 1
         )  # the engine still has its record, for the maintenance thread's wait
-        assert simulator.stats().streams == streams
+        assert live_streams() == streams
         simulator.release_all()
-        await until(lambda: simulator.stats().streams == streams - 1)
+        await until(lambda: live_streams() == streams - 1)
         await until(lambda: lib.aio_device_sweep(0) == 0)
 
 
@@ -180,7 +190,7 @@ def test_what_was_made_in_a_block_of_a_loop_that_was_closed_is_given_back(
     open_device: OpenDevice, what: str
 ) -> None:
     device = open_device().result()
-    before, inside = simulator.stats(), []
+    before, inside = made(), []
 
     async def hold() -> None:
         sized = (64,) if what in ("allocate", "pinned") else ()
@@ -192,19 +202,20 @@ def test_what_was_made_in_a_block_of_a_loop_that_was_closed_is_given_back(
     Raised(collect_with_the_lock).join()
     assert there() is None
     assert until_now(lambda: device._manager.opens == 1)
-    assert until_now(lambda: made(simulator.stats()) == made(before))
+    assert until_now(lambda: made() == before)
     device.close().result()
     assert simulator.retain_count() == 0
 
 
-def made(stats: simulator.Stats) -> tuple[int, ...]:
+def made() -> tuple[int, ...]:
     """What there is of what a block makes."""
-    return stats.streams, stats.device_blocks, stats.host_blocks
+    stats = simulator.stats()
+    return live_streams(), stats.device_blocks, stats.host_blocks
 
 
 def test_what_is_made_for_a_loop_that_was_closed_is_given_back(open_device: OpenDevice) -> None:
     device = open_device().result()
-    before, lane = simulator.stats(), manager_of(0).maintenance
+    before, lane = made(), manager_of(0).maintenance
     simulator.hang_call("aclrtMalloc")
     there = abandoned(lambda: wait_for(device.allocate(64)), hanging("aclrtMalloc"))
     assert lane._current is not None
@@ -216,10 +227,10 @@ def test_what_is_made_for_a_loop_that_was_closed_is_given_back(open_device: Open
 
     simulator.unhang("aclrtMalloc")
     assert until_now(lambda: lane._current is None)
-    assert made(simulator.stats()) != made(before)
+    assert made() != before
     Raised(collect).join()
     assert there() is None
-    assert until_now(lambda: made(simulator.stats()) == made(before))
+    assert until_now(lambda: made() == before)
     device.close().result()
 
 
@@ -251,13 +262,13 @@ def test_a_lease_of_a_generator_that_is_garbage_is_held_by_those_who_share_it(
 
 def test_a_closed_buffer_whose_last_view_is_garbage_is_given_back(open_device: OpenDevice) -> None:
     device = open_device().result()
-    before = simulator.stats()
+    before = made()
     pinned = device.pinned(64).result()
     Cycle(pinned.view)
     pinned.close().result()
-    assert made(simulator.stats()) != made(before)
+    assert made() != before
     Raised(collect_with_the_lock).join()
-    assert until_now(lambda: made(simulator.stats()) == made(before))
+    assert until_now(lambda: made() == before)
     device.close().result()
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import _thread
 import asyncio
 import concurrent.futures._base
-import dis
 import gc
 import itertools
 import signal
 import sys
 import threading
 import warnings
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,24 +27,16 @@ from aioacl._lifecycle import manager_of
 from aioacl._port import run_blocking
 from aioacl._stream import Stream
 from tests.kit import PATIENCE_SECONDS, Raised, until, until_now, wait_for
+from tests.support.steps import beginnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
-    from types import CodeType, FrameType
+    from types import FrameType
 
     from tests.kit import OpenDevice
 
 PLACE: Final = (str(Path(aioacl.__file__).parent),)
 STANDARD: Final = tuple(str(module.__file__) for module in (concurrent.futures._base, threading))
-
-
-@cache
-def beginnings(code: CodeType) -> frozenset[int]:
-    """Where its lines begin and a signal can come: not in front of a bare `try:`, nor of the end of a `with`."""
-    first: dict[int, int] = {}
-    for offset, line in dis.findlinestarts(code):
-        first.setdefault(line, offset)
-    return frozenset(offset for offset in first.values() if code.co_code[offset] != dis.opmap["NOP"])
 
 
 def within(name: str, frame: FrameType | None) -> bool:

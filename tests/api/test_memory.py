@@ -264,6 +264,7 @@ async def test_close_whose_wait_fails_frees_nothing_while_the_copy_may_run(open_
             await until(lambda: fault.hits and not lib.aio_device_waits(device.index))
             await device.memory_info()  # behind it on the maintenance thread
         assert simulator.stats().device_blocks == before
+        assert stream.error is not None
         assert (await device.force_reset(grace=0)).ok
         await until(lambda: simulator.stats().device_blocks < before)
 

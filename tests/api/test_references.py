@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -13,8 +15,9 @@ import aioacl
 from aioacl import _memory, _stream, simulator
 from aioacl._ffi import lib
 from aioacl._memory import discard
+from aioacl._place import copy_size
 from aioacl._stream import discard_stream
-from tests.kit import Raised, Waiting, in_thread, until, until_now
+from tests.kit import Raised, Waiting, hanging, in_thread, until, until_now, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -69,6 +72,7 @@ async def test_operation_whose_buffers_are_closed_between_chunks_keeps_them_unti
         simulator.hold(stream)
         operation = Waiting(group, lambda: getattr(stream, direction)(*ends))
         await until(lambda: len(stream._core.limbo) == 4)
+        await device.memory_info()  # behind the maintenance thread, which may be making more staging memory
         held = blocks()
         for thing in closed:
             await thing.close()
@@ -173,7 +177,7 @@ def test_copy_whose_buffer_is_closed_after_its_check_is_refused_before_c(
     device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     other, buffer = device.allocate(64).result(), getattr(device, kind)(64).result()
-    size_of_copy = _stream.copy_size
+    size_of_copy = copy_size
 
     def close_first(*arguments: Any) -> int:
         in_thread(lambda: buffer.close().result())
@@ -291,3 +295,44 @@ def test_event_closed_while_it_is_recorded_keeps_no_native_event(
     monkeypatch.setattr(aioacl.Stream, "_enqueue", close_first)
     stream.record(event)
     assert event._version is None
+
+
+# --- event loops that are closed -------------------------------------------------------------------------------------
+
+
+def leave_pending(begin: Callable[[], object], call: str) -> None:
+    """Closes an event loop in which a task waits for what hangs in the call; then it becomes garbage, and goes on."""
+    simulator.hang_call(call)
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # it reports the task that was pending
+
+    async def main() -> None:
+        task = asyncio.ensure_future(wait_for(begin()))
+        await until(hanging(call))
+        assert not task.done()
+
+    loop.run_until_complete(main())
+    loop.close()
+    del loop
+    collecting = Raised(gc.collect)
+    simulator.unhang(call)
+    collecting.join()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_loop_closed_with_allocate_pending_and_collected_frees_the_block_once(device: aioacl.Device) -> None:
+    before = blocks()
+    for _ in range(8):
+        in_thread(lambda: leave_pending(lambda: device.allocate(64), "aclrtMalloc"))
+    gc.collect()  # the last task may have been found by no collection yet
+    assert until_now(lambda: blocks() == before, 5)
+    assert simulator.calls("aclrtFree") == 8
+
+
+def test_loop_closed_with_a_close_pending_and_collected_frees_the_block_once(device: aioacl.Device) -> None:
+    before = blocks()
+    for _ in range(8):
+        leave_pending(device.allocate(64).result().close, "aclrtFree")
+    assert until_now(lambda: blocks() == before)
+    device.memory_info().result()
+    assert simulator.calls("aclrtFree") == 8

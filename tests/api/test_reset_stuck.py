@@ -19,6 +19,7 @@ from tests.kit import (
     clock_in_place,
     gives_up_in,
     hanging,
+    live_streams,
     runs_out_of_time,
     until,
 )
@@ -195,7 +196,7 @@ async def test_a_reset_that_comes_back_late_has_ended_the_streams_all_the_same(
         stream.fill(memory, 1)
         await gives_up_in(device, "aclrtResetDeviceForce")
         simulator.unhang("aclrtResetDeviceForce")
-        await until(lambda: simulator.stats().streams == 0)
+        await until(lambda: live_streams() == 0)
         asked = simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")
         assert (await device.force_reset(grace=0)).ok
         assert (simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")) == asked
@@ -243,7 +244,7 @@ async def test_a_set_past_its_deadline_is_named_by_the_report_and_by_the_close(
     report = await gives_up_in(device, "aclrtSetDevice")
     assert [call.function for call in report.stuck] == ["aclrtSetDevice"]
     thread = report.stuck[0].thread
-    for name in ("RESET_SECONDS", "DROP_SECONDS"):
+    for name in ("EVENTS_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
         monkeypatch.setattr(_flights, name, 0.2)
     with pytest.warns(aioacl.AclWarning, match=f"aclrtSetDevice on thread {thread} is still inside"):
         await device.close()

@@ -78,8 +78,8 @@ async def test_a_thousand_coroutines_on_16_streams_use_one_native_thread_and_at_
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("waits", "threads"), [("watch", 1), ("thread", 2)])
-async def test_two_streams_are_awaited_by_one_watcher_or_by_a_thread_each(
+@pytest.mark.parametrize(("waits", "threads"), [("watch", 1), ("thread", 3)])
+async def test_two_streams_are_awaited_by_one_watcher_or_by_a_thread_each_beside_it(
     waits: Literal["watch", "thread"], threads: int
 ) -> None:
     async with (

@@ -27,7 +27,14 @@ OPEN_CALLS = (
     "aclrtMallocHost",
 )
 CLOSE_CALLS = ("aclrtDestroyEvent", "aclrtResetDevice", "aclrtFreeHost", "aclFinalizeReference")
-LIMITS = ("OPEN_SECONDS", "CLOSE_SECONDS", "RESET_SECONDS", "DROP_SECONDS", "HOPELESS_SECONDS")
+LIMITS = (
+    "OPEN_SECONDS",
+    "CLOSE_SECONDS",
+    "EVENTS_SECONDS",
+    "RESET_SECONDS",
+    "DROP_SECONDS",
+    "HOPELESS_SECONDS",
+)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._ffi import lib
 from aioacl._port import current_port
-from tests.kit import Waiting, hanging, turns, until
+from tests.kit import Waiting, hanging, live_streams, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +112,7 @@ async def test_an_opening_cancelled_at_any_turn_leaves_nothing_behind(
                 await waiting.outcome()
                 assert waiting.cancelled
         made = simulator.stats()
-        await until(lambda: simulator.stats().streams == 0)
+        await until(lambda: live_streams() == 0)
         await until(lambda: simulator.stats().device_blocks == 0)
         assert made.violations == 0
 

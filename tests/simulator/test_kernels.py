@@ -169,6 +169,7 @@ def test_an_unregistered_kernel_is_refused_with_a_way_out(open_device: OpenDevic
             launch(device, binary, b"softmax", bytes(8), stream)
         with simulator.register_kernel("softmax", lambda _: None) as kernel:
             launch(device, binary, b"softmax", bytes(8), stream)
+            device.synchronize().result()
             kernel.close()
             kernel.close()
             with pytest.raises(aioacl.NotSupported):

@@ -301,6 +301,60 @@ def test_the_simulator_by_its_path_is_no_card(project: Path) -> None:
     assert (ran.status, len(ran.passed), len(ran.skipped)) == (0, 3, 1), ran.output
 
 
+# --- a failure that nothing awaits ---------------------------------------------------------------------------------
+
+UNAWAITED = """
+import pytest
+
+@pytest.fixture
+def failed(aioacl_device, aioacl_simulator):
+    memory, events = aioacl_device.allocate(64).result(), aioacl_device.events()
+    stream = aioacl_device.create_stream().result()
+    aioacl_simulator.fail_next(stream, 507015)
+    stream.fill(memory, 1)
+    memory.close().result()
+    yield stream, events
+    stream.close().result()
+
+def test_reads_it(failed):
+    stream, events = failed
+    next(events)
+    assert stream.error.code == 507015
+
+def test_leaves_it(failed):
+    stream, events = failed
+    next(events)
+    stream.close().result()
+
+def test_leaves_it_before_it_is_known(failed):
+    stream, events = failed
+    stream.close().result()
+
+def test_is_not_blamed_for_that(aioacl_device):
+    assert aioacl_device.health.ready
+"""
+UNCOLLECTED = {"test_leaves_it", "test_leaves_it_before_it_is_known"}
+
+
+def test_failure_that_a_test_leaves_unawaited_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(UNAWAITED)
+    ran = run(tmp_path, "test_it.py")
+    assert (ran.status, len(ran.passed)) == (0, 4), ran.output
+    warned = re.findall(
+        r"^test_it.py::(\w+)\n.*AclWarning: a task failed, no await raised it, and its .* was closed",
+        ran.output,
+        re.MULTILINE,
+    )
+    assert set(warned) == UNCOLLECTED, ran.output
+
+
+def test_failure_that_a_test_leaves_unawaited_fails_it_where_warnings_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(UNAWAITED)
+    ran = run(tmp_path, "-o", "filterwarnings=error", "-p", "no:asyncio", "test_it.py")
+    assert ran.failed.keys() | ran.refused.keys() == UNCOLLECTED, ran.output
+    assert "no await raised it, and its stream was closed: 507015" in ran.output
+
+
 # --- in bad weather --------------------------------------------------------------------------------------------------
 
 WEATHER = """

@@ -22,7 +22,9 @@ static void push(stream_t *runner, const task_t *task, node_t *node) {
     copy->node = node;
     copy->entries = 1;
     copy->id = runner->next_task++;
-    copy->enqueued_ns = real_ns();
+    if (copy->kind == TASK_WAIT_FLAG || copy->kind == TASK_WAIT_RECORD) {
+        copy->enqueued_ns = real_ns();
+    }
     if (has_work(copy)) {
         work_retain(copy->work); /* the node may be given another work meanwhile */
     }

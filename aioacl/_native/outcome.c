@@ -1,9 +1,5 @@
 /*
- * What is known of a stream: how far it is, how its entries ended, and which bytes are still to be delivered.
- *
- * The ledger holds ranges of positions that ended in an error.  The runtime delivers a task's error once, to
- * whoever synchronizes first; written down here, it is raised by every wait that the collection covered, early,
- * late or again.  An error is owed to the whole range, since the runtime does not say which task it was.
+ * How far a stream is, what was dropped by aborts, how waits end, and which bytes are still to be delivered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,19 +24,19 @@ void aio_landings_free(int device, aio_landing *landing) {
     }
 }
 
-static void free_ledger(aio_verdict *verdict) {
-    while (verdict) {
-        aio_verdict *next = verdict->next;
-        free(verdict->text);
-        free(verdict);
-        verdict = next;
+static void free_aborted(aio_aborted *aborted) {
+    while (aborted) {
+        aio_aborted *next = aborted->next;
+        free(aborted);
+        aborted = next;
     }
 }
 
 void aio_stream_empty(aio_stream *stream) {
     free_marks(stream->marks);
     aio_landings_leave(stream->device, stream->landings);
-    free_ledger(stream->ledger);
+    free_aborted(stream->aborted);
+    aio_stream_forget_failures(stream);
 }
 
 aio_landing *aio_stream_forsake(aio_stream *stream) {
@@ -62,7 +58,7 @@ void aio_raise(_Atomic uint64_t *value, uint64_t position) {
         continue;
 }
 
-void aio_stream_finish(aio_stream *stream, uint64_t position) {
+static aio_event *take_marks(aio_stream *stream, uint64_t position) {
     aio_event *gone = NULL, **gone_end = &gone;
     aio_lock_take(&stream->lock);
     aio_raise(&stream->finished, position);
@@ -76,111 +72,70 @@ void aio_stream_finish(aio_stream *stream, uint64_t position) {
         gone_end = &mark->next;
     }
     aio_lock_give(&stream->lock);
-    free_marks(gone);
+    return gone;
 }
 
-static void widen(aio_verdict *told, const aio_verdict *verdict) {
-    told->from = verdict->from < told->from ? verdict->from : told->from;
-    told->to = verdict->to > told->to ? verdict->to : told->to;
+void aio_stream_finish(aio_stream *stream, uint64_t position) {
+    aio_failures_settle();
+    if (atomic_load(&stream->finished) < position)
+        atomic_fetch_add_explicit(&aio_devices[stream->device].progress, 1, memory_order_relaxed);
+    free_marks(take_marks(stream, position));
+    aio_stream_confirm(stream, position);
 }
 
-/* Of a full ledger the two oldest become one, with what is between them: rather an error too many than one
- * lost. */
-static aio_verdict *merge_oldest(aio_stream *stream) {
-    aio_verdict *second = stream->ledger;
+/* --- aborts --------------------------------------------------------------------- */
+/* The two oldest become one, with what is between them: rather an error too many than one lost. */
+static void merge_oldest(aio_stream *stream) {
+    aio_aborted *second = stream->aborted;
     while (second->next->next)
         second = second->next;
-    aio_verdict *oldest = second->next;
+    second->from = second->next->from;
+    free(second->next);
     second->next = NULL;
-    widen(second, oldest);
-    stream->ledger_size--;
-    return oldest;
+    stream->aborted_count--;
 }
 
-/* What the ledger says already with the same code: of a part of the range, or of all of it and more. */
-static aio_verdict *nested(const aio_stream *stream, const aio_verdict *verdict) {
-    aio_verdict *told = stream->ledger;
-    for (; told; told = told->next) {
-        bool within = verdict->from >= told->from && verdict->to <= told->to;
-        bool around = verdict->from <= told->from && verdict->to >= told->to;
-        if (told->code == verdict->code && (within || around))
-            break;
-    }
-    return told;
-}
-
-/* Returns what has no place in the ledger. */
-static aio_verdict *enter(aio_stream *stream, aio_verdict *verdict) {
-    aio_verdict *told = nested(stream, verdict);
-    if (told) {
-        widen(told, verdict);
-        return verdict;
-    }
-    verdict->next = stream->ledger;
-    stream->ledger = verdict;
-    return ++stream->ledger_size > AIO_LEDGER_ENTRIES ? merge_oldest(stream) : NULL;
-}
-
-/* A wait that is repeated, or asked for the whole device, may bring the same code again and again: that must
- * not push out what is known of older work. */
-void aio_stream_judge(aio_stream *stream, uint64_t from, uint64_t to, int32_t code, const char *text) {
-    aio_verdict *verdict = from < to ? calloc(1, sizeof *verdict) : NULL;
-    if (!verdict)
+void aio_stream_note_abort(aio_stream *stream, uint64_t from, uint64_t to) {
+    aio_aborted *aborted = from < to ? calloc(1, sizeof *aborted) : NULL;
+    if (!aborted)
         return;
-    *verdict = (aio_verdict){NULL, from, to, code, text && *text ? strdup(text) : NULL};
     aio_lock_take(&stream->lock);
-    verdict = enter(stream, verdict);
+    *aborted = (aio_aborted){stream->aborted, from, to};
+    stream->aborted = aborted;
+    if (++stream->aborted_count > AIO_ABORTS_KEPT)
+        merge_oldest(stream);
     aio_lock_give(&stream->lock);
-    free_ledger(verdict);
 }
 
-/* Counted first and asked then, as in enqueue.c: whoever is inside the runtime with an entry that is not
- * counted yet knows of it, or we do of his entry. */
-void aio_stream_blame(aio_stream *stream, uint64_t from, int32_t code, const char *text) {
-    atomic_store(&stream->blame, code);
-    atomic_fetch_add(&stream->blames, 1);
-    aio_stream_judge(stream, from, atomic_load(&stream->tail), code, text);
-}
-
-int32_t aio_stream_error(aio_stream *stream, uint64_t position, char *text, size_t size) {
-    int32_t code = 0;
+bool aio_stream_was_aborted(aio_stream *stream, uint64_t position) {
+    bool found = false;
     aio_lock_take(&stream->lock);
-    for (aio_verdict *verdict = stream->ledger; verdict && !code; verdict = verdict->next) {
-        if (position <= verdict->from || position > verdict->to)
-            continue;
-        code = verdict->code;
-        if (size)
-            text[0] = 0;
-        if (size && verdict->text)
-            strncat(text, verdict->text, size - 1);
-    }
+    for (const aio_aborted *aborted = stream->aborted; aborted && !found; aborted = aborted->next)
+        found = position > aborted->from && position <= aborted->to;
     aio_lock_give(&stream->lock);
-    return code;
+    return found;
 }
 
+/* --- outcomes -------------------------------------------------------------------- */
 static aio_result outcome(aio_stream *stream, uint64_t position) {
-    int32_t code = aio_stream_error(stream, position, NULL, 0);
+    int32_t code = aio_stream_error(stream, position, NULL);
     return code ? aio_failed(code) : (aio_result)position;
 }
 
-/* An ending that says when but not whether counts only while later work hides whether. */
+/* What has failed needs not be confirmed, and what is stranded or condemned does not complete. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result) {
-    uint64_t completed = atomic_load(&stream->completed);
-    if (atomic_load(&stream->condemned) >= position && position > atomic_load(&stream->collected)) {
-        *result = outcome(stream, position);
-        return true;
-    }
-    bool known = atomic_load(&stream->collected) >= position;
-    if (completed < position || !(known || atomic_load(&stream->tail) > completed))
+    bool done = atomic_load(&stream->completed) >= position;
+    bool confirmed = atomic_load(&stream->confirmed) >= position;
+    bool hopeless = atomic_load(&stream->stranded) <= position || atomic_load(&stream->condemned) >= position;
+    if (!(done || (hopeless && !confirmed)))
         return false;
     *result = outcome(stream, position);
-    return true;
+    return confirmed || *result < 0;
 }
 
 aio_result aio_stream_known(aio_stream *stream, uint64_t position) {
-    if (atomic_load(&stream->collected) < position || atomic_load(&stream->completed) < position)
-        return aio_failed(AIO_PENDING);
-    return outcome(stream, position);
+    aio_result result;
+    return aio_stream_over(stream, position, &result) ? result : aio_failed(AIO_PENDING);
 }
 
 /* --- delivery of staged downloads -------------------------------------------- */
@@ -219,7 +174,7 @@ static bool undelivered(aio_stream *stream) {
 void aio_stream_deliver(aio_stream *stream) {
     while (undelivered(stream) && !atomic_exchange(&stream->delivering, true)) {
         for (aio_landing *landing; (landing = next_landing(stream));) {
-            bool failed = aio_stream_error(stream, landing->position, NULL, 0) != 0;
+            bool failed = aio_stream_error(stream, landing->position, NULL) != 0;
             if (landing->target && !failed)
                 memcpy(landing->target, landing->slot, landing->count);
             pop_landing(stream, landing);

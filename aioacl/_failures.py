@@ -1,0 +1,114 @@
+"""Failed tasks, as the engine has found them, and how they are reported to the listeners of a device."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl._codes import DEVICE_ACTIONS, lookup
+from aioacl._detection import detection
+from aioacl._errors import AclWarning, of_device
+from aioacl._ffi import ffi, lib, text_of
+from aioacl._gate import error_of
+
+if TYPE_CHECKING:
+    from aioacl._lifecycle import Manager
+
+CALL: Final = "aclrtSynchronizeStream"  # what would have returned the code
+_PACKAGE: Final = Path(__file__).parent
+LAST: Final = (1 << 64) - 1  # a position behind every other
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A task that failed, or work that was dropped: where, and the runtime's code and text."""
+
+    code: int
+    device: int
+    generation: int
+    stream: int
+    position: int
+    own: bool
+    stops: bool
+    text: str
+
+    @classmethod
+    def read(cls, found: Any) -> Failed:
+        """What the engine has written."""
+        place = found.device, found.generation, found.stream, found.position
+        return cls(found.code, *place, bool(found.own), bool(found.stops), text_of(found.text))
+
+    @property
+    def place(self) -> str:
+        """Which task it was."""
+        stream = "a stream" if self.stream < 0 else f"stream {self.stream}"
+        return f"position {self.position} of {stream} on device {self.device}"
+
+    @property
+    def task(self) -> str:
+        """The failed task, in a sentence; without reports the position is the first that it may have."""
+        if detection() == "exact":
+            return f"the task at {self.place}"
+        return f"a task at or behind {self.place}"
+
+    @property
+    def name(self) -> str:
+        """The code and its name."""
+        return f"{self.code} {lookup(self.code).name}" if self.code > lib.AIO_LIMIT else "not known"
+
+    @property
+    def sentence(self) -> str:
+        """All of it, for a warning or a log."""
+        return f"{self.name}, {self.place}"
+
+
+def tell(manager: Manager) -> None:
+    """On the maintenance lane: takes the text of failed tasks, and reports them to the listeners."""
+    for core in manager.cores.members():
+        if lib.aio_stream_error(core.handle, LAST, ffi.NULL):
+            lib.aio_stream_take_code(core.handle)
+    tell_known(manager)
+
+
+def tell_known(manager: Manager) -> None:
+    """Reports failed tasks to the listeners, without asking the runtime for more."""
+    found: Any = ffi.new("aio_error *")
+    while lib.aio_device_take_failure(manager.index, found):
+        _tell_one(manager, Failed.read(found))
+
+
+def warn_at_close(manager: Manager) -> None:
+    """AclWarning for each failure of the device's streams that nothing has collected, once the device is closed."""
+    for core in manager.cores.members():
+        core.warn_of_uncollected("its device was closed")
+
+
+def warn(failed: Failed, what: str) -> None:
+    """AclWarning for a failure that nothing has collected; each is shown, not only the first from the same line."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(_PACKAGE):
+        frame = frame.f_back
+    sentence = f"a task failed, no await raised it, and {what}: {failed.sentence}"
+    warnings.warn_explicit(sentence, AclWarning, frame.f_code.co_filename, frame.f_lineno, registry={})
+
+
+def _tell_one(manager: Manager, failed: Failed) -> None:
+    error = error_of(failed.code, CALL, failed.device, failed.generation, failed.text)
+    with manager.changed:
+        manager.failures += 1
+        manager.last_failure = failed.sentence
+        if failed.stops or error.action in DEVICE_ACTIONS:
+            manager.poison(of_device(error))
+        manager.listeners.tell(
+            "fault",
+            manager.state,
+            failed.generation,
+            text=f"{failed.sentence}. {failed.text}".rstrip(". "),
+            stream=failed.stream,
+            position=failed.position,
+            code=failed.code,
+        )
+        manager.announce()

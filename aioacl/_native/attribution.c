@@ -1,0 +1,235 @@
+/*
+ * From what the runtime says to positions: reports of the callback, the code of a synchronize, and what an
+ * abort has dropped.
+ *
+ * A report names a task by its id.  It may come before the enqueuer has read that id; then the lowest of the
+ * stream is kept, and the enqueuer asks for it behind its count (aio_failures_counted).
+ */
+#include "internal.h"
+
+enum { NO_ID = -1, DROPPED_AT_MOST = 1 << 20 };
+
+/* --- from reports to positions --------------------------------------------------- */
+/* Task ids wrap. */
+static bool reaches(uint32_t id, uint32_t failed) {
+    return (int32_t)(id - failed) >= 0;
+}
+
+/* The first position whose last task is not before the failed one, or 0: it is not counted yet. */
+static uint64_t position_of(const aio_stream *stream, uint32_t task) {
+    uint64_t tail = atomic_load(&stream->tail), first = atomic_load(&stream->finished) + 1;
+    if (!stream->numbered)
+        return 0;
+    for (uint64_t at = first > stream->numbered ? first : stream->numbered; at <= tail; at++)
+        if (reaches(atomic_load(&stream->ids[at % AIO_RING]), task))
+            return at;
+    return 0;
+}
+
+/* With the lock held, for a report whose task was not counted when it came. */
+static bool settle_pending(aio_stream *stream) {
+    uint64_t position = atomic_load(&stream->pending) ? position_of(stream, stream->pending_task) : 0;
+    if (!position)
+        return false;
+    atomic_store(&stream->pending, false);
+    aio_failure_record(stream, position, stream->pending_code, NULL);
+    return true;
+}
+
+/* With the lock held, when no enqueuer is about to count: the task was enqueued by hand, behind what is
+ * counted. */
+static void settle_by_hand(aio_stream *stream) {
+    uint64_t next = atomic_load(&stream->tail) + 1;
+    if (!atomic_load(&stream->pending) || settle_pending(stream))
+        return;
+    atomic_store(&stream->pending, false);
+    aio_failure_record(stream, next, stream->pending_code, NULL);
+}
+
+/* Set first, and looked at then; the enqueuer counts first and looks then, so one of us finds the position.  An
+ * enqueuer owns the stream before it calls the runtime, so a task without an owner was enqueued by hand.
+ */
+static void set_pending(aio_stream *stream, const aio_report *report) {
+    if (!atomic_load(&stream->pending) || reaches(stream->pending_task, report->task)) {
+        stream->pending_task = report->task;
+        stream->pending_code = report->code;
+    }
+    atomic_store(&stream->pending, true);
+    if (atomic_load(&stream->owner) == AIO_ENQUEUER)
+        settle_pending(stream);
+    else
+        settle_by_hand(stream);
+}
+
+static bool matches(const aio_stream *stream, const aio_report *report) {
+    return stream->generation == report->generation && stream->id == (int32_t)report->stream;
+}
+
+/* Reports come in order: once work behind an abort is done, none is of what was dropped. */
+static bool was_dropped(const aio_stream *stream, uint32_t task) {
+    bool open = stream->aborted_to && atomic_load(&stream->finished) <= stream->aborted_to;
+    return open && stream->aborted_task - task < DROPPED_AT_MOST;
+}
+
+static void attribute_to(aio_stream *stream, const aio_report *report) {
+    if (was_dropped(stream, report->task))
+        return;
+    uint64_t position = position_of(stream, report->task);
+    if (position)
+        aio_failure_record(stream, position, report->code, NULL);
+    else
+        set_pending(stream, report);
+}
+
+/* An enqueuer counts its entry before it gives the stream back, so the owner is looked at first. */
+static bool may_have_work(const aio_stream *stream) {
+    return atomic_load(&stream->owner) == AIO_ENQUEUER ||
+           atomic_load(&stream->finished) < atomic_load(&stream->tail);
+}
+
+/* The device as a whole has failed: whatever is not known to be complete, and may never be. */
+static void fail_device(int device, uint32_t generation, int32_t code) {
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        if (stream->generation != generation || !may_have_work(stream))
+            continue;
+        uint64_t from = atomic_load(&stream->finished) + 1;
+        aio_failure_record(stream, from, code, NULL);
+        if (code != AIO_REPORTS_LOST)
+            aio_failure_strand(stream, from);
+    }
+}
+
+static void attribute(const aio_report *report) {
+    bool found = false;
+    if (report->stream == UINT32_MAX) {
+        fail_device(report->device, report->generation, report->code);
+        return;
+    }
+    for (aio_stream *stream = NULL; (stream = aio_device_next(report->device, stream));) {
+        if (!matches(stream, report))
+            continue;
+        attribute_to(stream, report);
+        found = true;
+    }
+    if (!found)
+        atomic_fetch_add(&aio_devices[report->device].unattributed, 1);
+}
+
+void aio_failures_resolve(void) {
+    aio_report report;
+    aio_failures_lock();
+    uint64_t seen = aio_reports();
+    while (aio_report_take(&report))
+        attribute(&report);
+    for (int device = 0; device < AIO_DEVICES; device++)
+        if (aio_reports_lost(device))
+            fail_device(device, aio_word_generation(aio_gate_word(device)), AIO_REPORTS_LOST);
+    aio_failures_propagate();
+    aio_reports_resolved(seen);
+    aio_failures_unlock();
+}
+
+/* --- from the queue -------------------------------------------------------------- */
+/* The caller owns the stream, and has counted what it enqueued or is about to enqueue. */
+void aio_failures_counted(aio_stream *stream) {
+    aio_failures_lock();
+    settle_by_hand(stream);
+    aio_failures_propagate();
+    aio_failures_unlock();
+}
+
+/* The caller has owned the stream; the next owner looks as well when it leaves. */
+void aio_failures_disowned(aio_stream *stream) {
+    aio_failures_lock();
+    if (atomic_load(&stream->owner) != AIO_ENQUEUER)
+        settle_by_hand(stream);
+    aio_failures_propagate();
+    aio_failures_unlock();
+}
+
+void aio_stream_number(aio_stream *stream, int32_t id) {
+    aio_failures_settle(); /* what is reported of an older stream with this id is dropped with it */
+    aio_failures_lock();
+    stream->id = id;
+    stream->identified = id >= 0 && aio_present[AIO_FN_aclrtGetThreadLastTaskId];
+    aio_failures_unlock();
+}
+
+/* What the runtime reports of this id from now on is of another stream. */
+void aio_stream_unnumber(aio_stream *stream) {
+    aio_failures_settle();
+    aio_failures_lock();
+    stream->id = NO_ID;
+    aio_failures_unlock();
+}
+
+/* --- from a synchronize --------------------------------------------------------------- */
+static void blame(aio_stream *stream, uint64_t to, int32_t code, const char *text) {
+    bool exact = aio_stream_is_exact(stream);
+    /* A stream keeps one code: that of a task that was reported does not prove that no wait has timed out. */
+    uint64_t from = exact ? aio_link_suspect(stream, to) : atomic_load(&stream->confirmed) + 1;
+    /* With reports the code may be of a task behind `to`: what was enqueued by hand, or while we synchronized.
+     */
+    bool known = stream->own.failure && (exact || stream->own.from <= to);
+    if (from || !known)
+        aio_failure_record(stream, from ? from : atomic_load(&stream->confirmed) + 1, code, text);
+    aio_failure_keep_text(stream->own.failure, text);
+}
+
+void aio_stream_synced(aio_stream *stream, uint64_t to, int32_t code, const char *text) {
+    aio_failures_settle();
+    aio_failures_lock();
+    if (code) {
+        blame(stream, to, code, text);
+        aio_failures_propagate();
+    }
+    aio_raise(&stream->synced, to);
+    aio_failures_unlock();
+    aio_stream_confirm(stream, atomic_load(&stream->finished));
+}
+
+void aio_stream_share(aio_stream *stream, int32_t code, const char *text) {
+    bool exact = aio_stream_is_exact(stream);
+    aio_failures_lock();
+    uint64_t from = exact ? aio_link_suspect(stream, UINT64_MAX) : atomic_load(&stream->confirmed) + 1;
+    if (from) {
+        aio_failure_record(stream, from, code, text);
+        aio_failures_propagate();
+    }
+    aio_failures_unlock();
+}
+
+void aio_stream_fail(aio_stream *stream, uint64_t from, int32_t code, const char *text) {
+    aio_failures_lock();
+    aio_failure_record(stream, from, code, text);
+    aio_failures_propagate();
+    aio_failures_unlock();
+}
+
+/* What is finished, but could only be confirmed by a synchronize, never will be: the abort has dropped its code
+ * too. */
+static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
+    uint64_t confirmed = atomic_load(&stream->confirmed);
+    if (!aio_stream_is_exact(stream))
+        return confirmed < finished ? confirmed : finished;
+    aio_failures_lock();
+    uint64_t suspect = aio_link_suspect(stream, finished);
+    aio_failures_unlock();
+    return suspect ? suspect - 1 : finished;
+}
+
+/* No report and no synchronize speaks of what an abort has dropped. */
+void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to) {
+    aio_failures_settle();
+    from = sure_of(stream, from);
+    if (from >= to)
+        return;
+    aio_stream_note_abort(stream, from, to);
+    aio_links_cut(stream, from, to); /* they wait for nothing any more */
+    aio_failures_lock();
+    atomic_store(&stream->pending, false);
+    stream->aborted_to = atomic_load(&stream->numbered) ? to : 0;
+    stream->aborted_task = stream->last_task;
+    aio_failures_propagate();
+    aio_failures_unlock();
+}

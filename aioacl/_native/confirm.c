@@ -1,0 +1,123 @@
+/*
+ * Confirming by a synchronize, on a thread that may wait.
+ *
+ * A code that no callback reports is delivered once, to the first synchronize that covers it; so at most one
+ * thread is in one for a stream.  It waits with a limit: without one it may spin for ever on a stream to which
+ * others enqueue, and it could not leave when the device is to be reset.  A slice is a second long, because one
+ * that expires is expensive: it makes a hidden stream, and logs.  A reset waits until the thread has left;
+ * aborting the stream makes it leave at once.
+ */
+#include <time.h>
+
+#include "internal.h"
+
+enum { SLICE_MS = 1000, NAP_NS = 200000, TIMED_OUT = 507046 };
+
+static void nap(void) {
+    struct timespec time = {0, NAP_NS};
+    nanosleep(&time, NULL);
+}
+
+/* An abort notes by itself what it drops. */
+static bool concludes(const aio_stream *stream, int32_t code, unsigned aborts) {
+    if (code == TIMED_OUT || !aio_is_of_task(code))
+        return false;
+    return aio_stream_current(stream) && atomic_load(&stream->aborts) == aborts;
+}
+
+/* `shared`: a wait for the whole device was under way too, and may have taken the code.  Then 0 proves nothing
+ * until that wait has said what it got (aio_device_sync_end). */
+static bool conclude(aio_stream *stream, uint64_t to, int32_t code, unsigned aborts, bool shared) {
+    if (code)
+        aio_keep_text();
+    if (!concludes(stream, code, aborts))
+        return false;
+    if (code == 0 && shared) {
+        aio_raise(&stream->presumed, to);
+        aio_stream_finish(stream, to);
+        return false;
+    }
+    aio_stream_synced(stream, to, code, code ? aio_error_text() : NULL);
+    if (code == 0)
+        aio_stream_finish(stream, to);
+    return true;
+}
+
+bool aio_stream_sync(aio_stream *stream) {
+    if (atomic_exchange(&stream->asking, true))
+        return false;
+    uint64_t tail = atomic_load(&stream->tail);
+    unsigned aborts = atomic_load(&stream->aborts);
+    const struct aio_device *device = &aio_devices[stream->device];
+    unsigned syncs = atomic_load(&device->syncs);
+    aio_keep_text(); /* of an earlier call, whose text was not read */
+    int before = aio_calling(AIO_FN_aclrtSynchronizeStreamWithTimeout);
+    int32_t code = aio_acl.aclrtSynchronizeStreamWithTimeout(stream->handle, SLICE_MS);
+    aio_calling(before);
+    bool shared = syncs % 2 || atomic_load(&device->syncs) != syncs;
+    bool useful = conclude(stream, tail, code, aborts, shared);
+    atomic_store(&stream->asking, false);
+    return useful;
+}
+
+/* One slice; false when the gate refuses, or there is nothing that a synchronize could add. */
+static bool slice(aio_stream *stream) {
+    aio_frame frame;
+    int function = AIO_FN_aclrtSynchronizeStreamWithTimeout;
+    if (!aio_stream_needs_sync(stream))
+        return false;
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function))
+        return false;
+    bool used = aio_stream_use(stream);
+    if (used && !aio_stream_sync(stream))
+        nap();
+    if (used)
+        aio_stream_unuse(stream);
+    aio_end(&frame, 0);
+    return used;
+}
+
+/* Finished bytes are delivered here: a query that finds them leaves them to the thread that
+ * waits. */
+static void confirm_alone(aio_stream *stream, uint64_t position, bool aside) {
+    (void)aside; /* this thread may wait */
+    aio_frame frame;
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery))
+        return;
+    aio_stream_ask_marks(stream);
+    aio_stream_deliver(stream);
+    aio_end(&frame, 0);
+    if (atomic_load(&stream->finished) < position)
+        return;
+    aio_stream_confirm(stream, atomic_load(&stream->finished));
+    aio_result result;
+    while (!aio_stream_over(stream, position, &result) && slice(stream))
+        continue;
+}
+
+void aio_stream_confirm_here(aio_stream *stream, uint64_t position) {
+    aio_links_follow(stream, position, confirm_alone, false);
+    confirm_alone(stream, position, false);
+}
+
+/* --- aside ------------------------------------------------------------------------- */
+static void *confirm_aside(void *argument) {
+    aio_stream *stream = argument;
+    while (slice(stream))
+        continue;
+    atomic_store(&stream->confirming, false);
+    aio_watcher_nudge(stream->device);
+    aio_stream_unhold(stream);
+    return NULL;
+}
+
+/* Without a thread the next look tries again. */
+void aio_stream_confirm_aside(aio_stream *stream) {
+    if (atomic_exchange(&stream->confirming, true))
+        return;
+    aio_stream_hold(stream);
+    if (aio_spawn("aioacl-confirm", confirm_aside, stream) == 0)
+        return;
+    atomic_store(&stream->confirming, false);
+    aio_stream_unhold(stream);
+}

@@ -1,0 +1,207 @@
+/*
+ * Failures: which positions of which streams they spoil.
+ *
+ * A stream keeps two error records: `own`, the first task of its own that failed, and `inherited`, the first
+ * failure that it depends on through aclrtStreamWaitEvent.  Each spoils every position from `from` on: what
+ * runs behind a failed task is not to be trusted.  An entry that waits for an event is a link to the stream
+ * that recorded it; a failure of that stream is copied along the links, transitively, before anybody can learn
+ * that the work behind them is complete (aio_failures_settle).
+ *
+ * A position is confirmed when it is known that nothing up to it, and nothing that it depends on, has failed.
+ * With the runtime's callback, "complete" confirms; but a wait for an event fails without a callback, when it
+ * takes longer than the shortest time limit that can be set, so a slow one is confirmed by synchronizing.
+ * Without the callback, everything is.  Nothing fails a position that is confirmed.
+ *
+ * One lock guards all links and error records; it comes before a device's lock and a stream's lock.  Nothing
+ * here is on the path of work that succeeds, but for two loads and the links of streams that wait for others.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+enum { ABORTED = 107023, NO_ID = -1 };
+
+static aio_lock failures;
+static _Thread_local bool inside; /* this thread has the lock */
+static _Atomic(aio_stream *) graveyard;
+static aio_failure no_memory = {.references = 1, .code = AIO_NO_MEMORY, .stream = NO_ID, .told = true};
+
+/* --- the lock --------------------------------------------------------------------- */
+void aio_failures_lock(void) {
+    aio_lock_take(&failures);
+    inside = true;
+}
+
+/* Streams whose last reference went meanwhile are freed now, for that takes the lock. */
+void aio_failures_unlock(void) {
+    inside = false;
+    aio_lock_give(&failures);
+    aio_stream *dead = atomic_exchange(&graveyard, NULL);
+    while (dead) {
+        aio_stream *next = dead->next;
+        aio_stream_free(dead);
+        dead = next;
+    }
+}
+
+void aio_stream_bury(aio_stream *stream) {
+    if (!inside) {
+        aio_stream_free(stream);
+        return;
+    }
+    stream->next = atomic_load(&graveyard);
+    while (!atomic_compare_exchange_weak(&graveyard, &stream->next, stream))
+        continue;
+}
+
+/* --- error records ------------------------------------------------------------- */
+aio_failure *aio_failure_new(const aio_stream *stream, uint64_t position, int32_t code) {
+    aio_failure *failure = calloc(1, sizeof *failure);
+    if (!failure) {
+        no_memory.references++;
+        return &no_memory;
+    }
+    *failure = (aio_failure){.references = 1, .code = code, .position = position};
+    failure->device = stream->device;
+    failure->generation = stream->generation;
+    failure->stream = stream->id;
+    failure->stops = atomic_load(&aio_devices[stream->device].stops) == stream->generation;
+    return failure;
+}
+
+void aio_failure_drop(aio_failure *failure) {
+    if (!failure || --failure->references)
+        return;
+    free(failure->text);
+    free(failure);
+}
+
+void aio_failure_keep_text(aio_failure *failure, const char *text) {
+    if (!failure->text && text && *text && failure != &no_memory)
+        failure->text = strdup(text);
+}
+
+/* Replaces what is known only by what comes earlier, and never touches what is confirmed. */
+bool aio_failure_spoil(aio_stream *stream, aio_spot *spot, uint64_t from, aio_failure *failure) {
+    uint64_t confirmed = atomic_load(&stream->confirmed);
+    from = from > confirmed ? from : confirmed + 1;
+    if (spot->failure && spot->from <= from)
+        return false;
+    failure->references++;
+    aio_failure_drop(spot->failure);
+    *spot = (aio_spot){from, failure};
+    atomic_store(&stream->failed, true);
+    return true;
+}
+
+/* Positions from here on never complete: what they wait for was dropped. */
+void aio_failure_strand(aio_stream *stream, uint64_t from) {
+    if (from < atomic_load(&stream->stranded))
+        atomic_store(&stream->stranded, from);
+    aio_watcher_nudge(stream->device);
+}
+
+/* The maintenance thread reports it to the listeners. */
+static void announce(aio_failure *failure) {
+    struct aio_device *device = &aio_devices[failure->device];
+    aio_failure **link = &device->failures;
+    if (failure == &no_memory)
+        return;
+    while (*link)
+        link = &(*link)->next;
+    failure->references++;
+    *link = failure;
+    aio_device_kick(failure->device, AIO_KICK_FAULT);
+}
+
+void aio_failure_record(aio_stream *stream, uint64_t from, int32_t code, const char *text) {
+    aio_failure *failure = aio_failure_new(stream, from, code);
+    aio_failure_keep_text(failure, text);
+    if (aio_failure_spoil(stream, &stream->own, from, failure)) {
+        failure->position = stream->own.from;
+        announce(failure);
+    }
+    aio_failure_drop(failure);
+}
+
+const aio_spot *aio_failure_spot(const aio_stream *stream, uint64_t position) {
+    if (stream->own.failure && stream->own.from <= position)
+        return &stream->own;
+    if (stream->inherited.failure && stream->inherited.from <= position)
+        return &stream->inherited;
+    return NULL;
+}
+
+/* --- asking ---------------------------------------------------------------------------- */
+static int32_t describe(aio_failure *failure, bool own, aio_error *out) {
+    if (!out)
+        return failure->code;
+    failure->collected = true;
+    *out = (aio_error){.code = failure->code, .device = failure->device, .stream = failure->stream};
+    out->position = failure->position;
+    out->own = own;
+    out->stops = failure->stops;
+    out->generation = failure->generation;
+    out->text[0] = 0;
+    if (failure->text)
+        strncat(out->text, failure->text, sizeof out->text - 1);
+    return failure->code;
+}
+
+int32_t aio_stream_error(aio_stream *stream, uint64_t position, aio_error *out) {
+    int32_t code = 0;
+    if (out)
+        *out = (aio_error){.code = 0, .stream = NO_ID};
+    if (atomic_load(&stream->failed)) {
+        aio_failures_lock();
+        const aio_spot *spot = aio_failure_spot(stream, position);
+        code = spot ? describe(spot->failure, spot == &stream->own, out) : 0;
+        aio_failures_unlock();
+    }
+    if (!code && aio_stream_was_aborted(stream, position))
+        code = ABORTED;
+    if (out && !out->code)
+        out->code = code;
+    return code;
+}
+
+/* 1, and what failed of its own, if it is not collected yet; it counts as collected then. */
+int aio_stream_uncollected(aio_stream *stream, aio_error *out) {
+    aio_failures_settle();
+    aio_failures_lock();
+    aio_failure *failure = stream->own.failure;
+    int found = failure && !failure->collected;
+    if (found)
+        describe(failure, true, out);
+    aio_failures_unlock();
+    return found;
+}
+
+void aio_device_stops(int device, uint32_t generation) {
+    atomic_store(&aio_devices[device].stops, generation);
+}
+
+int aio_device_take_failure(int device, aio_error *out) {
+    aio_failures_settle();
+    aio_failures_lock();
+    aio_failure *failure = aio_devices[device].failures;
+    if (failure) {
+        bool collected = failure->collected;
+        aio_devices[device].failures = failure->next;
+        failure->next = NULL;
+        describe(failure, true, out);
+        failure->collected = collected;
+        aio_failure_drop(failure);
+    }
+    aio_failures_unlock();
+    return failure != NULL;
+}
+
+void aio_stream_forget_failures(aio_stream *stream) {
+    aio_links_free(atomic_load(&stream->links));
+    aio_failures_lock();
+    aio_failure_drop(stream->own.failure);
+    aio_failure_drop(stream->inherited.failure);
+    aio_failures_unlock();
+}

@@ -1,0 +1,101 @@
+/*
+ * The gate, and what threads do inside it.
+ */
+#ifndef AIOACL_GATE_H
+#define AIOACL_GATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "engine.h"
+
+/* What one thread is doing inside C.  Records are kept in a list for ever and re-used by later threads. */
+typedef struct aio_thread {
+    struct aio_thread *next;
+    _Atomic bool taken;
+    _Atomic int32_t device; /* -1: outside */
+    _Atomic int32_t function;
+    _Atomic int64_t since_us;
+    _Atomic int32_t id;
+    int own_device; /* the device whose own thread this is, or -1 */
+    uint32_t own_generation;
+    bool own_reset;
+    int control; /* the device whose control lane this is, or -1 */
+    int called;  /* what it has called last in its frame, for the next two */
+    int failed;  /* the function that has failed last, and its code */
+    int failed_code;
+    char text[AIO_TEXT];
+} aio_thread;
+
+aio_thread *aio_self(void);
+
+typedef struct {
+    aio_pass pass;
+    int kind;
+    aio_thread *thread;
+    int32_t outer_device;
+    int32_t outer_function;
+    int64_t outer_since_us;
+    void *foreign;
+} aio_frame;
+
+/* The native events of one generation; of an older one they can only be destroyed before the tear-down. */
+int aio_device_destroy_events_of(int device, uint32_t generation);
+
+/* Names what a thread that is inside calls now, and returns what it called until now, to be named again after
+ * it. */
+static inline int aio_calling(int function) {
+    aio_thread *self = aio_self();
+    self->called = atomic_exchange_explicit(&self->function, function, memory_order_relaxed);
+    return self->called;
+}
+
+/* What the gate would say, without entering. */
+int aio_gate_check(aio_pass pass, int kind);
+/* Counted in and out, and nothing else. */
+int aio_count_in(aio_pass pass, int kind);
+void aio_count_out(aio_pass pass, int kind);
+/* Enters the gate and makes the device's context current.  0, a refusal, or the runtime's code. */
+int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function);
+/* Keeps the error text of a failure, puts a foreign context back and leaves. */
+void aio_end(aio_frame *frame, int code);
+/* On the thread of a helper that is counted: what it does. */
+void aio_helper_begin(int device, int function);
+/* Around calls that pass no gate: the text of a failure is kept, and the exit handler sees that we are inside.
+ */
+void aio_outside_begin(void);
+void aio_outside_end(int code);
+void aio_keep_text(void);
+/* The same for one function; on a control lane it is told among those who are inside, though it does not count.
+ */
+void aio_free_begin(aio_frame *frame, int function);
+void aio_free_end(const aio_frame *frame, int code);
+extern atomic_int aio_outside;
+extern atomic_bool aio_exiting;
+extern atomic_bool aio_in_child;
+
+static inline int aio_pass_device(aio_pass pass) {
+    return (int)((pass >> 20) & 0xff);
+}
+
+static inline uint32_t aio_pass_generation(aio_pass pass) {
+    return (uint32_t)(pass & 0xfffff);
+}
+
+static inline aio_pass aio_make_pass(int device, uint32_t generation, int held) {
+    return ((aio_pass)(held != 0) << 28) | ((aio_pass)(uint32_t)device << 20) | (generation & 0xfffff);
+}
+
+static inline uint32_t aio_word_generation(uint64_t word) {
+    return (uint32_t)((word >> 36) & 0xfffff);
+}
+
+static inline int aio_word_state(uint64_t word) {
+    return (int)((word >> 56) & 7);
+}
+
+static inline int aio_word_flags(uint64_t word) {
+    return (int)((word >> 56) & 0xf8);
+}
+
+#endif

@@ -1,0 +1,178 @@
+/*
+ * Reports of failed tasks, from the runtime's callback to the engine.
+ *
+ * The runtime calls back on a thread of its own, with its locks held, while the queue of the failed task stands
+ * still.  So the callback only stores what it is given in static memory, raises `reported`, and wakes a
+ * watcher; aio_failures_settle attributes the reports later.  The runtime resumes the queue after the callback
+ * has returned: a thread that sees that work behind the failed task is complete, and compares the counters
+ * after that, sees the report.
+ *
+ * Why this holds on ARM64, where loads may pass loads: the callback's stores come before its fence, which comes
+ * before the runtime's resume; the reader's fence comes between the answer "complete" and its load of
+ * `reported`. With both fences sequentially consistent, a reader that saw the consequence of the resume also
+ * sees the counter, and through it the report.
+ *
+ * Registrations are never taken back, because a callback may be running at any time.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "internal.h"
+
+enum { REPORTS = 1024 };
+
+/* The turn of an entry is even when it is free, and odd when it holds a report; it grows by 2 with each lap. */
+static struct {
+    _Atomic uint64_t turn;
+    aio_report report;
+} ring[REPORTS];
+static _Atomic uint64_t head; /* reports that have a place */
+static uint64_t taken;        /* the consumer's own */
+static _Atomic uint64_t reported, resolved;
+static atomic_bool lost[AIO_DEVICES];
+static atomic_int registered;
+static atomic_bool trusted;
+
+/* --- from the callback --------------------------------------------------------- */
+/* False when the ring is full. */
+static bool push(const aio_report *report) {
+    uint64_t place = atomic_load(&head);
+    for (;;) {
+        uint64_t lap = place / REPORTS * 2, turn = atomic_load(&ring[place % REPORTS].turn);
+        if (turn < lap)
+            return false;
+        if (turn > lap)
+            place = atomic_load(&head);
+        else if (atomic_compare_exchange_weak(&head, &place, place + 1))
+            break;
+    }
+    ring[place % REPORTS].report = *report;
+    atomic_fetch_add(&ring[place % REPORTS].turn, 1);
+    return true;
+}
+
+static void report(aio_report *report) {
+    int device = report->device;
+    if (device < 0 || device >= AIO_DEVICES || atomic_load(&aio_in_child))
+        return;
+    report->generation = aio_word_generation(aio_gate_word(device));
+    if (!push(report))
+        atomic_store(&lost[device], true);
+    atomic_thread_fence(memory_order_seq_cst);
+    atomic_fetch_add(&reported, 1);
+    aio_watcher_nudge(device);
+}
+
+/* The description is good for the length of the call only, and these functions only read it. */
+static void on_exception(aclrtExceptionInfo *info) {
+    aio_report got = {
+        .device = (int32_t)aio_acl.aclrtGetDeviceIdFromExceptionInfo(info),
+        .stream = aio_acl.aclrtGetStreamIdFromExceptionInfo(info),
+        .task = aio_acl.aclrtGetTaskIdFromExceptionInfo(info),
+        .thread = aio_acl.aclrtGetThreadIdFromExceptionInfo(info),
+        .code = (int32_t)aio_acl.aclrtGetErrorCodeFromExceptionInfo(info),
+    };
+    report(&got);
+}
+
+/* The head of rtExceptionInfo, the same in every release. */
+struct runtime_exception {
+    uint32_t task, stream, thread, device, code;
+};
+
+static void on_task_fail(struct runtime_exception *info) {
+    aio_report got = {
+        .device = (int32_t)info->device,
+        .stream = info->stream,
+        .task = info->task,
+        .thread = info->thread,
+        .code = (int32_t)info->code,
+    };
+    report(&got);
+}
+
+/* --- registering --------------------------------------------------------------- */
+typedef void (*task_fail_callback)(struct runtime_exception *info);
+typedef int32_t (*register_by_module)(const char *module, task_fail_callback callback);
+
+/* Another runtime may be loaded in the process: the function must come with our own library. */
+static register_by_module find_runtime(void) {
+    void *symbol = aio_library_symbol("rtRegTaskFailCallbackByModule");
+    register_by_module found = NULL;
+    Dl_info info;
+    if (!symbol || !dladdr(symbol, &info) || !info.dli_fname || !strstr(info.dli_fname, "runtime"))
+        return NULL;
+    memcpy(&found, &symbol, sizeof found);
+    return found;
+}
+
+/* The name is unique to this copy of the engine. */
+static bool register_with_runtime(void) {
+    register_by_module found = find_runtime();
+    static char name[32];
+    snprintf(name, sizeof name, "aioacl-%p", (void *)ring);
+    return found && found(name, on_task_fail) == 0;
+}
+
+static bool register_with_acl(void) {
+    return aio_present[AIO_FN_aclrtExceptionInfoCallbackRegister] &&
+           aio_acl.aclrtExceptionInfoCallbackRegister(on_exception) == 0;
+}
+
+int aio_failures_register(int allowed) {
+    int found = AIO_CONFIRMED;
+    if ((allowed & AIO_EXACT_ACL) && register_with_acl())
+        found = AIO_EXACT_ACL;
+    else if ((allowed & AIO_EXACT_RUNTIME) && register_with_runtime())
+        found = AIO_EXACT_RUNTIME;
+    atomic_store(&registered, found);
+    return found;
+}
+
+void aio_failures_trust(int trust) {
+    atomic_store(&trusted, trust != 0);
+}
+
+int aio_failure_reports(void) {
+    return atomic_load(&registered);
+}
+
+int aio_failure_detection(void) {
+    return atomic_load(&trusted) ? atomic_load(&registered) : AIO_CONFIRMED;
+}
+
+/* --- to the engine ------------------------------------------------------------- */
+/* A place that is claimed is filled by a thread that is a few instructions away from it. */
+bool aio_report_take(aio_report *out) {
+    if (taken == atomic_load(&head))
+        return false;
+    uint64_t lap = taken / REPORTS * 2;
+    for (unsigned turn = 0; atomic_load(&ring[taken % REPORTS].turn) != lap + 1; turn++)
+        aio_pause(turn);
+    *out = ring[taken % REPORTS].report;
+    atomic_fetch_add(&ring[taken++ % REPORTS].turn, 1);
+    return true;
+}
+
+bool aio_reports_lost(int device) {
+    return atomic_load(&lost[device]) && atomic_exchange(&lost[device], false);
+}
+
+bool aio_reports_wait(void) {
+    return atomic_load(&reported) != atomic_load(&resolved);
+}
+
+uint64_t aio_reports(void) {
+    return atomic_load(&reported);
+}
+
+void aio_reports_resolved(uint64_t count) {
+    atomic_store(&resolved, count);
+}
+
+void aio_failures_settle(void) {
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load(&reported) != atomic_load(&resolved))
+        aio_failures_resolve();
+}

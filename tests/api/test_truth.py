@@ -1,0 +1,232 @@
+"""Every await is true: cases that the truth part of the reliability proofs has found."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import PENDING, lib
+from aioacl.lowlevel import on
+from tests.kit import TASK_FAULT, in_thread, live_streams, until, until_now
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+
+@pytest.mark.anyio
+async def test_finished_download_is_delivered_to_a_thread_that_waits() -> None:
+    async with (
+        aioacl.open_device(0, "thread") as device,
+        device.create_stream() as stream,
+        device.allocate(4) as memory,
+    ):
+        target = bytearray(4)
+        await stream.copy(memory, b"true")
+        ticket = stream.copy(target, memory)
+        await until(lambda: simulator.pending(stream) == 0)
+        with anyio.fail_after(10):
+            await ticket
+        assert target == b"true"
+
+
+@pytest.mark.anyio
+async def test_wait_for_the_device_that_takes_a_code_is_no_success_of_a_stream(
+    open_device: OpenDevice,
+) -> None:
+    """Nothing reports a failed write of a value, and its code comes once, to whichever synchronizes first."""
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
+        with simulator.fault("aclrtValueWrite", nth=1, async_error=TASK_FAULT):
+            on(device).aclrtValueWrite(memory, 1, 0, stream)
+        event = stream.record()
+        position = lib.aio_stream_tail(stream._core.handle)
+        lib.aio_device_sync_begin(0)
+        with pytest.raises(aioacl.DeviceFault):
+            on(device).aclrtSynchronizeDevice()
+        assert lib.aio_stream_poll(stream._core.handle, position) == PENDING
+        lib.aio_device_fail(0, TASK_FAULT, b"")
+        lib.aio_device_sync_end(0)
+        with pytest.raises(aioacl.DeviceFault):
+            await event
+
+
+@pytest.mark.anyio
+async def test_wait_that_submits_nothing_covers_a_task_enqueued_by_hand_before_it(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_stream() as other,
+        device.allocate(8) as memory,
+    ):
+        await (event := other.record())
+        simulator.hold(stream)
+        simulator.fail_next(stream, TASK_FAULT)
+        on(device).aclrtMemsetAsync(memory, 8, 2, 8, stream)
+        ticket = stream.wait_event(event)
+        simulator.release(stream)
+        with pytest.raises(aioacl.DeviceFault):
+            await ticket
+
+
+@pytest.mark.anyio
+async def test_task_that_fails_behind_all_that_is_counted_is_told_of(open_device: OpenDevice) -> None:
+    """What is enqueued by hand is attributed although nothing is enqueued after it."""
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
+        events = device.events()
+        simulator.fail_next(stream, TASK_FAULT)
+        on(device).aclrtMemsetAsync(memory, 8, 2, 8, stream)
+        with anyio.fail_after(10):
+            event = await anext(events)
+        assert (event.kind, event.code) == ("fault", TASK_FAULT)
+        assert stream.error is not None
+
+
+@pytest.mark.anyio
+async def test_wait_for_the_device_collects_the_failure_that_it_raises_and_no_other(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.allocate(8) as memory:
+        streams = [await device.create_stream() for _ in range(2)]
+        for stream in streams:
+            simulator.fail_next(stream, TASK_FAULT)
+            stream.fill(memory, 1)
+        with pytest.raises(aioacl.DeviceFault):
+            await device.synchronize()
+        with pytest.warns(aioacl.AclWarning, match="no await raised it") as warned:  # noqa: PT031 - which of the two warns is what is asked
+            for stream in streams:
+                await stream.close()
+        assert len(warned) == 1
+
+
+@pytest.mark.anyio
+async def test_lost_device_ends_waits_for_work_that_never_ends(open_device: OpenDevice) -> None:
+    lost = 507010
+    async with (
+        open_device() as device,
+        device.create_stream() as first,
+        device.create_stream() as other,
+        device.allocate(64) as memory,
+    ):
+        simulator.hold(other)
+        hanging = other.fill(memory, 1)
+        simulator.fail_next(first, lost)
+        for ticket in (first.fill(memory, 2), hanging):
+            with anyio.fail_after(10), pytest.raises(aioacl.DeviceFault) as caught:
+                await ticket
+            assert caught.value.code == lost
+        assert memory._uses  # the device may still use it
+        assert (await device.force_reset(grace=0)).ok
+
+
+@pytest.mark.anyio
+async def test_failure_of_a_stream_without_an_id_is_found_by_synchronizing(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        simulator.fail_call("aclrtStreamGetId", 507000)
+        async with device.create_stream() as stream, device.create_stream() as other:
+            other.wait_event(stream.record())
+            await other.fill(memory, 1)
+            simulator.fail_next(stream, TASK_FAULT)
+            failed = stream.fill(memory, 2)
+            behind = stream.record()
+            other.wait_event(behind)
+            for each in (failed, behind, other.fill(memory, 3), stream, other):
+                with anyio.fail_after(10), pytest.raises(aioacl.DeviceFault) as caught:
+                    await each
+                assert caught.value.code == TASK_FAULT
+
+
+def test_streams_that_wait_for_one_another_are_confirmed_on_a_small_stack(open_device: OpenDevice) -> None:
+    """Each waits for work of the other that is older than the other's own wait; following that has an end."""
+    device = open_device().result()
+    one, other = (device.create_stream().result() for _ in range(2))
+    memory = device.allocate(8).result()
+    for stream in (one, other):
+        simulator.hold(stream)
+        on(device).aclrtValueWrite(memory, 1, 0, stream)  # which has to be confirmed
+    first, second = one.record(), other.record()
+    one.wait_event(second)
+    other.wait_event(first)
+    events = one.record(), other.record()
+    simulator.release_all()
+    assert until_now(lambda: one.query() and other.query())
+    before = threading.stack_size(1 << 18)
+    try:
+        for event in events:
+            in_thread(event.result)
+    finally:
+        threading.stack_size(before)
+    for thing in (memory, one, other, device):
+        thing.close().result()
+
+
+@pytest.mark.anyio
+async def test_code_of_a_task_behind_all_that_is_counted_is_of_nothing_before_it(
+    open_device: OpenDevice,
+) -> None:
+    """The runtime's text is asked for by a synchronize, whose code is that of the task that was reported."""
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
+        ticket = stream.fill(memory, 1)
+        simulator.hold(stream)
+        simulator.fail_next(stream, TASK_FAULT)
+        on(device).aclrtMemsetAsync(memory, 8, 2, 8, stream)
+        simulator.release(stream)
+        await until(lambda: simulator.faulted(stream))
+        simulator.wake(0)
+        await until(lambda: stream.error is not None)
+        lib.aio_stream_take_code(stream._core.handle)
+        await ticket
+
+
+@pytest.mark.anyio
+async def test_stream_with_a_task_by_hand_behind_all_that_is_counted_is_destroyed(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.allocate(8) as memory:
+        async with device.create_stream() as stream:
+            on(device).aclrtValueWrite(memory, 1, 0, stream)
+        await until(lambda: live_streams() == 0)
+
+
+@pytest.mark.anyio
+async def test_close_waits_for_work_by_hand_behind_all_that_is_counted(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(8) as memory:
+        async with device.create_stream() as stream:
+            simulator.hold(stream)
+            on(device).aclrtMemsetAsync(memory, 8, 2, 8, stream)
+        # Without an entry that marks its end, the stream would be asked again and again.
+        await until(lambda: lib.aio_stream_tail(stream._core.handle) == 1)
+        simulator.release_all()
+        await until(lambda: live_streams() == 0)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("waits", ["watch", "thread"])
+async def test_streams_that_wait_for_each_other_thousands_of_times_are_awaited(
+    waits: Literal["watch", "thread"],
+) -> None:
+    async with (
+        aioacl.open_device(0, waits) as device,
+        device.create_stream() as first,
+        device.create_stream() as second,
+        device.allocate(8) as memory,
+    ):
+        for _ in range(4):
+            for _ in range(200):
+                second.wait_event(first.record())
+                first.wait_event(second.record())
+            await until(first.query)
+            await until(second.query)
+        good = second.fill(memory, 1)
+        simulator.fail_next(first, TASK_FAULT)
+        failed = first.fill(memory, 2)
+        await until(first.query)
+        with anyio.fail_after(20):
+            await good
+            with pytest.raises(aioacl.DeviceFault):
+                await failed

@@ -1,0 +1,350 @@
+"""Every await is true: cases in which aborts, resets, closes and renewals meet failed tasks."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import lib
+from tests.kit import (
+    FAULT,
+    TASK_FAULT,
+    Raised,
+    Waiting,
+    fill_queue,
+    hanging,
+    in_thread,
+    reset_by_somebody_else,
+    until,
+    until_now,
+    wait_for,
+)
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+LIMIT_SECONDS = 20
+
+
+async def test_failure_2_to_the_31_tasks_behind_an_abort_is_raised(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        await stream.fill(memory, 1)
+        with simulator.held(stream):
+            stream.fill(memory, 2)
+            await stream.abort()
+        simulator.set_next_task(stream, (1 << 31) + 256)
+        simulator.fail_next(stream, TASK_FAULT)
+        with pytest.raises(aioacl.DeviceFault):
+            await stream.fill(memory, 3)
+
+
+async def test_failure_of_an_aborted_task_is_not_blamed_on_later_work(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.fail_next(stream, TASK_FAULT)
+        stream.fill(memory, 1)
+        await stream.abort()
+        await stream.fill(memory, 2)
+        await stream
+
+
+@pytest.mark.parametrize("code", [107019, 107020, 507046])
+async def test_task_that_fails_with_a_code_of_a_timeout_raises_task_timeout(
+    open_device: OpenDevice, code: int
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.fail_next(stream, code)
+        with pytest.raises(aioacl.TaskTimeout) as caught:
+            await stream.fill(memory, 1)
+        assert (caught.value.code, caught.value.action) == (code, "new_stream")
+
+
+async def test_slow_wait_that_timed_out_is_no_success_after_an_abort(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_stream() as source,
+        device.create_stream() as busy,
+        device.allocate(64) as memory,
+    ):
+        simulator.hold(source)
+        simulator.hold(busy)
+        source.fill(memory, 1)
+        with simulator.fault("aclrtStreamWaitEvent", nth=1, async_error=507001):
+            wait = stream.wait_event(source.record())
+        behind = stream.fill(memory, 2)
+        stream.wait_event(busy.record())  # so the stream cannot be synchronized
+        await until(lambda: simulator.pending(stream) < 3)
+        await stream.abort()
+        simulator.release_all()
+        for ticket in (wait, behind):
+            with pytest.raises(aioacl.AclError):
+                await ticket
+        assert stream.error is None
+
+
+@pytest.mark.parametrize("how", ["abort", "renew", "reset"])
+async def test_wait_for_work_that_is_dropped_behind_a_failure_ends(open_device: OpenDevice, how: str) -> None:
+    async with open_device() as device, open_device(1) as other:
+        failed, gate, stream = [
+            await (other if how == "reset" else device).create_stream(),
+            await (other if how == "reset" else device).create_stream(),
+            await device.create_stream(),
+        ]
+        memory = await (other if how == "reset" else device).allocate(64)
+        simulator.hold(gate)
+        simulator.fail_next(failed, TASK_FAULT)
+        first = failed.fill(memory, 1)
+        failed.wait_event(gate.record())
+        waiting = stream.wait_event(failed.record())
+        with pytest.raises(aioacl.DeviceFault):
+            await first
+        if how == "abort":
+            await failed.abort()
+        elif how == "renew":
+            await failed.renew(abort=True)
+        else:
+            assert (await other.force_reset(grace=0)).ok
+        with anyio.fail_after(LIMIT_SECONDS):
+            with pytest.raises(aioacl.DeviceFault):
+                await waiting
+            await stream.renew()
+            await stream
+        for made in (stream, gate, failed, memory):
+            await made.close()
+
+
+async def test_work_behind_an_aborted_wait_depends_on_nothing(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_stream() as source,
+        device.allocate(64) as memory,
+    ):
+        simulator.hold(source)
+        simulator.fail_next(source, TASK_FAULT)
+        failed = source.fill(memory, 1)
+        aborted = stream.wait_event(source.record())
+        await stream.abort()
+        behind = stream.fill(memory, 2)
+        with anyio.fail_after(LIMIT_SECONDS):
+            await behind
+        simulator.release(source)
+        with pytest.raises(aioacl.DeviceFault):
+            await failed
+        await behind
+        with pytest.raises(aioacl.StreamAborted):
+            await aborted
+        assert stream.error is None
+
+
+async def test_ready_raises_for_a_full_stream_whose_work_never_ends(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_stream() as source,
+        device.allocate(64) as memory,
+    ):
+        simulator.hold(source)
+        source.fill(memory, 1)
+        stream.wait_event(source.record())
+        fill_queue(stream, memory)
+        await source.abort()
+        with anyio.fail_after(LIMIT_SECONDS), pytest.raises(aioacl.StreamAborted) as caught:
+            await stream.ready()
+        assert caught.value.action == "new_stream"
+        await stream.renew()
+        await stream.fill(memory, 2)
+
+
+async def test_closed_stream_whose_work_never_ends_is_left_where_it_cannot_be_aborted(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, open_device(1) as other:
+        stream, source = await device.create_stream(), await other.create_stream()
+        simulator.set_abort_supported(False)
+        simulator.hold(source)
+        stream.wait_event(source.record())
+        assert (await other.force_reset(grace=0)).ok
+        asked = simulator.calls("aclrtStreamAbort")
+        await stream.close()
+        await device.memory_info()  # the maintenance thread is done with it
+        await device.memory_info()
+        assert simulator.calls("aclrtStreamAbort") == asked + 1
+        await source.close()
+        assert (await device.force_reset(grace=0)).ok
+
+
+async def test_wait_event_that_fails_during_a_foreign_reset_leaves_no_link(open_device: OpenDevice) -> None:
+    async with open_device() as device, open_device(1) as other:
+        stream, source = await device.create_stream(), await device.create_stream()
+        simulator.hold(source)
+        event = source.record()
+        simulator.hang_call("aclrtStreamWaitEvent")
+        waiting = Raised(lambda: stream.wait_event(event))
+        assert until_now(hanging("aclrtStreamWaitEvent"))
+        generation = device.generation
+        last = Raised(reset_by_somebody_else)
+        await until(lambda: lib.aio_gate_foreign(0) or device.generation > generation)
+        assert (await other.force_reset(grace=0)).ok  # takes the links of streams that are gone
+        simulator.fail_call("aclrtStreamWaitEvent", FAULT)
+        simulator.unhang("aclrtStreamWaitEvent")
+        with pytest.raises(aioacl.AclError):
+            waiting.join()
+        last.join()
+        await stream.close()
+        await source.close()
+        await until(lambda: device.state is aioacl.State.OPEN)
+
+
+async def test_foreign_reset_by_a_thread_of_another_device_finds_its_own_streams_only(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        open_device(1),
+        device.allocate(64) as memory,
+        device.create_stream() as stream,
+    ):
+        simulator.fail_next(stream, TASK_FAULT)
+        with pytest.raises(aioacl.DeviceFault):
+            await stream.fill(memory, 1)  # by now there is what wakes the runtime
+        generation = device.generation
+
+        def reset() -> None:
+            lib.aio_u_aclrtSetDevice(1)
+            lib.aio_u_aclrtResetDeviceForce(0)
+            lib.aio_u_aclrtResetDevice(1)
+
+        in_thread(reset)
+        await until(lambda: device.generation > generation and device.state is aioacl.State.OPEN)
+        assert simulator.violations() == []
+
+
+async def test_enqueue_on_a_failed_stream_that_a_reset_overtakes_is_stale(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.fail_next(stream, TASK_FAULT)
+        with pytest.raises(aioacl.DeviceFault):
+            await stream.fill(memory, 1)
+        assert (await device.force_reset(grace=0)).ok
+        refusal = stream._core.refused(lib.AIO_STREAM_FAILED, "aclrtMemsetAsync")
+        assert isinstance(refusal, aioacl.StaleHandleError)
+
+
+# --- who is told ----------------------------------------------------------------------------------------------------
+
+
+async def test_stream_closed_under_an_await_of_its_failed_task_warns_of_nothing(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.allocate(64) as memory, anyio.create_task_group() as group:
+        for _ in range(20):
+            stream = await device.create_stream()
+            simulator.hold(stream)
+            simulator.fail_next(stream, TASK_FAULT)
+            ticket = stream.fill(memory, 1)
+            waiting = Waiting(group, partial(wait_for, ticket))
+            await until(lambda: lib.aio_device_waits(0))
+            await stream.close()
+            simulator.release(stream)
+            with pytest.raises(aioacl.DeviceFault):
+                await waiting.outcome()
+
+
+async def test_renewing_a_stream_warns_of_a_failure_that_nothing_has_collected(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.fail_next(stream, TASK_FAULT)
+        stream.fill(memory, 1)
+        with pytest.warns(aioacl.AclWarning, match=f"its stream was renewed: {TASK_FAULT}") as warned:
+            await stream.renew()
+        assert warned[0].filename == __file__
+
+
+async def test_each_uncollected_failure_is_shown_under_the_usual_filter(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        with warnings.catch_warnings(record=True, action="default") as shown:
+            for _ in range(3):
+                events = device.events()
+                stream = await device.create_stream()
+                simulator.fail_next(stream, TASK_FAULT)
+                stream.fill(memory, 1)
+                async for event in events:
+                    if event.kind == "fault":
+                        break
+                await stream.close()
+        assert len([each for each in shown if each.category is aioacl.AclWarning]) == 3
+
+
+async def test_close_closes_where_its_warning_is_an_error(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        events, stream = device.events(), await device.create_stream()
+        simulator.fail_next(stream, TASK_FAULT)
+        stream.fill(memory, 1)
+        async for event in events:
+            if event.kind == "fault":
+                break
+        with pytest.raises(aioacl.AclWarning):
+            await stream.close()
+        with pytest.raises(aioacl.ParameterError, match="closed"):
+            stream.fill(memory, 2)
+        assert simulator.calls("aclrtDestroyStream") == 1
+
+
+# --- what errors say ------------------------------------------------------------------------------------------------
+
+
+async def test_stream_that_stops_later_does_not_change_what_has_failed(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.fail_next(stream, TASK_FAULT)
+        ticket = stream.fill(memory, 1)
+        for _ in range(2):
+            with pytest.raises(aioacl.DeviceFault) as caught:
+                await ticket
+            assert caught.value.action == "new_stream"
+            async with device.create_stream(on_failure="stop"):
+                assert device.health.ready
+
+
+async def test_error_of_a_dependent_names_the_device_that_has_failed(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        open_device(1) as other,
+        device.create_stream() as stream,
+        other.create_stream() as failed,
+        other.allocate(64) as memory,
+    ):
+        simulator.hold(failed)
+        simulator.fail_next(failed, FAULT)
+        failed.fill(memory, 1)
+        waiting = stream.wait_event(failed.record())
+        simulator.release(failed)
+        with pytest.raises(
+            aioacl.DeviceFault, match=r"depends on the task at position 1 .* on device 1"
+        ) as caught:
+            await waiting
+        assert caught.value.device == 1
+        assert device.health.ready
+        assert not other.health.ready
+
+
+async def test_text_of_an_earlier_failure_is_not_told_of_a_later_one(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        with simulator.fault("copy", times=1, sticky=507899):
+            async with device.create_stream() as stream:
+                with pytest.raises(aioacl.AclError):
+                    await stream.copy(memory, bytes(64))
+        assert (await device.force_reset(grace=0)).ok
+        async with device.create_stream() as stream, device.allocate(64) as again:
+            simulator.fail_next(stream, TASK_FAULT)
+            with pytest.raises(aioacl.DeviceFault) as caught:
+                await stream.fill(again, 1)
+            assert "507899" not in str(caught.value)
+            assert "the task at position 1" in str(caught.value)

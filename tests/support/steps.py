@@ -1,0 +1,19 @@
+"""Where in Python code a signal's handler can run, for tests that interrupt it there."""
+
+from __future__ import annotations
+
+import dis
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+
+@cache
+def beginnings(code: CodeType) -> frozenset[int]:
+    """Where its lines begin and a signal can come: not in front of a bare `try:`, nor of the end of a `with`."""
+    first: dict[int, int] = {}
+    for offset, line in dis.findlinestarts(code):
+        first.setdefault(line, offset)
+    return frozenset(offset for offset in first.values() if code.co_code[offset] != dis.opmap["NOP"])
