@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 bed_controls sim;
+int bed_reports = AIO_EXACT_ACL | AIO_EXACT_RUNTIME;
 
 _Noreturn void bed_fail(const char *file, int line, const char *what) {
     fprintf(stderr, "%s:%d: not so: %s\n", file, line, what);
@@ -57,10 +58,16 @@ void bed_load(void) {
     FIND(hung);
     FIND(calls);
     FIND(pending);
+    FIND(faulted);
+    FIND(wake);
+    FIND(wakes);
+    FIND(set_next_task);
     FIND(violation);
     FIND(set_abort_supported);
     CHECK_EQ(aio_watch_foreign(), 0);
     CHECK_EQ(aio_acl.aclInit(NULL), 0);
+    aio_failures_register(bed_reports);
+    aio_failures_trust(1);
 }
 
 /* --- a manager --------------------------------------------------------------- */
@@ -78,6 +85,7 @@ static void set_device(int device) {
 
 static void prepare(int device) {
     CHECK_EQ(aio_device_refill(device, 0, 32), 0);
+    CHECK_EQ(aio_device_equip(device), 0);
     for (int large = 0; large < 2; large++)
         if (!aio_stage_free_slots(device, large ? 1 << 20 : 1))
             CHECK_EQ(aio_stage_grow(device, large), 0);
@@ -138,6 +146,33 @@ void bed_close(int device) {
     aio_gate_set(device, AIO_CLOSED, generation_of(device) + 1);
     aio_device_flush(device);
     bed_check_clean(device);
+}
+
+static void take_codes(int device) {
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+        if (aio_stream_error(stream, UINT64_MAX, NULL))
+            aio_stream_take_code(stream);
+}
+
+static int take_failures(int device) {
+    aio_error *found = malloc(sizeof *found);
+    int count = 0;
+    CHECK(found != NULL);
+    while (aio_device_take_failure(device, found))
+        count++;
+    free(found);
+    return count;
+}
+
+int bed_serve(int device, int reasons) {
+    if (reasons & AIO_KICK_REFILL)
+        aio_device_refill(device, 0, 16);
+    if (reasons & AIO_KICK_NUDGE)
+        aio_device_equip(device);
+    if (!(reasons & AIO_KICK_FAULT))
+        return 0;
+    take_codes(device);
+    return take_failures(device);
 }
 
 void bed_check_clean(int device) {

@@ -59,17 +59,28 @@ typedef struct {
     __typeof__(&aclsim_hung) hung;
     __typeof__(&aclsim_calls) calls;
     __typeof__(&aclsim_pending) pending;
+    __typeof__(&aclsim_faulted) faulted;
+    __typeof__(&aclsim_wake) wake;
+    __typeof__(&aclsim_wakes) wakes;
+    __typeof__(&aclsim_set_next_task) set_next_task;
     __typeof__(&aclsim_violation) violation;
     __typeof__(&aclsim_set_abort_supported) set_abort_supported;
 } bed_controls;
 
 extern bed_controls sim;
 
+/* How failed tasks are reported, a set of enum aio_detection; to be changed before the library is loaded. */
+extern int bed_reports;
+
 void bed_load(void);
-/* Sets the device on this thread and opens the gate, with events and staging memory; starts the strategy. */
+/* Sets the device on this thread and opens the gate, with events, staging memory and what wakes the runtime;
+ * starts the strategy. */
 void bed_open(int device, int strategy);
 /* The whole of a close. */
 void bed_close(int device);
+/* What the maintenance thread does for these reasons: more events, what wakes the runtime, codes of failed
+ * tasks. Returns how many failures nobody was told of before. */
+int bed_serve(int device, int reasons);
 /* A force reset of our own: gate, abort, barrier, reset, set, the next generation, flush.  1: done; 0: somebody
  * stayed inside. */
 int bed_reset(int device);

@@ -140,10 +140,7 @@ void *storm_be_foreign(void *unused) {
 
 /* --- chores ------------------------------------------------------------------ */
 static void serve(int reasons) {
-    if (reasons & AIO_KICK_HEARTBEAT)
-        aio_device_heartbeat(DEVICE);
-    if (reasons & AIO_KICK_REFILL)
-        aio_device_refill(DEVICE, 0, 16);
+    bed_serve(DEVICE, reasons);
     if (!(reasons & AIO_KICK_FOREIGN))
         return;
     aio_own_reset(1);

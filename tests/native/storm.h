@@ -1,7 +1,7 @@
 /*
  * The storm: many threads do everything at once to one device, and it must come out even.  Workers enqueue,
  * record, wait, watch, poll, abort, make and destroy streams; each drains a port of its own.  The manager
- * resets by force, fails at it now and then, and answers foreign resets; maintenance refills, beats and
+ * resets by force, fails at it now and then, and answers foreign resets; maintenance serves kicks and
  * destroys; the foreigner resets the device behind everybody's back; and the watchdog aborts with a list of who
  * is where when somebody has not moved for a minute.
  */

@@ -141,7 +141,7 @@ static void use_everything(aio_stream *stream, aio_event *event, aio_port *port)
     CHECK_EQ(aio_port_take(port, &key, &result, 1), 0);
     CHECK(aio_port_new() == NULL);
     aio_stream_known(stream, 1);
-    aio_stream_error(stream, 1, NULL, 0);
+    aio_stream_error(stream, 1, NULL);
     aio_event_drop(event);
     aio_stream_drop(stream);
     aio_port_close(port);

@@ -46,11 +46,28 @@ static uint64_t native_streams(void) {
     return stats.streams;
 }
 
-static void a_heartbeat_leaves_no_stream(void) {
+static void equip_makes_one_stream_for_each_generation(void) {
     bed_open(0, AIO_WATCH);
-    uint64_t before = native_streams();
-    CHECK_EQ(aio_device_heartbeat(0), 0);
-    CHECK_EQ(native_streams(), before);
+    CHECK_EQ(native_streams(), 1);
+    CHECK_EQ(aio_device_equip(0), 0);
+    CHECK_EQ(native_streams(), 1);
+    CHECK_EQ(aio_equipped(), 1);
+    CHECK(bed_reset(0));
+    CHECK_EQ(native_streams(), 1);
+    bed_close(0);
+    CHECK_EQ(native_streams(), 0);
+    CHECK_EQ(aio_equipped(), 0);
+}
+
+static void equip_without_an_event_leaves_no_stream(void) {
+    bed_open(0, AIO_WATCH);
+    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false);
+    CHECK_EQ(native_streams(), 0);
+    CHECK_EQ(sim.fail_call("aclrtCreateEventWithFlag", 207000, 1), 0);
+    CHECK_EQ(aio_device_equip(0), 207000);
+    CHECK_EQ(native_streams(), 0);
+    CHECK_EQ(aio_equipped(), 0);
+    CHECK_EQ(aio_device_equip(0), 0);
     bed_close(0);
 }
 
@@ -117,16 +134,19 @@ static void a_used_stream_is_not_destroyed(void) {
 }
 
 static void outcomes_outlive_the_native_stream(void) {
-    char text[256];
+    static aio_error error;
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.fail_next(stream->handle, 507015);
     CHECK_EQ(bed_copy(stream), 1);
+    UNTIL(sim.faulted(stream->handle) == 1);
+    CHECK_EQ(sim.wake(0), 0);
     int code;
     UNTIL((code = aio_stream_destroy(stream)) != AIO_PENDING);
     CHECK_EQ(code, 0);
     CHECK_EQ(aio_stream_poll(stream, 1), aio_failed(507015));
-    CHECK_EQ(aio_stream_error(stream, 1, text, sizeof text), 507015);
+    CHECK_EQ(aio_stream_error(stream, 1, &error), 507015);
+    CHECK_EQ(error.position, 1);
     CHECK_EQ(bed_copy(stream), aio_failed(AIO_STALE));
     aio_stream_drop(stream);
     bed_close_copied();
@@ -163,8 +183,9 @@ static void the_pool_is_of_this_generation(void) {
     bed_close_copied();
 }
 
-TESTS(TEST(positions_count_from_one), TEST(a_heartbeat_leaves_no_stream),
-      TEST(a_walk_survives_a_stream_that_leaves), TEST(a_full_queue_refuses_before_c),
-      TEST(a_busy_stream_is_not_destroyed), TEST(a_used_stream_is_not_destroyed),
-      TEST(outcomes_outlive_the_native_stream), TEST(a_download_lands_before_its_stream_is_gone),
-      TEST(room_that_has_come_back_is_found_by_who_enqueues), TEST(the_pool_is_of_this_generation))
+TESTS(TEST(positions_count_from_one), TEST(equip_makes_one_stream_for_each_generation),
+      TEST(equip_without_an_event_leaves_no_stream), TEST(a_walk_survives_a_stream_that_leaves),
+      TEST(a_full_queue_refuses_before_c), TEST(a_busy_stream_is_not_destroyed),
+      TEST(a_used_stream_is_not_destroyed), TEST(outcomes_outlive_the_native_stream),
+      TEST(a_download_lands_before_its_stream_is_gone), TEST(room_that_has_come_back_is_found_by_who_enqueues),
+      TEST(the_pool_is_of_this_generation))

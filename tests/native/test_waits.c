@@ -58,7 +58,6 @@ static void waits_end_with_the_reset(void) {
 /* As somebody who collects it beside the watcher: a stream is closed, say. */
 static void collect_beside(uint64_t position) {
     aio_stream_finish(stream, position);
-    aio_raise(&stream->collected, position);
     aio_stream_deliver(stream);
 }
 
@@ -127,32 +126,37 @@ static void an_abort_ends_the_waits_of_the_workers(void) {
 }
 
 /* --- errors ------------------------------------------------------------------ */
-static void *poll_all_the_time(void *unused) {
-    (void)unused;
-    while (!atomic_load(&aio_exiting)) {
-        aio_stream_poll(stream, aio_stream_tail(stream));
+static atomic_bool told;
+
+static void *poll_until_told(void *one) {
+    while (!atomic_load(&told)) {
+        CHECK(aio_stream_poll(one, 1) < 0);
         bed_yield();
     }
     return NULL;
 }
 
-/* Whoever asks besides the one who waits takes the code away from him, or gets none himself. */
+/* A failed stream stays failed, so each round has a stream of its own. */
+static void fail_one_with_an_asker(void) {
+    aio_stream *one = bed_stream(0);
+    sim.hold(one->handle);
+    sim.fail_next(one->handle, 507015);
+    CHECK_EQ(bed_copy(one), 1);
+    CHECK_EQ(aio_watch(one, 1, port, 1), 0);
+    atomic_store(&told, false);
+    pthread_t asker = bed_thread(poll_until_told, one);
+    sim.release(one->handle);
+    CHECK_EQ(bed_take_one(port, &key), aio_failed(507015));
+    CHECK_EQ(aio_stream_poll(one, 1), aio_failed(507015));
+    atomic_store(&told, true);
+    bed_join(asker);
+    bed_end_stream(one);
+}
+
 static void errors_survive_many_askers(int strategy) {
     begin(strategy);
-    pthread_t asker = bed_thread(poll_all_the_time, NULL);
-    for (int round = 0; round < 300; round++) {
-        sim.hold(stream->handle);
-        sim.fail_next(stream->handle, 507015);
-        uint64_t bad = copy();
-        aio_stream_forget(stream, bad);
-        watch(bad, 1);
-        sim.release(stream->handle);
-        CHECK_EQ(bed_take_one(port, &key), aio_failed(507015));
-        CHECK_EQ(aio_stream_poll(stream, bad), aio_failed(507015));
-    }
-    atomic_store(&aio_exiting, true);
-    bed_join(asker);
-    atomic_store(&aio_exiting, false);
+    for (int round = 0; round < 300; round++)
+        fail_one_with_an_asker();
     end();
 }
 
@@ -183,13 +187,13 @@ static void a_report_names_what_the_watcher_is_in(void) {
     int32_t functions[4], threads[4];
     int64_t times[4];
     begin(AIO_WATCH);
-    sim.hang_call("aclrtSynchronizeStream");
+    sim.hang_call("aclrtStreamQuery");
     uint64_t position = copy();
     watch(position, 1);
-    UNTIL(sim.hung("aclrtSynchronizeStream"));
+    UNTIL(sim.hung("aclrtStreamQuery"));
     CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 1);
-    CHECK_EQ(functions[0], AIO_FN_aclrtSynchronizeStream);
-    sim.unhang("aclrtSynchronizeStream");
+    CHECK_EQ(functions[0], AIO_FN_aclrtStreamQuery);
+    sim.unhang("aclrtStreamQuery");
     CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
     end();
 }
@@ -239,8 +243,9 @@ static void who_waits_for_an_event_of_another_device_leaves_that_device_too(void
     bed_open(1, AIO_WATCH);
     aio_stream *first = bed_stream(1);
     sim.hold(first->handle);
-    CHECK(aio_record(first, 0, 0, &event) > 0);
-    aio_result waited = aio_wait_event(stream, 0, event);
+    aio_result at = aio_record(first, 0, 0, &event);
+    CHECK(at > 0);
+    aio_result waited = aio_wait_event(stream, 0, event, first, (uint64_t)at);
     CHECK_EQ(aio_gate_wait(1, 1 << AIO_ENQUEUE | 1 << AIO_LIFETIME, 1000), 1);
     int32_t counts[3];
     aio_gate_counts(1, counts);
@@ -262,15 +267,16 @@ static void another_stream_waits_on_the_device(void) {
     begin(AIO_WATCH);
     aio_stream *second = bed_stream(0);
     sim.hold(stream->handle);
-    CHECK(aio_record(stream, 0, 0, &event) > 0);
-    aio_result waited = aio_wait_event(second, 0, event);
+    aio_result at = aio_record(stream, 0, 0, &event);
+    CHECK(at > 0);
+    aio_result waited = aio_wait_event(second, 0, event, stream, (uint64_t)at);
     CHECK(waited > 0);
     CHECK_EQ(aio_stream_query(second, (uint64_t)waited), 0);
     sim.release(stream->handle);
     CHECK_EQ(bed_await(second, (uint64_t)waited), waited);
     CHECK(bed_reset(0));
     aio_stream *third = bed_stream(0);
-    CHECK_EQ(aio_wait_event(third, 0, event), aio_failed(AIO_STALE));
+    CHECK_EQ(aio_wait_event(third, 0, event, stream, (uint64_t)at), aio_failed(AIO_STALE));
     aio_event_drop(event);
     aio_stream_drop(second);
     bed_end_stream(third);

@@ -1,12 +1,6 @@
 /* Threads that each sit in a wait: the strategy that is literal. */
 #include "waits.h"
 
-static int waiting(void) {
-    int32_t counts[3];
-    aio_gate_counts(0, counts);
-    return counts[1];
-}
-
 static void a_reset_need_not_wait_for_who_sits_in_a_wait(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -43,19 +37,29 @@ static bool anybody_idle(void) {
     return some;
 }
 
-/* The runtime hands a code to one, some or all of those who synchronize. */
-static void one_worker_sits_for_all_who_wait_for_a_stream(void) {
+static void each_wait_for_a_stream_has_a_worker_of_its_own(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
     for (uint64_t i = 0; i < 2; i++)
         watch(position, i);
-    UNTIL(anybody_idle() || aio_threads() == 1); /* an idle one goes after a while */
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
-    CHECK_EQ(waiting(), 1);
+    UNTIL(atomic_load(&aio_devices[0].sitting) == 2);
+    CHECK_EQ(aio_threads(), 3); /* with the watcher, which looks after work that nobody awaits */
+    CHECK_EQ(aio_stream_tail(stream), position + 1); /* one mark for both */
     sim.release(stream->handle);
     for (int i = 0; i < 2; i++)
         CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
+    end();
+}
+
+static void an_idle_worker_serves_the_next_wait(void) {
+    begin(AIO_THREAD);
+    for (int round = 0; round < 3; round++) {
+        uint64_t position = copy();
+        CHECK_EQ(bed_await(stream, position), (int64_t)position);
+        UNTIL(anybody_idle() || aio_threads() == 1); /* an idle one goes after a while */
+        CHECK(aio_threads() <= 2);
+    }
     end();
 }
 
@@ -69,7 +73,7 @@ static void a_worker_does_not_believe_what_it_is_told_during_an_abort(void) {
     UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
     atomic_fetch_add(&stream->aborting, 1);
     sim.release(stream->handle);
-    UNTIL(sim.calls("aclrtSynchronizeStream") >= 3 || atomic_load(&stream->finished));
+    UNTIL(sim.calls("aclrtSynchronizeEventWithTimeout") >= 3 || atomic_load(&stream->finished));
     CHECK_EQ(atomic_load(&stream->finished), 0);
     atomic_fetch_sub(&stream->aborting, 1);
     CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
@@ -81,26 +85,26 @@ static void an_abort_is_not_told_again_of_later_work(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t old = copy();
-    sim.hang_call("aclrtSynchronizeStream");
-    CHECK_EQ(sim.fail_call("aclrtSynchronizeStream", 107023, 1), 0);
+    sim.hang_call("aclrtSynchronizeEventWithTimeout");
+    CHECK_EQ(sim.fail_call("aclrtSynchronizeEventWithTimeout", 107023, 1), 0);
     watch(old, 1);
-    UNTIL(sim.hung("aclrtSynchronizeStream"));
+    UNTIL(sim.hung("aclrtSynchronizeEventWithTimeout"));
     CHECK_EQ(aio_stream_abort(stream), 0);
     sim.release(stream->handle);
     uint64_t later = copy();
-    sim.unhang("aclrtSynchronizeStream");
+    sim.unhang("aclrtSynchronizeEventWithTimeout");
     CHECK_EQ(bed_take_one(port, &key), aio_failed(107023));
     CHECK_EQ(bed_await(stream, later), (int64_t)later);
     end();
 }
 
-/* A code from a wait for the whole stream may be that of an entry which is not counted yet. */
+/* The enqueuer is inside the runtime while a task before its own fails. */
 static void *copy_elsewhere(void *unused) {
     (void)unused;
     return (void *)(uintptr_t)copy();
 }
 
-static void a_workers_code_is_owed_to_who_is_enqueueing(void) {
+static void a_failure_reaches_who_is_enqueueing_behind_it(void) {
     void *position = NULL;
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -111,66 +115,91 @@ static void a_workers_code_is_owed_to_who_is_enqueueing(void) {
     pthread_t enqueuer = bed_thread(copy_elsewhere, NULL);
     UNTIL(sim.hung("aclrtMemcpyAsync"));
     sim.release(stream->handle);
-    UNTIL(atomic_load(&stream->blames));
+    CHECK_EQ(bed_take_one(port, &key), aio_failed(507015));
     sim.unhang("aclrtMemcpyAsync");
     CHECK_EQ(pthread_join(enqueuer, &position), 0);
     CHECK_EQ(bed_await(stream, (uintptr_t)position), aio_failed(507015));
-    CHECK_EQ(bed_take_one(port, &key), aio_failed(507015));
     end();
 }
 
-/* --- many -------------------------------------------------------------------- */
-/* Lets the worker of a wait that has begun find the gate full. */
-static void crowd_out(uint64_t position) {
-    aio_lock_take(&stream->lock); /* he looks for a mark first */
-    watch(position, 1);
-    while (aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtStreamQuery) == 0)
-        continue;
-    aio_lock_give(&stream->lock);
-}
-
-static void leave_all(void) {
-    for (int count = waiting(); count--;)
-        aio_leave(bed_pass(0), AIO_WAIT);
-}
-
-static void a_wait_for_a_mark_that_is_crowded_out_says_so(void) {
+static void a_wait_that_gets_no_mark_asks_instead(void) {
     begin(AIO_THREAD);
+    aio_watcher_stop(0);
     sim.hold(stream->handle);
-    uint64_t first = copy(), second = copy();
-    crowd_out(first);
-    CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_CROWDED));
-    leave_all();
+    uint64_t position = copy();
+    CHECK_EQ(sim.fail_call("aclrtRecordEvent", 207001, -1), 0);
+    watch(position, 1);
+    UNTIL(sim.calls("aclrtStreamQuery") > 1);
+    CHECK(!aio_stream_mark_for(stream, 0));
     sim.release(stream->handle);
-    CHECK_EQ(bed_await(stream, second), (int64_t)second);
+    CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
+    sim.clear();
     end();
 }
 
-static bool served(void) {
-    aio_lock_take(&aio_devices[0].lock);
-    bool syncing = stream->syncing;
-    aio_lock_give(&aio_devices[0].lock);
-    return syncing;
-}
-
-/* Whoever is inside sees that it is done; the worker says so, who can only have been refused by then. */
-static void a_wait_for_a_stream_that_is_crowded_out_waits_for_room(void) {
+/* The maintenance thread synchronizes a stream to take a code, and leaves the bytes to who waits. */
+static void a_wait_delivers_what_another_thread_has_finished(void) {
     begin(AIO_THREAD);
+    aio_watcher_stop(0);
     uint64_t position = copy();
-    crowd_out(position);
-    UNTIL(served());
-    UNTIL(aio_stream_collect(stream));
-    aio_stream_deliver(stream);
-    CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
-    leave_all();
-    position = copy();
+    UNTIL(sim.pending(stream->handle) == 0);
+    aio_stream_take_code(stream);
+    CHECK_EQ(atomic_load(&stream->finished), position);
+    CHECK_EQ(aio_stream_completed(stream), 0);
     CHECK_EQ(bed_await(stream, position), (int64_t)position);
     end();
 }
 
-TESTS(TEST(an_abort_is_not_told_again_of_later_work), TEST(a_workers_code_is_owed_to_who_is_enqueueing),
-      TEST(a_wait_for_a_mark_that_is_crowded_out_says_so),
-      TEST(a_wait_for_a_stream_that_is_crowded_out_waits_for_room),
-      TEST(a_reset_need_not_wait_for_who_sits_in_a_wait), TEST(one_worker_sits_for_all_who_wait_for_a_stream),
-      TEST(a_wait_whose_mark_has_gone_ends_as_its_work_did),
+/* --- many -------------------------------------------------------------------- */
+static int crowd(int kind) {
+    int entered = 0;
+    while (aio_enter(bed_pass(0), kind, AIO_FN_aclrtStreamQuery) == 0)
+        entered++;
+    return entered;
+}
+
+static void disperse(int kind, int entered) {
+    while (entered--)
+        aio_leave(bed_pass(0), kind);
+}
+
+/* The worker needs the stream to record a mark, and gets it when the gate is full. */
+static void a_wait_that_is_crowded_out_says_so(void) {
+    uint32_t nobody = AIO_NOBODY;
+    begin(AIO_THREAD);
+    sim.hold(stream->handle);
+    uint64_t position = copy();
+    UNTIL(atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER));
+    watch(position, 1);
+    int entered = crowd(AIO_WAIT);
+    atomic_store(&stream->owner, AIO_NOBODY);
+    CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_CROWDED));
+    disperse(AIO_WAIT, entered);
+    sim.release(stream->handle);
+    CHECK_EQ(bed_await(stream, position), (int64_t)position);
+    end();
+}
+
+/* A worker that comes out of the runtime waits until it is let in: what it has seen is not thrown away. */
+static void a_wait_that_is_crowded_out_at_its_end_waits_for_room(void) {
+    begin(AIO_THREAD);
+    sim.hold(stream->handle);
+    uint64_t position = copy();
+    watch(position, 1);
+    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
+    int entered = crowd(AIO_LIFETIME);
+    sim.release(stream->handle);
+    UNTIL(atomic_load(&aio_devices[0].sitting) == 0);
+    int64_t result;
+    CHECK_EQ(aio_port_take(port, &key, &result, 1), 0);
+    disperse(AIO_LIFETIME, entered);
+    CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
+    end();
+}
+
+TESTS(TEST(an_abort_is_not_told_again_of_later_work), TEST(a_failure_reaches_who_is_enqueueing_behind_it),
+      TEST(a_wait_that_is_crowded_out_says_so), TEST(a_wait_that_is_crowded_out_at_its_end_waits_for_room),
+      TEST(a_reset_need_not_wait_for_who_sits_in_a_wait), TEST(each_wait_for_a_stream_has_a_worker_of_its_own),
+      TEST(an_idle_worker_serves_the_next_wait), TEST(a_wait_delivers_what_another_thread_has_finished),
+      TEST(a_wait_that_gets_no_mark_asks_instead), TEST(a_wait_whose_mark_has_gone_ends_as_its_work_did),
       TEST(a_worker_does_not_believe_what_it_is_told_during_an_abort))

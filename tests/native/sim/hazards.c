@@ -1,0 +1,98 @@
+/* What the runtime does wrong and the simulator does on request: a late query, a livelock, a crash in a reset.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "failure_test.h"
+
+static char *block;
+static aclrtStream other;
+
+static aclError body_sync_limited(void *stream) {
+    return aclrtSynchronizeStreamWithTimeout(stream, 10000);
+}
+
+static void test_query_lag(void) {
+    aclrtEvent old = event_made(SYNC_FLAG);
+    aclsim_set_query_lag(1);
+    CHECK_RC(aclrtRecordEvent(old, other), 0);
+    CHECK_RC(aclrtSynchronizeStream(other), 0);
+    CHECK(!old_complete(old));
+    CHECK(old_complete(old));
+    aclsim_set_query_lag(0);
+    CHECK_RC(aclrtRecordEvent(old, other), 0);
+    CHECK_RC(aclrtSynchronizeStream(other), 0);
+    CHECK(old_complete(old));
+    CHECK_RC(aclrtDestroyEvent(old), 0);
+}
+
+static void feed(call_t *call, aclrtStream stream) {
+    CHECK(aclsim_hold(stream) == 0);
+    fill(stream, block, 0);
+    call_start(call, body_sync, stream);
+    until_waiting("aclrtSynchronizeStream");
+    fill(stream, block, 0);
+    CHECK(aclsim_release(stream) == 0);
+    while (!is_idle(stream)) {
+        sched_yield();
+    }
+}
+
+static void test_livelock(void) {
+    aclrtStream fed = stream_made();
+    call_t call;
+    feed(&call, fed);
+    CHECK(call_join(&call) == 0);
+    aclsim_set_sync_livelock(1);
+    feed(&call, fed);
+    CHECK(aclsim_waiting("aclrtSynchronizeStream") == 1 && atomic_load(&call.rc) == -1);
+    CHECK_RC(aclrtSynchronizeStream(fed), 0); /* a new call returns */
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(fed, 10), 0);
+    CHECK(aclsim_waiting("aclrtSynchronizeStream") == 1);
+    CHECK_RC(aclrtStreamAbort(fed), 0);
+    CHECK(call_join(&call) == 107023);
+    feed(&call, fed);
+    CHECK(aclsim_waiting("aclrtSynchronizeStream") == 1);
+    aclsim_set_sync_livelock(0);
+    CHECK(call_join(&call) == 0);
+    CHECK_RC(aclrtDestroyStream(fed), 0);
+}
+
+/* In a process of its own, forked before this one has called anything. */
+static int reset_child(bool limited) {
+    call_t call;
+    CHECK_RC(aclrtSetDevice(0), 0);
+    block = block_made();
+    aclrtStream held = stream_made();
+    CHECK(aclsim_hold(held) == 0);
+    fill(held, block, 0);
+    call_start(&call, limited ? body_sync_limited : body_sync, held);
+    until_waiting(limited ? "aclrtSynchronizeStreamWithTimeout" : "aclrtSynchronizeStream");
+    aclsim_set_reset_crash(1);
+    aclrtResetDeviceForce(0);
+    return 0;
+}
+
+static void test_reset_crash(void) {
+    for (int i = 0; i < 2; i++) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            _exit(reset_child(i == 1));
+        }
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    }
+}
+
+int main(void) {
+    test_reset_crash();
+    CHECK_RC(aclrtSetDevice(0), 0);
+    block = block_made();
+    other = stream_made();
+    test_query_lag();
+    test_livelock();
+    puts("ok");
+    return 0;
+}

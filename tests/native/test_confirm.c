@@ -1,0 +1,229 @@
+/* Failures that are found by synchronizing, because the runtime reports none.  Both strategies. */
+#include "bed.h"
+
+static aio_stream *stream, *other;
+static aio_error error;
+
+static void begin(int strategy) {
+    bed_reports = AIO_CONFIRMED;
+    bed_open_to_copy(strategy);
+    CHECK_EQ(aio_failure_detection(), AIO_CONFIRMED);
+    stream = bed_stream(0);
+    other = bed_stream(0);
+}
+
+static void end(void) {
+    bed_end_stream(other);
+    bed_end_stream(stream);
+    bed_close_copied();
+}
+
+static uint64_t copy(aio_stream *on) {
+    aio_result result = bed_copy(on);
+    CHECK(result > 0);
+    return (uint64_t)result;
+}
+
+static uint64_t bad_copy(aio_stream *on, int32_t code) {
+    sim.fail_next(on->handle, code);
+    return copy(on);
+}
+
+static uint64_t wait_for(aio_stream *on, aio_stream *source) {
+    aio_event *event = NULL;
+    aio_result at = aio_record(source, 0, 0, &event);
+    CHECK(at > 0);
+    aio_result waited = aio_wait_event(on, 0, event, source, (uint64_t)at);
+    CHECK(waited > 0);
+    aio_event_drop(event);
+    return (uint64_t)waited;
+}
+
+/* --- waits ----------------------------------------------------------------------- */
+static void await_a_failure(int strategy) {
+    begin(strategy);
+    uint64_t good = copy(stream);
+    CHECK_EQ(bed_await(stream, good), (int64_t)good);
+    uint64_t bad = bad_copy(stream, 507015), later = copy(stream);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(bed_await(stream, later), aio_failed(507015));
+        CHECK_EQ(bed_await(stream, bad), aio_failed(507015));
+        CHECK_EQ(bed_await(stream, good), (int64_t)good);
+    }
+    CHECK_EQ(bed_copy(stream), aio_failed(AIO_STREAM_FAILED));
+    end();
+}
+
+static void an_await_raises_what_a_synchronize_returns_to_the_watcher(void) {
+    await_a_failure(AIO_WATCH);
+}
+
+static void an_await_raises_what_a_synchronize_returns_to_a_worker(void) {
+    await_a_failure(AIO_THREAD);
+}
+
+static void await_an_event(int strategy) {
+    aio_event *event = NULL;
+    begin(strategy);
+    bad_copy(stream, 507015);
+    aio_result at = aio_record(stream, 0, 0, &event);
+    CHECK(at > 0);
+    copy(stream);
+    CHECK_EQ(bed_await(stream, (uint64_t)at), aio_failed(507015));
+    aio_event_drop(event);
+    end();
+}
+
+static void an_event_behind_a_failure_raises_in_the_watcher(void) {
+    await_an_event(AIO_WATCH);
+}
+
+static void an_event_behind_a_failure_raises_in_a_worker(void) {
+    await_an_event(AIO_THREAD);
+}
+
+/* The wait for the second stream synchronizes the first one too. */
+static void await_a_dependent(int strategy) {
+    begin(strategy);
+    uint64_t before = copy(other);
+    uint64_t bad = bad_copy(stream, 507015), waited = wait_for(other, stream), behind = copy(other);
+    CHECK_EQ(bed_await(other, behind), aio_failed(507015));
+    CHECK_EQ(bed_await(other, waited), aio_failed(507015));
+    CHECK_EQ(bed_await(other, before), (int64_t)before);
+    CHECK_EQ(aio_stream_error(other, behind, &error), 507015);
+    CHECK_EQ(error.stream, aio_stream_id(stream));
+    CHECK(error.position <= bad);
+    end();
+}
+
+static void a_dependent_of_a_failure_raises_in_the_watcher(void) {
+    await_a_dependent(AIO_WATCH);
+}
+
+static void a_dependent_of_a_failure_raises_in_a_worker(void) {
+    await_a_dependent(AIO_THREAD);
+}
+
+static void a_dependent_of_success_is_confirmed(void) {
+    begin(AIO_WATCH);
+    uint64_t first = copy(stream), waited = wait_for(other, stream);
+    CHECK_EQ(bed_await(other, waited), (int64_t)waited);
+    CHECK(atomic_load(&stream->synced) >= first);
+    end();
+}
+
+static void a_query_confirms_nothing(void) {
+    begin(AIO_WATCH);
+    uint64_t bad = bad_copy(stream, 507015);
+    UNTIL(sim.faulted(stream->handle) == 1);
+    CHECK_EQ(sim.wake(0), 0);
+    UNTIL(aio_stream_query(stream, bad) == 1);
+    CHECK_EQ(atomic_load(&stream->confirmed), 0);
+    aio_result result;
+    CHECK(!aio_stream_over(stream, bad, &result));
+    CHECK_EQ(aio_stream_known(stream, bad), aio_failed(AIO_PENDING));
+    CHECK_EQ(bed_await(stream, bad), aio_failed(507015));
+    end();
+}
+
+/* A stream is synchronized once more before it goes, so that nobody has to await it. */
+static void a_failure_is_found_when_the_stream_is_destroyed(void) {
+    begin(AIO_WATCH);
+    uint64_t bad = bad_copy(stream, 507015);
+    UNTIL(sim.faulted(stream->handle) == 1);
+    CHECK_EQ(sim.wake(0), 0);
+    int code;
+    UNTIL((code = aio_stream_destroy(stream)) != AIO_PENDING);
+    CHECK_EQ(code, 0);
+    CHECK_EQ(aio_stream_error(stream, bad, NULL), 507015);
+    CHECK_EQ(aio_stream_uncollected(stream, &error), 1);
+    aio_stream_drop(stream);
+    stream = bed_stream(0);
+    end();
+}
+
+/* Reports are asked for, but the chip may let work go on before they come. */
+static void reports_that_are_not_trusted_are_not_relied_on(void) {
+    bed_open_to_copy(AIO_WATCH);
+    CHECK(aio_failure_detection() != AIO_CONFIRMED);
+    aio_failures_trust(0);
+    CHECK(aio_failure_reports() != AIO_CONFIRMED);
+    CHECK_EQ(aio_failure_detection(), AIO_CONFIRMED);
+    stream = bed_stream(0);
+    uint64_t position = copy(stream);
+    CHECK_EQ(bed_await(stream, position), (int64_t)position);
+    CHECK_EQ(atomic_load(&stream->synced), position);
+    bed_end_stream(stream);
+    bed_close_copied();
+}
+
+static void *await_first(void *unused) {
+    (void)unused;
+    CHECK_EQ(bed_await(stream, 1), 1);
+    return NULL;
+}
+
+/* A synchronize waits for later work too, in slices; the end of a slice tells nothing. */
+static void a_slice_that_expires_is_no_failure(void) {
+    begin(AIO_WATCH);
+    CHECK_EQ(bed_ticket(stream), 1);
+    copy(stream); /* with a mark in between */
+    uint64_t before = sim.calls("aclrtSynchronizeStreamWithTimeout");
+    UNTIL(sim.pending(stream->handle) == 0);
+    sim.hold(stream->handle);
+    uint64_t later = copy(stream);
+    pthread_t waiter = bed_thread(await_first, NULL);
+    UNTIL(sim.calls("aclrtSynchronizeStreamWithTimeout") >= before + 2);
+    CHECK_EQ(aio_stream_error(stream, later, NULL), 0);
+    sim.release(stream->handle);
+    bed_join(waiter);
+    CHECK_EQ(bed_await(stream, later), (int64_t)later);
+    end();
+}
+
+/* --- a code of the whole device ---------------------------------------------------- */
+static void a_device_wide_code_is_owed_to_uncollected_work(void) {
+    begin(AIO_WATCH);
+    uint64_t good = copy(stream);
+    CHECK_EQ(bed_await(stream, good), (int64_t)good);
+    uint64_t owed = copy(stream);
+    aio_device_fail(0, 507015, "found by a wait for the device");
+    CHECK_EQ(bed_await(stream, owed), aio_failed(507015));
+    CHECK_EQ(bed_await(stream, good), (int64_t)good);
+    CHECK_EQ(aio_stream_error(stream, owed, &error), 507015);
+    CHECK(strcmp(error.text, "found by a wait for the device") == 0);
+    uint64_t unharmed = copy(other);
+    CHECK_EQ(bed_await(other, unharmed), (int64_t)unharmed);
+    end();
+}
+
+static void *copy_elsewhere(void *unused) {
+    (void)unused;
+    return (void *)(uintptr_t)copy(stream);
+}
+
+/* An entry that a thread is just enqueueing may be the one that has failed: it is not counted yet. */
+static void a_device_wide_code_is_owed_to_who_is_enqueueing(void) {
+    void *position = NULL;
+    begin(AIO_WATCH);
+    sim.hang_call("aclrtMemcpyAsync");
+    pthread_t enqueuer = bed_thread(copy_elsewhere, NULL);
+    UNTIL(sim.hung("aclrtMemcpyAsync"));
+    aio_device_fail(0, 507015, "found by a wait for the device");
+    sim.unhang("aclrtMemcpyAsync");
+    CHECK_EQ(pthread_join(enqueuer, &position), 0);
+    CHECK_EQ(bed_await(stream, (uintptr_t)position), aio_failed(507015));
+    uint64_t later = copy(other);
+    CHECK_EQ(bed_await(other, later), (int64_t)later);
+    end();
+}
+
+TESTS(TEST(an_await_raises_what_a_synchronize_returns_to_the_watcher),
+      TEST(an_await_raises_what_a_synchronize_returns_to_a_worker),
+      TEST(an_event_behind_a_failure_raises_in_the_watcher), TEST(an_event_behind_a_failure_raises_in_a_worker),
+      TEST(a_dependent_of_a_failure_raises_in_the_watcher), TEST(a_dependent_of_a_failure_raises_in_a_worker),
+      TEST(a_dependent_of_success_is_confirmed), TEST(a_query_confirms_nothing),
+      TEST(a_failure_is_found_when_the_stream_is_destroyed),
+      TEST(reports_that_are_not_trusted_are_not_relied_on), TEST(a_slice_that_expires_is_no_failure),
+      TEST(a_device_wide_code_is_owed_to_uncollected_work),
+      TEST(a_device_wide_code_is_owed_to_who_is_enqueueing))

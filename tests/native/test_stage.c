@@ -1,0 +1,169 @@
+/* Staging memory: what is copied through it, and what becomes of its slots. */
+#include "bed.h"
+
+enum { BYTES = 512 };
+
+static void *memory;
+static char *pinned;
+static aio_stream *stream;
+
+static void begin(void) {
+    bed_open(0, AIO_WATCH);
+    memory = bed_malloc(0, BYTES);
+    pinned = bed_pinned(BYTES);
+    stream = bed_stream(0);
+}
+
+static void end(void) {
+    bed_end_stream(stream);
+    aio_acl.aclrtFreeHost(pinned);
+    bed_close(0);
+}
+
+static void bytes_land_before_the_wait_ends(void) {
+    char source[BYTES], target[BYTES] = {0};
+    begin();
+    for (int round = 1; round <= 50; round++) {
+        memset(source, round, BYTES);
+        CHECK(aio_upload(stream, 0, memory, BYTES, source, BYTES) > 0);
+        memset(source, 0, BYTES); /* it has been copied away already */
+        aio_result down = aio_download(stream, 0, target, memory, BYTES);
+        CHECK_EQ(bed_await(stream, (uint64_t)down), down);
+        for (int i = 0; i < BYTES; i++)
+            CHECK_EQ(target[i], round);
+    }
+    end();
+}
+
+static void an_aborted_download_leaves_its_target_alone(void) {
+    char target[BYTES];
+    begin();
+    memset(target, 5, BYTES);
+    sim.hold(stream->handle);
+    aio_result down = aio_download(stream, 0, target, memory, BYTES);
+    CHECK_EQ(aio_stream_abort(stream), 0);
+    CHECK_EQ(bed_await(stream, (uint64_t)down), aio_failed(107023));
+    CHECK_EQ(target[0], 5);
+    CHECK_EQ(target[BYTES - 1], 5);
+    end();
+}
+
+static void a_failed_download_leaves_its_target_alone(void) {
+    char target[BYTES];
+    begin();
+    memset(target, 5, BYTES);
+    CHECK(aio_fill(stream, 0, memory, BYTES, 7, BYTES) > 0);
+    sim.fail_next(stream->handle, 507015);
+    aio_result down = aio_download(stream, 0, target, memory, BYTES);
+    CHECK_EQ(bed_await(stream, (uint64_t)down), aio_failed(507015));
+    CHECK_EQ(target[0], 5);
+    CHECK_EQ(target[BYTES - 1], 5);
+    end();
+}
+
+static void staging_runs_out_and_comes_back(void) {
+    char target[8];
+    begin();
+    int slots = aio_stage_free_slots(0, 8), taken = 0;
+    aio_result last = 0, result;
+    sim.hold(stream->handle);
+    while ((result = aio_download(stream, 0, target, memory, 8)) >= 0) {
+        last = result;
+        taken++;
+    }
+    CHECK_EQ(result, aio_failed(AIO_STAGE_FULL));
+    CHECK_EQ(taken, slots);
+    CHECK_EQ(aio_stage_free_slots(0, 8), 0);
+    CHECK_EQ(aio_upload(stream, 0, memory, BYTES, target, 8), aio_failed(AIO_STAGE_FULL));
+    CHECK_EQ(aio_stage_grow(0, 0), 0);
+    CHECK(aio_stage_free_slots(0, 8) > 0);
+    sim.release(stream->handle);
+    CHECK_EQ(bed_await(stream, (uint64_t)last), last);
+    UNTIL(aio_stage_free_slots(0, 8) >= slots);
+    CHECK_EQ(aio_download(stream, 0, target, memory, (size_t)1 << 30), aio_failed(AIO_STAGE_FULL));
+    end();
+}
+
+static void each_size_has_its_slots(void) {
+    enum { SMALL = 64 * 1024, LARGE = 1024 * 1024 };
+    begin();
+    int large = aio_stage_free_slots(0, LARGE), all = aio_stage_free_slots(0, SMALL);
+    void *small_slot = aio_stage_take(0, SMALL);
+    CHECK_EQ(aio_stage_free_slots(0, LARGE), large);
+    CHECK_EQ(aio_stage_free_slots(0, SMALL), all - 1);
+    void *large_slot = aio_stage_take(0, SMALL + 1);
+    CHECK_EQ(aio_stage_free_slots(0, LARGE), large - 1);
+    CHECK(!aio_stage_take(0, LARGE + 1));
+    void *whole_slot = aio_stage_take(0, LARGE);
+    CHECK(whole_slot != NULL);
+    aio_stage_release(0, whole_slot);
+    aio_stage_release(0, small_slot);
+    aio_stage_release(0, large_slot);
+    CHECK_EQ(aio_stage_free_slots(0, SMALL), all);
+    end();
+}
+
+static void a_copy_that_was_refused_gives_its_slot_back(void) {
+    char bytes[8] = {0};
+    begin();
+    int slots = aio_stage_free_slots(0, 8);
+    CHECK_EQ(sim.fail_call("aclrtMemcpyAsync", 207001, 2), 0);
+    CHECK_EQ(aio_download(stream, 0, bytes, memory, 8), aio_failed(207001));
+    CHECK_EQ(aio_upload(stream, 0, memory, BYTES, bytes, 8), aio_failed(207001));
+    CHECK_EQ(aio_stage_free_slots(0, 8), slots);
+    end();
+}
+
+static uint64_t host_blocks(void) {
+    aclsim_stats_t stats;
+    sim.stats(&stats);
+    return stats.host_blocks;
+}
+
+static void memory_is_not_freed_under_a_copy(void) {
+    begin();
+    char *slot = aio_stage_take(0, 8);
+    uint64_t before = host_blocks();
+    aio_stage_close(0);
+    CHECK_EQ(host_blocks(), before);
+    memset(slot, 1, 8);
+    aio_stage_release(0, slot);
+    aio_stage_close(0);
+    CHECK(host_blocks() < before);
+    end();
+}
+
+/* A foreign reset makes the stream stale at once, but its copies are dropped only later. */
+static void *reset_from_abroad(void *unused) {
+    (void)unused;
+    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
+    return NULL;
+}
+
+static void slots_stay_out_until_the_reset_has_ended(void) {
+    char target[BYTES];
+    begin();
+    int slots = aio_stage_free_slots(0, BYTES);
+    sim.set_abort_supported(0);
+    sim.hold(stream->handle);
+    CHECK(aio_download(stream, 0, target, memory, BYTES) > 0);
+    CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtStreamQuery),
+             0); /* keeps the tear-down from beginning */
+    pthread_t foreigner = bed_thread(reset_from_abroad, NULL);
+    UNTIL(aio_gate_foreign(0));
+    aio_stream_drop(stream);
+    CHECK_EQ(aio_stage_free_slots(0, BYTES), slots - 1);
+    aio_leave(aio_make_pass(0, 1, 0), AIO_WAIT);
+    bed_join(foreigner);
+    bed_seize(0);
+    aio_gate_met(0);
+    bed_bring_back_after(0);
+    CHECK_EQ(aio_stage_free_slots(0, BYTES), slots);
+    aio_acl.aclrtFreeHost(pinned);
+    bed_close(0);
+}
+
+TESTS(TEST(each_size_has_its_slots), TEST(memory_is_not_freed_under_a_copy),
+      TEST(a_copy_that_was_refused_gives_its_slot_back), TEST(bytes_land_before_the_wait_ends),
+      TEST(an_aborted_download_leaves_its_target_alone), TEST(a_failed_download_leaves_its_target_alone),
+      TEST(staging_runs_out_and_comes_back), TEST(slots_stay_out_until_the_reset_has_ended))
