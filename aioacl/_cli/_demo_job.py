@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from aioacl._errors import AclError, DeviceReset, DeviceResetting, QueueFull, StaleHandleError
-from aioacl._stream import STAGED_AT_MOST
+from aioacl._transfer import STAGED_AT_MOST
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

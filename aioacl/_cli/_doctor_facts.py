@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl import __version__, _runtime
+from aioacl import __version__, _detection, _runtime
 from aioacl._codes import lookup
 from aioacl._costs import cost_of, is_needed
 from aioacl._errors import AclError
@@ -72,6 +72,8 @@ def ask_runtime(facts: Facts) -> int | None:
         "soc": text_of(lib.aio_u_aclrtGetSocName()),
         "aclrtGetDeviceCount": code,
         "devices": count,
+        "failure_detection": _detection.detection(),
+        "failure_detection_means": _detection.explanation(),
     }
     if initialised == INTERNAL_ERROR or code == RUNTIME_INTERNAL_ERROR:
         facts.problems.append(

@@ -123,6 +123,7 @@ def _runtime_rows(runtime: dict[str, Any]) -> list[tuple[str, str]]:
         ("CANN", f"{runtime['version']}{number}" if runtime["version"] else "cannot be told"),
         ("chip", runtime["soc"] or "cannot be told"),
         ("devices", f"answered {runtime['aclrtGetDeviceCount']}" if devices is None else _numbered(devices)),
+        ("failed tasks", f"{runtime['failure_detection']}: {runtime['failure_detection_means']}"),
     ]
 
 

@@ -11,6 +11,7 @@ from aioacl._selftest.errors import ERRORS, TEXT
 from aioacl._selftest.events import EVENTS
 from aioacl._selftest.hostfuncs import HOSTFUNCS
 from aioacl._selftest.process import PROCESS
+from aioacl._selftest.reports import REPORTS
 from aioacl._selftest.resets import RESETS
 from aioacl._selftest.states import STATES
 from aioacl._selftest.streams import STREAMS
@@ -27,6 +28,7 @@ FAMILIES: Final = (
     HOSTFUNCS,
     TEXT,
     ERRORS,
+    REPORTS,
     STATES,
     RESETS,
 )

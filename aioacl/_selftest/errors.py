@@ -40,7 +40,7 @@ def fail(bench: Bench, stream: CData, memory: CData) -> None:
     "once",
     "The error of a task is delivered to the first who synchronizes the stream, and to nobody after.",
     calls="aclrtSynchronizeStream",
-    used_by="_native/ledger.c _native/waiters.c",
+    used_by="_native/confirm.c _native/waiters.c",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -55,7 +55,7 @@ def _(bench: Bench) -> None:
     "queries-hide",
     "aclrtStreamQuery and aclrtQueryEventStatus call a failed stream complete, and keep its error for a wait.",
     calls="aclrtStreamQuery aclrtQueryEventStatus aclrtSynchronizeStream",
-    used_by="_native/stream.c _native/ledger.c",
+    used_by="_native/stream.c _native/outcome.c",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -87,7 +87,7 @@ def _(bench: Bench) -> None:
     "go-on",
     "What comes after a failed task is done all the same.",
     calls="aclrtMemsetAsync aclrtSynchronizeStream",
-    used_by="_native/ledger.c",
+    used_by="_native/failure.c",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -120,7 +120,7 @@ def _(bench: Bench) -> None:
     "own",
     "A stream that waits for an event of a failed stream goes on as if nothing had happened.",
     calls="aclrtRecordEvent aclrtStreamWaitEvent aclrtSynchronizeStream",
-    used_by="_native/ledger.c _event",
+    used_by="_native/link.c _event",
     mark="H",
 )
 def _(bench: Bench) -> None:

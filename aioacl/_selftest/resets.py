@@ -305,7 +305,7 @@ def _wait_through(bench: Bench, function: str, wait: Callable[[CData, CData], in
     "stream-waiter",
     "Whoever waits for a stream during a force reset leaves with 0, although its work was dropped.",
     calls="aclrtResetDeviceForce aclrtSynchronizeStreamWithTimeout",
-    used_by="_native/ledger.c _native/waiters.c",
+    used_by="_native/confirm.c _native/waiters.c",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -317,7 +317,7 @@ def _(bench: Bench) -> None:
     "event-waiter",
     "Whoever waits for an event during a force reset leaves with 0 too.",
     calls="aclrtResetDeviceForce aclrtSynchronizeEventWithTimeout",
-    used_by="_native/ledger.c _native/waiters.c",
+    used_by="_native/confirm.c _native/waiters.c",
     mark="H",
 )
 def _(bench: Bench) -> None:

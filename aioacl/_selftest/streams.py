@@ -61,7 +61,7 @@ def _(bench: Bench) -> None:
     "order",
     "Work of one stream is done in the order in which it was enqueued.",
     calls="aclrtMemsetAsync aclrtMemcpyAsync",
-    used_by="_native/ledger.c _native/stream.c",
+    used_by="_native/outcome.c _native/stream.c",
     mark="H/D",
 )
 def _(bench: Bench) -> None:

@@ -213,6 +213,8 @@ LIES = {
     "LIE_AS_MUCH_AS_FITS": ("copies", "too-small"),
     "LIE_COUNT_DOWN_WIPES": ("resets", "decrement"),
     "LIE_KEEPS_USES": ("process", "finalise"),
+    "LIE_SAME_TASK": ("reports", "task-ids"),
+    "LIE_SILENT": ("reports", "before-the-event before-idle"),
     "LIE_DEAF": ("states", "name set reset context others abort"),
     "LIE_NOT_SET": ("resets", "law-r law-ssfr law-ssrrr law-srrsr"),
     "LIE_NO_RELEASE": (

@@ -1,0 +1,156 @@
+"""Reports of failed tasks: the ids of tasks, what wakes the runtime, and the order that makes an await true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioacl import _detection
+from aioacl._ffi import ffi, lib
+from aioacl._selftest._bench import Bench, call, expect, fill, patience, require, status_of
+from aioacl._selftest._records import Family, Needs, NotTestable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._acl import CData
+
+REPORTS: Final = Family("reports", "reports of failed tasks")
+FAULT: Final = 507015
+OLD_KIND: Final = 0x1
+ROUNDS: Final = 8
+
+
+def last_task() -> int:
+    """The id of the task that this thread has enqueued last."""
+    number = ffi.new("uint32_t *")
+    expect(0, "aclrtGetThreadLastTaskId", number)
+    return int(number[0])
+
+
+def id_of(stream: CData) -> int:
+    """The id by which reports name the stream."""
+    number = ffi.new("int32_t *")
+    expect(0, "aclrtStreamGetId", stream, number)
+    return int(number[0])
+
+
+@REPORTS.assumes(
+    "task-ids",
+    "The id of a thread's last task is larger, modulo 2^32, after each enqueue on the same stream.",
+    calls="aclrtGetThreadLastTaskId aclrtMemsetAsync aclrtRecordEvent",
+    used_by="_native/enqueue.c _native/attribution.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    stream, memory, event = bench.stream(), bench.memory(), bench.event()
+    fill(stream, memory, 1)
+    before = last_task()
+    for _ in range(ROUNDS):
+        expect(0, "aclrtRecordEvent", event, stream)
+        fill(stream, memory, 1)
+        now = last_task()
+        require(
+            0 < (now - before) % (1 << 32) < 1 << 31,
+            f"the id after an enqueue is {now}, and {before} before it",
+        )
+        before = now
+    bench.finish(stream)
+
+
+@REPORTS.assumes(
+    "nothing-submitted",
+    "A wait for an event of the stream's own submits nothing, and leaves the thread's id as it was.",
+    calls="aclrtGetThreadLastTaskId aclrtStreamWaitEvent",
+    used_by="_native/enqueue.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    stream, event = bench.stream(), bench.event()
+    expect(0, "aclrtRecordEvent", event, stream)
+    before = last_task()
+    expect(0, "aclrtStreamWaitEvent", stream, event)
+    require(
+        last_task() == before,
+        f"the id is {last_task()} behind a wait for an event of the stream's own, not {before}",
+    )
+
+
+@REPORTS.assumes(
+    "stream-ids",
+    "Two streams of a device that exist at the same time have two ids.",
+    calls="aclrtStreamGetId",
+    used_by="_native/attribution.c _native/stream.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    ids = [id_of(bench.stream()) for _ in range(ROUNDS)]
+    require(len(set(ids)) == ROUNDS, f"the ids of {ROUNDS} streams are {ids}")
+
+
+@REPORTS.assumes(
+    "question",
+    "aclrtQueryEvent answers without waiting for an event of the old kind that has not been reached.",
+    calls="aclrtCreateEventWithFlag aclrtRecordEvent aclrtQueryEvent",
+    used_by="_native/device.c",
+    mark="H",
+)
+def _(bench: Bench) -> None:
+    stream = bench.stream()
+    event = bench.make("aclrtDestroyEvent", "aclrtEvent", "aclrtCreateEventWithFlag", OLD_KIND)
+    with bench.held(stream):
+        expect(0, "aclrtRecordEvent", event, stream)
+        ask = bench.guest(lambda: status_of("aclrtQueryEvent", "aclrtEventStatus", event))
+        require(
+            ask.answer("aclrtQueryEvent") == 1, "aclrtQueryEvent calls an event complete that was not reached"
+        )
+
+
+def _reported() -> int:
+    """How many failed tasks were reported that the engine has not enqueued itself, as those here."""
+    return int(lib.aio_device_unattributed(0))
+
+
+def _in_order(bench: Bench, is_complete: Callable[[CData, CData], bool]) -> None:
+    """Asks until what is behind a failed task is complete, and looks then whether the task was reported."""
+    if not _detection.reported_by():
+        raise NotTestable("the library has no function that registers a callback")
+    memory = bench.memory()
+    for _ in range(ROUNDS):
+        stream, idle, event = bench.stream(), bench.stream(), bench.event()
+        wake = bench.make("aclrtDestroyEvent", "aclrtEvent", "aclrtCreateEventWithFlag", OLD_KIND)
+        before = _reported()
+        bench.fail_next(stream, FAULT)
+        fill(stream, memory, 1)
+        expect(0, "aclrtRecordEvent", event, stream)
+        for _ in range(patience.wait_ms):
+            expect(0, "aclrtRecordEvent", wake, idle)
+            status_of("aclrtQueryEvent", "aclrtEventStatus", wake)
+            if is_complete(stream, event):
+                break
+        seen = _reported() - before
+        require(seen == 1, f"{seen} failed tasks were reported when the work behind one was complete")
+        call("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms)
+
+
+@REPORTS.assumes(
+    "before-the-event",
+    "An event behind a failed task reads complete only after the callback for the task has returned.",
+    calls="aclrtMemsetAsync aclrtRecordEvent aclrtQueryEventStatus",
+    used_by="_native/report.c _detection",
+    mark="H",
+    needs=Needs.FAULTS,
+)
+def _(bench: Bench) -> None:
+    _in_order(bench, lambda _, event: bench.event_status(event) == 1)
+
+
+@REPORTS.assumes(
+    "before-idle",
+    "A stream with a failed task reads idle only after the callback for the task has returned.",
+    calls="aclrtMemsetAsync aclrtStreamQuery",
+    used_by="_native/report.c _detection",
+    mark="H",
+    needs=Needs.FAULTS,
+)
+def _(bench: Bench) -> None:
+    _in_order(bench, lambda stream, _: bench.stream_status(stream) == 0)
