@@ -1,0 +1,171 @@
+"""Ctrl-C in every public call of a thread, and loops closed under every await: the device resets, nothing leaks."""
+
+from __future__ import annotations
+
+import concurrent.futures._base
+import gc
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import aioacl
+from aioacl import lowlevel, simulator, testing
+from aioacl._lifecycle import manager_of
+from tests.kit import PATIENCE_SECONDS, descriptors, until_now
+from tests.reliability.interrupts_calls import BY_HAND, CALLS, Bench
+from tests.reliability.interrupts_loops import KINDS, abandon
+from tests.reliability.part import Outcome, Scale
+from tests.support.steps import beginnings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+LIMIT_SECONDS = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1800.0}
+STRIKES: Final = {Scale.QUICK: 300, Scale.DEFAULT: 2000, Scale.SLOW: 10_000}
+LOOPS: Final = {Scale.QUICK: 1, Scale.DEFAULT: 3, Scale.SLOW: 20}  # of each kind
+CHECK_EVERY: Final = 50
+PLACES: Final = tuple(
+    str(place)
+    for place in (Path(aioacl.__file__).parent, concurrent.futures._base.__file__, threading.__file__)
+)
+
+
+class Strike:
+    """A real SIGINT at the nth function, line or return that the call runs on this thread."""
+
+    def __init__(self, step: int) -> None:
+        self.left = step
+        self.where = ""
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Strike | None:
+        code = frame.f_code
+        if not code.co_filename.startswith(PLACES) or _finalizes(frame):
+            return None
+        if event != "exception" and (event != "line" or frame.f_lasti in beginnings(code)):
+            self.left -= 1
+            if self.left == 0:
+                self.where = (
+                    f"{Path(code.co_filename).name}:{frame.f_lineno} in {code.co_name}, at its {event}"
+                )
+                signal.raise_signal(signal.SIGINT)
+        return self
+
+
+def _finalizes(frame: FrameType | None) -> bool:
+    """Python drops what a finalizer raises, so an interrupt there would be lost."""
+    while frame is not None and frame.f_code.co_name not in ("__del__", "gone"):
+        frame = frame.f_back
+    return frame is not None
+
+
+def struck(call: Callable[[], object], step: int) -> Strike:
+    """Interrupts the call at that step, if it has so many."""
+    strike = Strike(step)
+    sys.settrace(strike)
+    try:
+        call()
+    except (KeyboardInterrupt, aioacl.AclError):
+        pass  # a call interrupted before may have left a reset under way, which this one meets
+    finally:
+        sys.settrace(None)
+    return strike
+
+
+class Campaign:
+    """Calls in turn, each interrupted one step later than the last time."""
+
+    def __init__(self, outcome: Outcome, rng: random.Random) -> None:
+        self._outcome = outcome
+        self._rng = rng
+        self._bench = Bench()
+        self._steps = dict.fromkeys(CALLS, 0)
+        self.strikes = 0
+
+    def run(self, total: int) -> None:
+        """Until so many interrupts have struck, or something was found."""
+        last = ""
+        while self.strikes < total and not self._outcome.findings:
+            name = self._rng.choice(list(CALLS))
+            self._steps[name] += 1 + self._rng.randrange(3)
+            strike = struck(partial(CALLS[name], self._bench), self._steps[name])
+            if strike.left > 0:  # the call is over before that step
+                self._steps[name] = 0
+                continue
+            self.strikes += 1
+            last = f"{name}, {strike.where}"
+            if self.strikes % CHECK_EVERY == 0 or name in ("events", "force_reset"):
+                self._check(last)
+        self._check(last)
+        self._bench.close()
+
+    def _check(self, last: str) -> None:
+        """The device resets, a job runs, and bytes come back."""
+        bench = self._bench
+        counted, actual = manager_of(BY_HAND).standing().retained, simulator.retain_count(BY_HAND)
+        self._outcome.expect(
+            counted == actual, f"after {last}: {counted} sets are counted, there are {actual}"
+        )
+        if actual:  # a call that was interrupted between the two
+            lowlevel.reset_device_force(BY_HAND)
+        try:
+            report = bench.device.force_reset(grace=0).result(PATIENCE_SECONDS)
+            self._outcome.expect(report.ok, f"after {last}: {report}")
+            bench.close_handles()
+            bench.renew()
+            bench.device.run(int).result(PATIENCE_SECONDS)
+            bench.stream.fill(bench.memory, 1).result(PATIENCE_SECONDS)
+        except (aioacl.AclError, TimeoutError) as error:
+            self._outcome.findings.append(f"after {last}: {error!r}")
+        self._outcome.expect(bench.device.health.leases == 0, f"after {last}: a lease is held")
+
+
+def _loops(outcome: Outcome, rounds: int) -> int:
+    bench = Bench()
+    for number in range(rounds * len(KINDS)):
+        kind = list(KINDS)[number % len(KINDS)]
+        wrong = abandon(bench, kind)
+        outcome.expect(not wrong, wrong)
+        report = bench.device.force_reset(grace=0).result(PATIENCE_SECONDS)
+        outcome.expect(report.ok, f"after a loop closed under {kind}: {report}")
+        bench.close_handles()
+        bench.renew()
+        outcome.expect(not bench.device.health.leases, f"after a loop closed under {kind}: a lease is held")
+    bench.close()
+    return rounds * len(KINDS)
+
+
+def _clean(outcome: Outcome, before: testing.Snapshot, files: int, what: str) -> None:
+    def settled() -> bool:
+        gc.collect()
+        return not testing.snapshot().more_than(before) and descriptors() <= files
+
+    clean = until_now(settled)
+    left = f"{testing.snapshot().more_than(before)}, {descriptors() - files} descriptors"
+    outcome.expect(clean, f"left by {what}: {left}")
+    outcome.expect(not simulator.violations(), f"violations by {what}: {simulator.violations()}")
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """The interrupts, and then the loops."""
+    os.environ["AIOACL_SIM_DEVICES"] = "3"
+    aioacl.use_library("simulator")
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    warnings.simplefilter("ignore")  # what was interrupted before it was closed says so, and is right
+    outcome = Outcome()
+    for index in range(3):
+        aioacl.open_device(index).result().close().result()  # what is made once for the life of a process
+    before, files = testing.snapshot(), descriptors()
+    campaign = Campaign(outcome, random.Random(seed))
+    campaign.run(STRIKES[scale])
+    _clean(outcome, before, files, "the interrupts")
+    abandoned = 0 if outcome.findings else _loops(outcome, LOOPS[scale])
+    _clean(outcome, before, files, "the closed loops")
+    outcome.figures = {"interrupts": campaign.strikes, "public calls": len(CALLS), "closed loops": abandoned}
+    return outcome
