@@ -153,6 +153,6 @@ def _left_on(manager: Manager) -> Iterable[tuple[str, object]]:
     yield "jobs of the executor", len(manager._executor._items) if manager._executor else 0
     yield "calls counted by the gate", enqueueing + lifetime
     yield "waits of streams", lib.aio_device_waits(manager.index)
-    yield "streams", len(manager.cores())
+    yield "streams", len(manager.cores.members())
     yield "clean-ups put off", len(manager.leftovers) + len(manager.notes)
     yield "opens", manager.opens - 1

@@ -58,6 +58,8 @@ SUBJECTS: Final = (  # of the tests that are about the lifecycle
     "reset",
     "reset_failing",
     "reset_stuck",
+    "stuck_ends",
+    "truth_corners",
     "turns",
 )
 REASON: Final = re.compile(r"#\s*pragma: no (cover|branch)\b(?! - \w)")

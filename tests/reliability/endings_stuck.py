@@ -27,17 +27,17 @@ leave(9)
         strict=False,
     ),
     Case(
-        "a thread in aclrtSynchronizeStream",
+        "a thread in aclrtSynchronizeEventWithTimeout",
         """
 async def main():
     copies = Copies()
     await copies.__aenter__()
     forever(copies)
-    simulator.hang_call("aclrtSynchronizeStream")
+    simulator.hang_call("aclrtSynchronizeEventWithTimeout")
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as group:
             group.start_soon(wait, copies.stream)
-            await until(lambda: simulator.hung("aclrtSynchronizeStream"))
+            await until(lambda: simulator.hung("aclrtSynchronizeEventWithTimeout"))
             scope.cancel()
 run(main)
 leave(9)

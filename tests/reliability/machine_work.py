@@ -9,6 +9,8 @@ from hypothesis.stateful import precondition
 
 import aioacl
 from aioacl import State, simulator
+from aioacl._lifecycle import manager_of
+from tests.kit import until_now
 from tests.reliability.machine_ground import BYTES, PATIENCE_SECONDS, PICK, Ground, expect, step
 from tests.reliability.machine_model import Event, Pinned, Point, Stream, Thing
 
@@ -139,22 +141,29 @@ class Work(Ground):
         """A fault of this generation is remembered each time that it is raised; of an older one it is history."""
         if error is aioacl.DeviceFault and not stream.stale:
             stream.card.faulted = True
-            stream.card.tell("fault")
 
     # --- failing --------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self._going())
     @step(pick=PICK, which=PICK)
     def fail(self, pick: int, which: int) -> None:
-        """A task fails: its ticket says so, now and whenever it is asked; work behind it is clean."""
+        """A task fails: its ticket raises that always, the stream refuses work until it is renewed."""
         stream, buffer = self._pair(pick, which)
         self._all_known(stream)
+        manager = manager_of(stream.card.index)
+        before = manager.failures
         simulator.fail_next(stream.made, FAULT)
         point = Point(stream, stream.made.fill(buffer.made, 1), known=True, error=aioacl.DeviceFault)
         stream.points.append(point)
         self.points.append(point)
         expect(lambda: point.made.result(PATIENCE_SECONDS), aioacl.DeviceFault)
         self._raised(stream, point.error)
+        assert until_now(lambda: manager.failures == before + 1)
+        stream.card.tell("fault")
+        expect(lambda: stream.made.fill(buffer.made, 1), aioacl.DeviceFault)
+        assert stream.made.error is not None
+        stream.made.renew().result(PATIENCE_SECONDS)
+        stream.points.clear()
 
     @precondition(lambda self: self._going())
     @step(pick=PICK, which=PICK, value=st.integers(0, 255))

@@ -78,8 +78,16 @@ LISTS: Final = {
     "watcher.c": "waits",
     "waiters.c": "workers",
     "exit.c": "ends",
-    "ledger.c": "outcome",
-    "stage.c": "outcome",
+    "outcome.c": "outcome",
+    "failure.c": "failure",
+    "attribution.c": "failure",
+    "report.c": "failure",
+    "link.c": "links",
+    "confirm.c": "confirm",
+    "device.c": "confirm",
+    "enqueue.c": "failure",
+    "stage.c": "stage",
+    "staged.c": "stage",
 }
 REST: Final = (
     "tests/law",

@@ -30,7 +30,12 @@ DRAIN_SHARE: Final = 0.7  # of a reset's time: a later stage that takes all of i
 AMPLE_TIMES: Final = 3
 AGAIN_SECONDS: Final = 0.05
 AMPLE_SECONDS: Final = 20.0
-LEAVING: Final = ("aclrtSynchronizeStream", "aclrtSynchronizeEvent", "aclrtStreamQuery", "aclrtStreamAbort")
+LEAVING: Final = (
+    "aclrtSynchronizeStreamWithTimeout",
+    "aclrtSynchronizeEventWithTimeout",
+    "aclrtStreamQuery",
+    "aclrtStreamAbort",
+)
 SENT: Final = bytes(range(256))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aioacl
-from tests.reliability import coverage, mutants, rebuilt
+from tests.reliability import coverage, mutants, rebuilt, truth_bugs
 from tests.reliability.mutants import Patch, patches
 from tests.reliability.names import missing, unmatched
 from tests.reliability.part import Scale
@@ -25,6 +25,12 @@ def test_every_change_finds_what_it_changes(kind: str) -> None:
         return ((rebuilt.ENGINE if patch.in_c else PACKAGE) / patch.file).read_text()
 
     assert all(patch.apply(source(patch)) != source(patch) for patch in patches(kind))
+
+
+def test_every_bug_of_the_truth_part_finds_what_it_changes() -> None:
+    for bug in truth_bugs.BUGS:
+        text = (rebuilt.ENGINE / bug.file).read_text()
+        assert bug.apply(text) != text
 
 
 @pytest.mark.parametrize("part", [coverage, mutants], ids=["coverage", "mutants"])

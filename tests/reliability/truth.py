@@ -1,0 +1,109 @@
+"""Truth: every await is compared with an oracle that knows which tasks were made to fail; nothing missed or blamed.
+
+Each round is one await of a ticket, event, own event, stream, device, upload, download, or a `.result()` on a thread.
+Five processes find failures in different ways: by either registration, by either while another library synchronizes
+the devices, and by synchronizing. In each, half of the devices wait by threads.
+
+- wrong: other bytes came, or another failure was raised than the first that the await covers or depends on;
+- missed: nothing was raised, and a task has failed that the await covers or depends on;
+- blamed: it was raised, and none of them has failed. Where failures are found by synchronizing this is allowed;
+- doubtful: a wait for an event on the stream took a second or more, so a failure behind it may be taken for one of it.
+
+A failure that was told of in no event of the device, or collected by nobody and not warned of, is a finding too. While
+another library synchronizes, no wait for an event times out: the runtime reports none of them. Slow: the engine is
+also built with each bug of `truth_bugs.py`, and each must be noticed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.reliability import truth_bugs
+from tests.reliability.part import Outcome, Scale
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIMIT_SECONDS: Final = {Scale.QUICK: 90.0, Scale.DEFAULT: 200.0, Scale.SLOW: 900.0}
+# The wanted rounds of each kind, in all ways together.
+ROUNDS: Final = {Scale.QUICK: 400, Scale.DEFAULT: 2_000, Scale.SLOW: 10_000}
+MODES: Final = ("acl", "runtime", "acl, other", "runtime, other", "confirmed")
+AT_ONCE: Final = 2
+COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "blamed", "doubtful")
+SHARE: Final = 0.3  # of the limit, for one process: they run in three turns
+BUG_ROUNDS: Final = 250
+ENDS_SECONDS: Final = 5.0
+
+
+def _child(mode: str, rounds: int, seed: int, seconds: float, package: Path | None = None) -> dict[str, Any]:
+    """The tally of one process; `package`: a folder with an aioacl to run it with."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.reliability.truth_child",
+        mode,
+        str(rounds),
+        str(seed),
+        str(seconds),
+    ]
+    try:
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds + ENDS_SECONDS,
+            check=False,
+            env=os.environ | ({"PYTHONPATH": str(package)} if package else {}),
+        )
+    except subprocess.TimeoutExpired as error:
+        return {"findings": [f"it was not done in {seconds:.0f} s: {str(error.stderr)[-2000:]}"]}
+    try:
+        told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        told = {"findings": [f"it ended with {ended.returncode} and no tally"]}
+    if ended.stderr or ended.returncode:
+        told["findings"].append(f"it ended with {ended.returncode}, and complained: {ended.stderr[-2000:]}")
+    return told
+
+
+def _rows(mode: str, counts: dict[str, dict[str, int]]) -> list[str]:
+    return [
+        f"{key.replace('/', ', '):<22} {mode:<15} "
+        + " ".join(f"{count.get(column, 0):>9}" for column in COLUMNS)
+        for key, count in sorted(counts.items())
+    ]
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """All modes, two at a time."""
+    outcome = Outcome()
+    limit = LIMIT_SECONDS[scale] * SHARE
+    each = -(-ROUNDS[scale] // 4)  # two strategies, two registrations
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        tallies = list(pool.map(lambda mode: _child(mode, each, seed, limit), MODES))
+    rows = [f"{'await, waits=':<22} {'failures by':<15} " + " ".join(f"{column:>9}" for column in COLUMNS)]
+    total, again = Counter[str](), f"python -m tests.reliability truth --{scale.value} --seed={seed}"
+    for mode, tally in zip(MODES, tallies, strict=True):
+        counts = tally.get("counts", {})
+        rows += _rows(mode, counts)
+        for count in counts.values():
+            total.update(count)
+        injected, reported = tally.get("injected", {}), tally.get("reported", {})
+        outcome.figures[f"{mode}: tasks that were made to fail"] = f"{sum(injected.values())}: {injected}"
+        outcome.figures[f"{mode}: reported"] = f"{reported}, in {tally.get('scenes', 0)} scenes"
+        outcome.findings += [f"{mode}: {finding}\n  again: {again}" for finding in tally["findings"]]
+        more = tally.get("found", 0) - len(tally["findings"])
+        outcome.expect(more <= 0, f"{mode}: and {more} more findings")
+    if scale is Scale.SLOW:
+        truth_bugs.try_all(
+            outcome, lambda mode, folder: len(_child(mode, BUG_ROUNDS, seed, limit, folder)["findings"])
+        )
+    outcome.figures = {"in all": dict(total), "awaits": rows, **outcome.figures}
+    return outcome

@@ -1,0 +1,145 @@
+"""What the scenes of the truth part work with: two devices, their buffers, a kernel, and how tasks are made to fail."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import aioacl
+from aioacl import simulator
+from aioacl.lowlevel import ffi, on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._options import Strategy
+    from tests.reliability.truth_oracle import Failure
+
+CELLS: Final = 96
+CELL_BYTES: Final = 64
+NOTIFIES: Final = 12
+BLOBS: Final = (512, 512, 4096, (2 << 20) + 512)  # of the streams of a scene: what they upload and download
+PIECE_BYTES: Final = 1 << 20  # of which upload() and download() make one copy each
+KERNEL: Final = "nothing"
+# Of tasks: a new stream is all that is needed. No two are alike, so that a code tells which task it is of.
+EVENT_TIMEOUT: Final = 507001  # always of a wait for an event that has timed out, and here of nothing else
+CODES: Final = (
+    507011,
+    507014,
+    507015,
+    507016,
+    507017,
+    507018,
+    507034,
+    507035,
+    507036,
+    507048,
+    507049,
+    507050,
+)
+PATIENCE_SECONDS: Final = 60.0
+
+
+@dataclass
+class Board:
+    """One device, and what is made of it once."""
+
+    device: aioacl.Device
+    acl: Any
+    cells: list[aioacl.DeviceBuffer] = field(default_factory=list[aioacl.DeviceBuffer])
+    blobs: list[aioacl.DeviceBuffer] = field(default_factory=list[aioacl.DeviceBuffer])
+    own: list[aioacl.Event] = field(default_factory=list[aioacl.Event])
+    pinned: list[aioacl.PinnedBuffer] = field(default_factory=list[aioacl.PinnedBuffer])
+    function: Any = None
+    beside: Any = None  # a stream of its own, which the engine does not know
+    notifies: list[Any] = field(default_factory=list[Any])
+
+    async def equip(self, stack: AsyncExitStack) -> None:
+        """Makes all of it."""
+        device = self.device
+        self.cells = [await stack.enter_async_context(device.allocate(CELL_BYTES)) for _ in range(CELLS)]
+        self.blobs = [await stack.enter_async_context(device.allocate(size)) for size in BLOBS]
+        self.own = [await stack.enter_async_context(device.create_event()) for _ in range(4)]
+        self.pinned = [await stack.enter_async_context(device.pinned(CELL_BYTES)) for _ in range(4)]
+        binary, function = ffi.new("aclrtBinHandle *"), ffi.new("aclrtFuncHandle *")
+        self.acl.aclrtBinaryLoadFromData(b"code", 4, ffi.NULL, binary)
+        self.acl.aclrtBinaryGetFunction(binary[0], KERNEL.encode(), function)
+        stack.callback(self.acl.aclrtBinaryUnLoad, binary[0])
+        self.function = function[0]
+        beside = ffi.new("aclrtStream *")
+        self.acl.aclrtCreateStream(beside)
+        stack.callback(self.acl.aclrtDestroyStream, beside[0])
+        self.beside = beside[0]
+        for _ in range(NOTIFIES):
+            notify = ffi.new("aclrtNotify *")
+            self.acl.aclrtCreateNotify(notify, 0)
+            stack.callback(self.acl.aclrtDestroyNotify, notify[0])
+            self.notifies.append(notify[0])
+
+    def launch(self, stream: aioacl.Stream) -> None:
+        """Enqueues a kernel by hand."""
+        args = ffi.new("char[8]")
+        self.acl.aclrtLaunchKernelWithHostArgs(self.function, 1, stream, ffi.NULL, args, 8, ffi.NULL, 0)
+
+    def await_notify(self, stream: aioacl.Stream, number: int) -> None:
+        """Enqueues a wait for a notify by hand, and beside the stream what ends it. One wait at a time."""
+        self.acl.aclrtRecordNotify(self.notifies[number], self.beside)
+        self.acl.aclrtWaitAndResetNotify(self.notifies[number], stream, 0)
+
+
+class Bench:
+    """Two devices with one strategy. One scene at a time uses them."""
+
+    def __init__(self, number: int, strategy: Strategy) -> None:
+        self.number = number
+        self.strategy: Strategy = strategy
+        self.boards: list[Board] = []
+        self._stack = AsyncExitStack()
+
+    async def open(self) -> None:
+        """Opens both."""
+        for index in (2 * self.number, 2 * self.number + 1):
+            device = await self._stack.enter_async_context(aioacl.open_device(index, self.strategy))
+            self.boards.append(Board(device, on(device)))
+            await self.boards[-1].equip(self._stack)
+
+    async def close(self) -> None:
+        """Closes both."""
+        await self._stack.aclose()
+
+
+class Ear:
+    """Listens to the failures of which a device tells."""
+
+    def __init__(self, device: aioacl.Device) -> None:
+        self._events = device.events()
+        self.heard: dict[int, list[tuple[int, int]]] = {}  # of a stream: positions and codes
+        self.missed = 0
+
+    def knows(self, failure: Failure, *, exactly: bool) -> bool:
+        """Whether it was told of."""
+        told = self.heard.get(failure.lane.id, [])
+        if not exactly:
+            return bool(told)
+        return any(
+            code == failure.code and (position == failure.position or not failure.position)
+            for position, code in told
+        )
+
+    async def wait(self, holds: Callable[[], bool], seconds: float) -> bool:
+        """Listens until the condition holds; False if it does not in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not holds():
+                    event = await anext(self._events)
+                    self.missed += event.missed
+                    if event.kind == "fault":
+                        self.heard.setdefault(event.stream, []).append((event.position, event.code))
+        return holds()
+
+
+def refuse_next(stream: aioacl.Stream, code: int) -> None:
+    """The next task of the stream fails; 0: it does not."""
+    simulator.fail_next(stream, code)

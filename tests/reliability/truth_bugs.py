@@ -1,0 +1,98 @@
+"""Bugs that are put into a copy of the engine, each of which the truth part has to notice."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from aioacl import _acl
+from tests.reliability import rebuilt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.reliability.part import Outcome
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What is wrong, how to make it so, and the mode of the part that must notice it."""
+
+    what: str
+    file: str
+    find: str
+    replace: str
+    mode: str
+
+    def apply(self, text: str) -> str:
+        """The changed text; ValueError if what is to be changed is not there exactly once."""
+        if text.count(self.find) != 1:
+            raise ValueError(f"{self.what}: what it changes is there {text.count(self.find)} times")
+        return text.replace(self.find, self.replace)
+
+
+BUGS: Final = (
+    Bug(
+        "what is complete is believed before the reports are attributed",
+        "report.c",
+        "    if (atomic_load(&reported) != atomic_load(&resolved))\n        aio_failures_resolve();",
+        "    if (atomic_load(&reported) > atomic_load(&resolved) + 8)\n        aio_failures_resolve();",
+        "acl",
+    ),
+    Bug(
+        "a failure is not copied along the waits for events",
+        "attribution.c",
+        "    aio_failures_propagate();\n    aio_reports_resolved(seen);",
+        "    aio_reports_resolved(seen);",
+        "runtime",
+    ),
+    Bug(
+        "a failure is attributed to the entry behind its own",
+        "attribution.c",
+        "return (int32_t)(id - failed) >= 0;",
+        "return (int32_t)(id - failed) > 0;",
+        "acl",
+    ),
+    Bug(
+        "a slow wait for an event is not confirmed",
+        "link.c",
+        "    return atomic_load(&stream->synced) >= link->position ||",
+        "    return true || atomic_load(&stream->synced) >= link->position ||",
+        "runtime",
+    ),
+    Bug(
+        "without reports, what is complete counts as confirmed",
+        "link.c",
+        "exact ? limit : least(limit, atomic_load(&stream->synced))",
+        "limit",
+        "confirmed",
+    ),
+)
+
+
+def try_all(outcome: Outcome, found_by: Callable[[str, Path], int]) -> None:
+    """Builds the engine with each of them; `found_by` runs a mode with the package in that folder."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        library = Path(_acl.__file__ or "")
+        engine = rebuilt.Engine(place / "objects", library, extension=True)
+        noticed = [bug for bug in BUGS if _is_noticed(bug, engine, place, library, found_by)]
+    outcome.figures["seeded bugs"] = [
+        f"{bug.what}: {'noticed' if bug in noticed else 'MISSED'}" for bug in BUGS
+    ]
+    outcome.expect(len(noticed) == len(BUGS), "not every seeded bug was noticed")
+
+
+def _is_noticed(
+    bug: Bug, engine: rebuilt.Engine, place: Path, library: Path, found_by: Callable[[str, Path], int]
+) -> bool:
+    folder = place / f"bug{BUGS.index(bug)}"
+    shutil.copytree(library.parent, folder / "aioacl")
+    objects = engine.changed(bug.file, bug.apply((rebuilt.ENGINE / bug.file).read_text()), folder)
+    target = folder / "aioacl" / library.name
+    target.unlink()
+    engine.extension(objects, target)
+    return found_by(bug.mode, folder) > 0

@@ -1,0 +1,336 @@
+"""One scene of the truth part: streams of two devices, random work, tasks that fail, and many who await it.
+
+The script enqueues on the loop's thread and notes each entry in the oracle. Awaits run beside it, as tasks of the loop
+and as `.result()` on threads. At the end every failure must have been told of, and what nobody collected must warn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import aioacl
+from aioacl import simulator
+from aioacl.lowlevel import ffi
+from tests.reliability.truth_bench import CODES, PATIENCE_SECONDS, PIECE_BYTES, Ear
+from tests.reliability.truth_oracle import MAYBE, NO, Failure, Lane
+from tests.reliability.truth_work import NEVER, Point, Run, Script
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.reliability.truth_bench import Board
+
+    Spans = list[tuple[Lane, int, int]]
+
+STEPS: Final = 50
+
+
+class Scene(Script):
+    """See the module."""
+
+    # --- the whole of it -------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Plays it."""
+        ears = [Ear(board.device) for board in self.bench.boards]
+        for number, board in enumerate(self.bench.boards):
+            for each in range(self.rng.randint(2, 4)):
+                await self._make(board, f"{self.name}/{number}.{each}", each)
+        for _ in range(STEPS):
+            if not await self._step():
+                break
+        for run in self.runs:
+            self._release(run)
+        for _ in range(4):  # what is awaited late
+            self._ask(self.rng.choice(self.runs))
+        await self._join()
+        await self._check_reports(ears)
+        for run in self.runs:
+            await self._idle(run)
+        await self._close()
+
+    async def _make(self, board: Board, name: str, number: int) -> None:
+        stream = await board.device.create_stream()
+        run = Run(stream, board, self._lane(name, board, stream), board.blobs[number])
+        self.runs.append(run)
+
+    def _lane(self, name: str, board: Board, stream: aioacl.Stream) -> Lane:
+        found = ffi.new("int32_t *")
+        board.acl.aclrtStreamGetId(stream, found)
+        self.lanes.append(Lane(name, board.device.index, found[0], self.lanes))
+        return self.lanes[-1]
+
+    async def _join(self) -> None:
+        while self.readers:
+            _, late = await asyncio.wait(self.readers, timeout=PATIENCE_SECONDS)
+            if late:
+                self.tally.find(
+                    f"scene {self.name}: {len(late)} awaits do not end: {[str(one) for one in late][:3]}"
+                )
+                raise TimeoutError(self.name)
+
+    async def _idle(self, run: Run) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not run.stream.query():  # noqa: ASYNC110 - to await it would collect its failure
+                await asyncio.sleep(0.001)
+
+    async def _gone(self, run: Run) -> None:
+        """A wait for the device asks a closed stream until it is destroyed, and the next scene is none of its."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while run.stream._core in run.board.device._manager.cores.members():  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.001)
+
+    # --- one step ---------------------------------------------------------------------------------------------------
+
+    async def _step(self) -> bool:
+        """False when no more rounds are wanted."""
+        for run in self.runs:
+            run.held -= run.held > 1
+            if run.held == 1:
+                self._release(run)
+        free = [run for run in self.runs if not run.locked]
+        if not free:
+            await asyncio.sleep(0.001)
+            return True
+        run = self.rng.choice(free)
+        if run.dead and self.rng.random() < 0.5:
+            run.locked = run.leaving = True
+            self._start(self._renew(run))
+            return True
+        for _ in range(self.rng.randint(1, 4)):
+            self._work(self.rng.choice((run, run, self.rng.choice(free))))
+        wanted = self._ask(run)
+        if self.rng.random() < 0.6:
+            await asyncio.sleep(self.rng.choice((0, 0, 0, 0.001)))
+        return wanted
+
+    def _start(self, body: Any) -> None:
+        task = asyncio.get_running_loop().create_task(body)
+        self.readers.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.readers.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self.tally.find(f"scene {self.name}: {error!r} in {task}")
+
+    def _release(self, run: Run) -> None:
+        if run.held:
+            run.held = 0
+            simulator.release(run.stream)
+
+    async def _renew(self, run: Run) -> None:
+        self._release(run)
+        for failure in run.lane.all(run.lane.placed):
+            failure.collected = max(failure.collected, MAYBE)
+        await run.stream.renew(timeout=PATIENCE_SECONDS)
+        run.lane = self._lane(f"{run.lane.name}'", run.board, run.stream)
+        run.value, run.dead, run.locked, run.leaving = None, False, False, False
+
+    # --- awaits -----------------------------------------------------------------------------------------------------
+
+    def _ask(self, run: Run) -> bool:
+        """Some awaits of the kind that is wanted most; False if none is."""
+        kind = self.tally.next_kind(self.bench.strategy)
+        if kind is None:
+            return False
+        ways: dict[str, Callable[[str, Run], None]] = {
+            "ticket": partial(self._ask_point, self.tickets),
+            "event": partial(self._ask_point, self.events),
+            "own event": self._ask_own,
+            "stream": self._ask_stream,
+            "device": self._ask_device,
+            "upload": partial(self._ask_pump, up=True),
+            "download": partial(self._ask_pump, up=False),
+            "result": self._ask_result,
+        }
+        ways[kind](kind, run)
+        return True
+
+    def _readers(self) -> range:
+        return range(self.rng.choice((1, 1, 2, 3)))
+
+    def _read(
+        self, kind: str, spans: Callable[[], Spans], begin: Callable[[], Awaitable[object]], point: Any = None
+    ) -> None:
+        self.tally.begin(kind, self.bench.strategy)
+
+        async def read() -> None:
+            before, error = spans(), None
+            try:
+                await begin()
+            except Exception as raised:
+                error = raised
+            if kind == "device":  # it may cover what was enqueued while it waited, too
+                must = {lane: place for lane, place, _ in before}
+                before = [(lane, must.get(lane, 0), place) for lane, _, place in spans()]
+            self.judge.end(self.row(kind), before, error, point.wrong() if point and not error else "")
+
+        self._start(read())
+
+    def _ask_point(self, points: list[Point], kind: str, run: Run) -> None:
+        if kind == "event" and self.rng.random() < 0.7 and not run.locked:
+            self._record(run)
+        if not points:
+            self._put(run)
+            return
+        point = self.rng.choice(points[-6:] if self.rng.random() < 0.8 else points)
+        for _ in self._readers():
+            self._read(
+                kind, lambda: [(point.lane, point.place, point.place)], lambda: _arrive(point.thing), point
+            )
+
+    def _ask_own(self, kind: str, run: Run) -> None:
+        point = self._record_own(run) if not run.locked else None
+        if point is None:
+            return
+        event = point.thing
+
+        def spans() -> Spans:
+            newest = self.own[id(event)]
+            return [(newest.lane, newest.place, newest.place)]
+
+        for _ in self._readers():
+            self._read(kind, spans, lambda: _arrive(event))
+
+    def _ask_stream(self, kind: str, run: Run) -> None:
+        if run.leaving:
+            return
+
+        def spans() -> Spans:
+            must = 0 if run.leaving else run.lane.counted
+            return [(run.lane, must, len(run.lane.entries))]
+
+        for _ in self._readers():
+            self._read(kind, spans, lambda: _arrive(run.stream))
+
+    def _ask_device(self, kind: str, run: Run) -> None:
+        index = run.board.device.index
+
+        def spans() -> Spans:
+            live = {each.lane for each in self.runs if not each.leaving}
+            lanes = [lane for lane in self.lanes if lane.device == index]
+            return [(lane, lane.counted if lane in live else 0, len(lane.entries)) for lane in lanes]
+
+        self._read(kind, spans, run.board.device.synchronize)
+
+    def _ask_result(self, kind: str, run: Run) -> None:
+        points = self.tickets[-8:] + self.events[-4:]
+        for _ in self._readers():
+            point = self.rng.choice(points) if points and (run.locked or self.rng.random() < 0.8) else None
+            if point is None and run.locked:
+                return
+            self.tally.begin(kind, self.bench.strategy)
+            loop = asyncio.get_running_loop()
+            job = loop.run_in_executor(self.pool, self._take, kind, point, run)
+            self._start(_joined(job))
+
+    def _take(self, kind: str, point: Point | None, run: Run) -> None:
+        """On a thread of the pool."""
+        lane, error = (point or run).lane, None
+        place = point.place if point else 0 if run.leaving else lane.counted
+        try:
+            (point.thing if point else run.stream).result()
+        except Exception as raised:
+            error = raised
+        may = place if point else len(lane.entries)
+        self.judge.end(
+            self.row(kind), [(lane, place, may)], error, point.wrong() if point and not error else ""
+        )
+
+    def _ask_pump(self, kind: str, run: Run, *, up: bool) -> None:
+        if run.locked or run.blob is None:
+            return
+        run.locked = True
+        self.tally.begin(kind, self.bench.strategy)
+        self._start(self._pump(kind, run, run.blob, up=up))
+
+    async def _pump(self, kind: str, run: Run, blob: aioacl.DeviceBuffer, *, up: bool) -> None:
+        size, code, lane = blob.size, self._code(), run.lane
+        value, target = self.rng.randbytes(8) * (size // 8), bytearray(size)
+        failure = Failure(lane, len(lane.entries) + 1, code, kind, reported=True) if code else None
+        entry, error = lane.add(failure=failure), None
+        nth = self.rng.randint(1, -(-size // PIECE_BYTES)) if code else NEVER
+        self._release(run)
+        with simulator.fault(
+            "aclrtMemcpyAsync", stream=run.stream, nth=nth, async_error=code or CODES[0]
+        ) as rule:
+            try:
+                await (run.stream.upload(blob, value) if up else run.stream.download(target, blob))
+            except Exception as raised:
+                error = raised
+        entry.failure = failure if rule.hits else None
+        self.tally.injected[kind] += rule.hits
+        if rule.matches:
+            lane.enqueued(entry)
+        else:  # all of it was refused
+            lane.entries.remove(entry)
+        wrong = not up and run.value is not None and target != run.value
+        place = len(lane.entries)
+        self.judge.end(self.row(kind), [(lane, place, place)], error, f"{kind}: other bytes" if wrong else "")
+        run.value = run.value if not up else value if error is None else None
+        run.dead, run.locked = run.dead or error is not None, False
+
+    # --- ends -------------------------------------------------------------------------------------------------------
+
+    def _exactly(self, failure: Failure) -> bool:
+        """Whether it must be told of as it is: it cannot have been taken for that of a wait that is slow."""
+        lane = failure.lane
+        return self.tally.mode.exact and failure.reported and not lane.slow(lane.placed, NEVER)
+
+    def _untold(self, ear: Ear, failures: list[Failure]) -> list[Failure]:
+        return [each for each in failures if not ear.knows(each, exactly=self._exactly(each))]
+
+    async def _check_reports(self, ears: list[Ear]) -> None:
+        """Every first failure of a stream is told of, whether it was awaited or not."""
+        for ear, board in zip(ears, self.bench.boards, strict=True):
+            index = board.device.index
+            first = [f for lane in self.lanes if lane.device == index and (f := lane.own(lane.placed))]
+
+            told = partial(self._untold, ear, first)
+            if not await ear.wait(lambda: not told(), PATIENCE_SECONDS / 4):  # noqa: B023 - it is awaited here
+                lost = [str(each) for each in told()]
+                self.tally.find(
+                    f"unreported: scene {self.name}: {lost}, heard {ear.heard}, {ear.missed} missed"
+                )
+            self.tally.reported["told of"] += len(first)
+            health = board.device.health
+            if health.status != "ok" or (self.tally.mode.exact and health.failed_tasks < len(first)):
+                self.tally.find(f"scene {self.name}: {len(first)} tasks have failed, {health}")
+
+    async def _close(self) -> None:
+        for run in self.runs:
+            await run.stream.close()
+            await self._gone(run)
+        lost = [
+            f
+            for lane in self.lanes
+            if (f := lane.own(lane.placed)) and f.collected == NO and self._exactly(f)
+        ]
+        for failure in lost:
+            lane = failure.lane
+            place = f"of stream {lane.id} on device {lane.device}"
+            end = asyncio.get_running_loop().time() + PATIENCE_SECONDS / 4
+            while not any(text.endswith(place) for text in self.warned):
+                await asyncio.sleep(0.005)
+                if asyncio.get_running_loop().time() > end:
+                    self.tally.find(
+                        f"unreported: scene {self.name}: no warning of {failure}, which nobody collected"
+                    )
+                    break
+        self.tally.reported["uncollected, warned of"] += len(lost)
+        self.warned[:] = [
+            text
+            for text in self.warned
+            if not text.endswith(tuple(f"on device {b.device.index}" for b in self.bench.boards))
+        ]
+
+
+async def _arrive(thing: Any) -> None:
+    await thing
+
+
+async def _joined(job: asyncio.Future[None]) -> None:
+    await job

@@ -1,0 +1,167 @@
+"""How the rounds of the truth part have ended: what the oracle expected of each await, and what came."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from aioacl import AclError
+from tests.reliability.truth_oracle import Failure, Lane, collect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KINDS: Final = ("ticket", "event", "own event", "stream", "device", "upload", "download", "result")
+STRATEGIES: Final = ("watch", "thread")
+COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "blamed", "doubtful")
+SHOWN: Final = 20
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How failures are found, and who else synchronizes."""
+
+    name: str
+    ways: int  # of lib.AIO_EXACT_*; 0: confirmed
+    other: bool  # another library synchronizes the devices
+
+    @property
+    def timeouts(self) -> bool:
+        """Whether waits for events time out: the runtime has no callback for them, so the other may take the code."""
+        return not self.other
+
+    @property
+    def exact(self) -> bool:
+        """Whether work that has not failed must not be blamed."""
+        return self.ways != 0
+
+
+@dataclass
+class Tally:
+    """The counts of one process, by kind and strategy, and what was found."""
+
+    mode: Mode
+    rounds: int  # of each kind and strategy that are wanted
+    counts: dict[str, Counter[str]] = field(default_factory=dict[str, "Counter[str]"])
+    injected: Counter[str] = field(default_factory=Counter[str])
+    reported: Counter[str] = field(default_factory=Counter[str])
+    findings: list[str] = field(default_factory=list[str])
+    found: int = 0
+    begun: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+
+    def next_kind(self, strategy: str) -> str | None:
+        """The kind of await that is wanted most, or None."""
+        kind = min(KINDS, key=lambda kind: self.begun[kind, strategy])
+        return kind if self.begun[kind, strategy] < self.rounds else None
+
+    def begin(self, kind: str, strategy: str) -> None:
+        """One more round is under way."""
+        self.begun[kind, strategy] += 1
+
+    def find(self, what: str) -> None:
+        """Something is wrong."""
+        self.found += 1
+        if len(self.findings) < SHOWN:
+            self.findings.append(what)
+
+    def note(self, row: Row, column: str, what: str = "") -> None:
+        """Counts it, and it is a finding if there is a text."""
+        self.counts.setdefault(row.key, Counter())[column] += 1
+        if what:
+            self.find(f"{column}: {row}: {what}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Which await it was."""
+
+    scene: str
+    kind: str
+    strategy: str
+
+    @property
+    def key(self) -> str:
+        """Its row in the table."""
+        return f"{self.kind}/{self.strategy}"
+
+    def __str__(self) -> str:
+        return f"{self.kind}, waits={self.strategy!r}, scene {self.scene}"
+
+
+class Judge:
+    """Compares what awaits have raised with what they had to raise."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def end(
+        self, row: Row, spans: Sequence[tuple[Lane, int, int]], error: BaseException | None, data: str = ""
+    ) -> None:
+        """An await has ended. Of each lane: up to which place it must cover, and up to which it may."""
+        tally, now = self._tally, time.monotonic()
+        if error is None:  # an await that raises may end before the work does
+            for lane, place, _ in spans:
+                lane.seen(place, now)
+        expected = [first for lane, place, _ in spans if (first := lane.first(place))]
+        tally.note(row, "rounds")
+        if expected:
+            tally.note(row, "must fail")
+        if error is None:
+            if expected:
+                tally.note(row, "missed", f"nothing was raised, expected {expected[0]}")
+            elif data:
+                tally.note(row, "wrong", data)
+        else:
+            self._raised(row, spans, expected, error, now)
+
+    def _raised(
+        self,
+        row: Row,
+        spans: Sequence[tuple[Lane, int, int]],
+        expected: list[Failure],
+        error: BaseException,
+        now: float,
+    ) -> None:
+        tally = self._tally
+        code = error.code if isinstance(error, AclError) else None
+        known = [failure for lane, _, place in spans for failure in lane.all(place)]
+        doubtful = [failure for lane, _, place in spans for failure in lane.doubtful(place, now)]
+        # One of several streams, or an enqueue in between may have been refused for what was known by then.
+        several = row.kind in ("upload", "download", "device") or any(
+            place != last for _, place, last in spans
+        )
+        allowed = expected if expected and not several and not doubtful else known
+        if code is None or error.action != "new_stream":  # type: ignore[attr-defined]  # it is an AclError
+            tally.note(row, "wrong", f"raised {error!r}")
+        elif code in {failure.code for failure in allowed}:
+            collect(known, code)
+        elif code in {failure.code for failure in doubtful}:
+            tally.note(row, "doubtful")
+            collect(doubtful, code)
+        elif not tally.mode.exact:
+            collect([*known, *doubtful], code)
+        elif expected:
+            tally.note(row, "wrong", f"raised {error!r}, expected {expected[0]}")
+        else:
+            tally.note(row, "blamed", f"raised {error!r}, though none of {spans_text(spans)} has failed")
+
+    def refused(self, row: Row, lane: Lane, source: tuple[Lane, int] | None, error: AclError) -> None:
+        """An enqueue was refused: the stream has failed, or what it was to wait for."""
+        spans = [(lane, len(lane.entries), len(lane.entries))]
+        spans += [(source[0], source[1], source[1])] if source else []
+        now = time.monotonic()
+        known = [failure for lane, _, place in spans for failure in lane.all(place)]
+        known += [failure for lane, _, place in spans for failure in lane.doubtful(place, now)]
+        if error.code in {failure.code for failure in known} or not self._tally.mode.exact:
+            collect(known, error.code)
+        else:
+            self._tally.note(
+                row, "blamed", f"refused with {error!r}, though none of {spans_text(spans)} fails"
+            )
+
+
+def spans_text(spans: Sequence[tuple[Lane, int, int]]) -> str:
+    """Which work an await covers."""
+    return ", ".join(f"{lane} up to {place}" for lane, place, _ in spans)

@@ -1,0 +1,252 @@
+"""What the scenes of the truth part enqueue: each entry is noted in the oracle, and some are made to fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import aioacl
+from aioacl import AclError, QueueFull, simulator
+from tests.reliability.truth_bench import CELL_BYTES, CODES, EVENT_TIMEOUT, refuse_next
+from tests.reliability.truth_oracle import Failure, Lane
+from tests.reliability.truth_tally import Judge, Row, Tally
+
+if TYPE_CHECKING:
+    import asyncio
+    import random
+    from collections.abc import Callable
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tests.reliability.truth_bench import Bench, Board
+
+    Spans = list[tuple[Lane, int, int]]
+
+STEPS: Final = 50
+DEEPEST: Final = 5
+NEVER: Final = 1 << 40
+FAILING: Final = (0.0, 0.01, 0.03, 0.1)
+TIMEOUT: Final = "a wait for an event that times out"
+
+
+@dataclass(eq=False)
+class Run:
+    """A stream, and what the script knows of it."""
+
+    stream: aioacl.Stream
+    board: Board
+    lane: Lane
+    blob: aioacl.DeviceBuffer | None = None
+    value: bytes | None = None  # of the whole blob, by the last upload
+    locked: bool = False  # an operation of several enqueues is under way
+    dead: bool = False
+    leaving: bool = (
+        False  # it gets a new native stream now, so a wait for the device need not meet the old one
+    )
+    held: int = 0  # steps until it is released
+
+
+@dataclass(eq=False)
+class Point:
+    """A ticket or an event, and how far it covers its stream."""
+
+    lane: Lane
+    place: int
+    thing: Any
+    run: Run
+    target: bytearray | None = None
+    expected: bytes | None = None
+
+    def wrong(self) -> str:
+        """Whether bytes that came are others than those that were sent."""
+        if self.target is None or self.expected is None or self.target == self.expected:
+            return ""
+        return f"{bytes(self.target[:4])!r}... came, expected {self.expected[:4]!r}..., at {self.place} of {self.lane}"
+
+
+@dataclass(eq=False)
+class Script:
+    """What a scene has, and how it enqueues."""
+
+    name: str
+    bench: Bench
+    tally: Tally
+    rng: random.Random
+    pool: ThreadPoolExecutor
+    warned: list[str]
+    timeouts: bool
+    runs: list[Run] = field(default_factory=list[Run])
+    lanes: list[Lane] = field(default_factory=list[Lane])
+    tickets: list[Point] = field(default_factory=list[Point])
+    events: list[Point] = field(default_factory=list[Point])
+    own: dict[int, Point] = field(default_factory=dict[int, Point])
+    cells: dict[int, int] = field(default_factory=dict[int, int])  # how many each device's are in use
+    notified: dict[int, int] = field(default_factory=dict[int, int])  # of each device's notifies
+    written: list[tuple[int, Lane, int, bytes]] = field(default_factory=list[tuple[int, Lane, int, bytes]])
+    readers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    def __post_init__(self) -> None:
+        self.judge = Judge(self.tally)
+        self.failing = self.rng.choice(FAILING)
+
+    def row(self, kind: str) -> Row:
+        """For the table."""
+        return Row(self.name, kind, self.bench.strategy)
+
+    # --- work -------------------------------------------------------------------------------------------------------
+
+    def _work(self, run: Run) -> None:
+        if run.locked or (run.dead and self.rng.random() < 0.9):
+            return
+        works = (self._fill, self._put, self._put, self._copy, self._get, self._get, self._record, self._wait)
+        self.rng.choice((*works, *works, self._wait, self._launch, self._notify))(run)
+
+    def _code(self) -> int:
+        return self.rng.choice(CODES) if self.rng.random() < self.failing else 0
+
+    def _enqueue(
+        self,
+        run: Run,
+        what: str,
+        call: Callable[[], Any],
+        code: int = 0,
+        *,
+        reported: bool = True,
+        counted: bool = True,
+        source: Point | None = None,
+    ) -> Any:
+        """What the call returns; None if it was refused."""
+        lane, at = run.lane, source.place if source else 0
+        failure = Failure(lane, len(lane.entries) + 1, code, what, reported) if code else None
+        entry = lane.add(failure=failure, counted=counted, source=source.lane if source else None, at=at)
+        try:
+            result = call()
+        except QueueFull:
+            lane.entries.pop()
+            refuse_next(run.stream, 0)
+            return None
+        except AclError as error:
+            lane.entries.pop()
+            run.dead = source is None
+            self.judge.refused(self.row(what), lane, (source.lane, at) if source else None, error)
+            return None
+        lane.enqueued(entry, getattr(result, "position", 0))
+        if code:
+            self.tally.injected[what] += 1
+        return result if result is not None else True
+
+    def _task(self, run: Run, what: str, call: Callable[[], Any], *, counted: bool = True) -> Any:
+        """Enqueues a task that may be made to fail."""
+        if code := self._code():
+            refuse_next(run.stream, code)
+        return self._enqueue(run, what, call, code, counted=counted)
+
+    def _ticket(
+        self, run: Run, thing: Any, target: bytearray | None = None, expected: bytes | None = None
+    ) -> None:
+        if thing is not None:
+            self.tickets.append(Point(run.lane, run.lane.placed, thing, run, target, expected))
+
+    def _cell(self, run: Run) -> int | None:
+        index = run.board.device.index
+        number = self.cells.get(index, 0)
+        self.cells[index] = number + 1
+        return number if number < len(run.board.cells) else None
+
+    def _write(self, run: Run, what: str, value: bytes, call: Callable[[aioacl.DeviceBuffer], Any]) -> None:
+        number = self._cell(run)
+        if number is None:
+            return
+        thing = self._task(run, what, lambda: call(run.board.cells[number]))
+        if thing is not None:
+            self.written.append((number, run.lane, run.lane.placed, value))
+            self._ticket(run, thing)
+
+    def _fill(self, run: Run) -> None:
+        byte = self.rng.randrange(256)
+        self._write(run, "fill", bytes([byte]) * CELL_BYTES, lambda cell: run.stream.fill(cell, byte))
+
+    def _put(self, run: Run) -> None:
+        value = self.rng.randbytes(8) * (CELL_BYTES // 8)
+        self._write(run, "staged copy up", value, lambda cell: run.stream.copy(cell, value))
+
+    def _readable(self, run: Run) -> tuple[int, bytes] | None:
+        """A cell whose bytes are there when the stream comes to its next entry."""
+        lane = run.lane
+        reach = {link.source: link.at for link in lane.links(lane.placed)}
+        reach[lane] = lane.placed
+        found = [
+            (number, value)
+            for number, writer, place, value in self.written[-40:]
+            if writer.device == lane.device and place <= reach.get(writer, 0)
+        ]
+        return self.rng.choice(found) if found else None
+
+    def _copy(self, run: Run) -> None:
+        if (source := self._readable(run)) is None:
+            return
+        of = run.board.cells[source[0]]
+        self._write(run, "copy on the device", source[1], lambda cell: run.stream.copy(cell, of))
+
+    def _get(self, run: Run) -> None:
+        if (source := self._readable(run)) is None:
+            return
+        target = bytearray(CELL_BYTES)
+        thing = self._task(
+            run, "staged copy down", lambda: run.stream.copy(target, run.board.cells[source[0]])
+        )
+        self._ticket(run, thing, target, source[1])
+
+    def _record(self, run: Run) -> Point | None:
+        event = self._enqueue(run, "record", run.stream.record)
+        if event is None:
+            return None
+        self.events.append(Point(run.lane, run.lane.placed, event, run))
+        return self.events[-1]
+
+    def _record_own(self, run: Run) -> Point | None:
+        event = self.rng.choice(run.board.own)
+        if self._enqueue(run, "record of an own event", partial(run.stream.record, event)) is not None:
+            self.own[id(event)] = Point(run.lane, run.lane.placed, event, run)
+        return self.own.get(id(event))
+
+    def _wait(self, run: Run) -> None:
+        if self.timeouts and self.rng.random() < 0.3:
+            self._wait_in_vain(run)
+            return
+        points = [point for point in (*self.events[-12:], *self.own.values()) if point.lane.depth < DEEPEST]
+        if points:
+            point = self.rng.choice(points)
+            wait = partial(run.stream.wait_event, point.thing)
+            self._ticket(run, self._enqueue(run, "wait for an event", wait, source=point))
+
+    def _wait_in_vain(self, run: Run) -> None:
+        """Only a wait that really waits can time out, so its source is held."""
+        sources = [each for each in self.runs if each is not run and not each.locked and not each.dead]
+        if not sources:
+            return
+        source = self.rng.choice(sources)
+        simulator.hold(source.stream)
+        source.held = max(source.held, self.rng.randint(1, 6))
+        point, code = self._record(source), EVENT_TIMEOUT
+        if point is None or point.lane.depth >= DEEPEST:
+            return
+        with simulator.fault("aclrtStreamWaitEvent", stream=run.stream, nth=1, async_error=code):
+            wait = partial(run.stream.wait_event, point.thing)
+            self._ticket(run, self._enqueue(run, TIMEOUT, wait, code, reported=False, source=point))
+
+    def _launch(self, run: Run) -> None:
+        self._task(run, "kernel", lambda: run.board.launch(run.stream), counted=False)
+
+    def _notify(self, run: Run) -> None:
+        index, what = run.board.device.index, "a wait for a notify"
+        number = self.notified.get(index, 0)
+        self.notified[index] = number + 1
+        if number >= len(run.board.notifies):
+            return
+        call = partial(run.board.await_notify, run.stream, number)
+        if not (code := self._code()):
+            self._enqueue(run, what, call, counted=False)
+            return
+        with simulator.fault("aclrtWaitAndResetNotify", stream=run.stream, nth=1, async_error=code):
+            self._enqueue(run, what, call, code, counted=False)
