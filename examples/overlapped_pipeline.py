@@ -1,25 +1,23 @@
 """Upload, work and download overlap: three streams tied by events, several items in flight, results in order.
 
-An item in flight owns a slot: pinned memory at both ends and device memory between. When its last event is done, so
-is everything before it, and the slot takes the next item.
+If a task fails, the await of its result raises. Then new streams begin again at the first item without a result.
 """
 
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 import aioacl
 
-SIZE = 256 << 10
-IN_FLIGHT = 4
+SIZE, IN_FLIGHT = 256 << 10, 4
 ITEMS = [number.to_bytes(4, "big") * (SIZE // 4) for number in range(40)]
 
 
 class Slot(NamedTuple):
-    """The memory of one item in flight."""
+    """The memory of one item in flight: pinned at both ends, on the device between."""
 
     source: aioacl.PinnedBuffer
     input: aioacl.DeviceBuffer
@@ -27,23 +25,19 @@ class Slot(NamedTuple):
     result: aioacl.PinnedBuffer
 
 
-async def overlapped(device: aioacl.Device, items: Iterable[bytes]) -> AsyncIterator[bytes]:
+async def overlapped(device: aioacl.Device, items: Sequence[bytes]) -> AsyncIterator[bytes]:
     """The result of each item, in the order of the items."""
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(device.create_stream()) for _ in range(3)]
-        free = [await new_slot(device, stack) for _ in range(IN_FLIGHT)]
-        flying: deque[tuple[Slot, aioacl.Event]] = deque()
-        for item in items:
-            if not free:
-                slot, landed = flying.popleft()
-                await landed
+        slots = [await new_slot(device, stack) for _ in range(IN_FLIGHT)]
+        flying: deque[aioacl.Event] = deque()
+        for number in range(len(items) + IN_FLIGHT):
+            slot = slots[number % IN_FLIGHT]
+            if number >= IN_FLIGHT:
+                await flying.popleft()  # it covers all three stages, for each waits for the one before
                 yield bytes(slot.result)
-                free.append(slot)
-            slot = free.pop()
-            flying.append((slot, launch(slot, item, *streams)))
-        for slot, landed in flying:
-            await landed
-            yield bytes(slot.result)
+            if number < len(items):
+                flying.append(launch(slot, items[number], streams))
 
 
 async def new_slot(device: aioacl.Device, stack: AsyncExitStack) -> Slot:
@@ -53,22 +47,30 @@ async def new_slot(device: aioacl.Device, stack: AsyncExitStack) -> Slot:
     return Slot(source, before, after, result)
 
 
-def launch(
-    slot: Slot, item: bytes, upload: aioacl.Stream, work: aioacl.Stream, download: aioacl.Stream
-) -> aioacl.Event:
+def launch(slot: Slot, item: bytes, streams: list[aioacl.Stream]) -> aioacl.Event:
     """Enqueues all three stages and waits for none; the event is done when the result is there."""
+    up, work, down = streams
     slot.source.view[:] = item
-    upload.copy(slot.input, slot.source)
-    work.wait_event(upload.record())
+    up.copy(slot.input, slot.source)
+    work.wait_event(up.record())
     work.copy(slot.output, slot.input)  # your kernel or model goes here
-    download.wait_event(work.record())
-    download.copy(slot.result, slot.output)
-    return download.record()
+    down.wait_event(work.record())
+    down.copy(slot.result, slot.output)
+    return down.record()
 
 
 async def main() -> None:
+    results: list[bytes] = []
     async with aioacl.open_device(0) as device:
-        results = [result async for result in overlapped(device, ITEMS)]
+        for attempt in range(3):
+            try:
+                async for result in overlapped(device, ITEMS[len(results) :]):
+                    results.append(result)  # noqa: PERF401 - those before a failure count
+                break
+            except aioacl.DeviceFault as error:
+                if error.action != "new_stream" or attempt == 2:  # a device that failed needs a reset
+                    raise
+                print(f"begins again at item {len(results)}: {error.name}")
     print(f"{len(results)} results, {'in order' if results == ITEMS else 'NOT in order'}")
 
 

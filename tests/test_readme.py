@@ -27,16 +27,21 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert re.fullmatch(r"hello True\ndevice 0: open at generation 2; .*\n", ran.stdout)
 
 
+SAYS = ["new_stream True\n", "[2, 4, 6]\n"]  # the failed stream, and the kernel
+
+
 @pytest.mark.process
-def test_the_kernel_of_the_reference_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "said"), list(enumerate(SAYS)))
+def test_the_examples_of_the_reference_run(tmp_path: Path, number: int, said: str) -> None:
     page = (ROOT / "docs" / "reference.md").read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
-    program = tmp_path / "kernel.py"
-    program.write_text(example)
+    examples = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    assert len(examples) == len(SAYS)
+    program = tmp_path / "example.py"
+    program.write_text(examples[number])
     ran = subprocess.run(
         [sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[2, 4, 6]\n", "")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, said, "")
 
 
 def test_the_commands_are_there() -> None:

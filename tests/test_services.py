@@ -14,16 +14,16 @@ import pytest
 
 import aioacl
 from aioacl import _flights, _reset, simulator
-from tests.kit import FAULT, hanging, until
+from tests.kit import FAULT, TASK_FAULT, hanging, until
 
 PAGE = (Path(__file__).parents[1] / "docs" / "services.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
     path = tmp_path / "service.py"
-    path.write_text(block)
+    path.write_text(BLOCKS[0])
     return path
 
 
@@ -65,6 +65,51 @@ def test_the_guard_cures_a_fault(program: Path, capsys: pytest.CaptureFixture[st
 
     asyncio.run(main())
     assert capsys.readouterr().out.startswith("fault OPEN ")
+
+
+def test_the_guard_prints_a_failure_that_nothing_awaits_and_resets_nothing(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service: dict[str, Any] = runpy.run_path(str(program))
+
+    async def main() -> None:
+        async with aioacl.open_device() as device, device.allocate(64) as memory:
+            generation, printed = device.generation, ""
+            guarding = asyncio.create_task(service["guard"](device))
+            await asyncio.sleep(0)
+            async with device.create_stream() as stream:
+                simulator.fail_next(stream, TASK_FAULT)
+                stream.fill(memory, 1)
+                while "fault OPEN" not in printed:
+                    printed += capsys.readouterr().out
+                    await asyncio.sleep(0)
+                assert stream.error is not None
+            guarding.cancel()
+            await asyncio.wait([guarding])
+            assert (device.generation, device.health.ready) == (generation, True)
+
+    asyncio.run(main())
+
+
+def test_a_shared_stream_is_renewed_once_for_all_requests(tmp_path: Path) -> None:
+    assert len(BLOCKS) == 2
+    path = tmp_path / "shared.py"
+    path.write_text(BLOCKS[1])
+    parts: dict[str, Any] = runpy.run_path(str(path))
+
+    async def main() -> None:
+        async with aioacl.open_device() as device, device.create_stream() as stream:
+            shared = parts["Shared"](stream)
+            memory = [await device.allocate(64) for _ in range(5)]
+            requests = [bytes([number]) * 64 for number in range(5)]
+            simulator.fail_next(stream, TASK_FAULT)
+            answers = await asyncio.gather(*map(shared.work, memory, requests))
+            assert answers == requests
+            assert simulator.calls("aclrtDestroyStream") == 1
+            for each in memory:
+                await each.close()
+
+    asyncio.run(main())
 
 
 def test_the_guard_tries_again_until_a_hung_call_is_back(

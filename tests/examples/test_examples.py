@@ -70,3 +70,22 @@ def test_it_runs(name: str, tmp_path: Path) -> None:
         ran = forkserver.run(command, cwd=tmp_path, env=environ)
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
     assert re.fullmatch(SAYS[name], ran.stdout), ran.stdout
+
+
+@pytest.mark.parametrize("copy", [1, 2, 3, 60, 119, 120])
+def test_pipeline_with_a_failing_copy_begins_again_and_returns_right_data(tmp_path: Path, copy: int) -> None:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "overlapped_pipeline.py")]
+    faults = {"AIOACL_SIM_FAULTS": f"copy:nth={copy}:async-error=507015"}
+    ran = forkserver.run(command, cwd=tmp_path, env=_clean_environment() | faults)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
+    told = r"begins again at item \d+: ACL_ERROR_RT_AICORE_EXCEPTION\n40 results, in order\n"
+    assert re.fullmatch(told, ran.stdout), ran.stdout
+
+
+@pytest.mark.parametrize("fault", ["copy:nth=60:async-error=507013", "copy:async-error=507015"])
+def test_pipeline_whose_device_fails_or_whose_copies_all_fail_raises(tmp_path: Path, fault: str) -> None:
+    command = [sys.executable, str(EXAMPLES / "overlapped_pipeline.py")]
+    ran = forkserver.run(command, cwd=tmp_path, env=_clean_environment() | {"AIOACL_SIM_FAULTS": fault})
+    assert ran.returncode == 1
+    assert "results" not in ran.stdout
+    assert "DeviceFault" in ran.stderr
