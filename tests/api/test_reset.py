@@ -286,6 +286,7 @@ async def test_drain_waits_for_a_wait_whose_work_is_done(
                 group, lambda: device.force_reset(grace=LONG_SECONDS, timeout=3 * LONG_SECONDS)
             )
             await until(lambda: looks > 2 or resetting.ended or device.state is State.RESETTING)
+            assert device.state is State.DRAINING
             simulator.release_key("waiting")
         await waiting.outcome()  # it is not ended by the reset
         assert (await resetting.outcome()).ok
