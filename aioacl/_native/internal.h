@@ -244,6 +244,8 @@ int aio_stream_ask_marks(aio_stream *stream);
 /* Asks as much as is needed to know the outcome up to the position, without waiting; `aside`: what takes a wait
  * is begun on a thread of its own.  0, or a query's code. */
 int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside);
+/* The same for all of a stream that no caller awaits. */
+void aio_stream_look_after(aio_stream *stream);
 /* 1 idle, 0 busy, or the code that the query answered. */
 int aio_stream_idle(aio_stream *stream);
 /* Synchronizes, for at most a second; covers what was enqueued before.  False when it was of no use. */

@@ -279,6 +279,15 @@ int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside) {
     return 0;
 }
 
+/* A stream that depends on failed work may have failed by itself before. */
+void aio_stream_look_after(aio_stream *stream) {
+    uint64_t tail = atomic_load(&stream->tail);
+    aio_stream_advance(stream, tail, false);
+    if (atomic_load(&stream->finished) >= tail && aio_stream_needs_sync(stream))
+        sync_idle(stream);
+    aio_stream_deliver(stream);
+}
+
 /* The last chance to learn how the work ended; then its id is of no use any more. */
 static bool drain_owned(aio_stream *stream) {
     if (!aio_stream_current(stream))

@@ -166,8 +166,7 @@ static bool is_unfinished(aio_stream *stream, uint32_t generation) {
     if (atomic_load(&stream->finished) < tail || atomic_load(&stream->by_hand))
         return true;
     /* A failure that only a synchronize finds. */
-    return atomic_load(&stream->confirmed) < tail && !atomic_load(&stream->failed) &&
-           aio_stream_needs_sync(stream);
+    return atomic_load(&stream->confirmed) < tail && aio_stream_needs_sync(stream);
 }
 
 /* Nothing marks the end of work that was enqueued by hand, and without reports only a synchronize finds its
@@ -192,8 +191,7 @@ static void look_after(int device, uint32_t generation) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (!is_unfinished(stream, generation))
             continue;
-        aio_stream_advance(stream, atomic_load(&stream->tail), false);
-        aio_stream_deliver(stream);
+        aio_stream_look_after(stream);
         look_at_handwork(stream);
     }
 }
