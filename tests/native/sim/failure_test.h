@@ -2,6 +2,7 @@
 #ifndef FAILURE_TEST_H
 #define FAILURE_TEST_H
 
+#include <pthread.h>
 #include <string.h>
 
 #include "runtime.h"
@@ -9,8 +10,9 @@
 
 enum { SYNC_FLAG = 1, TIME_LINE_FLAG = 8, LOG_ROOM = 64 };
 
-static runtime_exception_t told_log[LOG_ROOM];
-static atomic_int told; /* callbacks that have returned */
+static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER; /* each device has a thread that calls back */
+static runtime_exception_t told_log[LOG_ROOM];                /* under told_lock */
+static atomic_int told;                                       /* callbacks that have returned */
 static atomic_int told_slow;
 
 static inline void on_failure(runtime_exception_t *info) {
@@ -18,13 +20,18 @@ static inline void on_failure(runtime_exception_t *info) {
     while (now_s() < until) {
         sched_yield();
     }
+    CHECK(pthread_mutex_lock(&told_lock) == 0);
     told_log[atomic_load(&told) % LOG_ROOM] = *info;
     atomic_fetch_add(&told, 1);
+    CHECK(pthread_mutex_unlock(&told_lock) == 0);
 }
 
 /* Of the newest callback. */
 static inline runtime_exception_t last_told(void) {
-    return told_log[(atomic_load(&told) - 1) % LOG_ROOM];
+    CHECK(pthread_mutex_lock(&told_lock) == 0);
+    runtime_exception_t newest = told_log[(atomic_load(&told) - 1) % LOG_ROOM];
+    CHECK(pthread_mutex_unlock(&told_lock) == 0);
+    return newest;
 }
 
 static inline void until_told(int count) {
