@@ -38,6 +38,7 @@ AT_ONCE: Final = 2
 COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "blamed", "doubtful")
 SHARE: Final = 0.3  # of the limit, for one process: they run in three turns
 BUG_ROUNDS: Final = 250
+BUG_SEEDS: Final = 20  # the rarest bug shows itself in about half of the runs
 ENDS_SECONDS: Final = 5.0
 
 
@@ -103,7 +104,11 @@ def run(scale: Scale, seed: int) -> Outcome:
         outcome.expect(more <= 0, f"{mode}: and {more} more findings")
     if scale is Scale.SLOW:
         truth_bugs.try_all(
-            outcome, lambda mode, folder: len(_child(mode, BUG_ROUNDS, seed, limit, folder)["findings"])
+            outcome,
+            lambda mode, folder: any(
+                _child(mode, BUG_ROUNDS, seed + attempt, limit, folder)["findings"]
+                for attempt in range(BUG_SEEDS)
+            ),
         )
     outcome.figures = {"in all": dict(total), "awaits": rows, **outcome.figures}
     return outcome

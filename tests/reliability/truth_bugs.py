@@ -73,7 +73,7 @@ BUGS: Final = (
 )
 
 
-def try_all(outcome: Outcome, found_by: Callable[[str, Path], int]) -> None:
+def try_all(outcome: Outcome, found_by: Callable[[str, Path], bool]) -> None:
     """Builds the engine with each of them; `found_by` runs a mode with the package in that folder."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -87,7 +87,7 @@ def try_all(outcome: Outcome, found_by: Callable[[str, Path], int]) -> None:
 
 
 def _is_noticed(
-    bug: Bug, engine: rebuilt.Engine, place: Path, library: Path, found_by: Callable[[str, Path], int]
+    bug: Bug, engine: rebuilt.Engine, place: Path, library: Path, found_by: Callable[[str, Path], bool]
 ) -> bool:
     folder = place / f"bug{BUGS.index(bug)}"
     shutil.copytree(library.parent, folder / "aioacl")
@@ -95,4 +95,4 @@ def _is_noticed(
     target = folder / "aioacl" / library.name
     target.unlink()
     engine.extension(objects, target)
-    return found_by(bug.mode, folder) > 0
+    return found_by(bug.mode, folder)
