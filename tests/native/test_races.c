@@ -27,6 +27,7 @@ static uint32_t draw(uint32_t *seed, uint32_t below) {
 typedef struct history {
     struct history *next;
     _Atomic uint64_t bad; /* the first entry that was made to fail, or 0 */
+    atomic_bool doomed; /* an entry was made to fail; set before it is enqueued, when its position is unknown */
 } history;
 
 /* With the lock, what is enqueued is known to be behind a failing task or not. */
@@ -85,13 +86,15 @@ static expected expect(const shared_stream *one, uint64_t position) {
 
 /* Without reports it is not known which of a stream's tasks it was; but it was one of them. */
 static bool may_fail(const expected *one) {
-    return one->fails || (!exact && atomic_load(&one->source->bad));
+    return one->fails || (!exact && atomic_load(&one->source->doomed));
 }
 
 static bool enqueue_locked(shared_stream *one, uint32_t *seed, expected *made) {
     bool fail = draw(seed, 10) == 0;
-    if (fail)
+    if (fail) {
+        atomic_store(&one->known->doomed, true);
         CHECK_EQ(sim.fail_next(one->stream->handle, FAULT), 0);
+    }
     aio_result position = aio_fill(one->stream, 0, bed_memory, BED_BYTES, 1, BED_BYTES);
     if (position == aio_failed(AIO_STREAM_FAILED)) {
         CHECK(atomic_load(&one->known->bad) != 0);
