@@ -9,7 +9,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl import AclError, DeviceTimeout, lowlevel, open_device, simulator
+from aioacl import AclError, DeviceFault, DeviceTimeout, lowlevel, open_device, simulator
 from aioacl._ffi import ffi
 from aioacl.lowlevel import on
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SIZE: Final = 256
 MIB: Final = 1 << 20
+TASK_CODE: Final = 507018
 SOON_SECONDS: Final = 0.005
 
 
@@ -32,6 +33,20 @@ async def copy_and_await() -> None:
         await stream.synchronize()
         await device.synchronize()
         assert back[:17] == b"\7" * 16 + b"\0"
+
+
+async def task_that_fails() -> None:
+    """A task fails, which the runtime handles only when it is woken; then the stream is replaced."""
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        simulator.fail_next(stream, TASK_CODE)
+        ticket = stream.fill(memory, 1)
+        try:
+            await ticket
+        except DeviceFault as error:
+            if error.code != TASK_CODE:
+                raise
+        await stream.renew()
+        await stream.fill(memory, 2)
 
 
 async def events_across_streams() -> None:
