@@ -60,12 +60,9 @@ bool aio_stream_sync(aio_stream *stream) {
     return useful;
 }
 
-/* One slice; false when the gate refuses, or there is nothing that a synchronize could add. */
-static bool slice(aio_stream *stream) {
+bool aio_stream_sync_once(aio_stream *stream) {
     aio_frame frame;
     int function = AIO_FN_aclrtSynchronizeStreamWithTimeout;
-    if (!aio_stream_needs_sync(stream))
-        return false;
     if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function))
         return false;
     bool used = aio_stream_use(stream);
@@ -75,6 +72,11 @@ static bool slice(aio_stream *stream) {
         aio_stream_unuse(stream);
     aio_end(&frame, 0);
     return used;
+}
+
+/* One slice; false when the gate refuses, or there is nothing that a synchronize could add. */
+static bool slice(aio_stream *stream) {
+    return aio_stream_needs_sync(stream) && aio_stream_sync_once(stream);
 }
 
 /* Finished bytes are delivered here: a query that finds them leaves them to the thread that

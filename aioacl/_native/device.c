@@ -230,7 +230,8 @@ void aio_device_flush(int device) {
 /*
  * After a failure a queue stands still until the runtime's own thread looks at it, and queries do not wake that
  * thread.  Asking for an event of the older kind that has just been recorded does; it is recorded on a stream
- * of its own, so that nothing of a user's is touched.  One wake serves all streams of the device.
+ * of its own, so that nothing of a user's is touched.  One wake serves all streams of the device.  Where that
+ * fails, a synchronize does it, which may take a second, so on another thread.
  */
 void aio_device_nudge(int device) {
     struct aio_device *self = &aio_devices[device];
@@ -240,11 +241,15 @@ void aio_device_nudge(int device) {
         return;
     }
     int before = aio_calling(AIO_FN_aclrtRecordEvent);
-    if (aio_acl.aclrtRecordEvent(self->nudge_event, self->nudge_stream) == 0) {
-        aio_calling(AIO_FN_aclrtQueryEvent);
+    int code = aio_acl.aclrtRecordEvent(self->nudge_event, self->nudge_stream);
+    aio_calling(AIO_FN_aclrtQueryEvent);
+    if (code == 0)
         aio_acl.aclrtQueryEvent(self->nudge_event, &ignored);
-    }
     aio_calling(before);
+    if (code) {
+        atomic_store(&self->nudge_failed, true);
+        aio_device_kick(device, AIO_KICK_NUDGE);
+    }
 }
 
 static int make_equipment(struct aio_device *self) {
@@ -261,12 +266,22 @@ static int make_equipment(struct aio_device *self) {
     return code;
 }
 
+static void wake_by_synchronizing(int device, uint32_t generation) {
+    bool woken = false;
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+        if (!woken && stream->generation == generation && unfinished(stream))
+            woken = aio_stream_sync_once(stream);
+}
+
 int aio_device_equip(int device) {
     struct aio_device *self = &aio_devices[device];
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     aio_frame frame;
-    if (atomic_load(&self->equipped) == generation)
+    if (atomic_load(&self->equipped) == generation) {
+        if (atomic_exchange(&self->nudge_failed, false))
+            wake_by_synchronizing(device, generation);
         return 0;
+    }
     int code = aio_begin(&frame, aio_make_pass(device, generation, 0), AIO_LIFETIME, AIO_FN_aclrtCreateStream);
     if (code)
         return code;
@@ -276,6 +291,8 @@ int aio_device_equip(int device) {
         aio_device_nudge(device);
     }
     aio_end(&frame, code);
+    if (code)
+        wake_by_synchronizing(device, generation);
     return code;
 }
 

@@ -250,6 +250,8 @@ void aio_stream_look_after(aio_stream *stream);
 int aio_stream_idle(aio_stream *stream);
 /* Synchronizes, for at most a second; covers what was enqueued before.  False when it was of no use. */
 bool aio_stream_sync(aio_stream *stream);
+/* The same for a caller that is outside the gate; false when the gate refuses, or the stream goes. */
+bool aio_stream_sync_once(aio_stream *stream);
 /* Confirms what is finished, and what it depends on, on this thread, which may wait. */
 void aio_stream_confirm_here(aio_stream *stream, uint64_t position);
 /* Delivers finished downloads, and publishes `completed`. */
@@ -286,7 +288,8 @@ struct aio_device {
     atomic_uint equipped;
     aclrtStream nudge_stream;
     aclrtEvent nudge_event;
-    aio_lock lock; /* for what follows */
+    atomic_bool nudge_failed; /* to be done by other means */
+    aio_lock lock;            /* for what follows */
     aio_stream *streams;
     uint64_t stream_numbers;
     aio_event *pool[2]; /* plain, with timing */

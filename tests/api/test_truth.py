@@ -230,3 +230,17 @@ async def test_streams_that_wait_for_each_other_thousands_of_times_are_awaited(
             await good
             with pytest.raises(aioacl.DeviceFault):
                 await failed
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("function", ["aclrtCreateStream", "aclrtCreateEventWithFlag", "aclrtRecordEvent"])
+async def test_failed_task_is_raised_where_an_event_cannot_wake_the_runtime(
+    open_device: OpenDevice, function: str
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        await stream.fill(memory, 1)
+        simulator.fail_call(function, 207005, -1)
+        simulator.fail_next(stream, TASK_FAULT)
+        with pytest.raises(aioacl.DeviceFault):
+            await stream.fill(memory, 2)
+        simulator.clear()

@@ -399,13 +399,15 @@ static void a_reason_is_told_once_until_it_is_taken(void) {
     aio_port_close(port);
 }
 
-static void a_wait_without_progress_asks_for_what_wakes_the_runtime(void) {
+static void wait_for_a_failure_that_only_a_wake_shows(bool event) {
     aio_port *port = aio_port_new(), *kicks = aio_port_new();
     uint64_t key = 0;
     bed_open_to_copy(AIO_WATCH);
     aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false);
     atomic_store(&aio_devices[0].kick, kicks);
     aio_stream *stream = bed_stream(0);
+    if (!event)
+        CHECK_EQ(sim.fail_call("aclrtCreateEventWithFlag", 207005, -1), 0);
     sim.fail_next(stream->handle, 507015);
     CHECK_EQ(bed_copy(stream), 1);
     CHECK_EQ(aio_watch(stream, 1, port, 1), 0);
@@ -421,12 +423,21 @@ static void a_wait_without_progress_asks_for_what_wakes_the_runtime(void) {
     aio_port_close(kicks);
 }
 
+static void a_wait_without_progress_asks_for_what_wakes_the_runtime(void) {
+    wait_for_a_failure_that_only_a_wake_shows(true);
+}
+
+static void without_an_event_a_synchronize_wakes_the_runtime(void) {
+    wait_for_a_failure_that_only_a_wake_shows(false);
+}
+
 TESTS(TEST(an_abort_that_failed_has_ended_nothing), TEST(what_is_asked_during_an_abort_means_nothing),
       TEST(a_device_abort_leaves_alone_what_is_done), TEST(an_abort_that_hangs_is_counted_as_failed),
       TEST(a_foreigner_keeps_his_context_while_his_reset_is_met),
       TEST(a_mark_that_is_asked_across_a_reset_means_nothing),
       TEST(a_stream_that_is_asked_across_a_reset_means_nothing), TEST(a_reason_is_told_once_until_it_is_taken),
-      TEST(a_wait_without_progress_asks_for_what_wakes_the_runtime), TEST(an_abort_ends_what_was_left),
+      TEST(a_wait_without_progress_asks_for_what_wakes_the_runtime),
+      TEST(without_an_event_a_synchronize_wakes_the_runtime), TEST(an_abort_ends_what_was_left),
       TEST(an_abort_meets_an_enqueuer), TEST(a_foreign_reset_finds_dead_streams),
       TEST(a_reset_that_was_found_out_is_met_once), TEST(a_reset_that_was_found_out_is_settled_by_the_set),
       TEST(who_destroys_the_events_stops_when_the_generation_has_moved),
