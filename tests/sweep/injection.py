@@ -54,7 +54,7 @@ CODES: Final = (
     545601,  # timeout: reset
 )
 
-# What wakes the runtime when work stands still for a while. A slow machine adds it to any scenario; these always have it.
+# What wakes the runtime when work stands still for a while. A slow machine adds it anywhere; these always have it.
 WAKING: Final = {"aclrtQueryEvent", "aclrtDestroyStreamForce"}
 CERTAIN: Final[Mapping[str, set[str]]] = {
     "task_that_fails": WAKING,
