@@ -128,7 +128,7 @@ class DeviceEvent:
             "revoked" (leases that outlasted a reset's grace time, or met a foreign one or the last close).
         device: the device's index.
         state: the device's state after it.
-        generation: the device's generation after it.
+        generation: the device's generation after it; of a failed task, the one in which it was enqueued.
         at: when, in seconds of `time.monotonic()`.
         report: of the reset that ended with it, if it was ours.
         text: the fault, why it is quarantined, or how many leases were revoked.

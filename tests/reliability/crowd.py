@@ -73,13 +73,18 @@ def at_once(bodies: Sequence[Callable[[], object]], seconds: float) -> list[str]
 
 
 async def listen(index: int, waits: Strategy, over: anyio.Event, found: list[str]) -> None:
-    """Follows a device's events until the crowd is gone: its generations only rise, and it is never quarantined."""
+    """Follows a device's events until the crowd is gone: its generations only rise, and it is never quarantined.
+
+    The event of a failed task has the generation of its stream, and may come after a reset.
+    """
     async with AsyncExitStack() as stack:
         device = await stack.enter_async_context(open_device(index, waits))
 
         async def follow() -> None:
             generation = device.generation
             async for event in device.events():
+                if event.kind == "fault":
+                    continue
                 if event.generation < generation:
                     found.append(f"device {index} was at generation {generation}, then at {event.generation}")
                 if event.kind == "quarantined":
