@@ -270,18 +270,27 @@ static void *walk_over_streams(void *unused) {
     return NULL;
 }
 
+/* The failure may be reported at any time: then the record or the wait is refused. */
+static void depend_on_failing(aio_stream *dependent, aio_stream *one) {
+    point behind = {one, NULL, 0};
+    aio_result at = aio_record(one, 0, 0, &behind.event);
+    if (at <= 0) {
+        CHECK_EQ(at, aio_failed(AIO_STREAM_FAILED));
+        return;
+    }
+    behind.at = (uint64_t)at;
+    aio_result waited = try_to_wait(dependent, &behind);
+    CHECK(waited > 0 || waited == aio_failed(AIO_EVENT_FAILED));
+    drop(&behind);
+}
+
 static void streams_go_while_their_failures_are_resolved(void) {
     begin(AIO_WATCH);
     pthread_t walker = bed_thread(walk_over_streams, NULL);
     for (int round = 0; round < rounds(); round++) {
         aio_stream *one = bed_stream(0), *dependent = bed_stream(0);
         failing_work(one);
-        point behind = {one, NULL, 0};
-        aio_result at = aio_record(one, 0, 0, &behind.event);
-        if (at > 0) {
-            aio_wait_event(dependent, 0, behind.event, one, (uint64_t)at);
-            drop(&behind);
-        }
+        depend_on_failing(dependent, one);
         UNTIL(sim.faulted(one->handle) == 1 || sim.pending(one->handle) == 0);
         CHECK_EQ(sim.wake(0), 0);
         bed_end_stream(one);
@@ -300,7 +309,7 @@ static void streams_are_dropped_before_their_failures_are_reported(void) {
         for (int i = 0; i < 8; i++) {
             aio_stream *one = bed_stream(0), *dependent = bed_stream(0);
             failing_work(one);
-            wait_for(dependent, one);
+            depend_on_failing(dependent, one);
             aio_stream_drop(dependent);
             aio_stream_drop(one);
         }
