@@ -1,41 +1,26 @@
-"""Find the ACL library, load it once, and say what was found.
+"""Load the ACL library once, and say what was found.
 
-Whoever can write to the library, or to a folder on the way to it, runs code in this process. So each folder
-and link that leads to a candidate is looked at before anything is loaded. There is no fallback nobody asked
-for: a choice, by argument or by AIOACL_LIBRARY, is the only candidate, and the simulator is loaded on request
-alone, for its results would look right and be wrong. What the search passed over stays in the findings.
-
-The first half of this file turns a choice and an environment into candidates and judges them; it loads
-nothing. The second half loads. Beyond its reach: the dependencies of a library follow LD_LIBRARY_PATH, and a
-file may change between the look and the load.
+`_locate` finds the candidates and inspects them. A process has one ACL library: a reset through one copy does not reach
+the handles of another. So a copy that other code has loaded before is used, unless the caller names another file;
+then LibraryConflict is raised. Candidates that were passed over stay in the findings.
 """
 
-import errno
+import filecmp
 import os
-import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from threading import Lock
 from typing import Final, Literal
 
+from aioacl import _locate
 from aioacl._errors import LibraryConflict, LibraryNotFound
+from aioacl._locate import Candidate, Origin, Rules, Unusable
 
-_FOLDERS: Final = ("/usr/local/Ascend/cann/lib64", "/usr/local/Ascend/ascend-toolkit/latest/lib64")
-_SONAMES: Final = ("libascendcl.so", "libacl_rt.so")
-_SIBLINGS: Final = ("libacl_rt.so", "libacl_mdl.so", "libacl_op_executor.so", "libacl_tdt_channel.so")
-_ELF: Final = b"\x7fELF"
-_MAX_LINKS: Final = 40
 _ERROR_SIZE_BYTES: Final = 1024
-_ABSENT: Final = "no such file"
+_PATHS_SIZE_BYTES: Final = 1 << 16
 
 Backend = Literal["simulator", "ascend"]
-Home = Literal["ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"]
-Origin = Literal["argument", "AIOACL_LIBRARY", Home, "installation", "soname"]
-
-_HOMES: Final[tuple[Home, ...]] = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
-_ASKED_FOR: Final[tuple[Origin, ...]] = ("argument", "AIOACL_LIBRARY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,134 +54,20 @@ class LibraryInfo:
         return _detection.detection()
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A file that may be the library, and the rule that names it."""
-
-    path: str
-    origin: Origin
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Whose files are trusted, and whether what is merely odd is refused too."""
-
-    owners: frozenset[int]
-    strict: bool = False
-
-
-class Unusable(Exception):
-    """A candidate cannot be used, and why; the search makes a line of its report from it."""
-
-
-def candidates(choice: str | None, environ: Mapping[str, str]) -> list[Candidate]:
-    """List what to try, in order: a choice alone, else each place where CANN may be installed."""
-    if choice is not None:
-        return [Candidate(choice, "argument")]
-    if "AIOACL_LIBRARY" in environ:
-        return [Candidate(environ["AIOACL_LIBRARY"], "AIOACL_LIBRARY")]
-    places = [Candidate(str(Path(environ[home], "lib64")), home) for home in _HOMES if home in environ]
-    places += [Candidate(folder, "installation") for folder in _FOLDERS]
-    tries = [replace(place, path=str(Path(place.path, name))) for place in places for name in _SONAMES]
-    tries += [Candidate(name, "soname") for name in _SONAMES]
-    firsts: dict[str, Candidate] = {}
-    return [firsts.setdefault(each.path, each) for each in tries if each.path not in firsts]
-
-
-def siblings(candidate: Candidate) -> list[Candidate]:
-    """List the files beside a library among which CANN 8.5 and later spread its functions."""
-    path = Path(candidate.path)
-    return [replace(candidate, path=str(path.with_name(name))) for name in _SIBLINGS if name != path.name]
-
-
 def search(
     tries: Iterable[Candidate], rules: Rules, load: Callable[[Candidate, tuple[str, ...]], LibraryInfo]
 ) -> LibraryInfo:
     """Load the first candidate that can be used; if there is none, say why for each."""
-    refused: list[tuple[str, str]] = []
+    refused: list[tuple[Candidate, str]] = []
     for candidate in tries:
-        passed_over = tuple(f"passed over {path}: {why}" for path, why in refused if why != _ABSENT)
+        passed_over = tuple(
+            f"passed over {each.path}: {why}" for each, why in refused if why != _locate.ABSENT
+        )
         try:
-            return load(candidate, passed_over + inspect(candidate, rules))
+            return load(candidate, passed_over + _locate.inspect(candidate, rules))
         except Unusable as unusable:
-            refused.append((candidate.path, str(unusable)))
-    raise LibraryNotFound(candidates=tuple(refused))
-
-
-def inspect(candidate: Candidate, rules: Rules) -> tuple[str, ...]:
-    """Look at a file and all on the way to it; return what is odd, raise Unusable for what is wrong."""
-    if candidate.origin == "soname":
-        findings = ["the dynamic linker chose the folder, so nobody looked at it"]
-    else:
-        findings = _inspect_path(candidate.path, rules)
-    if findings and rules.strict:
-        raise Unusable(f"{'; '.join(findings)} (AIOACL_STRICT refuses that)")
-    return tuple(findings)
-
-
-def _inspect_path(path: str, rules: Rules) -> list[str]:
-    _refuse_malformed(path)
-    try:
-        _refuse_other_files(Path(path))
-        way = list(_way(path))
-    except (FileNotFoundError, NotADirectoryError):
-        raise Unusable(_ABSENT) from None
-    except OSError as error:
-        raise Unusable(f"it cannot be looked at: {error.strerror}") from error
-    for step, status in way:
-        if _writable(status.st_mode, stat.S_IWOTH):
-            raise Unusable(f"anybody may write to {step}")
-    return list(dict.fromkeys(finding for step, status in way for finding in _odd(step, status, rules)))
-
-
-def _refuse_malformed(path: str) -> None:
-    if not path:
-        raise Unusable("the path is empty")
-    if "\0" in path:
-        raise Unusable("the path holds a NUL byte")
-    if not path.startswith("/"):
-        raise Unusable("the path is not absolute")
-
-
-def _refuse_other_files(path: Path) -> None:
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise Unusable("it is a folder")
-    if not stat.S_ISREG(mode):
-        raise Unusable("it is not a regular file")
-    with path.open("rb") as file:
-        if file.read(len(_ELF)) != _ELF:
-            raise Unusable("it is not an ELF file")
-
-
-def _way(path: str) -> Iterator[tuple[Path, os.stat_result]]:
-    """Walk as the kernel does, and show each folder, each link, and the file at the end."""
-    here, links, pending = Path("/"), 0, [*reversed(Path(path).parts)]
-    while pending:
-        part = pending.pop()
-        step = here.parent if part == ".." else here / part
-        status = step.lstat()
-        yield step, status
-        if not stat.S_ISLNK(status.st_mode):
-            here = step
-            continue
-        links += 1
-        if links > _MAX_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        pending += reversed(step.readlink().parts)
-
-
-def _writable(mode: int, who: int) -> bool:
-    """Say whether they can swap the thing: a link has no mode, a sticky folder guards what is in it."""
-    guarded = stat.S_ISLNK(mode) or (stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX))
-    return bool(mode & who) and not guarded
-
-
-def _odd(step: Path, status: os.stat_result, rules: Rules) -> Iterator[str]:
-    if _writable(status.st_mode, stat.S_IWGRP):
-        yield f"group {status.st_gid} may write to {step}"
-    if status.st_uid not in rules.owners:
-        yield f"{step} belongs to user {status.st_uid}"
+            refused.append((candidate, str(unusable)))
+    raise LibraryNotFound(candidates=_locate.report(refused))
 
 
 class _Native:
@@ -215,6 +86,14 @@ class _Native:
         if self._lib.aio_library_open(os.fsencode(path), error, _ERROR_SIZE_BYTES) != 0:
             raise Unusable(self._ffi.string(error).decode("utf-8", "replace"))
 
+    def present(self) -> tuple[str, ...]:
+        """Return the files of this process that hold ACL, whoever loaded them."""
+        paths = self._ffi.new("char[]", _PATHS_SIZE_BYTES)
+        size = self._lib.aio_library_present(paths, _PATHS_SIZE_BYTES)
+        if size < 0:
+            raise MemoryError("the list of the objects of this process does not fit in memory")
+        return tuple(os.fsdecode(path) for path in bytes(self._ffi.buffer(paths, size)).split(b"\0") if path)
+
     def add(self, path: str) -> bool:
         return self._lib.aio_library_add(os.fsencode(path)) > 0
 
@@ -232,12 +111,12 @@ class _Native:
 
 
 def _load(candidate: Candidate, findings: tuple[str, ...], rules: Rules) -> LibraryInfo:
+    if candidate.origin not in _locate.ON_REQUEST and _locate.is_simulator(candidate.path):
+        raise Unusable("it is the simulator, which is used on request only")
     native = _Native()
     native.open(candidate.path)
     backend = native.backend()
-    if backend == "simulator" and candidate.origin not in _ASKED_FOR:
-        raise Unusable("it is the simulator, which is used on request only")
-    extra, more = _add_siblings(native, candidate, rules)
+    extra, more = _add_companions(native, candidate, rules) if backend == "ascend" else ((), ())
     missing = native.missing()
     if "aclInit" in {symbol.name for symbol in missing}:
         raise Unusable("it is not an ACL library: it has no aclInit")
@@ -248,20 +127,30 @@ def _load(candidate: Candidate, findings: tuple[str, ...], rules: Rules) -> Libr
     return LibraryInfo(backend, candidate.path, candidate.origin, extra, missing, told)
 
 
-def _add_siblings(native: _Native, first: Candidate, rules: Rules) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Fill what the library lacks from the files beside it, each looked at like the library itself."""
+def _add_companions(
+    native: _Native, first: Candidate, rules: Rules
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Fill what the library lacks from the files beside it, each inspected like the library itself."""
     extra: list[str] = []
     findings: list[str] = []
-    for sibling in siblings(first):
+    for companion in _locate.companions(first):
         try:
-            odd = inspect(sibling, rules)
+            odd = _inspect_companion(companion, rules)
         except Unusable as unusable:
-            findings += [f"passed over {sibling.path}: {unusable}"] if str(unusable) != _ABSENT else []
+            why = str(unusable)
+            findings += [f"passed over {companion.path}: {why}"] if why != _locate.ABSENT else []
             continue
-        if native.missing() and native.add(sibling.path):
-            extra.append(sibling.path)
+        if native.missing() and native.add(companion.path):
+            extra.append(companion.path)
             findings += odd
     return tuple(extra), tuple(findings)
+
+
+def _inspect_companion(companion: Candidate, rules: Rules) -> tuple[str, ...]:
+    findings = _locate.inspect(companion, rules)
+    if _locate.is_simulator(companion.path):
+        raise Unusable("it is the simulator, which never completes a real library")
+    return findings
 
 
 class _Process:
@@ -285,8 +174,50 @@ def _find(choice: str | None) -> LibraryInfo:
     borrowed = os.getuid() != os.geteuid() or os.getgid() != os.getegid()
     environ: Mapping[str, str] = {"AIOACL_STRICT": "1"} if borrowed else os.environ
     rules = Rules(frozenset({0, os.geteuid()}), strict=environ.get("AIOACL_STRICT", "") not in ("", "0"))
-    tries = [replace(each, path=_located(each.path)) for each in candidates(choice, environ)]
+    request = _locate.requested(choice, environ)
+    if present := _Native().present():
+        tries = [_of_present(request, present)]
+    elif request is not None:
+        tries = [replace(request, path=_located(request.path))]
+    else:
+        tries = _locate.candidates(environ)
     return search(tries, rules, partial(_load, rules=rules))
+
+
+def _of_present(request: Candidate | None, present: Sequence[str]) -> Candidate:
+    """Choose among the copies of ACL that other code has loaded; any other file would be a second copy.
+
+    Raises:
+        LibraryConflict: the request names another file, or there is no request and the choice is not clear.
+    """
+    copies = " and ".join(repr(path) for path in present)
+    if request is not None:
+        for path in present:
+            if _accepts(request.path, path):
+                return replace(request, path=path)
+        raise LibraryConflict(
+            f"expected the ACL library that this process has loaded already, {copies}, "
+            f"got {request.path!r} (by {request.origin})",
+            hint="Name the loaded one, or choose with use_library() before other code loads ACL.",
+        )
+    if len(present) > 1:
+        raise LibraryConflict(
+            f"this process has loaded more than one ACL library: {copies}",
+            hint="Name the one to use: use_library(path), or AIOACL_LIBRARY.",
+        )
+    if _is_readable_simulator(present[0]):
+        raise LibraryConflict(
+            f"other code has loaded the simulator into this process, {copies}, and no library was named",
+            hint="Set AIOACL_LIBRARY=simulator if the simulator is meant; it is used on request only.",
+        )
+    return Candidate(present[0], "loaded")
+
+
+def _is_readable_simulator(path: str) -> bool:
+    try:
+        return _locate.is_simulator(path)
+    except OSError:  # the inspection refuses the path with the reason
+        return False
 
 
 def _located(path: str) -> str:
@@ -298,17 +229,20 @@ def _located(path: str) -> str:
     return str(library_path())
 
 
-def _refuse_another(info: LibraryInfo, choice: str) -> None:
+def _accepts(choice: str, loaded: str) -> bool:
+    """Whether a choice means the loaded library; the word `simulator` means any copy of this release's simulator."""
     path = _located(choice)
-    if path != info.path and not _same_file(path, info.path):
-        raise LibraryConflict(f"this process uses {info.path!r} already (by {info.origin}), not {choice!r}")
-
-
-def _same_file(first: str, second: str) -> bool:
+    if path == loaded or _locate.same_installation(path, loaded):
+        return True
     try:
-        return first.startswith("/") and second.startswith("/") and Path(first).samefile(second)
-    except (OSError, ValueError):
+        return choice == "simulator" and filecmp.cmp(path, loaded, shallow=False)
+    except OSError:
         return False
+
+
+def _refuse_another(info: LibraryInfo, choice: str) -> None:
+    if not _accepts(choice, info.path):
+        raise LibraryConflict(f"this process uses {info.path!r} already (by {info.origin}), not {choice!r}")
 
 
 _process: Final = _Process()
@@ -317,14 +251,23 @@ _process: Final = _Process()
 def use_library(choice: str | os.PathLike[str]) -> LibraryInfo:
     """Load the ACL library at an absolute path, or the simulator by the word "simulator".
 
-    Call it once, before the first open. The same choice again changes nothing; a different one raises
-    LibraryConflict. A library that is absent or refused raises LibraryNotFound, which says why.
+    Call it once, before the first open. The same choice again changes nothing.
+
+    Raises:
+        LibraryConflict: this process has loaded another ACL library already, here or in other code.
+        LibraryNotFound: the library is absent or refused; the error says why.
     """
     return _process.use(os.fspath(choice))
 
 
 def library_info() -> LibraryInfo:
-    """Report the library of this process, and load it by the usual search if none is loaded yet."""
+    """Report the library of this process, and load it by the usual search if none is loaded yet.
+
+    Raises:
+        LibraryConflict: AIOACL_LIBRARY names another ACL library than other code has loaded; or it names none, and
+            the loaded one is a simulator, or there are several.
+        LibraryNotFound: no library was found; the error says why for each candidate.
+    """
     return _process.use(None)
 
 

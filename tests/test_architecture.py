@@ -33,7 +33,8 @@ PACKAGE = ROOT / "aioacl"
 
 UPWARD = {("_library", "simulator"): "the word `simulator` names a file there; imported when it is asked for"}
 READERS = {
-    "_library": "AIOACL_LIBRARY, AIOACL_STRICT and the places that set_env.sh names",
+    "_library": "AIOACL_STRICT; hands the environment to _locate, or none of it",
+    "_locate": "AIOACL_LIBRARY, LD_LIBRARY_PATH and the places that set_env.sh names",
     "testing": "AIOACL_SIM_FAULTS and AIOACL_SIM_LIMITS, which hold for each test anew",
     "_conformance": "tells each child how many devices its vector wants",
     "_cli": "doctor tells what the environment says, demo sets the simulator's",

@@ -93,6 +93,9 @@ int aio_library_open(const char *path, char *error, size_t size);
 int aio_library_add(const char *path);
 int aio_library_is_simulator(void);
 void *aio_library_symbol(const char *name);
+/* Fills `text` with the paths of the objects of this process that define ACL, each with its NUL: the bytes
+ * filled, or -1 when they do not fit or there is no memory. */
+int aio_library_present(char *text, size_t size);
 int aio_table_size(void);
 const char *aio_table_name(int index);
 const char *aio_table_since(int index);

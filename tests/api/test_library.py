@@ -9,7 +9,8 @@ import pytest
 
 from aioacl import _library
 from aioacl._errors import LibraryNotFound
-from aioacl._library import Candidate, LibraryInfo, Rules, Unusable, candidates, inspect, search, siblings
+from aioacl._library import LibraryInfo, search
+from aioacl._locate import Candidate, Rules, Unusable, candidates, companions, inspect, requested
 
 TRUSTING = Rules(frozenset({0, os.geteuid()}))
 STRICT = Rules(TRUSTING.owners, strict=True)
@@ -47,55 +48,90 @@ def refusing(_candidate: Candidate, _findings: tuple[str, ...]) -> LibraryInfo:
     raise Unusable("libruntime.so: cannot open shared object file")
 
 
+@pytest.fixture
+def configuration(tmp_path: Path) -> Path:
+    """The linker's configuration, which includes the files of a folder."""
+    more = tmp_path / "ld.so.conf.d"
+    more.mkdir()
+    (more / "one.conf").write_text("# a comment\n/opt/one  # and one more\n")
+    (more / "two.conf").write_text("/opt/two\nhwcap 0 nosegneg\n")
+    path = tmp_path / "ld.so.conf"
+    path.write_text("include ld.so.conf.d/*.conf nothing/*.conf\n/opt/own\n")
+    return path
+
+
 class TestOrder:
-    def test_an_argument_is_the_only_candidate(self) -> None:
+    def test_an_argument_comes_before_the_variable(self) -> None:
         environ = {"AIOACL_LIBRARY": "/b.so", "ASCEND_HOME_PATH": "/cann"}
-        assert candidates("/a.so", environ) == [Candidate("/a.so", "argument")]
+        assert requested("/a.so", environ) == Candidate("/a.so", "argument")
 
     @pytest.mark.parametrize("value", ["/b.so", "simulator", "", "b.so"])
-    def test_the_variable_is_the_only_candidate_without_an_argument(self, value: str) -> None:
+    def test_the_variable_is_the_request_without_an_argument(self, value: str) -> None:
         environ = {"AIOACL_LIBRARY": value, "ASCEND_HOME_PATH": "/cann"}
-        assert candidates(None, environ) == [Candidate(value, "AIOACL_LIBRARY")]
+        assert requested(None, environ) == Candidate(value, "AIOACL_LIBRARY")
 
-    def test_the_search_goes_from_the_environment_by_the_installation_to_the_soname(self) -> None:
-        tries = candidates(None, {"ASCEND_TOOLKIT_HOME": "/toolkit", "ASCEND_HOME_PATH": "/home"})
+    def test_nothing_is_requested_without_an_argument_and_the_variable(self) -> None:
+        assert requested(None, {"ASCEND_HOME_PATH": "/cann"}) is None
+
+    def test_the_search_goes_from_the_environment_by_the_installation_to_the_linkers_folders(
+        self, configuration: Path
+    ) -> None:
+        environ = {"ASCEND_TOOLKIT_HOME": "/toolkit", "ASCEND_HOME_PATH": "/home", "LD_LIBRARY_PATH": "/p;/q"}
+        tries = [(each.path, each.origin) for each in candidates(environ, configuration)]
         folders = [
             ("/home/lib64/", "ASCEND_HOME_PATH"),
             ("/toolkit/lib64/", "ASCEND_TOOLKIT_HOME"),
             ("/usr/local/Ascend/cann/lib64/", "installation"),
             ("/usr/local/Ascend/ascend-toolkit/latest/lib64/", "installation"),
-            ("", "soname"),
         ]
-        assert [(each.path, each.origin) for each in tries] == [
-            (folder + name, origin) for folder, origin in folders for name in NAMES
-        ]
+        linker = [("/p/", "LD_LIBRARY_PATH"), ("/q/", "LD_LIBRARY_PATH")]
+        linker += [(f"/opt/{name}/", "linker") for name in ("one", "two", "own")]
+        expected = [(folder + name, origin) for folder, origin in folders for name in NAMES]
+        assert tries[: len(expected)] == expected
+        rest = tries[len(expected) :]
+        assert len(rest) % len(NAMES) == 0
+        for number, name in enumerate(NAMES):
+            of_name = rest[number * len(rest) // 2 : (number + 1) * len(rest) // 2]
+            assert of_name[: len(linker)] == [(folder + name, origin) for folder, origin in linker]
+            assert {f"/lib/{name}", f"/usr/lib/{name}"} <= {path for path, _ in of_name[len(linker) :]}
+
+    def test_linker_without_a_configuration_has_its_own_folders_only(self, tmp_path: Path) -> None:
+        origins = [each.origin for each in candidates({}, tmp_path / "nothing")]
+        assert set(origins) == {"installation", "linker"}
 
     def test_a_place_that_two_rules_name_is_tried_once_under_the_first(self) -> None:
-        tries = candidates(None, {"ASCEND_TOOLKIT_HOME": "/cann/", "ASCEND_HOME_PATH": "/cann"})
+        tries = candidates({"ASCEND_TOOLKIT_HOME": "/cann/", "ASCEND_HOME_PATH": "/cann"})
         origins = [each.origin for each in tries if each.path.startswith("/cann/")]
         assert origins == ["ASCEND_HOME_PATH"] * len(NAMES)
 
     def test_no_rule_but_a_choice_names_the_simulator(self) -> None:
-        assert [each for each in candidates(None, {}) if "sim" in each.path] == []
+        assert [each for each in candidates({}) if "sim" in each.path] == []
 
     @pytest.mark.parametrize("home", ["", "cann", "./cann"])
     def test_a_home_that_is_not_absolute_makes_candidates_that_are_refused(self, home: str) -> None:
-        first = candidates(None, {"ASCEND_HOME_PATH": home})[0]
+        first = candidates({"ASCEND_HOME_PATH": home})[0]
         assert first.origin == "ASCEND_HOME_PATH"
         with pytest.raises(Unusable, match="not absolute"):
             inspect(first, TRUSTING)
 
+    @pytest.mark.parametrize("path", ["", ":", "x::/y", ".:", "./x", "x"])
+    def test_elements_of_the_linkers_path_are_refused_unless_they_are_absolute(self, path: str) -> None:
+        tries = [each for each in candidates({"LD_LIBRARY_PATH": path}) if each.origin == "LD_LIBRARY_PATH"]
+        assert bool(tries) == bool(path)
+        for each in tries:
+            with pytest.raises(
+                Unusable, match="no such file" if each.path.startswith("/y/") else "not absolute"
+            ):
+                inspect(each, TRUSTING)
+
     @pytest.mark.parametrize(("path", "count"), [("/x/libascendcl.so", 4), ("/x/libacl_rt.so", 3)])
-    def test_siblings_lie_in_the_same_folder_and_leave_out_the_library_itself(
+    def test_companions_lie_in_the_same_folder_and_leave_out_the_library_itself(
         self, path: str, count: int
     ) -> None:
-        beside = [each.path for each in siblings(named(path))]
+        beside = [each.path for each in companions(named(path))]
         assert len(beside) == count
         assert path not in beside
         assert {str(Path(each).parent) for each in beside} == {"/x"}
-
-    def test_siblings_of_a_soname_are_sonames(self) -> None:
-        assert Candidate("libacl_mdl.so", "soname") in siblings(Candidate("libascendcl.so", "soname"))
 
 
 class TestLook:
@@ -209,12 +245,6 @@ class TestPermissions:
         with pytest.raises(Unusable, match=re.escape(told)):
             inspect(named(library), Rules(frozenset({owner + 1}), strict=True))
 
-    def test_the_linkers_own_choice_is_a_finding_that_strict_refuses(self) -> None:
-        soname = Candidate("libascendcl.so", "soname")
-        assert len(inspect(soname, TRUSTING)) == 1
-        with pytest.raises(Unusable, match="AIOACL_STRICT"):
-            inspect(soname, STRICT)
-
 
 class TestSearch:
     def test_the_first_that_can_be_used_is_loaded(self, library: Path) -> None:
@@ -263,12 +293,14 @@ def test_search_with_borrowed_rights_ignores_the_environment_and_is_strict(
         return loaded(named("/a.so"), ())
 
     monkeypatch.setattr(_library, "search", record)
+    monkeypatch.setattr(_library._Native, "present", lambda _self: ())
     monkeypatch.setenv("AIOACL_LIBRARY", "/b.so")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/c")
     monkeypatch.delenv("AIOACL_STRICT", raising=False)
     _library._find(None)
     monkeypatch.setattr(os, effective, lambda: -1)
     _library._find(None)
     (usual, _), (borrowed, strict) = searched
     assert usual == ["AIOACL_LIBRARY"]
-    assert "AIOACL_LIBRARY" not in borrowed
+    assert set(borrowed) == {"installation", "linker"}
     assert strict

@@ -1,0 +1,220 @@
+"""Where the ACL library may be, and whether the files on the way to it can be trusted. Nothing here loads anything.
+
+Whoever can write to the library, or to a folder on the way to it, runs code in this process: a library runs its
+constructors when it is loaded. So every candidate is an absolute path, and each folder and link that leads to it is
+inspected before it is loaded by that path. The folders of the dynamic linker are searched here instead of by dlopen of
+a bare name, which inspects nothing and takes an empty element of LD_LIBRARY_PATH for the current directory.
+
+There is no fallback nobody asked for: a choice, by argument or by AIOACL_LIBRARY, is the only candidate, and the
+simulator is used on request alone, for its results would look right and be wrong. Beyond reach: the dependencies of a
+library follow LD_LIBRARY_PATH, and a file may change between the inspection and the load.
+"""
+
+import errno
+import mmap
+import os
+import re
+import stat
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+_FOLDERS: Final = ("/usr/local/Ascend/cann/lib64", "/usr/local/Ascend/ascend-toolkit/latest/lib64")
+_SONAMES: Final = ("libascendcl.so", "libacl_rt.so")
+_COMPANIONS: Final = ("libacl_rt.so", "libacl_mdl.so", "libacl_op_executor.so", "libacl_tdt_channel.so")
+_ELF: Final = b"\x7fELF"
+_SIMULATOR: Final = b"aclsim_control_version"  # a symbol that each simulator exports
+_LINKER_CONFIGURATION: Final = Path("/etc/ld.so.conf")
+_MAX_LINKS: Final = 40
+ABSENT: Final = "no such file"
+
+Home = Literal["ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"]
+Origin = Literal["argument", "AIOACL_LIBRARY", "loaded", Home, "installation", "LD_LIBRARY_PATH", "linker"]
+
+_HOMES: Final[tuple[Home, ...]] = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
+_OF_LINKER: Final[tuple[Origin, ...]] = ("LD_LIBRARY_PATH", "linker")
+ON_REQUEST: Final[tuple[Origin, ...]] = ("argument", "AIOACL_LIBRARY")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may be the library, and the rule that names it."""
+
+    path: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Whose files are trusted, and whether what is merely odd is refused too."""
+
+    owners: frozenset[int]
+    strict: bool = False
+
+
+class Unusable(Exception):
+    """A candidate cannot be used, and why; the search makes a line of its report from it."""
+
+
+def requested(choice: str | None, environ: Mapping[str, str]) -> Candidate | None:
+    """Return what the caller names, or else AIOACL_LIBRARY."""
+    if choice is not None:
+        return Candidate(choice, "argument")
+    if "AIOACL_LIBRARY" in environ:
+        return Candidate(environ["AIOACL_LIBRARY"], "AIOACL_LIBRARY")
+    return None
+
+
+def candidates(environ: Mapping[str, str], configuration: Path = _LINKER_CONFIGURATION) -> list[Candidate]:
+    """List where CANN may be installed, in the order of the search, for a process that names no library."""
+    places = [Candidate(str(Path(environ[home], "lib64")), home) for home in _HOMES if home in environ]
+    places += [Candidate(folder, "installation") for folder in _FOLDERS]
+    tries = [replace(place, path=str(Path(place.path, name))) for place in places for name in _SONAMES]
+    folders = _linker_folders(environ, configuration)
+    tries += [replace(place, path=str(Path(place.path, name))) for name in _SONAMES for place in folders]
+    firsts: dict[str, Candidate] = {}
+    return [firsts.setdefault(each.path, each) for each in tries if each.path not in firsts]
+
+
+def _linker_folders(environ: Mapping[str, str], configuration: Path) -> list[Candidate]:
+    """List the folders in which the dynamic linker looks for a bare name: see ld.so(8)."""
+    listed = environ.get("LD_LIBRARY_PATH")
+    places = [Candidate(folder, "LD_LIBRARY_PATH") for folder in re.split("[:;]", listed)] if listed else []
+    multiarch = sysconfig.get_config_var("MULTIARCH")
+    own = [f"{root}/{multiarch}" for root in ("/lib", "/usr/lib")] if multiarch else []
+    own += ["/lib64", "/usr/lib64", "/lib", "/usr/lib"]
+    return places + [Candidate(folder, "linker") for folder in [*_configured(configuration), *own]]
+
+
+def _configured(configuration: Path) -> Iterator[str]:
+    """Read the folders of ld.so.conf(5), with the files that it includes."""
+    try:
+        lines = configuration.read_text(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        words = line.partition("#")[0].split()
+        if words[:1] == ["include"]:
+            for pattern in words[1:]:
+                for path in sorted(Path("/").glob(str(configuration.parent / pattern).lstrip("/"))):
+                    yield from _configured(path)
+        elif words[:1] != ["hwcap"]:
+            yield from words
+
+
+def companions(candidate: Candidate) -> list[Candidate]:
+    """List the files beside a library among which CANN 8.5 and later spread its functions."""
+    path = Path(candidate.path)
+    return [replace(candidate, path=str(path.with_name(name))) for name in _COMPANIONS if name != path.name]
+
+
+def report(refused: Iterable[tuple[Candidate, str]]) -> tuple[tuple[str, str], ...]:
+    """Say for each refused candidate why; the linker's folders that lack the library take one line together."""
+    reasons: list[tuple[str, str]] = []
+    absent: dict[str, list[str]] = {}
+    for candidate, why in refused:
+        folder, name = os.path.split(candidate.path)
+        if why == ABSENT and candidate.origin in _OF_LINKER:
+            absent.setdefault(name, []).append(folder)
+        else:
+            reasons.append((candidate.path, why))
+    return (*reasons, *((name, f"not in {', '.join(folders)}") for name, folders in absent.items()))
+
+
+def same_installation(first: str, second: str) -> bool:
+    """Say whether two paths name one file, or two parts of one CANN."""
+    if not (first.startswith("/") and second.startswith("/")):
+        return False
+    try:
+        if Path(first).samefile(second):
+            return True
+        are_parts = {Path(first).name, Path(second).name} <= {*_SONAMES, *_COMPANIONS}
+        if not (are_parts and Path(first).resolve().parent == Path(second).resolve().parent):
+            return False
+        return not (is_simulator(first) or is_simulator(second))
+    except (OSError, ValueError):
+        return False
+
+
+def is_simulator(path: str) -> bool:
+    """Say whether a file is a simulator of aioacl, without loading it."""
+    with Path(path).open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(_SIMULATOR) >= 0
+
+
+def inspect(candidate: Candidate, rules: Rules) -> tuple[str, ...]:
+    """Look at a file and all on the way to it; return what is odd, raise Unusable for what is wrong."""
+    findings = tuple(_inspect_path(candidate.path, rules))
+    if findings and rules.strict:
+        raise Unusable(f"{'; '.join(findings)} (AIOACL_STRICT refuses that)")
+    return findings
+
+
+def _inspect_path(path: str, rules: Rules) -> list[str]:
+    _refuse_malformed(path)
+    try:
+        _refuse_other_files(Path(path))
+        way = list(_way(path))
+    except (FileNotFoundError, NotADirectoryError):
+        raise Unusable(ABSENT) from None
+    except OSError as error:
+        raise Unusable(f"it cannot be looked at: {error.strerror}") from error
+    for step, status in way:
+        if _writable(status.st_mode, stat.S_IWOTH):
+            raise Unusable(f"anybody may write to {step}")
+    return list(dict.fromkeys(finding for step, status in way for finding in _odd(step, status, rules)))
+
+
+def _refuse_malformed(path: str) -> None:
+    if not path:
+        raise Unusable("the path is empty")
+    if "\0" in path:
+        raise Unusable("the path holds a NUL byte")
+    if not path.startswith("/"):
+        raise Unusable("the path is not absolute")
+
+
+def _refuse_other_files(path: Path) -> None:
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise Unusable("it is a folder")
+    if not stat.S_ISREG(mode):
+        raise Unusable("it is not a regular file")
+    with path.open("rb") as file:
+        if file.read(len(_ELF)) != _ELF:
+            raise Unusable("it is not an ELF file")
+
+
+def _way(path: str) -> Iterator[tuple[Path, os.stat_result]]:
+    """Walk as the kernel does, and show each folder, each link, and the file at the end."""
+    here, links, pending = Path("/"), 0, [*reversed(Path(path).parts)]
+    while pending:
+        part = pending.pop()
+        step = here.parent if part == ".." else here / part
+        status = step.lstat()
+        yield step, status
+        if not stat.S_ISLNK(status.st_mode):
+            here = step
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        pending += reversed(step.readlink().parts)
+
+
+def _writable(mode: int, who: int) -> bool:
+    """Say whether they can swap the thing: a link has no mode, a sticky folder guards what is in it."""
+    guarded = stat.S_ISLNK(mode) or (stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX))
+    return bool(mode & who) and not guarded
+
+
+def _odd(step: Path, status: os.stat_result, rules: Rules) -> Iterator[str]:
+    if _writable(status.st_mode, stat.S_IWGRP):
+        yield f"group {status.st_gid} may write to {step}"
+    if status.st_uid not in rules.owners:
+        yield f"{step} belongs to user {status.st_uid}"

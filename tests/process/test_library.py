@@ -1,0 +1,283 @@
+"""Which library a process loads: what is never loaded, and what happens when other code has loaded ACL before."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioacl.simulator import library_path
+from aioacl.simulator._releases import runtime_path
+from tests.support import forkserver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# A library of CANN as far as the search looks at it. Its constructor leaves a file, which shows that it was loaded.
+SOURCE = """
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int aclInit(const char *path);
+int aclrtSetDevice(int device);
+
+int aclInit(const char *path) { return path ? 1 : 0; }
+#ifndef PART
+int aclrtSetDevice(int device) { return device; }
+#endif
+
+__attribute__((constructor)) static void loaded(void) { close(open(LOADED, O_WRONLY | O_CREAT, 0600)); }
+"""
+
+PRELUDE = """
+import ctypes, json, os, sys
+import aioacl
+from aioacl import library_info, use_library
+
+def report(choose):
+    "Prints what was loaded, or why not."
+    try:
+        info = choose()
+    except (aioacl.LibraryConflict, aioacl.LibraryNotFound) as error:
+        print(json.dumps({"error": type(error).__name__, "text": str(error)}))
+    else:
+        print(json.dumps({"path": info.path, "origin": info.origin, "backend": info.backend,
+                          "extra": info.extra_paths, "findings": info.findings}))
+    sys.exit(0)
+"""
+
+
+TALKATIVE = """
+#include <string.h>
+
+const char *aclGetRecentErrMsg(void);
+
+const char *aclGetRecentErrMsg(void) {
+    static char text[100000];
+    memset(text, 'x', sizeof text - 1);
+    return text;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Cann:
+    """A folder with a library, and the file that the library's constructor writes."""
+
+    library: Path
+    mark: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.library.parent
+
+    @property
+    def was_loaded(self) -> bool:
+        return self.mark.exists()
+
+
+@pytest.fixture
+def cann(tmp_path: Path) -> Callable[..., Cann]:
+    """Builds libraries, each in a folder of its own that only its owner may write to."""
+    source = tmp_path / "library.c"
+    source.write_text(SOURCE)
+    compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
+
+    def build(folder: str = "cann", name: str = "libascendcl.so", *options: str) -> Cann:
+        (tmp_path / folder).mkdir(mode=0o755, exist_ok=True)
+        made = Cann(tmp_path / folder / name, tmp_path / f"{folder}-{name}-was-loaded")
+        command = [compiler, "-shared", "-fPIC", f'-DLOADED="{made.mark}"', f"-Wl,-soname,{name}", *options]
+        subprocess.run([*command, "-o", str(made.library), str(source)], check=True)
+        made.library.chmod(0o755)
+        return made
+
+    return build
+
+
+def outcome(program: str, **environ: str) -> Any:
+    """What the program reports; LD_LIBRARY_PATH is set in it, because a server forks it."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_", "ASCEND_"))}
+    settings = "".join(f"os.environ[{name!r}] = {value!r}\n" for name, value in environ.items())
+    done = forkserver.run([sys.executable, "-W", "error", "-c", PRELUDE + settings + program], env=clean)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def copied_simulator(path: Path) -> Path:
+    """A copy of the simulator, with the libruntime.so that it needs beside it."""
+    runtime = runtime_path("master")
+    assert runtime is not None
+    shutil.copy(runtime, path.with_name(runtime.name))
+    return Path(shutil.copy(library_path(), path))
+
+
+def load(path: Path) -> str:
+    """A line of a program in which other code loads a library."""
+    return f"other = ctypes.CDLL({str(path)!r})\n"
+
+
+class TestSearch:
+    def test_library_in_the_linkers_path_is_found_by_its_absolute_path(
+        self, cann: Callable[..., Cann]
+    ) -> None:
+        made = cann()
+        found = outcome("report(library_info)", LD_LIBRARY_PATH=f"/nowhere:{made.folder}")
+        assert (found["path"], found["origin"]) == (str(made.library), "LD_LIBRARY_PATH")
+        assert made.was_loaded
+
+    def test_folder_in_the_linkers_path_that_all_may_write_to_runs_no_constructor(
+        self, cann: Callable[..., Cann]
+    ) -> None:
+        made = cann()
+        made.folder.chmod(0o777)
+        refused = outcome("report(library_info)", LD_LIBRARY_PATH=str(made.folder))
+        assert refused["error"] == "LibraryNotFound"
+        assert f"anybody may write to {made.folder}" in refused["text"]
+        assert not made.was_loaded
+
+    @pytest.mark.parametrize("value", [":", "{folder}:/nowhere", ".:/nowhere", "/nowhere;"])
+    def test_relative_element_of_the_linkers_path_runs_no_constructor(
+        self, cann: Callable[..., Cann], value: str
+    ) -> None:
+        made = cann()
+        program = f"os.chdir({str(made.folder)!r}); report(library_info)"
+        refused = outcome(program, LD_LIBRARY_PATH=value.format(folder=f"../{made.folder.name}"))
+        assert refused["error"] == "LibraryNotFound"
+        assert "the path is not absolute" in refused["text"]
+        assert not made.was_loaded
+
+    def test_simulator_in_the_linkers_path_is_passed_over_without_being_loaded(
+        self, cann: Callable[..., Cann]
+    ) -> None:
+        made = cann("real")
+        simulated = made.folder.parent / "simulated"
+        simulated.mkdir(mode=0o755)
+        copied_simulator(simulated / "libascendcl.so")
+        found = outcome("report(library_info)", LD_LIBRARY_PATH=f"{simulated}:{made.folder}")
+        assert found["path"] == str(made.library)
+        assert any("used on request only" in each for each in found["findings"])
+
+    def test_folders_of_the_linker_that_lack_the_library_are_reported_in_a_line_for_each_name(self) -> None:
+        lines = outcome("report(library_info)", LD_LIBRARY_PATH="/nowhere:/elsewhere")["text"].splitlines()
+        absent = [line for line in lines if "not in /nowhere, /elsewhere, " in line]
+        assert [line.split("'")[1] for line in absent] == ["libascendcl.so", "libacl_rt.so"]
+
+    def test_simulator_beside_a_real_library_is_not_loaded(self, cann: Callable[..., Cann]) -> None:
+        made = cann()
+        copied_simulator(made.folder / "libacl_rt.so")
+        found = outcome("report(library_info)", AIOACL_LIBRARY=str(made.library))
+        assert (found["backend"], found["extra"]) == ("ascend", [])
+        assert any("it is the simulator" in each for each in found["findings"])
+        program = (
+            "import pathlib; library_info(); print(json.dumps(pathlib.Path('/proc/self/maps').read_text()))"
+        )
+        mapped = outcome(program, AIOACL_LIBRARY=str(made.library))
+        assert "libascendcl.so" in mapped
+        assert "libacl_rt.so" not in mapped
+
+
+class TestLoadedByOtherCode:
+    def test_library_that_nothing_names_is_the_loaded_one(self, cann: Callable[..., Cann]) -> None:
+        made, other = cann("first"), cann("second")
+        found = outcome(load(made.library) + "report(library_info)", LD_LIBRARY_PATH=str(other.folder))
+        assert (found["path"], found["origin"]) == (str(made.library), "loaded")
+        assert not other.was_loaded
+
+    @pytest.mark.parametrize("by", ["argument", "AIOACL_LIBRARY"])
+    def test_another_file_is_refused_without_being_loaded(self, cann: Callable[..., Cann], by: str) -> None:
+        made, other = cann("first"), cann("second")
+        if by == "argument":
+            refused = outcome(load(made.library) + f"report(lambda: use_library({str(other.library)!r}))")
+        else:
+            refused = outcome(load(made.library) + "report(library_info)", AIOACL_LIBRARY=str(other.library))
+        assert refused["error"] == "LibraryConflict"
+        assert repr(str(made.library)) in refused["text"]
+        assert repr(str(other.library)) in refused["text"]
+        assert not other.was_loaded
+
+    @pytest.mark.parametrize("kind", ["link", "hard link"])
+    def test_another_name_of_the_loaded_file_is_accepted(self, cann: Callable[..., Cann], kind: str) -> None:
+        made = cann()
+        name = made.folder / "another.so"
+        if kind == "link":
+            name.symlink_to(made.library)
+        else:
+            name.hardlink_to(made.library)
+        found = outcome(load(made.library) + f"report(lambda: use_library({str(name)!r}))")
+        assert (found["path"], found["origin"]) == (str(made.library), "argument")
+
+    def test_another_part_of_the_loaded_cann_is_accepted(self, cann: Callable[..., Cann]) -> None:
+        runtime = cann("cann", "libacl_rt.so")
+        part = cann("cann", "libascendcl.so", "-DPART")
+        found = outcome(load(runtime.library) + f"report(lambda: use_library({str(part.library)!r}))")
+        assert found["path"] == str(runtime.library)
+
+    def test_two_loaded_libraries_need_a_choice(self, cann: Callable[..., Cann]) -> None:
+        first, second = cann("first", "libascendcl.so"), cann("second", "libacl_rt.so")
+        both = load(first.library) + load(second.library)
+        refused = outcome(both + "report(library_info)")
+        assert refused["error"] == "LibraryConflict"
+        assert str(first.library) in refused["text"]
+        assert str(second.library) in refused["text"]
+        found = outcome(both + "report(library_info)", AIOACL_LIBRARY=str(second.library))
+        assert found["path"] == str(second.library)
+
+    def test_loaded_library_that_all_may_write_to_is_refused(self, cann: Callable[..., Cann]) -> None:
+        made = cann()
+        made.library.chmod(0o777)
+        refused = outcome(load(made.library) + "report(library_info)")
+        assert refused["error"] == "LibraryNotFound"
+        assert f"anybody may write to {made.library}" in refused["text"]
+
+
+class TestLoadedSimulator:
+    def test_simulator_that_nothing_names_is_refused(self) -> None:
+        refused = outcome(load(library_path()) + "report(library_info)")
+        assert refused["error"] == "LibraryConflict"
+        assert "AIOACL_LIBRARY=simulator" in refused["text"]
+
+    def test_simulator_of_the_same_content_is_used_by_the_word(self, tmp_path: Path) -> None:
+        copy = copied_simulator(tmp_path / "libascendcl.so")
+        again = "use_library('simulator'); report(lambda: use_library('simulator'))"
+        found = outcome(load(copy) + again, AIOACL_LIBRARY="simulator")
+        assert (found["path"], found["backend"]) == (str(copy), "simulator")
+
+    @pytest.mark.parametrize("choice", ["simulator", str(library_path())])
+    def test_simulator_of_another_release_is_refused(self, choice: str) -> None:
+        older = library_path("8.5")
+        refused = outcome(load(older) + "report(library_info)", AIOACL_LIBRARY=choice)
+        assert refused["error"] == "LibraryConflict"
+        assert str(older) in refused["text"]
+
+    def test_simulator_of_the_same_content_under_another_path_is_another_file(self, tmp_path: Path) -> None:
+        copy = copied_simulator(tmp_path / "libascendcl.so")
+        refused = outcome(load(copy) + "report(library_info)", AIOACL_LIBRARY=str(library_path()))
+        assert refused["error"] == "LibraryConflict"
+
+
+def test_long_text_of_the_runtime_is_cut_in_an_error(tmp_path: Path) -> None:
+    source, library = tmp_path / "talkative.c", tmp_path / "libascendcl.so"
+    source.write_text(TALKATIVE)
+    simulator = library_path()
+    command = [os.environ.get("CC") or shutil.which("cc") or "gcc", "-shared", "-fPIC", str(source)]
+    command += ["-Wl,--no-as-needed", str(simulator), f"-Wl,-rpath,{simulator.parent}", "-o", str(library)]
+    subprocess.run(command, check=True)
+    program = """
+from aioacl import simulator
+device = aioacl.open_device(0).result()
+simulator.fail_call("aclrtMalloc", 207001, 1)
+try:
+    device.allocate(64).result()
+except aioacl.AclError as error:
+    print(json.dumps({"size": len(error.message), "text": error.message[:9]}))
+device.close().result()
+"""
+    assert outcome(program, AIOACL_LIBRARY=str(library)) == {"size": 8191, "text": "x" * 9}
