@@ -140,7 +140,7 @@ API int aclsim_set_limits(const char *text) {
 
 void limits_read_environment(void) {
     char why[TEXT_BYTES];
-    const char *text = getenv("AIOACL_SIM_LIMITS");
+    const char *text = secure_getenv("AIOACL_SIM_LIMITS");
     if (text != NULL && !read_all(&limits, text, why, sizeof why)) {
         fprintf(stderr, "aclsim: AIOACL_SIM_LIMITS=%s: %s\n", text, why);
         abort();

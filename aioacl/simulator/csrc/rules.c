@@ -198,8 +198,8 @@ static void read_parts(const char *name, char *text) {
 }
 
 void fault_read_environment(void) {
-    const char *seed = getenv("AIOACL_SIM_SEED");
-    const char *faults = getenv("AIOACL_SIM_FAULTS");
+    const char *seed = secure_getenv("AIOACL_SIM_SEED");
+    const char *faults = secure_getenv("AIOACL_SIM_FAULTS");
     char *copy = faults != NULL ? strdup(faults) : NULL;
     if (seed != NULL) {
         set_seed("AIOACL_SIM_SEED", seed, seed);

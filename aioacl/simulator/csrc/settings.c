@@ -1,8 +1,12 @@
-/* The process-wide state, and what the AIOACL_SIM_* variables say. */
+/*
+ * The process-wide state, and what the AIOACL_SIM_* variables say. A set-user-id or set-group-id process does
+ * not obey them: with the rights of such a process, who sets its environment must not choose files or failures.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "sim.h"
 
@@ -24,7 +28,7 @@ static _Noreturn void refuse(const char *name, const char *value, const char *wa
 }
 
 static long read_number(const char *name, long fallback, long least, long most) {
-    const char *text = getenv(name);
+    const char *text = secure_getenv(name);
     if (text == NULL) {
         return fallback;
     }
@@ -41,7 +45,7 @@ static long read_number(const char *name, long fallback, long least, long most) 
 
 /* True: the variable says `other` instead of `usual`. */
 static bool read_choice(const char *name, const char *usual, const char *other) {
-    const char *text = getenv(name);
+    const char *text = secure_getenv(name);
     if (text == NULL || strcmp(text, usual) == 0) {
         return false;
     }
@@ -55,7 +59,7 @@ static bool read_choice(const char *name, const char *usual, const char *other) 
 
 static cann_t read_cann(void) {
     static const char *const words[] = {"8.1", "8.5", "9.0", "9.1", "master"};
-    const char *text = getenv("AIOACL_SIM_CANN");
+    const char *text = secure_getenv("AIOACL_SIM_CANN");
     if (text == NULL) {
         text = sim_release;
     }
@@ -114,7 +118,8 @@ static void refuse_unknown(const char *entry) {
 }
 
 void settings_read(settings_t *settings) {
-    for (char **entry = environ; *entry != NULL; entry++) {
+    bool obeyed = getauxval(AT_SECURE) == 0; /* as secure_getenv() decides it */
+    for (char **entry = environ; obeyed && *entry != NULL; entry++) {
         if (strncmp(*entry, "AIOACL_SIM_", 11) == 0) {
             refuse_unknown(*entry);
         }

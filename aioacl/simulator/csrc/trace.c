@@ -11,13 +11,14 @@
 int trace_file = -1;
 
 void trace_read_environment(void) {
-    const char *path = getenv("AIOACL_SIM_TRACE");
+    const char *path = secure_getenv("AIOACL_SIM_TRACE");
     if (path == NULL) {
         return;
     }
-    trace_file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    trace_file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (trace_file < 0) {
-        fprintf(stderr, "aclsim: AIOACL_SIM_TRACE=%s: %s\n", path, strerror(errno));
+        const char *why = errno == ELOOP ? "it is a link, which a trace does not follow" : strerror(errno);
+        fprintf(stderr, "aclsim: AIOACL_SIM_TRACE=%s: %s\n", path, why);
         abort();
     }
 }

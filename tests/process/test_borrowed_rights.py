@@ -1,0 +1,104 @@
+"""The simulator in a program that runs with the rights of its file: it does not obey its variables there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioacl.simulator import library_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/auxv.h>
+
+typedef int (*of_path)(const char *);
+typedef int (*of_count)(uint32_t *);
+
+int main(void) {
+    void *library = dlopen(SIMULATOR, RTLD_NOW);
+    uint32_t count = 0;
+    if (!library || ((of_path)dlsym(library, "aclInit"))(NULL) ||
+        ((of_count)dlsym(library, "aclrtGetDeviceCount"))(&count))
+        return 1;
+    printf("%d %u", getauxval(AT_SECURE) != 0, count);
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    source, target = tmp_path / "count.c", tmp_path / "count"
+    source.write_text(SOURCE)
+    compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
+    command = [compiler, f'-DSIMULATOR="{library_path()}"', str(source), "-o", str(target), "-ldl"]
+    subprocess.run(command, check=True)
+    return target
+
+
+def lend_rights(program: Path) -> None:
+    """Gives the program the rights of a group that this process does not run with."""
+    others = {1} if os.geteuid() == 0 else set(os.getgroups())
+    group = next(iter(others - {os.getegid(), os.getgid()}), None)
+    if group is None:
+        pytest.skip("needs root, or a user that belongs to a second group")
+    os.chown(program, -1, group)
+    program.chmod(0o2755)
+
+
+def run(program: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
+    return subprocess.run(
+        [str(program)], env={**clean, **environ}, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_simulator_in_a_set_group_id_process_ignores_its_variables(program: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    variables = {
+        "AIOACL_SIM_DEVICES": "7",
+        "AIOACL_SIM_TRACE": str(trace),
+        "AIOACL_SIM_FAULTS": "aclInit: rc=500000",
+        "AIOACL_SIM_LIMITS": "nonsense",
+        "AIOACL_SIM_SEED": "nonsense",
+        "AIOACL_SIM_CANN": "nonsense",
+        "AIOACL_SIM_CLOCK": "nonsense",
+        "AIOACL_SIM_NONSENSE": "1",
+    }
+    lend_rights(program)
+    done = run(program, **variables)
+    if done.stdout.startswith("0"):
+        pytest.skip("the folder of the test is on a file system that is mounted with nosuid")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 2", "")
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("to", ["file", "nothing", "folder"])
+def test_trace_to_a_link_is_refused(program: Path, tmp_path: Path, to: str) -> None:
+    target, link = tmp_path / to, tmp_path / "trace"
+    if to == "file":
+        target.write_text("precious")
+    elif to == "folder":
+        target.mkdir()
+    link.symlink_to(target)
+    done = run(program, AIOACL_SIM_TRACE=str(link))
+    assert done.returncode < 0
+    assert f"AIOACL_SIM_TRACE={link}: it is a link" in done.stderr
+    assert to != "file" or target.read_text() == "precious"
+    assert to != "nothing" or not target.exists()
+
+
+def test_trace_of_a_process_with_its_own_rights_is_written(program: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    done = run(program, AIOACL_SIM_TRACE=str(trace), AIOACL_SIM_DEVICES="7")
+    assert (done.returncode, done.stdout) == (0, "0 7")
+    assert "aclrtGetDeviceCount" in trace.read_text()
