@@ -79,7 +79,6 @@ class World:
     counts: list[Counts] = field(init=False)
     own: list[Counts] = field(init=False)  # lowlevel's
     released: list[int] = field(init=False)
-    explicit: list[int] = field(init=False)
     primary: list[Context] = field(init=False)
     fault: Fault | None = None
 
@@ -88,7 +87,6 @@ class World:
         self.counts = [Counts() for _ in everywhere]
         self.own = [Counts() for _ in everywhere]
         self.released = [0 for _ in everywhere]
-        self.explicit = [0 for _ in everywhere]
         self.primary = [Context(index, primary=True, alive=False) for index in everywhere]
 
     # --- looking -------------------------------------------------------------------------------------------------
@@ -117,10 +115,6 @@ class World:
         if act == SET:
             self._set(binding, device, verdict)
             return verdict.code
-        if (
-            act == RESET or not self.explicit[device]
-        ):  # as recorded: a forced one looks at explicit ones first
-            self.look(binding)
         fault = self.fault
         struck = fault is not None and fault.device == device and fault.strikes()
         if fault is None or not struck:
@@ -163,7 +157,6 @@ class World:
 
     def made(self, binding: Binding, device: int, handle: Any) -> Context:
         """The thread has made an explicit context, which needs no set device, and is bound to it."""
-        self.explicit[device] += 1
         context = Context(device, handle=handle)
         binding.context, binding.device = context, None
         return context
@@ -171,7 +164,6 @@ class World:
     def destroyed(self, binding: Binding, context: Context) -> None:
         """It has destroyed one: who was bound to it finds out when he looks, the caller at once."""
         context.alive = False
-        self.explicit[context.device] -= 1
         if binding.context is context:
             self.look(binding)
 

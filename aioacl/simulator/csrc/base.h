@@ -189,6 +189,7 @@ struct thread {
     context_t *current; /* explicit binding; wins */
     int slot;           /* binding to a device's primary context, -1: none */
     aclError last_error;
+    bool keeps; /* the running call has kept an error, see error_leave() */
     said_t said;
     char shown[SIM_TEXT_BYTES];
     pthread_cond_t cond;
@@ -233,6 +234,9 @@ bool process_forked(void);
  * ----------------------------------------------------------------------------------------- */
 /* Keeps the code as the last error and adds its text, which names `what`; returns the code. */
 aclError error_set(aclError code, const char *what);
+/* A call ends. The runtime keeps an error in the thread's context too, so it looks for that, and a stale
+ * binding is detached; without sim.lock. */
+void error_leave(thread_t *thread);
 /* The same without the last error. */
 aclError error_quiet(aclError code, const char *what);
 /* Adds why a task failed to the text, if that is known. */

@@ -116,11 +116,6 @@ static aclError device_reset(int32_t id, bool force) {
     if (device->retains > 0) {
         device_wait_change(device); /* a reset that is about to fail */
     }
-    /* A reset looks for the context, and so detaches a stale binding; a forced one does not get that far while
-       explicit contexts keep the device. */
-    if (!force || device->explicit_contexts == 0) {
-        thread_context();
-    }
     if (device->retains == 0) {
         return force ? error_quiet(RT_CONTEXT_RELEASE_ERROR, "deviceId")
                      : error_set(RT_CONTEXT_RELEASE_ERROR, "deviceId");

@@ -79,6 +79,7 @@ static bool call_enter(frame_t *frame, function_t function, const uint64_t *word
 /* What the call answers in the end. */
 static long call_leave(frame_t *frame, long rc) {
     rc = fault_after(&frame->strike, rc);
+    error_leave(frame->thread);
     atomic_store(&frame->thread->function, frame->outer_function);
     atomic_store_explicit(&frame->thread->devices, frame->outer_devices, memory_order_relaxed);
     journal_add(frame->function, frame->words, rc, now_ns() - frame->started_ns);

@@ -117,8 +117,19 @@ aclError error_quiet(aclError code, const char *what) {
 }
 
 aclError error_set(aclError code, const char *what) {
-    thread_self()->last_error = code;
+    thread_t *thread = thread_self();
+    thread->last_error = code;
+    thread->keeps = true;
     return error_quiet(code, what);
+}
+
+void error_leave(thread_t *thread) {
+    if (thread->keeps) {
+        thread->keeps = false;
+        sim_lock();
+        thread_context();
+        sim_unlock();
+    }
 }
 
 /* What was said becomes what is shown. False: nothing was said. */

@@ -92,14 +92,12 @@ aclError do_aclrtProcessHostFunc(int32_t timeout) {
     int64_t deadline_ns = deadline_ms(timeout);
     waiter_t waiter;
     sim_lock();
-    aclError rc = device_of((uint64_t)pthread_self()) != NULL
-                      ? error_quiet(RT_REPORT_TIMEOUT, "timeout")
-                      : error_set(RT_THREAD_SUBSCRIBE, "calling thread");
-    if (rc == RT_REPORT_TIMEOUT) {
+    bool subscribed = device_of((uint64_t)pthread_self()) != NULL;
+    if (subscribed) {
         wait_add(&waiters, &waiter, 0);
         wait_for(&waiter, deadline_ns);
-        thread_self()->last_error = rc;
     }
     sim_unlock();
-    return rc;
+    return subscribed ? error_set(RT_REPORT_TIMEOUT, "timeout")
+                      : error_set(RT_THREAD_SUBSCRIBE, "calling thread");
 }

@@ -73,6 +73,7 @@ static thread_t *thread_enter(void) {
     thread->slot = -1;
     thread->capture_mode = 0;
     thread->last_error = 0;
+    thread->keeps = false;
     thread->said.length = 0;
     thread->cores_of = NULL;
     thread->open_ranges = 0;
