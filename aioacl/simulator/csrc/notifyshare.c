@@ -10,13 +10,17 @@ enum { KEY_BYTES = 65, EXPORT_FLAG_NO_PID_CHECK = 0x2, IMPORT_FLAG_PEER_ACCESS =
 
 static const char key_format[] = "aclsim-notify-%ld-%p";
 
+static aclError find_in_context(aclrtNotify handle, notify_t **notify) {
+    return context_need() != NULL ? notify_find(handle, notify) : RT_CONTEXT_NULL;
+}
+
 aclError do_aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId) {
     if (notify == NULL || notifyId == NULL) {
         return error_quiet(ACL_INVALID_PARAM, notify == NULL ? "notify" : "notifyId");
     }
     notify_t *found = NULL;
     sim_lock();
-    aclError rc = notify_find(notify, &found);
+    aclError rc = find_in_context(notify, &found);
     if (rc == ACL_SUCCESS) {
         *notifyId = found->shared != NULL ? found->shared->object.index : found->object.index;
     }
@@ -49,10 +53,6 @@ aclError do_aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num) {
     aclError rc = reset_each(notifies, num);
     sim_unlock();
     return rc;
-}
-
-static aclError find_in_context(aclrtNotify handle, notify_t **notify) {
-    return context_need() != NULL ? notify_find(handle, notify) : RT_CONTEXT_NULL;
 }
 
 aclError do_aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint64_t flags) {

@@ -151,6 +151,15 @@ static void test_notify_ids(void) {
     CHECK_RC(aclrtGetNotifyId(first, NULL), 100000);
     CHECK_RC(aclrtDestroyNotify(second), 0);
     CHECK_RC(aclrtGetNotifyId(second, &ids[1]), 107017);
+    aclrtContext own = NULL;
+    aclrtContext other = NULL;
+    CHECK_RC(aclrtGetCurrentContext(&own), 0);
+    CHECK_RC(aclrtCreateContext(&other, 0), 0);
+    CHECK_RC(aclrtGetNotifyId(first, &ids[1]), 0);
+    CHECK(ids[1] == ids[0]);
+    CHECK_RC(aclrtDestroyContext(other), 0);
+    CHECK_RC(aclrtGetNotifyId(first, &ids[1]), 107002);
+    CHECK_RC(aclrtSetCurrentContext(own), 0);
     CHECK_RC(aclrtDestroyNotify(first), 0);
 }
 
