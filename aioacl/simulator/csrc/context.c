@@ -26,7 +26,7 @@ bool context_activate(context_t *context) {
     context->failure = 0;
     context->stop_on_failure = false;
     memset(context->option_set, 0, sizeof context->option_set);
-    context->default_stream = stream_new(context, 0, 0);
+    context->default_stream = stream_new(context, 0, ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC);
     if (context->default_stream == NULL) {
         return false;
     }
