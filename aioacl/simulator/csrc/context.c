@@ -102,9 +102,6 @@ static void context_destroy(context_t *context) {
     context_teardown(context);
     context->resetter = NULL;
     device->explicit_contexts--;
-    if (device->explicit_contexts == 0 && device->retains == 0 && device->changer == NULL) {
-        memory_free_device(device);
-    }
     object_kill(&context->object);
     unbind_caller(context);
 }

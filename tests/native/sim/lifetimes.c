@@ -1,4 +1,5 @@
-/* What graphs lend and what is dropped under them: executing again, aborting and resetting in the middle. */
+/* What graphs lend and what is dropped under them: executing again, aborting and resetting in the middle; and
+ * what outlives the context it was made in. */
 #include <string.h>
 
 #include "sim_test.h"
@@ -173,7 +174,33 @@ static void test_an_endless_loop_over_nothing(void) {
     CHECK_RC(aclrtDestroyStream(bound), 0);
 }
 
+/* Nobody has set the device: the context alone has opened it, and only a reset takes the memory away. */
+static void test_memory_outlives_the_last_context(void) {
+    aclrtContext context = NULL;
+    aclrtMemPool pool = NULL;
+    aclrtMemPoolProps props = {.allocType = ACL_MEM_ALLOCATION_TYPE_PINNED};
+    char host[64];
+    props.location.type = ACL_MEM_LOCATION_TYPE_DEVICE;
+    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    CHECK_RC(aclrtMemPoolCreate(&pool, &props), 0);
+    char *kept = block_new(7);
+    char *lost = block_new(8);
+    CHECK_RC(aclrtDestroyContext(context), 0);
+    CHECK(stats().device_blocks == 2 && stats().pools == 1);
+    CHECK_RC(aclrtMemcpy(host, 64, kept, 64, ACL_MEMCPY_DEVICE_TO_HOST), 107002);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtMemcpy(host, 64, kept, 64, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+    CHECK(host[0] == 7 && host[63] == 7);
+    CHECK_RC(aclrtFree(kept), 0);
+    CHECK_RC(aclrtResetDevice(0), 0);
+    CHECK(stats().device_blocks == 0 && stats().pools == 0);
+    CHECK_RC(aclrtFree(lost), 507899);
+    CHECK_RC(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 507899);
+    aclsim_forget();
+}
+
 int main(void) {
+    test_memory_outlives_the_last_context();
     CHECK(aclsim_register_kernel("door", kernel_door, NULL) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     test_a_described_copy_runs_again();
