@@ -39,11 +39,9 @@ aclError do_aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *va
     if (value == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "value");
     }
-    if (!attribute_exists((int32_t)attr)) {
-        return error_set(RT_PARAM_INVALID, "attr");
-    }
-    if (device_find((int32_t)deviceId) == NULL) {
-        return error_set(RT_INVALID_DEVICE, "deviceId");
+    bool there = device_find((int32_t)deviceId) != NULL;
+    if (!there || !attribute_exists((int32_t)attr)) {
+        return error_set(RT_PARAM_INVALID, there ? "attr" : "deviceId");
     }
     if (attr == ACL_DEV_ATTR_PHY_CHIP_ID) {
         *value = sim.settings.logical_ids[deviceId];
@@ -82,8 +80,13 @@ aclError do_aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFe
     if (device_find(deviceId) == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
-    *value = 0;
-    return ACL_SUCCESS;
+    sim_lock();
+    bool current = context_need() != NULL;
+    sim_unlock();
+    if (current) {
+        *value = 0;
+    }
+    return current ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
 /* How much of the time since it was asked last the device worked, in percent. */
