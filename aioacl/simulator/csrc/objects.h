@@ -124,7 +124,6 @@ typedef struct {
     bool overflow_check;
     bool cache_op_info;
     uint32_t tag_inverted; /* the tag of a new stream is 0xffffffff */
-    uint32_t priority;     /* as it was set, not as the stream was made */
     core_limit_t cores[2];
 } stream_options_t;
 

@@ -1,13 +1,10 @@
 /* Attributes of streams that can be set and read: failure mode, overflow check, tag, operator cache, priority.
  */
-#include "sim.h"
-
-enum { PRIORITY_LEAST = 7 };
+#include "graph.h"
 
 /* The caller's context is asked for by all but two of them, and its ownership of the stream by fewer. */
 typedef enum { NEED_NOTHING, NEED_CONTEXT, NEED_OWNER } need_t;
 
-/* A handle is looked at before the attribute, and both before the caller's context. */
 static aclError find_stream(aclrtStream handle, need_t need, stream_t **stream) {
     context_t *context = need != NEED_NOTHING || handle == NULL ? context_need() : NULL;
     if (context == NULL && (need != NEED_NOTHING || handle == NULL)) {
@@ -20,22 +17,39 @@ static aclError find_stream(aclrtStream handle, need_t need, stream_t **stream) 
     return rc;
 }
 
+/* NULL means the default stream. The failure mode looks for that before anything else, and the priority takes
+ * none. */
+static aclError check_null(aclrtStreamAttr attribute) {
+    bool homeless = attribute == ACL_STREAM_ATTR_FAILURE_MODE && thread_context() == NULL;
+    return homeless || attribute == ACL_STREAM_ATTR_PRIORITY ? error_set(RT_PARAM_INVALID, "stream")
+                                                             : ACL_SUCCESS;
+}
+
+/* A handle is looked at before the attribute, and both before the caller's context. */
 static aclError check(aclrtStream handle, aclrtStreamAttr attribute) {
     if (handle != NULL && object_find(KIND_STREAM, handle) == NULL) {
         return referee_bad_handle(KIND_STREAM, handle);
     }
     bool known = (int)attribute >= ACL_STREAM_ATTR_FAILURE_MODE && (int)attribute <= ACL_STREAM_ATTR_PRIORITY;
-    return known ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "stmAttrType");
+    if (!known) {
+        return error_set(RT_PARAM_INVALID, "stmAttrType");
+    }
+    return handle == NULL ? check_null(attribute) : ACL_SUCCESS;
 }
 
+/* error_set or error_quiet: what becomes of a mode that cannot be left. */
+typedef aclError (*refuse_t)(aclError code, const char *what);
+
 /* Whose stream it is matters only where something is to change. */
-static aclError set_failure_mode(stream_t *stream, uint64_t mode) {
+static aclError set_failure_mode(stream_t *stream, uint64_t mode, refuse_t refuse) {
     bool stop = (mode & 1) != 0;
-    if (stream->stop == stop) {
+    bool bound = stream->lane != NULL &&
+                 (stream->lane->graph->state == GRAPH_BUILDING || stream->lane->graph->state == GRAPH_READY);
+    if (stream->stop == stop && !bound) {
         return ACL_SUCCESS;
     }
-    if (!stop) {
-        return error_set(RT_FEATURE_NOT_SUPPORT, "mode");
+    if (!stop || bound) {
+        return refuse(RT_FEATURE_NOT_SUPPORT, bound ? "stream: bound to a model" : "mode");
     }
     if (stream->context != context_need()) {
         return error_set(RT_STREAM_CONTEXT, "stream");
@@ -45,35 +59,28 @@ static aclError set_failure_mode(stream_t *stream, uint64_t mode) {
     return ACL_SUCCESS;
 }
 
-static aclError set_switch(bool *target, uint32_t value) {
-    if (value > 1) {
-        return error_set(RT_PARAM_INVALID, "value");
-    }
-    *target = value == 1;
-    return ACL_SUCCESS;
-}
-
-static aclError set_priority(stream_t *stream, uint32_t value) {
-    if (value > PRIORITY_LEAST) {
-        return error_set(RT_PARAM_INVALID, "value");
-    }
-    stream->options.priority = value;
-    return ACL_SUCCESS;
+/* A switch is looked at before the context. */
+static aclError check_value(aclrtStreamAttr attribute, const aclrtStreamAttrValue *value) {
+    bool refused = (attribute == ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK && value->overflowSwitch > 1) ||
+                   (attribute == ACL_STREAM_ATTR_CACHE_OP_INFO && value->cacheOpInfoSwitch > 1);
+    return refused ? error_set(RT_PARAM_INVALID, "value") : ACL_SUCCESS;
 }
 
 static aclError set(stream_t *stream, aclrtStreamAttr attribute, const aclrtStreamAttrValue *value) {
     switch (attribute) {
     case ACL_STREAM_ATTR_FAILURE_MODE:
-        return set_failure_mode(stream, value->failureMode);
+        return set_failure_mode(stream, value->failureMode, error_set);
     case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK:
-        return set_switch(&stream->options.overflow_check, value->overflowSwitch);
+        stream->options.overflow_check = value->overflowSwitch == 1;
+        return ACL_SUCCESS;
     case ACL_STREAM_ATTR_USER_CUSTOM_TAG:
         stream->options.tag_inverted = ~value->userCustomTag;
         return ACL_SUCCESS;
     case ACL_STREAM_ATTR_CACHE_OP_INFO:
-        return set_switch(&stream->options.cache_op_info, value->cacheOpInfoSwitch);
+        stream->options.cache_op_info = value->cacheOpInfoSwitch == 1;
+        return ACL_SUCCESS;
     default:
-        return set_priority(stream, value->streamPriority);
+        return ACL_SUCCESS; /* the driver beneath takes any priority, and forgets it */
     }
 }
 
@@ -92,7 +99,7 @@ static void get(const stream_t *stream, aclrtStreamAttr attribute, aclrtStreamAt
         value->cacheOpInfoSwitch = stream->options.cache_op_info ? 1 : 0;
         break;
     default:
-        value->streamPriority = stream->options.priority;
+        value->streamPriority = 0;
         break;
     }
 }
@@ -102,6 +109,7 @@ static need_t need_to_set(aclrtStreamAttr attribute) {
     case ACL_STREAM_ATTR_CACHE_OP_INFO:
         return NEED_NOTHING;
     case ACL_STREAM_ATTR_FAILURE_MODE:
+    case ACL_STREAM_ATTR_PRIORITY:
         return NEED_CONTEXT;
     default:
         return NEED_OWNER;
@@ -120,6 +128,7 @@ aclError do_aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrT
     }
     sim_lock();
     aclError rc = check(stream, stmAttrType);
+    rc = rc == ACL_SUCCESS ? check_value(stmAttrType, value) : rc;
     rc = rc == ACL_SUCCESS ? find_stream(stream, need_to_set(stmAttrType), &found) : rc;
     rc = rc == ACL_SUCCESS ? set(found, stmAttrType, value) : rc;
     sim_unlock();
@@ -145,8 +154,9 @@ aclError do_aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrT
 aclError do_aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
     stream_t *found = NULL;
     sim_lock();
-    aclError rc = find_stream(stream, NEED_CONTEXT, &found);
-    rc = rc == ACL_SUCCESS ? set_failure_mode(found, mode) : rc;
+    aclError rc = check(stream, ACL_STREAM_ATTR_FAILURE_MODE);
+    rc = rc == ACL_SUCCESS ? find_stream(stream, NEED_CONTEXT, &found) : rc;
+    rc = rc == ACL_SUCCESS ? set_failure_mode(found, mode, error_quiet) : rc;
     sim_unlock();
     return rc;
 }

@@ -173,13 +173,13 @@ void stream_finish_abort(stream_t *stream, aclError code) {
 }
 
 aclError do_aclrtStreamAbort(aclrtStream stream) {
-    aclError rc = RT_CONTEXT_NULL;
+    if (stream == NULL) {
+        return error_set(RT_PARAM_INVALID, "stream");
+    }
     stream_t *found = NULL;
     sim_lock();
     context_t *context = context_need();
-    if (context != NULL) {
-        rc = stream != NULL ? stream_find(context, stream, &found) : error_set(RT_PARAM_INVALID, "stream");
-    }
+    aclError rc = context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS && found->context != context) {
         rc = referee_wrong_context(found);
     } else if (rc == ACL_SUCCESS && !sim.abort_supported) {

@@ -185,7 +185,9 @@ static void test_attributes(void) {
     value.cacheOpInfoSwitch = 1;
     CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_CACHE_OP_INFO, &value), 0);
     value.streamPriority = 8;
-    CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_PRIORITY, &value), 107000);
+    CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_PRIORITY, &value), 0);
+    CHECK_RC(aclrtGetStreamAttribute(stream, ACL_STREAM_ATTR_PRIORITY, &value), 0);
+    CHECK(value.streamPriority == 0);
     value.failureMode = 1;
     CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_FAILURE_MODE, &value), 0);
     value.failureMode = 0;

@@ -125,6 +125,25 @@ static void test_stop_mode(void) {
     CHECK_RC(aclrtSetCurrentContext(before), 0);
 }
 
+/* Neither mode can be chosen for a stream that is a model's. */
+static void test_failure_mode_of_a_bound_stream(void) {
+    aclrtStream stream = NULL;
+    aclmdlRI model = NULL;
+    aclrtStreamAttrValue value = {.failureMode = 1};
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
+    CHECK_RC(aclmdlRIBindStream(model, stream, 0), 0);
+    CHECK_RC(aclrtSetStreamFailureMode(stream, 0), 207000);
+    CHECK_RC(aclrtSetStreamFailureMode(stream, 1), 207000);
+    CHECK_RC(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 0);
+    CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
+    CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_FAILURE_MODE, &value), 207000);
+    CHECK_RC(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 207000);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtSetStreamFailureMode(stream, 0), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
 /* --- states
  * --------------------------------------------------------------------------------------------------- */
 typedef struct {
@@ -227,6 +246,7 @@ static void test_host_function_holds_reset(void) {
 
 int main(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
+    test_failure_mode_of_a_bound_stream();
     test_stop_mode();
     test_full_queue();
     test_reset_drops();
