@@ -28,6 +28,9 @@ enum {
 
 #define SIM_FOREVER INT64_MAX
 
+/* Why a key of another process cannot be imported. */
+#define SIM_SHARES_NOTHING "this simulator shares nothing between processes"
+
 /* --- functions (entry.c)
  * -------------------------------------------------------------------------------------- */
 typedef enum { CALL_FREE, CALL_ENQUEUE, CALL_WAIT, CALL_LIFETIME, CALL_CONTROL } call_kind_t;

@@ -67,7 +67,9 @@ static aclError check_supported(void) {
     if (context_need() == NULL) {
         return RT_CONTEXT_NULL;
     }
-    return sim.ipc_event_supported ? ACL_SUCCESS : error_quiet(RT_FEATURE_NOT_SUPPORT, "events of processes");
+    return sim.ipc_event_supported
+               ? ACL_SUCCESS
+               : error_quiet(RT_FEATURE_NOT_SUPPORT, "events of other processes; " SIM_SHARES_NOTHING);
 }
 
 aclError do_aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle) {
@@ -103,7 +105,7 @@ static aclError open_ticket(ticket_t ticket, aclrtEvent *event) {
         object_each(KIND_EVENT, match, &shared);
     }
     if (shared.found == NULL) {
-        return error_set(RT_DRIVER_ERROR, "handle: of no live event of this process");
+        return error_set(RT_DRIVER_ERROR, "handle: not of a live event of this process; " SIM_SHARES_NOTHING);
     }
     aclError rc = event_new_shared(event, ticket.key);
     if (rc == ACL_SUCCESS) {

@@ -1,6 +1,6 @@
 /*
- * Device memory that is shared by key, as between processes; here both sides are the same process, and an
- * import gives the address of the export.
+ * Device memory that is shared by key, as between processes. The simulator shares nothing between processes:
+ * both sides are the same one, and an import gives the address of the export.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static export_t **find_key(const char *key) {
             return link;
         }
     }
-    error_set(RT_DRIVER_ERROR, "key");
+    error_set(RT_DRIVER_ERROR, "key: not of a live export of this process; " SIM_SHARES_NOTHING);
     return NULL;
 }
 

@@ -1,4 +1,6 @@
-/* Physical memory that is shared by number, as between processes; here both sides are the same process. */
+/* Physical memory that is shared by number, as between processes. The simulator shares nothing between
+ * processes: both sides are the same one, and its id is a part of the number, so that no other process's number
+ * is one of its own. */
 #include <string.h>
 #include <unistd.h>
 
@@ -15,7 +17,7 @@ static aclError export_locked(aclrtDrvMemHandle handle, uint64_t flags, uint64_t
     }
     storage_t *storage = physical->storage;
     if (storage->share == 0) {
-        storage->share = ++shares;
+        storage->share = (uint64_t)getpid() << 32 | ++shares;
     }
     storage->open = storage->open || (flags & WITHOUT_LIST) != 0;
     memcpy(share, &storage->share, sizeof *share);
@@ -70,7 +72,7 @@ static storage_t *find_share(uint64_t share) {
     storage_t *storage = storage_of_share(share);
     if (storage == NULL) {
         referee_note("passes %llu, which no memory is shared by", (unsigned long long)share);
-        error_set(RT_DRIVER_ERROR, "shareableHandle");
+        error_set(RT_DRIVER_ERROR, "shareableHandle: not of live memory of this process; " SIM_SHARES_NOTHING);
     }
     return storage;
 }
