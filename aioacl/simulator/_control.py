@@ -14,12 +14,15 @@ from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, lib
 from aioacl._library import library_info
 from aioacl._options import is_whole
+from aioacl._stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from typing import TypeAlias
 
     from aioacl._acl import CData
-    from aioacl._stream import Stream
+
+    StreamLike: TypeAlias = Stream | CData | int
 
 TEXT_BYTES = 1 << 16
 VIOLATIONS_KEPT: Final = 256
@@ -69,7 +72,8 @@ def checked(name: str, answer: int, what: object) -> int:
     """The answer, unless it says that the argument was bad."""
     if answer < 0:
         raise ParameterError(
-            f"{name} does not know {what!r}", hint="Pass a live stream, or a function's name."
+            f"{name} does not know {what!r}",
+            hint="Pass the name of a function of ACL, or the index of a device.",
         )
     return answer
 
@@ -92,31 +96,52 @@ def failure_code(code: int) -> int:
     return code
 
 
-def of_stream(name: str, stream: Stream) -> int:
-    """The answer of a control that takes a stream."""
-    native = stream._core.native
-    return checked(name, control_function(name, "int (*)(void *)")(native), stream)
+_C_VALUE: Final = type(ffi.NULL)
+_STREAMS: Final = "Pass a live stream: an aioacl.Stream, or the handle (a pointer or an int, not 0) of one."
 
 
-def hold(stream: Stream) -> None:
-    """From now on the stream starts no further task."""
+def _is_pointer(value: object) -> bool:
+    """Whether it is an aclrtStream as C hands it out: not the place of one, which is a pointer too."""
+    kind = ffi.typeof(value) if isinstance(value, _C_VALUE) else None
+    return kind is not None and kind.kind == "pointer" and kind.item.kind == "void"
+
+
+def stream_handle(stream: StreamLike) -> CData:
+    """The native stream of a Stream, or the raw handle that was given. ParameterError for everything else."""
+    if isinstance(stream, Stream):
+        return stream._core.native
+    fits = 0 <= stream < 1 << 64 and is_whole(stream) if isinstance(stream, int) else _is_pointer(stream)
+    if fits and stream:
+        return ffi.cast("void *", stream)
+    raise ParameterError(f"expected a stream, got {stream!r}", hint=_STREAMS)
+
+
+def of_stream(name: str, stream: StreamLike, *values: int, signature: str = "int (*)(void *)") -> int:
+    """The answer of a control that takes a stream. ParameterError if the stream lives no longer."""
+    answer: int = control_function(name, signature)(stream_handle(stream), *values)
+    if answer < 0:
+        raise ParameterError(f"expected a live stream, got {stream!r}", hint=_STREAMS)
+    return answer
+
+
+def hold(stream: StreamLike) -> None:
+    """From now on the stream, or that of the raw handle, starts no further task."""
     of_stream("aclsim_hold", stream)
 
 
-def release(stream: Stream) -> None:
+def release(stream: StreamLike) -> None:
     """The stream goes on."""
     of_stream("aclsim_release", stream)
 
 
 @contextmanager
-def held(stream: Stream) -> Generator[None]:
+def held(stream: StreamLike) -> Generator[None]:
     """Holds the stream for the block; a stream that has died in it needs no release."""
     hold(stream)
     try:
         yield
     finally:
-        native = stream._core.native
-        control_function("aclsim_release", "int (*)(void *)")(native)
+        control_function("aclsim_release", "int (*)(void *)")(stream_handle(stream))
 
 
 def release_all() -> None:
@@ -124,33 +149,19 @@ def release_all() -> None:
     control_function("aclsim_release_all", "void (*)(void)")()
 
 
-def pending(stream: Stream) -> int:
+def pending(stream: StreamLike) -> int:
     """Tasks that are enqueued on the stream and not done."""
-    native = stream._core.native
-    return checked(
-        "aclsim_pending", control_function("aclsim_pending", "int64_t (*)(void *)")(native), stream
-    )
+    return of_stream("aclsim_pending", stream, signature="int64_t (*)(void *)")
 
 
-def fail_next(stream: Stream, code: int) -> None:
+def fail_next(stream: StreamLike, code: int) -> None:
     """The next task enqueued on the stream (a copy or fill) fails with that code."""
-    native = stream._core.native
-    checked(
-        "aclsim_fail_next",
-        control_function("aclsim_fail_next", "int (*)(void *, int32_t)")(native, failure_code(code)),
-        stream,
-    )
+    of_stream("aclsim_fail_next", stream, failure_code(code), signature="int (*)(void *, int32_t)")
 
 
-def trap_next(stream: Stream, code: int) -> None:
+def trap_next(stream: StreamLike, code: int) -> None:
     """The next task that computes or moves data, queued already or not, traps with that code."""
-    checked(
-        "aclsim_trap_next",
-        control_function("aclsim_trap_next", "int (*)(void *, int32_t)")(
-            stream._core.native, failure_code(code)
-        ),
-        stream,
-    )
+    of_stream("aclsim_trap_next", stream, failure_code(code), signature="int (*)(void *, int32_t)")
 
 
 def fail_call(function: str, code: int, times: int = 1) -> None:

@@ -9,20 +9,19 @@ from aioacl._options import is_whole
 from aioacl.simulator._control import checked, control_function, of_stream, word
 
 if TYPE_CHECKING:
-    from aioacl._stream import Stream
+    from aioacl.simulator._control import StreamLike
 
 MAX_TASK_ID: Final = 0xFFFFFFFF
 
 
-def set_next_task(stream: Stream, task_id: int) -> None:
+def set_next_task(stream: StreamLike, task_id: int) -> None:
     """The next task enqueued on the stream gets that id, and later ones the ids behind it, modulo 2^32."""
     if not is_whole(task_id) or not 0 <= task_id <= MAX_TASK_ID:
         raise ParameterError(f"task_id must be an int from 0 to {MAX_TASK_ID}, got {task_id!r}")
-    set_id = control_function("aclsim_set_next_task", "int (*)(void *, uint32_t)")
-    checked("aclsim_set_next_task", set_id(stream._core.native, task_id), stream)
+    of_stream("aclsim_set_next_task", stream, task_id, signature="int (*)(void *, uint32_t)")
 
 
-def faulted(stream: Stream) -> bool:
+def faulted(stream: StreamLike) -> bool:
     """Whether the stream stands still at a failed task, until the recycle thread is woken."""
     return of_stream("aclsim_faulted", stream) == 1
 

@@ -12,18 +12,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack
 
 from aioacl._errors import ParameterError
-from aioacl._ffi import ffi
-from aioacl.simulator._control import control_function
+from aioacl._ffi import ffi, pointer
+from aioacl._options import is_whole
+from aioacl.simulator._control import control_function, stream_handle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from aioacl._stream import Stream
+    from aioacl.simulator._control import StreamLike
 
 TEXT_BYTES: Final = 1024
 LONGEST_SECONDS: Final = 1 << 33  # fits 64 bits of nanoseconds
 WORD_MOST: Final = (1 << 63) - 1
+HANDLE_LEAST: Final = 4096  # no address is below it, and the id of a stream always is
 CODE_LEAST: Final = -(1 << 31)
 CODE_MOST: Final = (1 << 31) - 1
 
@@ -99,7 +101,7 @@ class FaultOptions(TypedDict, total=False):
     """What `fault` takes: which calls, when, and what then."""
 
     device: int
-    stream: Stream | int
+    stream: StreamLike
     thread: int
     tid: int
     size_min: int
@@ -174,9 +176,9 @@ def _chance(name: str, value: Any) -> str:
 
 
 def _stream(name: str, value: Any) -> str:
-    if isinstance(value, int):
+    if is_whole(value) and value < HANDLE_LEAST:
         return _number(0)(name, value)
-    return f"{name}{int(ffi.cast('uintptr_t', value._core.native)):#x}"
+    return f"{name}{pointer(stream_handle(value)):#x}"
 
 
 def _flag(name: str, value: Any) -> str:

@@ -11,7 +11,6 @@ import pytest
 import aioacl
 from aioacl import _reset, simulator
 from aioacl._ffi import ffi, lib, pointer
-from aioacl.simulator._control import control_function
 from tests.kit import Stop, Waiting, hanging, in_thread, runs_out_of_time, until, works
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Foreign:
         assert lib.aio_u_aclrtCreateStream(made) == 0
         assert lib.aio_u_aclrtMalloc(memory, 64, 0) == 0
         self.handle = made[0]
-        assert control_function("aclsim_hold", "int (*)(void *)")(self.handle) == 0
+        simulator.hold(self.handle)
         assert lib.aio_u_aclrtMemsetAsync(memory[0], 64, 1, 64, self.handle) == 0
 
     def wait(self) -> None:

@@ -227,7 +227,6 @@ class ForeignStream:
     def __init__(self) -> None:
         from aioacl._ffi import ffi
 
-        self._ffi = ffi
         made, memory = ffi.new("aclrtStream *"), ffi.new("void **")
         assert lib.aio_u_aclrtCreateStream(made) == 0
         assert lib.aio_u_aclrtMalloc(memory, 64, 0) == 0
@@ -235,16 +234,12 @@ class ForeignStream:
 
     def hold(self) -> None:
         """It stands still, with a task on it."""
-        self._control("aclsim_hold")
+        simulator.hold(self.handle)
         assert lib.aio_u_aclrtMemsetAsync(self.memory, 64, 1, 64, self.handle) == 0
 
     def release(self) -> None:
         """It goes on."""
-        self._control("aclsim_release")
-
-    def _control(self, name: str) -> None:
-        function = self._ffi.cast("int (*)(void *)", lib.aio_library_symbol(name.encode()))
-        assert function(self.handle) == 0
+        simulator.release(self.handle)
 
     def destroy(self) -> None:
         """Gives back what it has made."""

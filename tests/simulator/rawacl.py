@@ -78,11 +78,6 @@ def is_waiting(function: str) -> bool:
     return bool(call(ffi.new("char[]", function.encode())) > 0)
 
 
-def pending(stream: Any) -> int:
-    """How many tasks of the stream are not over."""
-    return int(control_function("aclsim_pending", "int64_t (*)(void *)")(stream))
-
-
 @contextmanager
 def opened(opening: Opening[C]) -> Generator[C]:
     """What the opening makes, for the block, without an event loop."""

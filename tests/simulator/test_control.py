@@ -10,10 +10,12 @@ import pytest
 
 import aioacl
 import build_ffi
-from aioacl import simulator
+from aioacl import _runtime, simulator
+from aioacl._ffi import ffi
 from aioacl.simulator import _releases
 from aioacl.simulator._releases import RELEASES
 from tests.kit import FAULT, Raised, until, until_now
+from tests.simulator.rawacl import device, fill, good, new_memory, new_stream, rc
 from tests.support import forkserver
 
 if TYPE_CHECKING:
@@ -104,6 +106,67 @@ async def test_a_held_stream_that_dies_in_the_block_needs_no_release(open_device
         for control in (simulator.hold, simulator.release, simulator.pending):
             with pytest.raises(aioacl.ParameterError, match="Pass a live stream"):
                 control(stream)
+
+
+@pytest.mark.parametrize("as_given", [lambda raw: raw, lambda raw: int(ffi.cast("uintptr_t", raw))])
+def test_a_raw_handle_is_a_stream_for_every_control(as_given: Callable[[Any], Any]) -> None:
+    with device():
+        raw, memory = new_stream(), new_memory()
+        stream = as_given(raw)
+        with simulator.held(stream):
+            assert fill(memory, raw) == 0
+            assert (simulator.pending(stream), simulator.faulted(stream)) == (1, False)
+            simulator.trap_next(stream, FAULT)
+        assert rc("aclrtSynchronizeStream", raw) == FAULT
+        simulator.set_next_task(stream, 70001)
+        simulator.fail_next(stream, FAULT)
+        simulator.hold(stream)
+        assert fill(memory, raw) == 0
+        task = ffi.new("uint32_t *")
+        good("aclrtGetThreadLastTaskId", task)
+        assert task[0] == 70001
+        simulator.release(stream)
+        assert rc("aclrtSynchronizeStream", raw) == FAULT
+        good("aclrtDestroyStream", raw)
+        with pytest.raises(aioacl.ParameterError, match="expected a live stream, got"):
+            simulator.pending(stream)
+        rc("aclrtGetLastError", 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        0,
+        -1,
+        1 << 64,
+        True,
+        None,
+        1.5,
+        "0x10",
+        b"stream",
+        object(),
+        ffi.NULL,
+        ffi.new("aclrtStream *"),
+        ffi.cast("int", 7),
+    ],
+)
+@pytest.mark.parametrize(
+    "control",
+    [
+        simulator.hold,
+        simulator.release,
+        simulator.pending,
+        simulator.faulted,
+        lambda stream: simulator.held(stream).__enter__(),
+        lambda stream: simulator.fail_next(stream, FAULT),
+        lambda stream: simulator.trap_next(stream, FAULT),
+        lambda stream: simulator.set_next_task(stream, 7),
+    ],
+)
+def test_what_is_no_stream_is_refused_before_c(control: Callable[[Any], object], wrong: object) -> None:
+    _runtime.load()
+    with pytest.raises(aioacl.ParameterError, match=r"expected a stream, got .*Pass a live stream"):
+        control(wrong)
 
 
 @pytest.mark.anyio

@@ -134,6 +134,22 @@ async def test_a_stream_of_the_face_may_be_named() -> None:
                 stream.fill(memory, 1)
 
 
+def test_a_raw_handle_of_a_stream_may_be_named() -> None:
+    with device():
+        memory, one, two = new_memory(), new_stream(), new_stream()
+        with simulator.fault("copy", stream=two, rc=507000) as fault:
+            assert (fill(memory, one), fill(memory, two)) == (0, 507000)
+        with simulator.fault("copy", stream=int(ffi.cast("uintptr_t", one)), rc=507000):
+            assert (fill(memory, one), fill(memory, two)) == (507000, 0)
+        assert fault.rule == f"copy:stream={int(ffi.cast('uintptr_t', two)):#x}:rc=507000"
+
+
+@pytest.mark.parametrize("wrong", [True, "one", 1.5, ffi.NULL, ffi.new("aclrtStream *")])
+def test_a_rule_for_what_is_no_stream_is_refused(wrong: Any) -> None:
+    with pytest.raises(aioacl.ParameterError, match="expected a stream, got"):
+        simulator.fault("copy", stream=wrong, rc=507000)
+
+
 @pytest.mark.parametrize(("size", "code"), [(4095, 0), (4096, 207001), (8192, 207001), (8193, 0)])
 def test_a_rule_for_sizes(size: int, code: int) -> None:
     with device(), simulator.fault("alloc", size_min=4096, size_max=8192, rc=207001):

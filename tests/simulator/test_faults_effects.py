@@ -21,7 +21,6 @@ from tests.simulator.rawacl import (
     new_memory,
     new_pinned,
     new_stream,
-    pending,
     query,
     rc,
 )
@@ -287,7 +286,7 @@ def test_an_async_error_comes_with_the_next_wait_and_once() -> None:
 
 def is_over_a_second_later(stream: Any) -> bool:
     simulator.advance_clock(1)
-    return pending(stream) == 0
+    return simulator.pending(stream) == 0
 
 
 @pytest.mark.usefixtures("virtual_clock")
@@ -303,7 +302,7 @@ def test_a_late_copy_reads_its_source_when_it_is_over(late: str, moved: bool) ->
         if moved:
             assert until_now(lambda: bytes(end) == b"a" * 64)
         ffi.buffer(host, 64)[:] = b"b" * 64
-        assert pending(stream) == 1
+        assert simulator.pending(stream) == 1
         simulator.advance_clock(1)
         if not moved:  # the device may not have begun the copy before the clock was moved on
             assert until_now(lambda: is_over_a_second_later(stream))

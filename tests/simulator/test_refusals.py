@@ -6,7 +6,7 @@ import pytest
 
 from aioacl import _runtime, simulator
 from aioacl._ffi import ffi
-from tests.simulator.rawacl import DEVICE, device, good, made, new_memory, new_stream, pending, rc
+from tests.simulator.rawacl import DEVICE, device, good, made, new_memory, new_stream, rc
 
 NO_HANDLE = 100000
 BAD_VALUE = 107000
@@ -40,7 +40,7 @@ def test_a_copy_onto_itself_is_over_before_a_context_or_the_stream_is_looked_at(
         copied = [memory, 64, memory, 64, DEVICE_TO_DEVICE]
         assert rc("aclrtMemcpyAsync", *copied, theirs) == 0
         assert rc("aclrtMemcpyAsync", memory, 64, memory + 32, 32, DEVICE_TO_DEVICE, theirs) == FOREIGN_STREAM
-        assert pending(theirs) == 0
+        assert simulator.pending(theirs) == 0
         (violation,) = simulator.violations()
         assert "not the current one" in violation
         simulator.forget()
