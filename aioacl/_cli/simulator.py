@@ -36,6 +36,7 @@ RUNTIME: Final = "libruntime.so"
 HEADER: Final = "aclsim.h"
 LINKS: Final = (
     "libacl_rt.so",
+    "libacl_rt_impl.so",
     "libacl_mdl.so",
     "libacl_op_executor.so",
     "libacl_op_compiler.so",
