@@ -2,7 +2,6 @@
 #include "work.h"
 
 /* Streams with one of these flags have no completion that the host could see. */
-enum { FLAGS_WITHOUT_COMPLETION = 0x4 | 0x10 };
 
 typedef aclError (*stream_action_t)(context_t *context, stream_t *stream, uint64_t *value);
 
@@ -30,7 +29,7 @@ static aclError query(context_t *context, stream_t *stream, uint64_t *value) {
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    bool complete = stream->ended == stream->enqueued || (stream->flags & FLAGS_WITHOUT_COMPLETION) != 0;
+    bool complete = stream->ended == stream->enqueued || stream_never_completes(stream);
     *value = complete ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
     return ACL_SUCCESS;
 }

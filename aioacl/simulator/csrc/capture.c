@@ -52,12 +52,16 @@ static void ask(void *object, void *arg) {
     question->forbidden = question->forbidden || everybody || graph->thread == question->thread;
 }
 
-aclError capture_forbids(const char *what) {
+bool capture_forbidding(void) {
     ask_t question = {.thread = thread_self()};
     if (captures > 0 && question.thread->capture_mode != ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
         object_each(KIND_GRAPH, ask, &question);
     }
-    return question.forbidden ? error_set(RT_CAPTURE_MODE_NOT_SUPPORT, what) : ACL_SUCCESS;
+    return question.forbidden;
+}
+
+aclError capture_forbids(const char *what) {
+    return capture_forbidding() ? error_set(RT_CAPTURE_MODE_NOT_SUPPORT, what) : ACL_SUCCESS;
 }
 
 aclError do_aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode) {
@@ -268,7 +272,10 @@ void graph_lose_stream(stream_t *stream) {
     }
 }
 
+bool capture_has(const stream_t *stream) {
+    return stream->lane != NULL && capturing(stream->lane->graph);
+}
+
 aclError capture_check_asked(const stream_t *stream) {
-    bool captured = stream->lane != NULL && capturing(stream->lane->graph);
-    return captured ? error_set(RT_STREAM_CAPTURED, "stream") : ACL_SUCCESS;
+    return capture_has(stream) ? error_set(RT_STREAM_CAPTURED, "stream") : ACL_SUCCESS;
 }

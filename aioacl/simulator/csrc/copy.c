@@ -113,20 +113,30 @@ static aclError take_failure(stream_t *stream) {
     return code != 0 ? code : fault_copy();
 }
 
-/* Pageable memory makes the call wait for the stream, and the copy happen inside the call. */
+/* What was enqueued to a stream that is made for models does not end, and is not waited for. */
+static aclError wait_before(stream_t *stream) {
+    aclError rc = ACL_SUCCESS;
+    if (!stream_never_completes(stream)) {
+        rc = stream_wait(stream, stream->enqueued, SIM_FOREVER, 0);
+    }
+    rc = rc == ACL_SUCCESS ? take_failure(stream) : rc;
+    return rc == ACL_SUCCESS && capture_forbidding() ? RT_CAPTURE_BLOCKS_ASYNC : rc;
+}
+
+/* Pageable memory makes the call wait for the stream, and the copy happen inside the call: it is no part of
+ * what a model does to which the stream is bound, and cannot be part of a capture. */
 static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *copy) {
     stream_t *stream = NULL;
     aclError rc = stream_find(context, handle, &stream);
     if (rc == ACL_SUCCESS && stream->aborting) {
         rc = error_set(RT_STREAM_ABORT, "stream");
     }
-    if (rc == ACL_SUCCESS && graph_takes(stream)) {
-        rc = error_set(RT_CAPTURE_BLOCKS_ASYNC, "stream: a copy of pageable memory would wait");
+    if (rc == ACL_SUCCESS && capture_has(stream)) {
+        rc = error_set(RT_PARAM_INVALID, "stream: a copy of pageable memory cannot be captured");
     }
     if (rc == ACL_SUCCESS) {
         object_retain(&stream->object);
-        rc = stream_wait(stream, stream->enqueued, SIM_FOREVER, 0);
-        rc = rc == ACL_SUCCESS ? take_failure(stream) : rc;
+        rc = wait_before(stream);
         rc = rc != ACL_SUCCESS ? error_set(rc, "stream") : copy_now(copy);
         object_release(&stream->object);
     }

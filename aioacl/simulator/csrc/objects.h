@@ -185,6 +185,11 @@ struct stream {
     stream_options_t options;
 };
 
+/* Persistent ones and those of the device's CPU are made for models: nobody waits for what they have to do. */
+static inline bool stream_never_completes(const stream_t *stream) {
+    return (stream->flags & (0x4 | 0x10)) != 0;
+}
+
 /* --- records, events, notifies
  * -------------------------------------------------------------------------------- */
 struct record {

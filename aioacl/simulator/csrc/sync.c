@@ -1,8 +1,6 @@
 /* Waiting for streams and devices, and aborting. */
 #include "work.h"
 
-enum { FLAGS_WITHOUT_COMPLETION = 0x4 | 0x10 };
-
 static aclError take_error(stream_t *stream) {
     aclError code = stream->context->failure != 0 ? stream->context->failure : stream->error;
     if (stream->error != 0) {
@@ -54,7 +52,7 @@ static aclError sync_stream(aclrtStream handle, int64_t deadline_ns) {
         return error_set(RT_STREAM_ABORT, "stream");
     }
     rc = capture_check_asked(stream);
-    if (rc != ACL_SUCCESS || (stream->flags & FLAGS_WITHOUT_COMPLETION) != 0) {
+    if (rc != ACL_SUCCESS || stream_never_completes(stream)) {
         return rc;
     }
     thread_t *thread = thread_self();
@@ -97,7 +95,7 @@ static aclError sync_each(context_t *context, int64_t deadline_ns) {
         if (stream->aborting) {
             return RT_STREAM_ABORT;
         }
-        if ((stream->flags & FLAGS_WITHOUT_COMPLETION) == 0) {
+        if (!stream_never_completes(stream)) {
             rc = stream_wait(stream, stream->sync_target, deadline_ns, RT_STREAM_SYNC_TIMEOUT);
         }
     }

@@ -86,8 +86,11 @@ void graphs_end(context_t *context);
 void task_drop_borrowed(task_t *task, aclError rc);
 /* A node may have been given another task since it lent this one: the stream that comes to it runs that. */
 void task_borrow_again(task_t *task);
+/* Whether a capture forbids this thread what is done at once. */
+bool capture_forbidding(void);
 /* 107030 when a capture forbids this call to this thread. */
 aclError capture_forbids(const char *what);
+bool capture_has(const stream_t *stream);
 /* 107027 when the stream is captured. */
 aclError capture_check_asked(const stream_t *stream);
 

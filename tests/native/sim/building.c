@@ -1,0 +1,133 @@
+/* A model of persistent streams, and copies of pageable memory meanwhile: they are done at once. */
+#include <string.h>
+
+#include "graph_test.h"
+
+enum { PERSISTENT = 0x4, HEAD = 0, ACTIVATED = 0x7FFFFFFF, STREAMS = 4 };
+
+static aclrtStream stream_with(uint32_t flag) {
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtCreateStreamWithConfig(&stream, 0, flag), 0);
+    return stream;
+}
+
+static void put(int32_t *to, int32_t value, aclrtStream stream) {
+    CHECK_RC(aclrtMemcpyAsync(to, sizeof value, &value, sizeof value, ACL_MEMCPY_HOST_TO_DEVICE, stream), 0);
+}
+
+static int32_t get(const int32_t *from) {
+    int32_t value = -1;
+    CHECK_RC(aclrtMemcpy(&value, sizeof value, from, sizeof value, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+    return value;
+}
+
+static void copy_inside(int32_t *to, const int32_t *from, aclrtStream stream) {
+    CHECK_RC(aclrtMemcpyAsync(to, sizeof *to, from, sizeof *from, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
+}
+
+/*
+ * The first stream begins the second, which is left for one of two others by what lies in device memory: both
+ * end the model. What the model compares and copies is put there while it is built.
+ */
+static void test_a_model_that_switches(void) {
+    aclrtStream streams[STREAMS];
+    aclrtStream runs = stream_new();
+    aclmdlRI model = NULL;
+    int32_t *words = (int32_t *)words_new(4); /* the value, what it is compared with, and what is written */
+    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
+    for (int i = 0; i < STREAMS; i++) {
+        streams[i] = stream_with(PERSISTENT);
+        CHECK_RC(aclmdlRIBindStream(model, streams[i], i == 0 ? HEAD : ACTIVATED), 0);
+    }
+    put(&words[0], 1, streams[0]);
+    put(&words[1], 1, streams[1]);
+    put(&words[2], 2, streams[1]);
+    CHECK(get(&words[0]) == 1 && get(&words[1]) == 1 && get(&words[2]) == 2);
+    put(&words[4], 10, streams[2]);
+    put(&words[5], 20, streams[3]);
+    CHECK_RC(aclrtActiveStream(streams[1], streams[0]), 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_RC(aclrtSwitchStream(&words[0], ACL_RT_EQUAL, &words[1 + i], ACL_RT_SWITCH_INT32, streams[2 + i],
+                                   NULL, streams[1]),
+                 0);
+        copy_inside(&words[6], &words[4 + i], streams[2 + i]);
+        CHECK_RC(aclmdlRIEndTask(model, streams[2 + i]), 0);
+    }
+    CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
+    for (int32_t value = 1; value <= 2; value++) {
+        put(&words[0], value, streams[0]); /* as it is for a model that is built */
+        CHECK_RC(aclmdlRIExecuteAsync(model, runs), 0);
+        CHECK_RC(aclrtSynchronizeStream(runs), 0);
+        CHECK(get(&words[6]) == value * 10);
+    }
+    for (int i = 0; i < STREAMS; i++) {
+        CHECK_RC(aclmdlRIUnbindStream(model, streams[i]), 0);
+    }
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    for (int i = 0; i < STREAMS; i++) {
+        CHECK_RC(aclrtDestroyStream(streams[i]), 0);
+    }
+    CHECK_RC(aclrtDestroyStream(runs), 0);
+    CHECK_RC(aclrtFree(words), 0);
+}
+
+/* A copy of pageable memory is done at once and no part of the model, which does not do it again. */
+static void test_copies_are_no_part_of_the_model(void) {
+    static const uint32_t flags[] = {0, PERSISTENT};
+    int32_t *words = (int32_t *)words_new(1);
+    for (int i = 0; i < 2; i++) {
+        aclrtStream stream = stream_with(flags[i]);
+        aclmdlRI model = NULL;
+        int32_t back = 0;
+        CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
+        CHECK_RC(aclmdlRIBindStream(model, stream, HEAD), 0);
+        put(words, 5, stream);
+        CHECK_RC(aclrtMemcpyAsync(&back, 4, words, 4, ACL_MEMCPY_DEVICE_TO_HOST, stream), 0);
+        CHECK(back == 5);
+        CHECK_RC(aclrtMemcpy2dAsync(words, 4, &back, 4, 4, 1, ACL_MEMCPY_HOST_TO_DEVICE, stream), 0);
+        CHECK_RC(aclmdlRIEndTask(model, stream), 0);
+        CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
+        CHECK_RC(aclrtMemset(words, 4, 0, 4), 0);
+        CHECK_RC(aclmdlRIExecute(model, 5000), 0);
+        CHECK(get(words) == 0);
+        CHECK_RC(aclmdlRIUnbindStream(model, stream), 0);
+        CHECK_RC(aclmdlRIDestroy(model), 0);
+        CHECK_RC(aclrtDestroyStream(stream), 0);
+    }
+    CHECK_RC(aclrtFree(words), 0);
+}
+
+/* A capture cannot take it, whatever its mode; the capture of another stream may forbid it, and goes on. */
+static void test_captures(void) {
+    aclrtStream stream = stream_new();
+    aclrtStream other = stream_new();
+    int32_t *words = (int32_t *)words_new(1);
+    int32_t value = 7;
+    for (int mode = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL; mode <= ACL_MODEL_RI_CAPTURE_MODE_RELAXED; mode++) {
+        aclError elsewhere = mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED ? 0 : 107041;
+        CHECK_RC(aclmdlRICaptureBegin(stream, (aclmdlRICaptureMode)mode), 0);
+        CHECK_RC(aclrtMemcpyAsync(words, 4, &value, 4, ACL_MEMCPY_HOST_TO_DEVICE, stream), 107000);
+        CHECK_RC(aclrtMemcpyAsync(&value, 4, words, 4, ACL_MEMCPY_DEVICE_TO_HOST, stream), 107000);
+        CHECK_RC(aclrtMemcpyAsync(words, 4, &value, 4, ACL_MEMCPY_HOST_TO_DEVICE, other), elsewhere);
+        CHECK(value == 7);
+        CHECK_RC(aclmdlRIDestroy(end_capture(stream)), 0);
+    }
+    CHECK(get(words) == 7);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_RC(aclrtDestroyStream(other), 0);
+}
+
+int main(void) {
+    CHECK_RC(aclInit(NULL), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    test_a_model_that_switches();
+    test_copies_are_no_part_of_the_model();
+    test_captures();
+    aclsim_stats_t left = stats();
+    CHECK(left.streams == 0 && left.models == 0 && left.device_blocks == 0 && left.violations == 0);
+    CHECK_RC(aclrtResetDevice(0), 0);
+    CHECK_RC(aclFinalize(), 0);
+    puts("ok");
+    return 0;
+}
