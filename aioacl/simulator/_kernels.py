@@ -53,8 +53,8 @@ class Launch:
     def memory(self, address: int, size: int) -> memoryview:
         """The memory at an address that was an argument; writable if copies may write it. Valid while the kernel runs.
 
-        It is memory of the device, or pinned or registered memory of the host. What lies in the arguments themselves,
-        as the data of place holders does, can be read only.
+        It is memory of the device, or pinned or registered memory of the host; the latter has an address of the
+        device's as well. What lies in the arguments themselves, as the data of place holders does, can be read only.
 
         Raises:
             ParameterError: the bytes do not lie in one live block that the kernel's device reaches.

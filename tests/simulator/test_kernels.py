@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
     from tests.kit import OpenDevice
 
+MAPPED = 0x2  # ACL_HOST_REG_MAPPED
+
 
 @contextmanager
 def loaded(device: Device) -> Generator[CData]:
@@ -123,6 +125,42 @@ async def test_memory_of_the_host_and_of_the_arguments(open_device: OpenDevice) 
             await stream.record()
         assert (kernel.errors, bytes(pinned.view)) == ([], b"seen")
     assert seen == [(b"abc", True)]
+
+
+@contextmanager
+def registered(device: Device, size: int) -> Generator[tuple[CData, CData]]:
+    """Pinned memory, registered: its own address, and the device's."""
+    acl, host, seen = on(device), ffi.new("void **"), ffi.new("void **")
+    acl.aclrtMallocHost(host, size)
+    acl.aclrtHostRegisterV2(host[0], size, MAPPED)
+    acl.aclrtHostGetDevicePointer(host[0], seen, 0)
+    try:
+        yield host[0], seen[0]
+    finally:
+        acl.aclrtHostUnregister(host[0])
+        acl.aclrtFreeHost(host[0])
+
+
+@pytest.mark.anyio
+async def test_registered_memory_is_reached_at_the_devices_address(open_device: OpenDevice) -> None:
+    def shout(launched: simulator.Launch) -> None:
+        memory = launched.memory(*launched.unpack("QQ"))
+        memory[:] = bytes(memory).upper()
+
+    async with open_device() as device, device.create_stream() as stream:
+        with (
+            registered(device, 4096) as (host, seen),
+            simulator.register_kernel("shout", shout) as kernel,
+            loaded(device) as binary,
+        ):
+            ffi.buffer(host, 11)[:] = b"zero copies"
+            address = int(ffi.cast("uintptr_t", seen))
+            launch(device, binary, b"shout", struct.pack("QQ", address, 4), stream)
+            await stream.record()
+            assert (kernel.errors, bytes(ffi.buffer(host, 11))) == ([], b"ZERO copies")
+            launch(device, binary, b"shout", struct.pack("QQ", address, 4097), stream)
+            with pytest.raises(aioacl.DeviceFault, match="one live block"):
+                await stream.record()
 
 
 @pytest.mark.anyio

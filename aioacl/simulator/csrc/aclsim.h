@@ -238,7 +238,7 @@ void aclsim_explain(const char *why);
  * on up to 64 bytes behind it at least. */
 int64_t aclsim_check_memory(void);
 /* What kernels of the device may do with the bytes: 1 read, 2 write, 3 both; 0: they do not lie in one live
- * block that the device reaches. */
+ * block that the device reaches. Of registered memory, the device's address is as good as the host's. */
 int aclsim_reach(int32_t device, const void *address, size_t size);
 /* From now on, reading bytes of new device memory that nothing has written is a violation; 0: no longer. */
 void aclsim_watch_uninitialised(int on);

@@ -1,12 +1,20 @@
 /*
  * Address space for device and pinned memory. It is cut in powers of two and never given back, so that an
- * address in it which lies in no live block is known to be stale. The newest free piece is used first.
+ * address in it which lies in no live block is known to be stale. The newest free piece is used first. Pieces
+ * of more than a page begin with one.
  */
 #include <sys/mman.h>
 
 #include "sim.h"
 
-enum { SMALLEST = 6, SMALL_MOST = 20, LARGEST = 40, CHUNK_BYTES = 1 << 24, RANGES_MAX = 4096 };
+enum {
+    SMALLEST = 6,
+    PAGE_BYTES = 4096,
+    SMALL_MOST = 20,
+    LARGEST = 40,
+    CHUNK_BYTES = 1 << 24,
+    RANGES_MAX = 4096
+};
 
 typedef struct piece {
     struct piece *next;
@@ -44,6 +52,11 @@ static char *range_new(size_t size) {
 }
 
 static char *carve(size_t size) {
+    size_t aside = size > PAGE_BYTES ? -(uintptr_t)chunk_next % PAGE_BYTES : 0;
+    if (chunk_left >= aside) {
+        chunk_next += aside;
+        chunk_left -= aside;
+    }
     if (chunk_left < size) {
         chunk_next = range_new(CHUNK_BYTES);
         chunk_left = chunk_next != NULL ? CHUNK_BYTES : 0;

@@ -110,12 +110,12 @@ block_t *block_adopt(block_kind_t kind, device_t *device, char *base, size_t siz
     return block;
 }
 
-static size_t whole_size(size_t capacity) {
-    return zone_front(capacity) + capacity + ZONE_BYTES;
+static size_t whole_size(block_kind_t kind, size_t capacity) {
+    return zone_front(kind, capacity) + capacity + ZONE_BYTES;
 }
 
 block_t *block_make(block_kind_t kind, device_t *device, size_t size, size_t capacity) {
-    size_t whole = whole_size(capacity);
+    size_t whole = whole_size(kind, capacity);
     block_t *block = make_room() && whole > capacity ? calloc(1, sizeof *block) : NULL;
     char *piece = block != NULL ? arena_take(whole) : NULL;
     if (piece == NULL) {
@@ -123,7 +123,7 @@ block_t *block_make(block_kind_t kind, device_t *device, size_t size, size_t cap
         return NULL;
     }
     *block = (block_t){.size = size, .capacity = capacity, .kind = kind, .device = device};
-    block->base = piece + zone_front(capacity);
+    block->base = piece + zone_front(kind, capacity);
     block->access = MEMORY_READS | MEMORY_WRITES;
     zone_draw(block);
     written_begin(block);
@@ -137,13 +137,13 @@ static void block_free(block_t *block) {
         mapping_block_gone(block);
         break;
     case BLOCK_REGISTERED:
-        register_block_gone(block);
         break;
     case BLOCK_MANAGED:
         managed_block_gone(block);
         __attribute__((fallthrough));
     default:
-        arena_give(block->base - zone_front(block->capacity), whole_size(block->capacity));
+        arena_give(block->base - zone_front(block->kind, block->capacity),
+                   whole_size(block->kind, block->capacity));
         break;
     }
     written_end(block);
@@ -161,6 +161,8 @@ void block_end(block_t *block) {
         pool_block_ended(block);
     } else if (block->kind == BLOCK_MAPPED) {
         mapping_block_ended(block);
+    } else if (block->kind == BLOCK_HOST) {
+        register_block_ended(block);
     }
     block->freed = true;
     if (block->pins == 0) {
@@ -276,12 +278,16 @@ API int aclsim_reach(int32_t device, const void *address, size_t size) {
     sim_start();
     sim_lock();
     const device_t *found = device_find(device);
+    uint32_t most = MEMORY_READS | MEMORY_WRITES;
+    const void *host = found != NULL ? register_host_of(found, address, &most) : NULL;
+    address = host != NULL ? host : address;
     const block_t *block = found != NULL ? block_find(address) : NULL;
-    int access = block != NULL ? reach(found, block, address, size) : 0;
+    int access = block != NULL ? reach(found, block, address, size) & (int)most : 0;
     bool registered = block != NULL && block->kind == BLOCK_REGISTERED;
     sim_unlock();
     /* The client may have given back what it registered. */
-    return registered && access != 0 && !move_is_there(address, size, true) ? 0 : access;
+    bool gone = registered && access != 0 && !move_is_there(address, size, (access & MEMORY_WRITES) != 0);
+    return gone ? 0 : access;
 }
 
 void memory_unpin(void *pinned) {

@@ -54,10 +54,10 @@ uint64_t block_bytes_of(block_kind_t kind);
 
 /* --- guard.c: red zones, and memory that nobody has written
  * ------------------------------------------------------- */
-enum { ZONE_BYTES = 64 };
+enum { ZONE_BYTES = 64, HOST_PAGE_BYTES = 4096 };
 
 /* The bytes before a block that are the simulator's: big blocks keep the alignment of pages. */
-size_t zone_front(size_t capacity);
+size_t zone_front(block_kind_t kind, size_t capacity);
 void zone_draw(const block_t *block);
 /* Notes a violation if a red zone has been written, once for each block. True: it is whole. */
 bool zone_check(block_t *block);
@@ -84,12 +84,22 @@ void area_end(area_t *area);
 area_t *area_find(const void *pointer);
 uint64_t area_reserved_count(void);
 
+/* --- alias.c */
+/* The pages at `memory` are at `window` as well, in place of what is there. False: not all of them. */
+bool alias_make(char *window, char *memory, size_t size);
+
+/* --- register.c: with sim.lock */
+void register_end_of_device(const device_t *device);
+uint64_t register_count(void);
+/* The host memory that the device sees at that address, and what its kernels may do with it; or NULL. */
+const void *register_host_of(const device_t *device, const void *address, uint32_t *access);
+
 /* --- what ends with a block, by kind
  * ------------------------------------------------------------------------------ */
 void pool_block_ended(block_t *block);
 void mapping_block_ended(block_t *block);
 void mapping_block_gone(block_t *block);
-void register_block_gone(block_t *block);
+void register_block_ended(const block_t *block);
 void managed_block_gone(block_t *block);
 void ipc_block_ended(const block_t *block);
 uint64_t ipc_memory_count(void);

@@ -6,10 +6,12 @@
 
 #define API __attribute__((visibility("default")))
 
-enum { ZONE_BYTE = 0xFB, PAGE_BYTES = 4096, PAGED_FROM = 1 << 20 };
+enum { ZONE_BYTE = 0xFB, PAGED_FROM = 1 << 20 };
 
-size_t zone_front(size_t capacity) {
-    return capacity >= PAGED_FROM ? PAGE_BYTES : ZONE_BYTES;
+/* Big blocks begin with a page, and pinned ones as soon as they fill one: they can be registered then. */
+size_t zone_front(block_kind_t kind, size_t capacity) {
+    size_t paged_from = kind == BLOCK_HOST ? HOST_PAGE_BYTES : PAGED_FROM;
+    return capacity >= paged_from ? HOST_PAGE_BYTES : ZONE_BYTES;
 }
 
 static bool has_zones(const block_t *block) {

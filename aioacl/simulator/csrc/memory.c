@@ -12,6 +12,7 @@ static void end_if_of_device(block_t *block, void *arg) {
 }
 
 void memory_free_device(device_t *device) {
+    register_end_of_device(device);
     block_each(end_if_of_device, device);
     pool_end_of_device(device);
     physical_end_of_device(device);
@@ -27,7 +28,7 @@ void memory_counts(aclsim_stats_t *stats) {
     stats->managed_blocks = block_count_of(BLOCK_MANAGED);
     stats->physical = object_count(KIND_PHYSICAL);
     stats->mappings = block_count_of(BLOCK_MAPPED);
-    stats->registrations = block_count_of(BLOCK_REGISTERED);
+    stats->registrations = register_count();
     stats->reservations = area_reserved_count();
     stats->exports = ipc_memory_count();
 }

@@ -1,11 +1,14 @@
 /*
- * The client's own memory, registered: copies take it for pinned. A device would see it at an address of its
- * own, which no copy may use; that address is set aside, so that it is known.
+ * Host memory, registered: the client's own, which copies take for pinned from then on, or pinned memory that
+ * ACL has given out. Kernels reach it at an address of its own, its window, which no copy may use.
  */
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
 #include "block.h"
 
 enum {
-    PAGE_BYTES = 4096,
     TYPE_IO = 0x4,
     TYPE_READ_ONLY = 0x8,
     FLAG_MAPPED = 0x2,
@@ -13,52 +16,179 @@ enum {
     FLAGS_OF_MAPPING = FLAG_MAPPED | TYPE_IO | TYPE_READ_ONLY
 };
 
-static aclError window_new(block_t *block) {
-    area_t *area = area_new((block->size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES, PAGE_BYTES, NULL);
-    block->owner = area;
-    return area != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "size");
+typedef struct registration {
+    struct registration *next;
+    char *base;
+    size_t size;
+    device_t *device;
+    block_t *block;  /* in which the memory lies */
+    area_t *window;  /* NULL: merely pinned */
+    uint32_t access; /* what kernels may do through the window; 0: it could not be made */
+} registration_t;
+
+static registration_t *registrations;
+static uint64_t registration_count;
+
+static registration_t *registration_of(const void *pointer) {
+    registration_t *found = registrations;
+    while (found != NULL && (uintptr_t)pointer - (uintptr_t)found->base >= found->size) {
+        found = found->next;
+    }
+    return found;
+}
+
+static bool is_registered(const char *base, size_t size) {
+    for (const registration_t *other = registrations; other != NULL; other = other->next) {
+        if ((uintptr_t)base < (uintptr_t)other->base + other->size &&
+            (uintptr_t)other->base < (uintptr_t)base + size) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- beginning
+ * ------------------------------------------------------------------------------------------------- */
+/* Pages that cannot be mapped twice have a window all the same, in which nothing can be reached. */
+static aclError window_new(registration_t *registration, uint32_t access) {
+    size_t whole = (registration->size + HOST_PAGE_BYTES - 1) / HOST_PAGE_BYTES * HOST_PAGE_BYTES;
+    area_t *area = area_new(whole, HOST_PAGE_BYTES, NULL);
+    if (area == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "size");
+    }
+    bool made = alias_make(area->base, registration->base, whole);
+    if (!made || (access & MEMORY_WRITES) == 0) {
+        mprotect(area->base, whole, made ? PROT_READ : PROT_NONE);
+    }
+    registration->window = area;
+    registration->access = made ? access : 0;
+    return ACL_SUCCESS;
+}
+
+/* The pinned memory of ACL's in which all of it lies, in pages of its own. No copy is on its way there: pages
+ * may be about to be replaced. */
+static block_t *pinned_block(const char *base, size_t size) {
+    block_t *block = block_find(base);
+    while (block != NULL && block->kind == BLOCK_HOST && block->pins > 0) {
+        sim_unlock();
+        sched_yield();
+        sim_lock();
+        block = block_find(base);
+    }
+    bool fits = block != NULL && block->kind == BLOCK_HOST && block->size >= HOST_PAGE_BYTES &&
+                size <= block->size - (size_t)(base - block->base);
+    return fits ? block : NULL;
+}
+
+static void unlink_and_free(registration_t *registration) {
+    registration_t **link = &registrations;
+    while (*link != registration) {
+        link = &(*link)->next;
+    }
+    *link = registration->next;
+    registration_count--;
+    if (registration->window != NULL) {
+        area_end(registration->window);
+    }
+    free(registration);
+}
+
+static aclError add(block_t *block, device_t *device, char *base, size_t size, uint32_t access, bool mapped) {
+    registration_t *registration = calloc(1, sizeof *registration);
+    if (registration == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "ptr");
+    }
+    *registration =
+        (registration_t){.next = registrations, .base = base, .size = size, .device = device, .block = block};
+    registrations = registration;
+    registration_count++;
+    aclError rc = mapped ? window_new(registration, access) : ACL_SUCCESS;
+    if (rc != ACL_SUCCESS) {
+        unlink_and_free(registration);
+    }
+    return rc;
 }
 
 /* With sim.lock held, which is given up while the memory is looked at. */
-static aclError register_locked(void *pointer, uint64_t size, bool writable, bool mapped, block_t **made) {
+static aclError register_locked(void *pointer, uint64_t size, bool writable, bool mapped) {
     const context_t *context = context_need();
     if (context == NULL) {
         return RT_CONTEXT_NULL;
     }
     device_t *device = context->device;
-    if ((uintptr_t)pointer % PAGE_BYTES != 0) {
+    if ((uintptr_t)pointer % HOST_PAGE_BYTES != 0) {
         return error_set(RT_PARAM_INVALID, "ptr: not aligned to 4096 bytes");
     }
     sim_unlock();
     bool there = move_is_there(pointer, size, writable);
     sim_lock();
-    if (!there || arena_owns(pointer)) {
+    block_t *pinned = pinned_block(pointer, size);
+    if (!there || (pinned == NULL && arena_owns(pointer))) {
         return error_set(RT_DRIVER_ERROR, "ptr");
     }
-    if (block_overlaps(pointer, size)) {
+    if (is_registered(pointer, size) || (pinned == NULL && block_overlaps(pointer, size))) {
         return error_set(RT_HOST_MEMORY_ALREADY_REGISTERED, "ptr");
     }
-    block_t *block = block_adopt(BLOCK_REGISTERED, device, pointer, size);
-    aclError rc = block != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "ptr");
-    rc = rc == ACL_SUCCESS && mapped ? window_new(block) : rc;
-    if (block != NULL && rc != ACL_SUCCESS) {
+    uint32_t access = writable ? MEMORY_READS | MEMORY_WRITES : MEMORY_READS;
+    block_t *block = pinned != NULL ? pinned : block_adopt(BLOCK_REGISTERED, device, pointer, size);
+    if (block == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "ptr");
+    }
+    block->access = pinned != NULL ? block->access : access;
+    aclError rc = add(block, device, pointer, size, access, mapped);
+    if (rc != ACL_SUCCESS && pinned == NULL) {
         block_end(block);
-    } else if (block != NULL) {
-        block->access = writable ? MEMORY_READS | MEMORY_WRITES : MEMORY_READS;
-        *made = block;
     }
     return rc;
 }
 
-void register_block_gone(block_t *block) {
-    if (block->owner != NULL) {
-        area_end(block->owner);
+/* --- ending
+ * ---------------------------------------------------------------------------------------------------- */
+static void registration_end(registration_t *registration) {
+    block_t *block = registration->block;
+    unlink_and_free(registration);
+    if (block->kind == BLOCK_REGISTERED) {
+        block_end(block);
     }
 }
 
-static void *window_of(const block_t *block, const void *pointer) {
-    const area_t *area = block->owner;
-    return area->base + ((const char *)pointer - block->base);
+static void end_those(const device_t *device, const block_t *block) {
+    registration_t *next = NULL;
+    for (registration_t *each = registrations; each != NULL; each = next) {
+        next = each->next;
+        if (each->device == device || each->block == block) {
+            registration_end(each);
+        }
+    }
+}
+
+void register_end_of_device(const device_t *device) {
+    end_those(device, NULL);
+}
+
+void register_block_ended(const block_t *block) {
+    end_those(NULL, block);
+}
+
+uint64_t register_count(void) {
+    return registration_count;
+}
+
+/* --- what clients and kernels ask for
+ * -------------------------------------------------------------------------- */
+static void *window_of(const registration_t *registration, const void *pointer) {
+    return registration->window->base + ((const char *)pointer - registration->base);
+}
+
+const void *register_host_of(const device_t *device, const void *address, uint32_t *access) {
+    for (const registration_t *each = registrations; each != NULL; each = each->next) {
+        size_t offset = each->window != NULL ? (uintptr_t)address - (uintptr_t)each->window->base : SIZE_MAX;
+        if (offset < each->size && each->device == device) {
+            *access = each->access;
+            return each->base + offset;
+        }
+    }
+    return NULL;
 }
 
 aclError do_aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr) {
@@ -68,11 +198,10 @@ aclError do_aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType ty
     if (((uint32_t)type & ~(uint32_t)(TYPE_IO | TYPE_READ_ONLY)) != 0) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "type");
     }
-    block_t *block = NULL;
     sim_lock();
-    aclError rc = register_locked(ptr, size, ((uint32_t)type & TYPE_READ_ONLY) == 0, true, &block);
+    aclError rc = register_locked(ptr, size, ((uint32_t)type & TYPE_READ_ONLY) == 0, true);
     if (rc == ACL_SUCCESS) {
-        *devPtr = window_of(block, ptr);
+        *devPtr = window_of(registration_of(ptr), ptr);
     }
     sim_unlock();
     return rc;
@@ -87,10 +216,8 @@ aclError do_aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag) {
         (flag & (TYPE_IO | FLAG_PINNED)) == (TYPE_IO | FLAG_PINNED)) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
-    block_t *block = NULL;
     sim_lock();
-    aclError rc =
-        register_locked(ptr, size, (flag & TYPE_READ_ONLY) == 0, (flag & FLAGS_OF_MAPPING) != 0, &block);
+    aclError rc = register_locked(ptr, size, (flag & TYPE_READ_ONLY) == 0, (flag & FLAGS_OF_MAPPING) != 0);
     sim_unlock();
     return rc;
 }
@@ -102,11 +229,11 @@ aclError do_aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag
     aclError rc = RT_CONTEXT_NULL;
     sim_lock();
     if (context_need() != NULL) {
-        const block_t *block = block_find(pHost);
-        bool mapped = block != NULL && block->kind == BLOCK_REGISTERED && block->owner != NULL;
+        const registration_t *found = registration_of(pHost);
+        bool mapped = found != NULL && found->window != NULL;
         rc = mapped ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "pHost");
         if (mapped) {
-            *pDevice = window_of(block, pHost);
+            *pDevice = window_of(found, pHost);
         }
     }
     sim_unlock();
@@ -120,10 +247,11 @@ aclError do_aclrtHostUnregister(void *ptr) {
     aclError rc = RT_CONTEXT_NULL;
     sim_lock();
     if (context_need() != NULL) {
-        block_t *block = block_at(ptr, BLOCK_REGISTERED);
-        rc = block != NULL ? ACL_SUCCESS : error_set(RT_HOST_MEMORY_NOT_REGISTERED, "ptr");
-        if (block != NULL) {
-            block_end(block);
+        registration_t *found = registration_of(ptr);
+        bool begins = found != NULL && found->base == ptr;
+        rc = begins ? ACL_SUCCESS : error_set(RT_HOST_MEMORY_NOT_REGISTERED, "ptr");
+        if (begins) {
+            registration_end(found);
         }
     }
     sim_unlock();
