@@ -129,7 +129,14 @@ aclError do_aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
     return rc;
 }
 
-/* Captures into a graph that was begun by hand and is still empty. */
+/* Each of the graphs of a condition is captured once. */
+static aclError check_inner(const graph_t *graph) {
+    if (graph->outer == NULL) {
+        return error_set(RT_PARAM_INVALID, "modelRI: not made by aclmdlRIAddCondTask");
+    }
+    return graph->state == GRAPH_BUILDING ? ACL_SUCCESS : error_set(RT_MODEL_CAPTURED, "modelRI");
+}
+
 aclError do_aclmdlRICaptureToModelRIBegin(aclrtStream stream, aclmdlRI modelRI, aclmdlRICaptureMode mode) {
     stream_t *found = NULL;
     graph_t *graph = NULL;
@@ -142,9 +149,7 @@ aclError do_aclmdlRICaptureToModelRIBegin(aclrtStream stream, aclmdlRI modelRI, 
     sim_lock();
     aclError rc = find_free(stream, &found);
     rc = rc == ACL_SUCCESS ? graph_find_own(modelRI, &graph) : rc;
-    if (rc == ACL_SUCCESS && (graph->state != GRAPH_BUILDING || graph->lanes != NULL)) {
-        rc = error_set(capturing(graph) ? RT_MODEL_CAPTURED : RT_PARAM_INVALID, "modelRI");
-    }
+    rc = rc == ACL_SUCCESS ? check_inner(graph) : rc;
     rc = rc == ACL_SUCCESS ? begin(graph, found, mode) : rc;
     sim_unlock();
     return rc;
@@ -223,35 +228,58 @@ void capture_over(graph_t *graph) {
     }
 }
 
-/* However it ends, the streams are free again; a capture that went wrong leaves no graph. */
+/* A capture that went wrong leaves no graph, but for one of a condition, which goes with that. */
+static void give_up(graph_t *graph) {
+    if (graph->outer == NULL) {
+        graph_free(graph);
+        return;
+    }
+    capture_over(graph);
+    graph_detach(graph);
+    graph->state = GRAPH_SPOILED;
+}
+
+static bool inner_captured(const graph_t *graph) {
+    bool good = true;
+    for (const condition_t *condition = graph->conditions; condition != NULL; condition = condition->next) {
+        for (uint32_t i = 0; i < condition->count; i++) {
+            good = good && condition->graphs[i]->state == GRAPH_READY;
+        }
+    }
+    return good;
+}
+
+/* However it ends, the streams are free again. */
 static aclError end(graph_t *graph) {
     aclError rc = ACL_SUCCESS;
     if (graph->state == GRAPH_INVALID) {
         rc = error_set(RT_STREAM_CAPTURE_INVALIDATED, "stream");
     } else if (!all_joined(graph)) {
         rc = error_set(RT_STREAM_UNJOINED, "stream");
+    } else if (!inner_captured(graph)) {
+        rc = error_set(RT_SUB_GRAPH_CAPTURING, "stream: a graph of a condition is not captured");
     }
-    capture_over(graph);
     if (rc == ACL_SUCCESS) {
+        capture_over(graph);
         graph_detach(graph);
     } else {
-        graph_free(graph);
+        give_up(graph);
     }
     return rc;
 }
 
 aclError do_aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
     stream_t *found = NULL;
     sim_lock();
     aclError rc = find_stream(stream, &found);
     rc = rc == ACL_SUCCESS ? check_end(found) : rc;
+    if (rc == ACL_SUCCESS && modelRI == NULL && found->lane->graph->outer == NULL) {
+        rc = error_set(RT_PARAM_INVALID, "modelRI");
+    }
     if (rc == ACL_SUCCESS) {
         graph_t *graph = found->lane->graph;
         rc = end(graph);
-        if (rc == ACL_SUCCESS) {
+        if (rc == ACL_SUCCESS && modelRI != NULL) {
             *modelRI = graph;
         }
     }
@@ -267,7 +295,7 @@ void graph_lose_stream(stream_t *stream) {
     if (capturing(lane->graph)) {
         lane->graph->state = GRAPH_INVALID;
         if (lane == lane->graph->lanes) {
-            graph_free(lane->graph); /* nobody is left who could end it */
+            give_up(lane->graph); /* nobody is left who could end it */
         }
     }
 }

@@ -27,6 +27,12 @@ aclError graph_find_own(aclmdlRI handle, graph_t **graph) {
     return rc == ACL_SUCCESS && (*graph)->context != context ? error_set(RT_MODEL_CONTEXT, "modelRI") : rc;
 }
 
+aclError graph_find_whole(aclmdlRI handle, graph_t **graph) {
+    aclError rc = graph_find_own(handle, graph);
+    bool inner = rc == ACL_SUCCESS && (*graph)->outer != NULL;
+    return inner ? error_quiet(RT_FEATURE_NOT_SUPPORT, "modelRI: belongs to a condition of another") : rc;
+}
+
 aclError node_find(aclmdlRITask handle, node_t **node) {
     *node = object_find(KIND_NODE, handle);
     return *node != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_NODE, handle);
@@ -153,14 +159,6 @@ static void end_group(void *object, void *arg) {
     }
 }
 
-static void free_conditions(graph_t *graph) {
-    for (condition_t *condition = graph->conditions; condition != NULL; condition = graph->conditions) {
-        graph->conditions = condition->next;
-        object_kill(condition->object);
-        free(condition);
-    }
-}
-
 static void free_callbacks(graph_t *graph) {
     for (destroy_callback_t *callback = graph->callbacks; callback != NULL; callback = graph->callbacks) {
         graph->callbacks = callback->next;
@@ -186,7 +184,7 @@ void graph_free(graph_t *graph) {
         lane_free(lane);
     }
     runner_free(graph->own);
-    free_conditions(graph);
+    conditions_free(graph);
     free_callbacks(graph);
     free(graph->name);
     graph->name = NULL;
@@ -195,7 +193,7 @@ void graph_free(graph_t *graph) {
 
 static void end_of_context(void *object, void *arg) {
     graph_t *graph = object;
-    if (graph->context == arg) {
+    if (graph->context == arg && graph->outer == NULL) { /* which frees the inner ones */
         graph_free(graph);
     }
 }

@@ -50,7 +50,8 @@ struct lane {
     bool active;
 };
 
-typedef enum { GRAPH_BUILDING, GRAPH_CAPTURING, GRAPH_INVALID, GRAPH_READY } graph_state_t;
+/* A spoiled one belongs to a condition, and its capture went wrong. */
+typedef enum { GRAPH_BUILDING, GRAPH_CAPTURING, GRAPH_INVALID, GRAPH_READY, GRAPH_SPOILED } graph_state_t;
 
 typedef struct destroy_callback {
     struct destroy_callback *next;
@@ -62,12 +63,16 @@ typedef struct condition {
     struct condition *next;
     object_t *object;
     uint64_t *address; /* in device memory */
-    uint32_t initial;
+    uint32_t initial;  /* before each execution, if it is assigned */
     bool assign;
+    aclmdlRICondTaskType type;
+    uint32_t count; /* of the graphs that its task chooses from; 0: it has none */
+    graph_t **graphs;
 } condition_t;
 
 struct graph {
     object_t object;
+    graph_t *outer; /* whose condition chooses it; NULL: it is executed for itself */
     context_t *context;
     graph_state_t state;
     char *name;
@@ -123,10 +128,16 @@ void graphs_end(context_t *context);
 aclError graph_find(aclmdlRI handle, graph_t **graph);
 /* The same for one of the current context. */
 aclError graph_find_own(aclmdlRI handle, graph_t **graph);
+/* The same for one that belongs to no condition. */
+aclError graph_find_whole(aclmdlRI handle, graph_t **graph);
 lane_t *lane_new(graph_t *graph, stream_t *source);
 node_t *node_add(lane_t *lane, const task_t *task);
 void graph_detach(graph_t *graph);
 aclError node_find(aclmdlRITask handle, node_t **node);
+
+/* --- graphcond.c: with sim.lock */
+/* With the graphs that they choose from. */
+void conditions_free(graph_t *graph);
 
 /* --- graphrun.c */
 /* Executes it on behalf of the head task of `stream`. False: the stream is parked, and is to ask again. */

@@ -6,7 +6,7 @@
 #include "graph.h"
 
 static aclError find_ready(aclmdlRI handle, graph_t **graph) {
-    aclError rc = graph_find_own(handle, graph);
+    aclError rc = graph_find_whole(handle, graph);
     if (rc != ACL_SUCCESS || (*graph)->state == GRAPH_READY) {
         return rc;
     }
@@ -97,26 +97,6 @@ static void run_callbacks(destroy_callback_t *callbacks) {
     }
 }
 
-static void free_memory(uint64_t **addresses, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++) {
-        do_aclrtFree(addresses[i]);
-    }
-    free(addresses);
-}
-
-static uint64_t **memory_of(const graph_t *graph, uint32_t *count) {
-    uint32_t found = 0;
-    for (const condition_t *condition = graph->conditions; condition != NULL; condition = condition->next) {
-        found++;
-    }
-    uint64_t **addresses = calloc(found + 1, sizeof *addresses);
-    for (const condition_t *condition = graph->conditions; addresses != NULL && condition != NULL;
-         condition = condition->next) {
-        addresses[(*count)++] = condition->address;
-    }
-    return addresses;
-}
-
 /* Callbacks run when the graph is gone, on the calling thread. */
 aclError do_aclmdlRIDestroy(aclmdlRI modelRI) {
     if (modelRI == NULL) {
@@ -124,22 +104,18 @@ aclError do_aclmdlRIDestroy(aclmdlRI modelRI) {
     }
     graph_t *graph = NULL;
     destroy_callback_t *callbacks = NULL;
-    uint64_t **addresses = NULL;
-    uint32_t count = 0;
     sim_lock();
-    aclError rc = graph_find_own(modelRI, &graph);
+    aclError rc = graph_find_whole(modelRI, &graph);
     if (rc == ACL_SUCCESS && (graph->state == GRAPH_CAPTURING || graph->state == GRAPH_INVALID)) {
         rc = error_set(RT_MODEL_CAPTURED, "modelRI");
     } else if (rc == ACL_SUCCESS && graph->uses > 0) {
         rc = error_set(RT_MODEL_RUNNING, "modelRI");
     } else if (rc == ACL_SUCCESS) {
-        addresses = memory_of(graph, &count);
         callbacks = graph->callbacks;
         graph->callbacks = NULL;
         graph_free(graph);
     }
     sim_unlock();
-    free_memory(addresses, count);
     run_callbacks(callbacks);
     return rc;
 }

@@ -1,32 +1,54 @@
-/* Conditions: values in device memory by which a task of a graph chooses the graphs that it executes. */
+/*
+ * Conditions: values in device memory by which a task of a graph chooses the graph that it executes. That task
+ * makes the graphs it chooses from ("inner" ones), which are captured afterwards, and so can refer to the
+ * condition themselves. They belong to the graph of the condition: they are executed with it and go with it.
+ */
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph.h"
 
-enum { GRAPHS_MOST = 64, CONDITION_BYTES = 64, EMPTY_TURN_NS = 100000 };
+enum { GRAPHS_MOST = 1024, EMPTY_TURN_NS = 100000 };
 
-static aclError condition_new(graph_t *graph, uint64_t *address, uint32_t initial, bool assign,
-                              aclmdlRICondHandle *handle) {
+static aclError condition_new(graph_t *graph, uint32_t initial, bool assign, aclmdlRICondHandle *handle) {
+    void *memory = NULL;
+    void *block = NULL;
     condition_t *condition = calloc(1, sizeof *condition);
     condition_handle_t *made = condition != NULL ? object_new(KIND_CONDITION) : NULL;
-    if (made == NULL) {
+    aclError rc = made != NULL ? memory_take(graph->context->device, &memory, sizeof *condition->address, 0)
+                               : error_set(RT_MEMORY_ALLOCATION, "handle");
+    if (rc != ACL_SUCCESS) {
+        if (made != NULL) {
+            object_kill(&made->object);
+        }
         free(condition);
-        return error_set(RT_MEMORY_ALLOCATION, "handle");
+        return rc;
     }
-    *condition = (condition_t){graph->conditions, &made->object, address, initial, assign};
+    *condition = (condition_t){.next = graph->conditions,
+                               .object = &made->object,
+                               .address = memory,
+                               .initial = initial,
+                               .assign = assign};
     graph->conditions = condition;
     made->graph = graph;
     made->condition = condition;
-    *address = initial;
+    memory_pin(memory, sizeof *condition->address, &block);
+    *condition->address = 0;
+    memory_unpin(block);
     *handle = made;
     return ACL_SUCCESS;
 }
 
-/* Memory is taken before, and given back if there is no graph for it: both need sim.lock for themselves. */
+/* Only what is captured can have a condition. */
+static aclError check_captured(const graph_t *graph) {
+    if (graph->built) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "modelRI: built by hand");
+    }
+    return graph->state == GRAPH_CAPTURING ? ACL_SUCCESS
+                                           : error_set(RT_PARAM_INVALID, "modelRI: not being captured");
+}
+
 aclError do_aclmdlRICondHandleCreate(aclmdlRI modelRI, uint32_t defaultLaunchValue, aclmdlRICondHandleFlag flag,
                                      aclmdlRICondHandle *handle) {
-    void *memory = NULL;
     graph_t *graph = NULL;
     if (modelRI == NULL || handle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "handle");
@@ -34,18 +56,12 @@ aclError do_aclmdlRICondHandleCreate(aclmdlRI modelRI, uint32_t defaultLaunchVal
     if ((unsigned int)flag > ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
-    aclError rc = do_aclrtMalloc(&memory, CONDITION_BYTES, ACL_MEM_MALLOC_HUGE_FIRST);
-    if (rc != ACL_SUCCESS) {
-        return rc;
-    }
     sim_lock();
-    rc = graph_find_own(modelRI, &graph);
+    aclError rc = graph_find_own(modelRI, &graph);
+    rc = rc == ACL_SUCCESS ? check_captured(graph) : rc;
     bool assign = flag == ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT;
-    rc = rc == ACL_SUCCESS ? condition_new(graph, memory, defaultLaunchValue, assign, handle) : rc;
+    rc = rc == ACL_SUCCESS ? condition_new(graph, defaultLaunchValue, assign, handle) : rc;
     sim_unlock();
-    if (rc != ACL_SUCCESS) {
-        do_aclrtFree(memory);
-    }
     return rc;
 }
 
@@ -72,40 +88,26 @@ aclError do_aclmdlRICondHandleGetCondPtr(aclmdlRICondHandle handle, uint64_t **p
  * ------------------------------------------------------------------------------------------------- */
 typedef struct {
     work_t work;
-    const uint64_t *address;
-    aclmdlRICondTaskType type;
+    const condition_t *condition;
     graph_t *running;
-    uint32_t count;
-    graph_t *graphs[GRAPHS_MOST];
 } choose_t;
 
-static void choose_free(work_t *work) {
-    choose_t *choose = (choose_t *)work;
-    for (uint32_t i = 0; i < choose->count; i++) {
-        choose->graphs[i]->uses--;
-        object_release(&choose->graphs[i]->object);
-    }
-}
-
 /* If: the first when it is not zero, else the second. While: the first. Switch: by number. */
-static graph_t *chosen(const choose_t *choose) {
-    uint64_t value = *choose->address;
+static graph_t *chosen(const condition_t *condition) {
+    uint64_t value = *condition->address;
     uint64_t index = value;
-    if (choose->type == ACL_MODEL_RI_COND_TYPE_IF) {
+    if (condition->type == ACL_MODEL_RI_COND_TYPE_IF) {
         index = value != 0 ? 0 : 1;
-    } else if (choose->type == ACL_MODEL_RI_COND_TYPE_WHILE) {
-        index = value != 0 ? 0 : choose->count;
+    } else if (condition->type == ACL_MODEL_RI_COND_TYPE_WHILE) {
+        index = value != 0 ? 0 : condition->count;
     }
-    return index < choose->count ? choose->graphs[index] : NULL;
-}
-
-static bool usable(const graph_t *graph) {
-    return graph->object.state == OBJECT_LIVE && graph->state == GRAPH_READY;
+    return index < condition->count ? condition->graphs[index] : NULL;
 }
 
 /* Begins with nothing running; a dropped execution may have left something behind. */
 static bool choose_step(stream_t *stream, task_t *task) {
     choose_t *choose = (choose_t *)task->work;
+    const condition_t *condition = choose->condition;
     aclError code = 0;
     if (!task->started) {
         task->started = true;
@@ -113,24 +115,19 @@ static bool choose_step(stream_t *stream, task_t *task) {
     }
     while (code == 0) {
         bool begins = choose->running == NULL;
-        bool there = memory_kind(choose->address) == MEMORY_DEVICE;
-        graph_t *graph = choose->running;
-        if (graph == NULL && there) {
-            graph = chosen(choose);
-        }
-        if (!there || (graph != NULL && !usable(graph))) {
+        if (memory_kind(condition->address) != MEMORY_DEVICE) {
             code = RT_TASK_ERROR;
             break;
         }
-        choose->running = graph;
-        if (graph == NULL) {
+        choose->running = begins ? chosen(condition) : choose->running;
+        if (choose->running == NULL) {
             return true;
         }
-        if (!graph_execute(graph, stream, &code)) {
+        if (!graph_execute(choose->running, stream, &code)) {
             return false;
         }
         choose->running = NULL;
-        if (choose->type != ACL_MODEL_RI_COND_TYPE_WHILE) {
+        if (condition->type != ACL_MODEL_RI_COND_TYPE_WHILE) {
             break;
         }
         if (begins && code == 0) { /* over as soon as begun: others get sim.lock before the next turn */
@@ -142,66 +139,118 @@ static bool choose_step(stream_t *stream, task_t *task) {
     return true;
 }
 
-static const work_ops_t choose_ops = {.step = choose_step, .free = choose_free};
+static const work_ops_t choose_ops = {.step = choose_step};
 
-static aclError fill(choose_t *choose, const aclmdlRICondTaskParams *params, const graph_t *outer) {
-    for (uint32_t i = 0; i < params->size; i++) {
-        graph_t *graph = NULL;
-        aclError rc = graph_find_own(params->modelRIArray[i], &graph);
-        if (rc != ACL_SUCCESS || graph == outer) {
-            return rc != ACL_SUCCESS ? rc : error_set(RT_PARAM_INVALID, "params: the model itself");
+/* --- adding it
+ * ------------------------------------------------------------------------------------------------- */
+static void free_graphs(condition_t *condition) {
+    while (condition->count > 0) {
+        graph_free(condition->graphs[--condition->count]);
+    }
+    free(condition->graphs);
+    condition->graphs = NULL;
+}
+
+void conditions_free(graph_t *graph) {
+    for (condition_t *condition = graph->conditions; condition != NULL; condition = graph->conditions) {
+        graph->conditions = condition->next;
+        free_graphs(condition);
+        memory_give(condition->address);
+        object_kill(condition->object);
+        free(condition);
+    }
+}
+
+static aclError make_graphs(graph_t *outer, condition_t *condition, uint32_t count) {
+    condition->graphs = calloc(count, sizeof *condition->graphs);
+    graph_t *graph = NULL;
+    for (uint32_t i = 0; condition->graphs != NULL && i < count; i++) {
+        graph = graph_new(outer->context);
+        if (graph == NULL) {
+            break;
         }
-        graph->uses++;
-        object_retain(&graph->object);
-        choose->graphs[choose->count++] = graph;
+        graph->outer = outer;
+        condition->graphs[condition->count++] = graph;
+    }
+    if (graph == NULL) {
+        free_graphs(condition);
+        return error_set(RT_MEMORY_ALLOCATION, "params");
     }
     return ACL_SUCCESS;
 }
 
-static aclError add(const aclmdlRICondTaskParams *params, stream_t *stream) {
-    condition_handle_t *handle = NULL;
-    aclError rc = find(params->handle, &handle);
-    choose_t *choose = rc == ACL_SUCCESS ? work_new(&choose_ops, sizeof *choose) : NULL;
+static aclError add(const aclmdlRICondTaskParams *params, condition_t *condition, stream_t *stream) {
+    choose_t *choose = work_new(&choose_ops, sizeof *choose);
     if (choose == NULL) {
-        return rc != ACL_SUCCESS ? rc : error_set(RT_MEMORY_ALLOCATION, "params");
+        return error_set(RT_MEMORY_ALLOCATION, "params");
     }
-    choose->address = handle->condition->address;
-    choose->type = params->type;
-    rc = fill(choose, params, stream->lane->graph);
+    choose->condition = condition;
+    task_t task = {.kind = TASK_STEP, .work = &choose->work};
+    aclError rc = make_graphs(stream->lane->graph, condition, params->size);
     if (rc != ACL_SUCCESS) {
         work_release(&choose->work);
         return rc;
     }
-    task_t task = {.kind = TASK_STEP, .work = &choose->work};
-    return stream_enqueue(stream, &task);
+    rc = stream_enqueue(stream, &task);
+    if (rc != ACL_SUCCESS) {
+        free_graphs(condition);
+        return rc;
+    }
+    condition->type = params->type;
+    for (uint32_t i = 0; i < condition->count; i++) {
+        params->modelRIArray[i] = condition->graphs[i];
+    }
+    return ACL_SUCCESS;
 }
 
 static aclError check(const aclmdlRICondTaskParams *params, uint32_t flags) {
     if (params->handle == NULL || params->modelRIArray == NULL) {
-        return error_quiet(ACL_INVALID_PARAM,
-                           params->handle == NULL ? "params: handle" : "params: modelRIArray");
+        return error_set(RT_PARAM_INVALID, params->handle == NULL ? "params: handle" : "params: modelRIArray");
     }
     bool known = (unsigned int)params->type <= ACL_MODEL_RI_COND_TYPE_SWITCH && flags == 0;
     uint32_t most = params->type == ACL_MODEL_RI_COND_TYPE_IF      ? 2
                     : params->type == ACL_MODEL_RI_COND_TYPE_WHILE ? 1
                                                                    : GRAPHS_MOST;
     bool fits = known && params->size > 0 && params->size <= most;
-    return fits ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, known ? "params: size" : "params: type, or flags");
+    if (!fits) {
+        return error_set(RT_PARAM_INVALID, known ? "params: size" : "params: type, or flags");
+    }
+    bool there = place_is_there(params->modelRIArray, params->size * sizeof *params->modelRIArray);
+    return there ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "params: modelRIArray");
+}
+
+/* A condition is for one task, of a stream that is captured into the graph of the condition. */
+static aclError find_place(aclmdlRICondHandle handle, aclrtStream stream, condition_handle_t **condition,
+                           stream_t **found) {
+    aclError rc = find(handle, condition);
+    if (rc == ACL_SUCCESS && (*condition)->condition->count > 0) {
+        rc = error_set(RT_PARAM_INVALID, "params: handle: of another task");
+    }
+    context_t *context = rc == ACL_SUCCESS ? context_need() : NULL;
+    if (rc == ACL_SUCCESS) {
+        rc = context != NULL ? stream_find_own(context, stream, found) : RT_CONTEXT_NULL;
+    }
+    if (rc == ACL_SUCCESS && !capture_has(*found)) {
+        rc = error_set(RT_STREAM_NOT_CAPTURED, "stream");
+    } else if (rc == ACL_SUCCESS && (*found)->lane->graph != (*condition)->graph) {
+        rc = error_set(RT_PARAM_INVALID, "params: handle: of another model");
+    }
+    return rc;
 }
 
 aclError do_aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream stream, uint32_t flags) {
+    condition_handle_t *handle = NULL;
     stream_t *found = NULL;
+    if (stream == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "stream");
+    }
     aclError rc = check(&params, flags);
     if (rc != ACL_SUCCESS) {
         return rc;
     }
     sim_lock();
-    context_t *context = context_need();
-    rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
-    if (rc == ACL_SUCCESS && found->lane == NULL) {
-        rc = error_set(RT_STREAM_NOT_CAPTURED, "stream");
-    }
-    rc = rc == ACL_SUCCESS ? add(&params, found) : rc;
+    rc = find_place(params.handle, stream, &handle, &found);
+    rc = rc == ACL_SUCCESS ? add(&params, handle->condition, found) : rc;
     sim_unlock();
     return rc;
 }

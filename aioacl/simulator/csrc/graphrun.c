@@ -164,10 +164,14 @@ static void begin_records(const lane_t *lane) {
     }
 }
 
+/* Once an execution: a graph that a condition chooses again finds its own as it has left them. */
 static void begin_conditions(const graph_t *graph) {
     for (const condition_t *condition = graph->conditions; condition != NULL; condition = condition->next) {
         if (condition->assign && memory_kind(condition->address) == MEMORY_DEVICE) {
             *condition->address = condition->initial;
+        }
+        for (uint32_t i = 0; i < condition->count; i++) {
+            begin_conditions(condition->graphs[i]);
         }
     }
 }
@@ -176,7 +180,9 @@ static void start(graph_t *graph, stream_t *stream) {
     graph->executor = stream;
     graph->over = false;
     graph->code = 0;
-    begin_conditions(graph);
+    if (graph->outer == NULL) {
+        begin_conditions(graph);
+    }
     for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
         begin_records(lane);
     }

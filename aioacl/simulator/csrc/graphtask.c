@@ -216,6 +216,19 @@ static void update_node(node_t *node) {
     node->disabled = node->disable_next;
 }
 
+static void update_graph(const graph_t *graph) {
+    for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
+        for (uint32_t i = 0; i < lane->count; i++) {
+            update_node(lane->nodes[i]);
+        }
+    }
+    for (const condition_t *condition = graph->conditions; condition != NULL; condition = condition->next) {
+        for (uint32_t i = 0; i < condition->count; i++) {
+            update_graph(condition->graphs[i]);
+        }
+    }
+}
+
 /* From here on the changes count, for all executions that begin. */
 aclError do_aclmdlRIUpdate(aclmdlRI modelRI) {
     if (modelRI == NULL) {
@@ -223,14 +236,12 @@ aclError do_aclmdlRIUpdate(aclmdlRI modelRI) {
     }
     graph_t *graph = NULL;
     sim_lock();
-    aclError rc = graph_find_own(modelRI, &graph);
+    aclError rc = graph_find_whole(modelRI, &graph);
     if (rc == ACL_SUCCESS && (graph->state != GRAPH_READY || graph->executor != NULL)) {
         rc = error_set(graph->executor != NULL ? RT_MODEL_RUNNING : RT_MODEL_CAPTURED, "modelRI");
     }
-    for (const lane_t *lane = rc == ACL_SUCCESS ? graph->lanes : NULL; lane != NULL; lane = lane->next) {
-        for (uint32_t i = 0; i < lane->count; i++) {
-            update_node(lane->nodes[i]);
-        }
+    if (rc == ACL_SUCCESS) {
+        update_graph(graph);
     }
     sim_unlock();
     return rc;

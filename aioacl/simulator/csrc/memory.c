@@ -33,8 +33,7 @@ void memory_counts(aclsim_stats_t *stats) {
     stats->exports = ipc_memory_count();
 }
 
-/* With sim.lock held. */
-static aclError take_device(device_t *device, void **pointer, size_t size, size_t padding) {
+aclError memory_take(device_t *device, void **pointer, size_t size, size_t padding) {
     bool wraps = size > SIZE_MAX - ROUNDING - padding;
     size_t capacity = wraps ? SIZE_MAX : (size + ROUNDING - 1) / ROUNDING * ROUNDING + padding;
     const block_t *block =
@@ -54,7 +53,7 @@ static aclError malloc_device(void **pointer, size_t size, size_t padding) {
     }
     sim_lock();
     const context_t *context = context_need();
-    aclError rc = context != NULL ? take_device(context->device, pointer, size, padding) : RT_CONTEXT_NULL;
+    aclError rc = context != NULL ? memory_take(context->device, pointer, size, padding) : RT_CONTEXT_NULL;
     sim_unlock();
     return rc;
 }
@@ -107,7 +106,7 @@ static aclError malloc_configured(void **pointer, size_t size, const aclrtMalloc
     if (rc == ACL_SUCCESS && !atomic_load(&device->open) && device->explicit_contexts == 0) {
         rc = error_set(RT_DRIVER_ERROR, "cfg: a device that is not set");
     }
-    return rc == ACL_SUCCESS ? take_device(device, pointer, size, 0) : rc;
+    return rc == ACL_SUCCESS ? memory_take(device, pointer, size, 0) : rc;
 }
 
 aclError do_aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy policy,
@@ -201,6 +200,13 @@ static aclError free_block(void *pointer, bool device, aclError refusal) {
     }
     sim_unlock();
     return rc;
+}
+
+void memory_give(void *pointer) {
+    block_t *block = block_at(pointer, BLOCK_DEVICE);
+    if (block != NULL) {
+        block_end(block);
+    }
 }
 
 aclError do_aclrtFree(void *devPtr) {

@@ -6,8 +6,6 @@
 
 static const aclmdlRICaptureMode GLOBAL = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
 
-aclError aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream stream, uint32_t flags);
-
 static aclrtEvent event_new(void) {
     aclrtEvent event = NULL;
     CHECK_RC(aclrtCreateEventExWithFlag(&event, 1), 0);
@@ -544,47 +542,6 @@ static void test_labels(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-static aclmdlRI model_of_add(aclrtStream stream, uint64_t *word, uint64_t add) {
-    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
-    launch_add(stream, word, add);
-    return end_capture(stream);
-}
-
-static void test_conditions(void) {
-    aclrtStream stream = stream_new();
-    uint64_t *words = words_new(2);
-    uint64_t *condition = NULL;
-    aclmdlRICondHandle handle = NULL;
-    aclmdlRI model = NULL;
-    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
-    CHECK_RC(aclmdlRICondHandleCreate(model, 3, ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT, &handle), 0);
-    CHECK_RC(aclmdlRICondHandleGetCondPtr(handle, &condition), 0);
-    aclmdlRI choices[2] = {model_of_add(stream, words, 1), model_of_add(stream, words, 100)};
-    aclmdlRI body = model_of_add(stream, condition, UINT64_MAX); /* one less each time */
-    CHECK_RC(aclmdlRICaptureToModelRIBegin(stream, model, RELAXED), 0);
-    aclmdlRICondTaskParams params = {handle, ACL_MODEL_RI_COND_TYPE_IF, 2, choices};
-    CHECK_RC(aclmdlRIAddCondTask(params, stream, 0), 0);
-    params = (aclmdlRICondTaskParams){handle, ACL_MODEL_RI_COND_TYPE_WHILE, 1, &body};
-    CHECK_RC(aclmdlRIAddCondTask(params, stream, 0), 0);
-    params = (aclmdlRICondTaskParams){handle, ACL_MODEL_RI_COND_TYPE_SWITCH, 2, choices};
-    CHECK_RC(aclmdlRIAddCondTask(params, stream, 0), 0);
-    params.size = 0;
-    CHECK_RC(aclmdlRIAddCondTask(params, stream, 0), 107000);
-    CHECK(end_capture(stream) == model);
-    CHECK_RC(aclmdlRIDestroy(body), 107037);
-    for (uint64_t i = 1; i <= 2; i++) {
-        CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-        CHECK(words[0] == 2 * i && *condition == 0);
-    }
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclmdlRICondHandleGetCondPtr(handle, &condition), 107017);
-    CHECK_RC(aclmdlRIDestroy(body), 0);
-    CHECK_RC(aclmdlRIDestroy(choices[0]), 0);
-    CHECK_RC(aclmdlRIDestroy(choices[1]), 0);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-}
-
 int main(void) {
     CHECK(aclsim_register_kernel("add", kernel_add, NULL) == 0);
     CHECK(aclsim_register_kernel("fail", kernel_fail, NULL) == 0);
@@ -605,7 +562,6 @@ int main(void) {
     test_names_and_prints();
     test_build();
     test_labels();
-    test_conditions();
     test_reset_ends_graphs();
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.events == 0 && left.notifies == 0 && left.device_blocks == 0);

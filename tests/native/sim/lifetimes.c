@@ -2,15 +2,9 @@
  * what outlives the context it was made in. */
 #include <string.h>
 
-#include "sim_test.h"
+#include "graph_test.h"
 
 aclError aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream stream, uint32_t flags);
-
-static aclrtStream stream_new(void) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    return stream;
-}
 
 static char *block_new(char fill) {
     void *block = NULL;
@@ -151,27 +145,26 @@ static void test_abort_against_reset(void) {
 
 /* A loop whose body is nothing has no end of its own, and leaves room for everybody else. */
 static void test_an_endless_loop_over_nothing(void) {
-    aclrtStream bound = stream_new();
+    aclrtStream inner = stream_new();
     aclrtStream stream = stream_new();
     aclmdlRI nothing = NULL;
     aclmdlRI loop = NULL;
+    aclmdlRICaptureStatus status;
     aclmdlRICondHandle handle = NULL;
-    CHECK_RC(aclmdlRIBuildBegin(&nothing, 0), 0);
-    CHECK_RC(aclmdlRIBuildEnd(nothing, NULL), 0);
-    CHECK_RC(aclmdlRIBuildBegin(&loop, 0), 0);
-    CHECK_RC(aclmdlRIBindStream(loop, bound, 0), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclmdlRICaptureGetInfo(stream, &status, &loop), 0);
     CHECK_RC(aclmdlRICondHandleCreate(loop, 1, ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT, &handle), 0);
     aclmdlRICondTaskParams params = {handle, ACL_MODEL_RI_COND_TYPE_WHILE, 1, &nothing};
-    CHECK_RC(aclmdlRIAddCondTask(params, bound, 0), 0);
-    CHECK_RC(aclmdlRIBuildEnd(loop, NULL), 0);
+    CHECK_RC(aclmdlRIAddCondTask(params, stream, 0), 0);
+    CHECK_RC(aclmdlRICaptureToModelRIBegin(inner, nothing, RELAXED), 0);
+    CHECK(end_capture(inner) == nothing && end_capture(stream) == loop);
     CHECK_RC(aclmdlRIExecuteAsync(loop, stream), 0);
     CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 20), 507046);
     CHECK_RC(aclrtStreamAbort(stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK_RC(aclmdlRIDestroy(loop), 0);
-    CHECK_RC(aclmdlRIDestroy(nothing), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(bound), 0);
+    CHECK_RC(aclrtDestroyStream(inner), 0);
 }
 
 /* Nobody has set the device: the context alone has opened it, and only a reset takes the memory away. */
