@@ -126,7 +126,6 @@ static aclError record_in_turn(event_t *event, stream_t *stream) {
     if (record == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "event");
     }
-    event->recorded = true;
     record->stream = stream;
     task_t task = {.kind = TASK_RECORD, .event = {.event = event, .record = record}};
     record_retain(record);
@@ -139,7 +138,6 @@ static aclError record_in_turn(event_t *event, stream_t *stream) {
     return rc;
 }
 
-/* An event keeps to the way in which it was recorded first. */
 static aclError record_on(event_t *event, stream_t *stream, bool external) {
     aclError rc = ACL_SUCCESS;
     object_retain(&event->object);
@@ -160,24 +158,32 @@ static aclError record_on(event_t *event, stream_t *stream, bool external) {
     return rc;
 }
 
-static aclError find_both(aclrtEvent event_handle, aclrtStream stream_handle, event_t **event,
-                          stream_t **stream) {
-    aclError rc = event_find(event_handle, event);
-    if (rc != ACL_SUCCESS) {
-        return rc;
-    }
+static aclError find_stream(aclrtStream handle, stream_t **stream) {
     context_t *context = context_need();
-    return context != NULL ? stream_find_own(context, stream_handle, stream) : RT_CONTEXT_NULL;
+    return context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
+}
+
+/* An event keeps to the way in which it was recorded first, and to that in which it was waited for first. Only
+ * one of the new mode with exactly the flag for streams may be seen from both sides. */
+static aclError keep_way(const event_t *event, event_way_t *way, bool external) {
+    if (external && (event->mode != EVENT_EXTENDED || event->flags != FLAG_SYNC)) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: not one for the external flag");
+    }
+    event_way_t asked = external ? WAY_EXTERNAL : WAY_ORDINARY;
+    if (*way != WAY_NONE && *way != asked) {
+        return error_set(RT_PARAM_INVALID, "flag: not as it was first");
+    }
+    *way = asked;
+    return ACL_SUCCESS;
 }
 
 static aclError record(aclrtEvent event, aclrtStream stream, bool external) {
     event_t *found = NULL;
     stream_t *target = NULL;
     sim_lock();
-    aclError rc = find_both(event, stream, &found, &target);
-    if (rc == ACL_SUCCESS && found->recorded && found->external != external) {
-        rc = error_set(RT_PARAM_INVALID, "flag: not as it was first");
-    }
+    aclError rc = event_find(event, &found);
+    rc = rc == ACL_SUCCESS ? keep_way(found, &found->recorded, external) : rc;
+    rc = rc == ACL_SUCCESS ? find_stream(stream, &target) : rc;
     if (rc == ACL_SUCCESS && found->key != 0 && graph_takes(target)) {
         rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event: for other processes, in a capture");
     } else if (rc == ACL_SUCCESS) {
@@ -216,7 +222,7 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     } else if (rc == ACL_SUCCESS && found->mode == EVENT_EXTENDED) {
         rc = context_need() != NULL ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : RT_CONTEXT_NULL;
     } else if (rc == ACL_SUCCESS) {
-        rc = find_both(event, stream, &found, &target);
+        rc = find_stream(stream, &target);
     }
     if (rc == ACL_SUCCESS) {
         task_t task = {.kind = TASK_RESET_EVENT, .event = {.event = found}};
@@ -262,16 +268,12 @@ static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_
     if (rc == ACL_SUCCESS && !streams_may_wait(found)) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
     }
-    if (rc == ACL_SUCCESS) {
-        rc = find_both(event, stream, &found, &target);
-    }
-    if (rc == ACL_SUCCESS && found->recorded && found->external != external) {
-        return error_set(RT_PARAM_INVALID, "flag: not as it was first");
-    }
+    rc = rc == ACL_SUCCESS ? keep_way(found, &found->waited_for, external) : rc;
+    rc = rc == ACL_SUCCESS ? find_stream(stream, &target) : rc;
     if (rc == ACL_SUCCESS && found->key != 0 && graph_takes(target)) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: for other processes, in a capture");
     }
-    if (rc == ACL_SUCCESS && (target->lane != NULL || found->captured != NULL)) {
+    if (rc == ACL_SUCCESS && (target->lane != NULL || (found->captured != NULL && !external))) {
         return capture_wait(found, target, external);
     }
     if (rc == ACL_SUCCESS && external) {

@@ -12,8 +12,9 @@
  * and a graph that is executed is not destroyed.
  *
  * Events inside a capture are edges: recording makes a node with a record of its own, and who waits for it,
- * waits for that record. Records of nodes begin anew with each execution. A stream that waits for a captured
- * event joins the capture; all that it did must be waited for, in the end, by the stream that began.
+ * waits for that record. Records of nodes begin anew with each execution. Events that the outside sees, too,
+ * are in external.c. A stream that waits for a captured event joins the capture; all that it did must be waited
+ * for, in the end, by the stream that began.
  *
  * A failing task ends the execution with its code; what is left of all lanes is dropped.
  */
@@ -70,6 +71,8 @@ typedef struct condition {
     graph_t **graphs;
 } condition_t;
 
+typedef struct externals externals_t;
+
 struct graph {
     object_t object;
     graph_t *outer; /* whose condition chooses it; NULL: it is executed for itself */
@@ -87,8 +90,10 @@ struct graph {
     uint32_t active;    /* lanes that are not at their end */
     bool over;
     aclError code;
-    park_list_t turn; /* streams that wait until it is free */
-    stream_t *own;    /* for aclmdlRIExecute */
+    bool has_externals;           /* or one of those that its conditions choose from has */
+    const externals_t *externals; /* of the execution that is going on */
+    park_list_t turn;             /* streams that wait until it is free */
+    stream_t *own;                /* for aclmdlRIExecute */
     destroy_callback_t *callbacks;
     condition_t *conditions;
 };
@@ -141,13 +146,14 @@ void conditions_free(graph_t *graph);
 
 /* --- graphrun.c */
 /* Executes it on behalf of the head task of `stream`. False: the stream is parked, and is to ask again. */
-bool graph_execute(graph_t *graph, stream_t *stream, aclError *code);
+bool graph_execute(graph_t *graph, stream_t *stream, const externals_t *externals, aclError *code);
 /* Ends the execution that is going on. */
 void graph_abort(graph_t *graph);
 void lane_start(lane_t *lane);
 void lane_jump(lane_t *lane, uint32_t index);
 void lane_cut(lane_t *lane);
-work_t *graph_work_new(graph_t *graph);
+/* Uses up the externals, also when memory is out, which is NULL. */
+work_t *graph_work_new(graph_t *graph, externals_t *externals);
 /* With no byte of it being moved: the node does the task from now on, also in an execution that has not come to
  * it. */
 void node_replace(node_t *node, task_t *task);
@@ -162,6 +168,14 @@ aclError capture_wait(event_t *event, stream_t *stream, bool external);
 typedef enum { UPDATE_RECORD, UPDATE_EXTERNAL_RECORD, UPDATE_EXTERNAL_WAIT } event_update_t;
 /* The event takes the place of another in a group that is being updated; outside nothing happens. */
 aclError capture_update(event_t *event, stream_t *stream, event_update_t what);
+
+/* --- external.c */
+/* A task that records the event, or waits for it, as the outside sees it. */
+aclError external_new(event_t *event, graph_t *graph, bool records, work_t **work);
+/* What an execution means that is enqueued to the stream now; NULL when the graph has no such tasks. */
+aclError externals_new(const graph_t *graph, stream_t *stream, externals_t **externals);
+void externals_end(const externals_t *externals, bool done);
+void externals_free(externals_t *externals);
 
 /* --- event.c: as outside of captures. */
 aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s);

@@ -14,7 +14,12 @@ static aclError find_ready(aclmdlRI handle, graph_t **graph) {
 }
 
 static aclError enqueue(graph_t *graph, stream_t *stream) {
-    task_t task = {.kind = TASK_STEP, .work = graph_work_new(graph)};
+    externals_t *externals = NULL;
+    aclError rc = graph_takes(stream) ? ACL_SUCCESS : externals_new(graph, stream, &externals);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    task_t task = {.kind = TASK_STEP, .work = graph_work_new(graph, externals)};
     return task.work != NULL ? stream_enqueue(stream, &task) : error_set(RT_MEMORY_ALLOCATION, "modelRI");
 }
 

@@ -123,7 +123,7 @@ static bool choose_step(stream_t *stream, task_t *task) {
         if (choose->running == NULL) {
             return true;
         }
-        if (!graph_execute(choose->running, stream, &code)) {
+        if (!graph_execute(choose->running, stream, NULL, &code)) {
             return false;
         }
         choose->running = NULL;

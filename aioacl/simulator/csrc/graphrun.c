@@ -195,17 +195,20 @@ static void start(graph_t *graph, stream_t *stream) {
     graph->over = --graph->active == 0;
 }
 
-static void end_turn(graph_t *graph) {
+static void end_turn(graph_t *graph, bool done) {
     graph->executor = NULL;
+    externals_end(graph->externals, done);
+    graph->externals = NULL;
     park_kick_all(&graph->turn);
 }
 
-bool graph_execute(graph_t *graph, stream_t *stream, aclError *code) {
+bool graph_execute(graph_t *graph, stream_t *stream, const externals_t *externals, aclError *code) {
     if (graph->executor != NULL && graph->executor != stream) {
         stream_park(stream, PARK_WORK, &graph->turn, 0);
         return false;
     }
     if (graph->executor == NULL) {
+        graph->externals = externals;
         start(graph, stream);
     }
     if (!graph->over) {
@@ -213,7 +216,7 @@ bool graph_execute(graph_t *graph, stream_t *stream, aclError *code) {
         return false;
     }
     *code = graph->code;
-    end_turn(graph);
+    end_turn(graph, graph->code == 0);
     return true;
 }
 
@@ -303,7 +306,7 @@ bool graph_leave(stream_t *stream) {
     }
     if (graph != NULL) {
         drop_lanes(graph);
-        end_turn(graph);
+        end_turn(graph, false);
     }
     return true;
 }
@@ -323,35 +326,54 @@ bool graph_moving(stream_t *stream) {
 typedef struct {
     work_t work;
     graph_t *graph;
+    externals_t *externals; /* of the next execution */
 } execute_t;
 
+/* A task of a graph decides when its turn has come what the call has decided for any other. */
+static aclError decide(execute_t *execute, stream_t *stream, task_t *task) {
+    if (!task->borrowed || task->started) {
+        return ACL_SUCCESS;
+    }
+    task->started = true;
+    externals_free(execute->externals);
+    execute->externals = NULL;
+    return externals_new(execute->graph, stream, &execute->externals);
+}
+
 static bool execute_step(stream_t *stream, task_t *task) {
-    graph_t *graph = ((execute_t *)task->work)->graph;
-    aclError code = 0;
-    if (graph->object.state != OBJECT_LIVE) {
-        task->code = RT_INVALID_HANDLE;
+    execute_t *execute = (execute_t *)task->work;
+    graph_t *graph = execute->graph;
+    aclError code = graph->object.state != OBJECT_LIVE ? RT_INVALID_HANDLE : decide(execute, stream, task);
+    if (code != 0) {
+        task->code = code;
         return true;
     }
-    if (!graph_execute(graph, stream, &code)) {
+    if (!graph_execute(graph, stream, execute->externals, &code)) {
         return false;
     }
+    externals_free(execute->externals);
+    execute->externals = NULL;
     task->code = code;
     task->handled = code != 0;
     return true;
 }
 
 static void execute_free(work_t *work) {
-    graph_t *graph = ((execute_t *)work)->graph;
-    graph->uses--;
-    object_release(&graph->object);
+    execute_t *execute = (execute_t *)work;
+    externals_free(execute->externals);
+    execute->graph->uses--;
+    object_release(&execute->graph->object);
 }
 
 static const work_ops_t execute_ops = {.step = execute_step, .free = execute_free, .reports = true};
 
-work_t *graph_work_new(graph_t *graph) {
+work_t *graph_work_new(graph_t *graph, externals_t *externals) {
     execute_t *execute = work_new(&execute_ops, sizeof *execute);
-    if (execute != NULL) {
+    if (execute == NULL) {
+        externals_free(externals);
+    } else {
         execute->graph = graph;
+        execute->externals = externals;
         graph->uses++;
         object_retain(&graph->object);
     }

@@ -208,6 +208,9 @@ struct record {
 
 typedef enum { EVENT_DEFAULT, EVENT_FLAGGED, EVENT_EXTENDED } event_mode_t;
 
+/* How an event is recorded or waited for, by its flag. */
+typedef enum { WAY_NONE, WAY_ORDINARY, WAY_EXTERNAL } event_way_t;
+
 struct event {
     object_t object;
     event_mode_t mode;
@@ -215,13 +218,14 @@ struct event {
     context_t *context;
     uint64_t context_life;
     device_t *device;
-    record_t *record; /* the newest; NULL: never recorded */
-    bool hardware;    /* holds a hardware id from its creation on */
-    bool flag;        /* hardware flag of EVENT_FLAGGED: latched until reset */
-    uint32_t waits;   /* stream waits that have not ended */
-    node_t *captured; /* the node that recorded it, while that is captured */
-    bool recorded;    /* once at least */
-    bool external;    /* recorded or waited for with the external flag, from the first time on */
+    record_t *record;       /* the newest; NULL: never recorded */
+    bool hardware;          /* holds a hardware id from its creation on */
+    bool flag;              /* hardware flag of EVENT_FLAGGED: latched until reset */
+    uint32_t waits;         /* stream waits that have not ended */
+    node_t *captured;       /* the node that recorded it, while that is captured */
+    event_way_t recorded;   /* from the first time on */
+    event_way_t waited_for; /* the same, and by itself: who records may be outside, and who waits inside */
+    bool external;          /* a graph records it or waits for it as the outside sees it */
     uint64_t key; /* of EVENT_EXTENDED with the flag for other processes, the same for all that share; else 0 */
     gate_t gate;
     park_list_t streams;

@@ -184,6 +184,27 @@ static void test_nested(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
+/* What one of the graphs records as the outside sees it, the outside can wait for. */
+static void test_an_external_record_inside(void) {
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtCreateEventExWithFlag(&event, 1), 0);
+    uint64_t *words = words_new(1);
+    choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_IF, 1, 0, KEEP);
+    begin_graph(&choice, 0);
+    launch_add(choice.inner, words, 1);
+    CHECK_RC(aclrtRecordEventWithFlag(event, choice.inner, 1), 0);
+    end_graph(&choice, 0);
+    end_choice(&choice);
+    for (uint64_t value = 0; value < 2; value++) { /* also where it is not chosen */
+        execute_with(&choice, value);
+        CHECK_RC(aclrtSynchronizeEvent(event), 0);
+        CHECK(*words == value);
+    }
+    choice_end(&choice);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtFree(words), 0);
+}
+
 /* --- what goes wrong
  * ------------------------------------------------------------------------------------------ */
 static void test_a_failing_graph(void) {
@@ -329,6 +350,7 @@ int main(void) {
     test_while();
     test_switch();
     test_nested();
+    test_an_external_record_inside();
     test_a_failing_graph();
     test_a_capture_that_ends_too_early();
     test_a_capture_that_goes_wrong_inside();

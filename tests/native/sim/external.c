@@ -1,0 +1,268 @@
+/* Events that graphs and the outside share, as programs use them: the record and the wait have a flag each. */
+#include "graph_test.h"
+
+enum { COUNT = 1024, DEFAULT = 0, EXTERNAL = 1 };
+
+static const aclmdlRICaptureMode GLOBAL = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+static const size_t BYTES = COUNT * sizeof(int32_t);
+
+static aclrtEvent event_new(uint32_t flags) {
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtCreateEventExWithFlag(&event, flags), 0);
+    return event;
+}
+
+static int32_t *numbers_new(bool device) {
+    void *block = NULL;
+    CHECK_RC(device ? aclrtMalloc(&block, BYTES, ACL_MEM_MALLOC_HUGE_FIRST) : aclrtMallocHost(&block, BYTES),
+             0);
+    return block;
+}
+
+static void number(int32_t *numbers, int32_t first) {
+    for (int32_t i = 0; i < COUNT; i++) {
+        numbers[i] = first + i;
+    }
+}
+
+static bool numbered(const int32_t *numbers, int32_t first) {
+    bool good = true;
+    for (int32_t i = 0; i < COUNT; i++) {
+        good = good && numbers[i] == first + i;
+    }
+    return good;
+}
+
+static void copy(void *to, const void *from, aclrtMemcpyKind kind, aclrtStream stream) {
+    CHECK_RC(aclrtMemcpyAsync(to, BYTES, from, BYTES, kind, stream), 0);
+}
+
+typedef struct {
+    aclrtStream stream;
+    aclrtStream other;
+    aclrtEvent event;
+    int32_t *device[2];
+    int32_t *host[2];
+} scene_t;
+
+static scene_t scene_new(void) {
+    return (scene_t){.stream = stream_new(),
+                     .other = stream_new(),
+                     .event = event_new(1),
+                     .device = {numbers_new(true), numbers_new(true)},
+                     .host = {numbers_new(false), numbers_new(false)}};
+}
+
+static void scene_end(const scene_t *scene) {
+    for (int i = 0; i < 2; i++) {
+        CHECK_RC(aclrtFree(scene->device[i]), 0);
+        CHECK_RC(aclrtFreeHost(scene->host[i]), 0);
+    }
+    CHECK_RC(aclrtDestroyEvent(scene->event), 0);
+    CHECK_RC(aclrtDestroyStream(scene->stream), 0);
+    CHECK_RC(aclrtDestroyStream(scene->other), 0);
+}
+
+/* The graph waits for what a stream outside has recorded, in the ordinary way. */
+static void test_an_external_wait_for_an_ordinary_record(void) {
+    scene_t scene = scene_new();
+    aclrtStream runs = stream_new();
+    CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(scene.stream, scene.event, 0, EXTERNAL), 0);
+    copy(scene.host[1], scene.device[0], ACL_MEMCPY_DEVICE_TO_HOST, scene.stream);
+    aclmdlRI model = end_capture(scene.stream);
+    for (int32_t turn = 1; turn <= 2; turn++) {
+        number(scene.host[0], turn * 10000);
+        CHECK(aclsim_hold(scene.other) == 0);
+        copy(scene.device[0], scene.host[0], ACL_MEMCPY_HOST_TO_DEVICE, scene.other);
+        CHECK_RC(aclrtRecordEvent(scene.event, scene.other), 0);
+        CHECK_RC(aclmdlRIExecuteAsync(model, runs), 0);
+        CHECK_RC(aclrtSynchronizeStreamWithTimeout(runs, 20), 507046);
+        CHECK(!numbered(scene.host[1], turn * 10000));
+        CHECK(aclsim_release(scene.other) == 0);
+        CHECK_RC(aclrtSynchronizeStream(runs), 0);
+        CHECK(numbered(scene.host[1], turn * 10000));
+    }
+    CHECK_RC(aclrtSynchronizeStream(scene.other), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtDestroyStream(runs), 0);
+    scene_end(&scene);
+}
+
+/* A stream outside waits, in the ordinary way, for what the graph records; from the call on that executes it.
+ */
+static void test_an_ordinary_wait_for_an_external_record(void) {
+    scene_t scene = scene_new();
+    aclrtStream runs = stream_new();
+    CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
+    copy(scene.device[0], scene.host[0], ACL_MEMCPY_HOST_TO_DEVICE, scene.stream);
+    CHECK_RC(aclrtRecordEventWithFlag(scene.event, scene.stream, EXTERNAL), 0);
+    aclmdlRI model = end_capture(scene.stream);
+    for (int32_t turn = 1; turn <= 2; turn++) {
+        aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_COMPLETE;
+        number(scene.host[0], turn * 10000);
+        CHECK(aclsim_hold(runs) == 0);
+        CHECK_RC(aclmdlRIExecuteAsync(model, runs), 0);
+        CHECK_RC(aclrtQueryEventStatus(scene.event, &status), 0);
+        CHECK(status == ACL_EVENT_RECORDED_STATUS_NOT_READY);
+        CHECK_RC(aclrtStreamWaitEvent(scene.other, scene.event), 0);
+        copy(scene.host[1], scene.device[0], ACL_MEMCPY_DEVICE_TO_HOST, scene.other);
+        CHECK_RC(aclrtSynchronizeStreamWithTimeout(scene.other, 20), 507046);
+        CHECK(aclsim_release(runs) == 0);
+        CHECK_RC(aclrtSynchronizeStream(scene.other), 0);
+        CHECK(numbered(scene.host[1], turn * 10000));
+        CHECK_RC(aclrtSynchronizeEvent(scene.event), 0);
+    }
+    CHECK_RC(aclrtSynchronizeStream(runs), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtDestroyStream(runs), 0);
+    scene_end(&scene);
+}
+
+/* One graph waits for the other, each on a stream of its own. */
+static void test_two_graphs_in_order(void) {
+    scene_t scene = scene_new();
+    aclrtStream runs = stream_new();
+    CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
+    copy(scene.device[0], scene.host[0], ACL_MEMCPY_HOST_TO_DEVICE, scene.stream);
+    CHECK_RC(aclrtRecordEventWithFlag(scene.event, scene.stream, EXTERNAL), 0);
+    aclmdlRI first = end_capture(scene.stream);
+    CHECK_RC(aclmdlRICaptureBegin(scene.other, GLOBAL), 0);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(scene.other, scene.event, 0, EXTERNAL), 0);
+    copy(scene.host[1], scene.device[0], ACL_MEMCPY_DEVICE_TO_HOST, scene.other);
+    aclmdlRI second = end_capture(scene.other);
+    number(scene.host[0], 5);
+    CHECK(aclsim_hold(runs) == 0);
+    CHECK_RC(aclmdlRIExecuteAsync(first, runs), 0);
+    CHECK_RC(aclmdlRIExecuteAsync(second, scene.other), 0);
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(scene.other, 20), 507046);
+    CHECK(aclsim_release(runs) == 0);
+    CHECK_RC(aclrtSynchronizeStream(scene.other), 0);
+    CHECK(numbered(scene.host[1], 5));
+    CHECK_RC(aclrtSynchronizeStream(runs), 0);
+    CHECK_RC(aclmdlRIDestroy(first), 0);
+    CHECK_RC(aclmdlRIDestroy(second), 0);
+    CHECK_RC(aclrtDestroyStream(runs), 0);
+    scene_end(&scene);
+}
+
+/* A graph that is executed by another says what its events mean when its turn comes. */
+static void test_a_graph_inside_a_graph(void) {
+    scene_t scene = scene_new();
+    CHECK_RC(aclmdlRICaptureBegin(scene.stream, RELAXED), 0);
+    copy(scene.host[1], scene.device[0], ACL_MEMCPY_DEVICE_TO_HOST, scene.stream);
+    CHECK_RC(aclrtRecordEventWithFlag(scene.event, scene.stream, EXTERNAL), 0);
+    aclmdlRI inner = end_capture(scene.stream);
+    CHECK_RC(aclmdlRICaptureBegin(scene.stream, RELAXED), 0);
+    CHECK_RC(aclmdlRIExecuteAsync(inner, scene.stream), 0);
+    aclmdlRI outer = end_capture(scene.stream);
+    for (int32_t turn = 1; turn <= 2; turn++) {
+        number(scene.host[0], turn);
+        CHECK_RC(aclrtMemcpy(scene.device[0], BYTES, scene.host[0], BYTES, ACL_MEMCPY_HOST_TO_DEVICE), 0);
+        CHECK_RC(aclmdlRIExecuteAsync(outer, scene.other), 0);
+        CHECK_RC(aclrtSynchronizeStream(scene.other), 0);
+        CHECK_RC(aclrtSynchronizeEvent(scene.event), 0);
+        CHECK(numbered(scene.host[1], turn));
+    }
+    CHECK_RC(aclmdlRIDestroy(outer), 0);
+    CHECK_RC(aclmdlRIDestroy(inner), 0);
+    scene_end(&scene);
+}
+
+/* The host is not kept waiting for a record that was dropped with the execution. */
+static void test_a_dropped_execution(void) {
+    scene_t scene = scene_new();
+    CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
+    CHECK_RC(aclrtRecordEventWithFlag(scene.event, scene.stream, EXTERNAL), 0);
+    aclmdlRI model = end_capture(scene.stream);
+    CHECK(aclsim_hold(scene.other) == 0);
+    CHECK_RC(aclmdlRIExecuteAsync(model, scene.other), 0);
+    CHECK_RC(aclrtSynchronizeEventWithTimeout(scene.event, 20), 507047);
+    CHECK_RC(aclrtStreamAbort(scene.other), 0);
+    CHECK(aclsim_release(scene.other) == 0);
+    CHECK_RC(aclrtSynchronizeEvent(scene.event), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    scene_end(&scene);
+}
+
+/* Each of the two flags is kept from its first use on, also where the call is refused for something else. */
+static void test_flags_that_change(void) {
+    aclrtStream stream = stream_new();
+    aclrtEvent event = event_new(1);
+    aclrtEvent recorded = event_new(1);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, EXTERNAL), 107029);
+    CHECK_RC(aclrtStreamWaitEvent(stream, event), 107000);
+    CHECK_RC(aclrtStreamWaitEventWithTimeout(stream, event, 1), 107000);
+    CHECK_RC(aclrtRecordEvent(event, stream), 0);
+    CHECK_RC(aclrtRecordEventWithFlag(event, stream, EXTERNAL), 107000);
+    CHECK_RC(aclrtRecordEvent(recorded, stream), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, recorded, 0, EXTERNAL), 107000); /* too late for it */
+    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, DEFAULT), 107000);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 1, EXTERNAL), 100000);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, 2), 100000);
+    aclmdlRI model = end_capture(stream); /* which none of that has harmed */
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtDestroyEvent(recorded), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+/* Only an event of the new mode with the flag for streams, and no other, is for both sides. */
+static void test_events_for_one_side(void) {
+    static const uint32_t others[] = {0x8, 0x9, 0x3};
+    aclrtStream stream = stream_new();
+    aclrtEvent old = NULL;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        aclrtEvent event = event_new(others[i]);
+        CHECK_RC(aclrtRecordEventWithFlag(event, stream, EXTERNAL), 207000);
+        CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
+        CHECK_RC(aclrtRecordEventWithFlag(event, stream, EXTERNAL), 207000);
+        CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, EXTERNAL), 207000);
+        CHECK_RC(aclmdlRIDestroy(end_capture(stream)), 0);
+        CHECK_RC(aclrtRecordEvent(event, stream), 0); /* a flag that was refused is not kept */
+        CHECK_RC(aclrtSynchronizeStream(stream), 0);
+        CHECK_RC(aclrtDestroyEvent(event), 0);
+    }
+    CHECK_RC(aclrtCreateEventWithFlag(&old, 1), 0);
+    CHECK_RC(aclrtRecordEventWithFlag(old, stream, EXTERNAL), 207000);
+    CHECK_RC(aclrtDestroyEvent(old), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static void test_a_model_built_by_hand(void) {
+    aclrtStream stream = stream_new();
+    aclrtEvent event = event_new(1);
+    aclmdlRI model = NULL;
+    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
+    CHECK_RC(aclmdlRIBindStream(model, stream, 0), 0);
+    CHECK_RC(aclrtRecordEventWithFlag(event, stream, EXTERNAL), 207000);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, EXTERNAL), 207000);
+    CHECK_RC(aclmdlRIUnbindStream(model, stream), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+int main(void) {
+    aclrtContext context = NULL;
+    CHECK_RC(aclInit(NULL), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    test_an_external_wait_for_an_ordinary_record();
+    test_an_ordinary_wait_for_an_external_record();
+    test_two_graphs_in_order();
+    test_a_graph_inside_a_graph();
+    test_a_dropped_execution();
+    test_flags_that_change();
+    test_events_for_one_side();
+    test_a_model_built_by_hand();
+    aclsim_stats_t left = stats();
+    CHECK(left.streams == 0 && left.events == 0 && left.models == 0 && left.violations == 0);
+    CHECK_RC(aclrtDestroyContext(context), 0);
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK_RC(aclFinalize(), 0);
+    puts("ok");
+    return 0;
+}
