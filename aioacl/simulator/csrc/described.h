@@ -85,6 +85,7 @@ typedef struct {
     uint32_t devices;
     uint32_t device_ids[SIM_MAX_DEVICES];
     uint64_t data_types;
+    int *pipe; /* subscriptions: where the client has the write end */
 } profile_t;
 
 /* With sim.lock held: the thing behind a handle, or NULL with the error kept; `what` names the argument. */
@@ -102,6 +103,7 @@ bool shape_set_dims(tensor_shape_t *shape, const int64_t *dims, int count);
 
 /* --- profiling.c
  * ---------------------------------------------------------------------------------------------- */
+bool metrics_valid(aclprofAicoreMetrics metrics);
 /* With sim.lock held. */
 profile_t *profile_find(profile_kind_t kind, const void *handle, const char *what);
 /* These two take it. */

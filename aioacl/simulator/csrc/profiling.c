@@ -1,4 +1,5 @@
-/* Profiling: sessions are kept in order, and record nothing. stamps.c has the marks that a client sets. */
+/* Profiling: sessions are kept in order, and record nothing. subscription.c has the subscriptions to models,
+ * stamps.c the marks that a client sets. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@ enum { PATH_MOST = 4096, METRICS_NONE = 255 };
 static bool initialised;
 static uint32_t running;
 
-static bool metrics_valid(aclprofAicoreMetrics metrics) {
+bool metrics_valid(aclprofAicoreMetrics metrics) {
     return (unsigned int)metrics <= ACL_AICORE_MEMORY_ACCESS || (int)metrics == METRICS_NONE;
 }
 
@@ -126,35 +127,6 @@ aclError do_aclprofSetConfig(aclprofConfigType configType, const char *config, s
     bool valid = (int)configType > ACL_PROF_ARGS_MIN && (int)configType < ACL_PROF_ARGS_MAX;
     bool text = config != NULL && configLength > 0 && strnlen(config, configLength + 1) == configLength;
     return valid && text ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, valid ? "config" : "configType");
-}
-
-/* --- subscriptions to models; no model is ever loaded that could be subscribed to
- * ----------------------------------------------- */
-aclprofSubscribeConfig *do_aclprofCreateSubscribeConfig(int8_t timeInfoSwitch,
-                                                        aclprofAicoreMetrics aicoreMetrics, void *fd) {
-    (void)timeInfoSwitch;
-    if (fd == NULL || !metrics_valid(aicoreMetrics)) {
-        error_quiet(ACL_INVALID_PARAM, fd == NULL ? "fd" : "aicoreMetrics");
-        return NULL;
-    }
-    return profile_new(PROFILE_SUBSCRIPTION);
-}
-
-aclError do_aclprofDestroySubscribeConfig(const aclprofSubscribeConfig *profSubscribeConfig) {
-    return profile_destroy(PROFILE_SUBSCRIPTION, profSubscribeConfig, "profSubscribeConfig");
-}
-
-aclError do_aclprofModelSubscribe(uint32_t modelId, const aclprofSubscribeConfig *profSubscribeConfig) {
-    (void)modelId;
-    sim_lock();
-    bool found = profile_find(PROFILE_SUBSCRIPTION, profSubscribeConfig, "profSubscribeConfig") != NULL;
-    sim_unlock();
-    return found ? error_quiet(ACL_INVALID_MODEL_ID, "modelId") : ACL_INVALID_PARAM;
-}
-
-aclError do_aclprofModelUnSubscribe(uint32_t modelId) {
-    (void)modelId;
-    return error_quiet(ACL_INVALID_MODEL_ID, "modelId");
 }
 
 /* --- what a subscription reads: records of operators, of which there are none

@@ -324,11 +324,6 @@ static void test_profiles(void) {
     CHECK_RC(aclprofGetStepTimestamp(step, (aclprofStepTag)2, NULL), 100000);
     CHECK_RC(aclprofGetStepTimestamp(step, ACL_STEP_START, NULL), 107002);
     aclprofDestroyStepInfo(step);
-    CHECK(aclprofCreateSubscribeConfig(1, ACL_AICORE_NONE, NULL) == NULL);
-    aclprofSubscribeConfig *subscription = aclprofCreateSubscribeConfig(1, ACL_AICORE_NONE, &range);
-    CHECK_RC(aclprofModelSubscribe(1, subscription), 100011);
-    CHECK_RC(aclprofModelUnSubscribe(1), 100011);
-    CHECK_RC(aclprofDestroySubscribeConfig(subscription), 0);
     CHECK_RC(aclprofGetOpDescSize(&size), 0);
     CHECK_RC(aclprofGetOpNum(devices, 0, &range), 0);
     CHECK(range == 0 && aclprofGetOpFlag(devices, 8, 0) == ACL_SUBSCRIBE_NONE);
