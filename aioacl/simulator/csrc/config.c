@@ -75,8 +75,20 @@ static bool object_or_absent(const char *text, const char *key) {
     return value == NULL || json_is_object(value);
 }
 
-aclError config_check_dump(const char *text) {
-    return object_or_absent(text, "dump") ? ACL_SUCCESS : error_quiet(ACL_INVALID_DUMP_CONFIG, "dump");
+aclError config_apply_dump(const char *text) {
+    char path[DUMP_PATH_BYTES] = "";
+    if (!object_or_absent(text, "dump")) {
+        return error_quiet(ACL_INVALID_DUMP_CONFIG, "dump");
+    }
+    const char *section = text != NULL ? json_member(text, "dump") : NULL;
+    const char *value = section != NULL ? json_member(section, "dump_path") : NULL;
+    if (value != NULL && !json_string(value, path, sizeof path)) {
+        return error_quiet(ACL_INVALID_DUMP_CONFIG, "dump_path");
+    }
+    if (section != NULL) {
+        dump_set_path(path);
+    }
+    return ACL_SUCCESS;
 }
 
 aclError config_check_profiler(const char *text) {

@@ -5,13 +5,20 @@
 
 #include "config.h"
 
-enum { PATH_BYTES = 4096, CHUNK_FLAG_MOST = 1 };
+enum { CHUNK_FLAG_MOST = 1 };
 
 /* All under sim.lock. */
 static bool dumping;
 static acldumpMessageCallback listener;
-static char argument_path[PATH_BYTES];
-static uint32_t argument_type; /* 0: arguments are not dumped */
+static char argument_path[DUMP_PATH_BYTES];
+static uint32_t argument_type;                /* 0: arguments are not dumped */
+static char configured_path[DUMP_PATH_BYTES]; /* by aclInit or aclmdlSetDump; "": by neither */
+
+void dump_set_path(const char *path) {
+    sim_lock();
+    strcpy(configured_path, path);
+    sim_unlock();
+}
 
 aclError do_aclmdlInitDump(void) {
     sim_lock();
@@ -34,7 +41,7 @@ aclError do_aclmdlSetDump(const char *dumpCfgPath) {
     char *text = NULL;
     aclError rc =
         *dumpCfgPath == '\0' ? error_quiet(ACL_INVALID_FILE, "dumpCfgPath") : config_load(dumpCfgPath, &text);
-    rc = rc == ACL_SUCCESS ? config_check_dump(text) : rc;
+    rc = rc == ACL_SUCCESS ? config_apply_dump(text) : rc;
     free(text);
     return rc;
 }
@@ -42,6 +49,9 @@ aclError do_aclmdlSetDump(const char *dumpCfgPath) {
 aclError do_aclmdlFinalizeDump(void) {
     sim_lock();
     aclError rc = dumping ? ACL_SUCCESS : error_quiet(ACL_DUMP_NOT_RUN, "aclmdlFinalizeDump");
+    if (dumping) {
+        configured_path[0] = '\0';
+    }
     dumping = false;
     sim_unlock();
     return rc;
@@ -69,7 +79,7 @@ static bool type_valid(uint32_t type) {
 }
 
 aclError do_aclopStartDumpArgs(uint32_t dumpType, const char *path) {
-    if (path == NULL || *path == '\0' || strlen(path) >= PATH_BYTES || !type_valid(dumpType)) {
+    if (path == NULL || *path == '\0' || strlen(path) >= DUMP_PATH_BYTES || !type_valid(dumpType)) {
         return error_quiet(ACL_INVALID_PARAM, type_valid(dumpType) ? "path" : "dumpType");
     }
     sim_lock();
@@ -89,12 +99,14 @@ aclError do_aclopStopDumpArgs(uint32_t dumpType) {
     return ACL_SUCCESS;
 }
 
-/* NULL while dumps of that type are off. */
+/* NULL while dumps of that type are off. The configuration's path holds for all types. */
 const char *do_acldumpGetPath(acldumpType dumpType) {
+    bool valid = type_valid((uint32_t)dumpType) || dumpType == DATA_DUMP || dumpType == OVERFLOW_DUMP;
     sim_lock();
-    const char *path = argument_type != 0 && argument_type == (uint32_t)dumpType ? argument_path : NULL;
+    const char *path =
+        argument_type != 0 && argument_type == (uint32_t)dumpType ? argument_path : configured_path;
     sim_unlock();
-    return path;
+    return valid && *path != '\0' ? path : NULL;
 }
 
 /* Nothing is written: an exception here has no tensors. */
@@ -112,12 +124,12 @@ aclError do_acldumpGetExceptionInfoPath(char *path, size_t maxLen) {
     }
     aclError rc = ACL_SUCCESS;
     sim_lock();
-    size_t length = argument_type != 0 ? strlen(argument_path) : 0;
+    const char *found = argument_type != 0 ? argument_path : configured_path;
+    size_t length = strlen(found);
     if (length >= maxLen) {
         rc = error_quiet(ACL_INVALID_PARAM, "maxLen");
     } else {
-        memcpy(path, argument_path, length);
-        path[length] = '\0';
+        memcpy(path, found, length + 1);
     }
     sim_unlock();
     return rc;

@@ -51,7 +51,7 @@ static aclError start_others(const char *text) {
 
 static aclError initialise(const char *text) {
     static const step_t steps[] = {
-        check_same,          config_check_first,    start_model, config_check_dump, start_operators,
+        check_same,          config_check_first,    start_model, config_apply_dump, start_operators,
         config_apply_device, config_check_profiler, start_media, start_others};
     aclError rc = ACL_SUCCESS;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && rc == ACL_SUCCESS; i++) {
@@ -107,6 +107,7 @@ static aclError finish(void) {
         sim.default_device = -1;
         snapshot_end();
         sim_unlock();
+        dump_set_path("");
         rc = initcb_end(ACL_REG_TYPE_OTHER);
     }
     if (rc == ACL_SUCCESS) {
