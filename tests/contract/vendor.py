@@ -40,6 +40,8 @@ HEADERS: Final = (
         "acl_mdl.h",
         "acl_prof.h",
         "acl_dump.h",
+        "acl_op.h",
+        "acl_op_compiler.h",
     ),
     *("acl_base.h", "acl_base_rt.h", "acl_base_mdl.h"),
 )

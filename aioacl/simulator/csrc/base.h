@@ -3,6 +3,7 @@
 #define ACLSIM_BASE_H
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,8 +44,12 @@ typedef enum {
 } function_t;
 
 #define ACL_FN(kind, ret, name, params, args, since) ret do_##name params;
+#define ACL_FN_VARIADIC(kind, name, params, args, since)
 #include "sim_api.inc"
 #undef ACL_FN
+#undef ACL_FN_VARIADIC
+void do_aclAppLog(aclLogLevel logLevel, const char *func, const char *file, uint32_t line, const char *fmt,
+                  va_list values);
 
 typedef struct {
     const char *name;
@@ -84,6 +89,7 @@ typedef enum {
     KIND_CHAINED_BUFFER,
     KIND_STREAM_CONFIG,
     KIND_ALLOCATOR,
+    KIND_OPERATOR_ATTR,
     KIND_PROFILE,
     KIND_COUNT
 } object_kind_t;

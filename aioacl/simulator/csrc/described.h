@@ -76,6 +76,11 @@ typedef struct {
     allocator_functions_t functions;
 } allocator_t;
 
+/* A set of attributes. Their values are checked and not kept: see operator.c. */
+typedef struct {
+    object_t object;
+} operator_attr_t;
+
 typedef enum { PROFILE_CONFIG, PROFILE_SUBSCRIPTION, PROFILE_STEP, PROFILE_STAMP } profile_kind_t;
 
 typedef struct {

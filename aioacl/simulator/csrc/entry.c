@@ -163,4 +163,16 @@ static uint64_t float_word(const void *address) {
         }                                                                                                      \
         call_leave(&frame, 0);                                                                                 \
     }
+#define AND_VALUES(...) (__VA_ARGS__, values)
+#define ACL_FN_VARIADIC(kind, name, params, args, since)                                                       \
+    void name params {                                                                                         \
+        BEGIN(name, args);                                                                                     \
+        va_list values;                                                                                        \
+        va_start(values, fmt);                                                                                 \
+        if (!refused) {                                                                                        \
+            do_##name AND_VALUES args;                                                                         \
+        }                                                                                                      \
+        va_end(values);                                                                                        \
+        call_leave(&frame, 0);                                                                                 \
+    }
 #include "sim_api.inc"

@@ -42,6 +42,7 @@ static pool_t pools[KIND_COUNT] = {
     [KIND_CHAINED_BUFFER] = {.name = "chained buffer", .size = sizeof(chained_t)},
     [KIND_STREAM_CONFIG] = {.name = "stream configuration", .size = sizeof(stream_config_t)},
     [KIND_ALLOCATOR] = {.name = "allocator description", .size = sizeof(allocator_t)},
+    [KIND_OPERATOR_ATTR] = {.name = "operator's attributes", .size = sizeof(operator_attr_t)},
     [KIND_PROFILE] = {.name = "profiling object", .size = sizeof(profile_t)},
 };
 

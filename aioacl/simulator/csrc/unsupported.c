@@ -24,4 +24,5 @@ static aclError refuse(const char *name) {
     __attribute__((weak)) void do_##name params {                                                              \
         refuse(#name);                                                                                         \
     }
+#define ACL_FN_VARIADIC(kind, name, params, args, since)
 #include "sim_api.inc"

@@ -70,7 +70,8 @@ def functions() -> list[Function]:
 
 def _split(params: str) -> list[Parameter]:
     inner = params.strip()[1:-1].strip()
-    return [] if inner in ("", "void") else [_parameter(one) for one in inner.split(",")]
+    parts = [] if inner in ("", "void") else inner.split(",")
+    return [_parameter(one) for one in parts if one.strip() != "..."]
 
 
 class Types:
