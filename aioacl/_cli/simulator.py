@@ -45,6 +45,10 @@ LINKS: Final = (
     "libacl_cblas.so",
     "libmsprofiler.so",
     "libascend_dump.so",
+    # torch_npu is linked with these, and looks for their functions only where it needs one.
+    "libhccl.so",
+    "libge_runner.so",
+    "libgraph.so",
 )
 HASH_DIGITS: Final = 12
 

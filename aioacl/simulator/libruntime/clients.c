@@ -1,0 +1,106 @@
+/*
+ * What torch_npu links with behind libascendcl.so. CANN has these functions in libruntime.so and libprofapi.so,
+ * which its libascendcl.so loads. None of its public headers declares them.
+ *
+ * Kernels by address are refused, because the simulator knows kernels by name only. Reports to the profiler are
+ * accepted and dropped.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#define API __attribute__((visibility("default")))
+
+enum { FEATURE_NOT_SUPPORT = 207000, SECOND_NS = 1000000000 };
+
+/* --- kernels by address
+ * --------------------------------------------------------------------------------------------- */
+API int32_t rtDevBinaryRegister(const void *bin, void **hdl);
+API int32_t rtFunctionRegister(void *binHandle, const void *stubFunc, const char *stubName,
+                               const void *kernelInfoExt, uint32_t funcMode);
+API int32_t rtKernelLaunch(const void *stubFunc, uint32_t blockDim, void *args, uint32_t argsSize, void *smDesc,
+                           void *stm);
+API int32_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len);
+
+int32_t rtDevBinaryRegister(const void *bin, void **hdl) {
+    (void)bin;
+    (void)hdl;
+    return FEATURE_NOT_SUPPORT;
+}
+
+int32_t rtFunctionRegister(void *binHandle, const void *stubFunc, const char *stubName,
+                           const void *kernelInfoExt, uint32_t funcMode) {
+    (void)binHandle;
+    (void)stubFunc;
+    (void)stubName;
+    (void)kernelInfoExt;
+    (void)funcMode;
+    return FEATURE_NOT_SUPPORT;
+}
+
+int32_t rtKernelLaunch(const void *stubFunc, uint32_t blockDim, void *args, uint32_t argsSize, void *smDesc,
+                       void *stm) {
+    (void)stubFunc;
+    (void)blockDim;
+    (void)args;
+    (void)argsSize;
+    (void)smDesc;
+    (void)stm;
+    return FEATURE_NOT_SUPPORT;
+}
+
+int32_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len) {
+    (void)addr;
+    (void)len;
+    return FEATURE_NOT_SUPPORT;
+}
+
+/* --- reports to the profiler
+ * ---------------------------------------------------------------------------------------- */
+typedef int32_t (*command_t)(uint32_t type, void *data, uint32_t length);
+
+API int32_t MsprofRegisterCallback(uint32_t moduleId, command_t handle);
+API int32_t MsprofReportApi(uint32_t agingFlag, const void *api);
+API int32_t MsprofReportCompactInfo(uint32_t agingFlag, const void *data, uint32_t length);
+API int32_t MsprofReportAdditionalInfo(uint32_t agingFlag, const void *data, uint32_t length);
+API uint64_t MsprofGetHashId(const char *hashInfo, size_t length);
+API uint64_t MsprofSysCycleTime(void);
+
+/* The callback would get commands that start and stop a profile; the simulator gives none. */
+int32_t MsprofRegisterCallback(uint32_t moduleId, command_t handle) {
+    (void)moduleId;
+    (void)handle;
+    return 0;
+}
+
+int32_t MsprofReportApi(uint32_t agingFlag, const void *api) {
+    (void)agingFlag;
+    (void)api;
+    return 0;
+}
+
+int32_t MsprofReportCompactInfo(uint32_t agingFlag, const void *data, uint32_t length) {
+    (void)agingFlag;
+    (void)data;
+    (void)length;
+    return 0;
+}
+
+int32_t MsprofReportAdditionalInfo(uint32_t agingFlag, const void *data, uint32_t length) {
+    return MsprofReportCompactInfo(agingFlag, data, length);
+}
+
+/* FNV-1a. */
+uint64_t MsprofGetHashId(const char *hashInfo, size_t length) {
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < length && hashInfo != NULL; i++) {
+        hash = (hash ^ (unsigned char)hashInfo[i]) * 0x100000001b3;
+    }
+    return hash;
+}
+
+uint64_t MsprofSysCycleTime(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+    return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+}
