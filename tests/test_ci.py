@@ -87,7 +87,7 @@ def test_a_step_that_fails_fails_the_run(step: str, status: int) -> None:
 def test_the_slow_checks_refuse_a_part_that_is_missing() -> None:
     listed = subprocess.run([CI / "slow", "--list"], capture_output=True, text=True, check=True)
     names = [line.split()[0] for line in listed.stdout.splitlines()]
-    assert {"tests", "sweep", "proofs", "mutants", "coverage"} <= set(names)
+    assert {"tests", "torch", "sweep", "proofs", "mutants", "coverage"} <= set(names)
     refused = subprocess.run([CI / "slow", "nowhere"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert refused.stderr.startswith(".ci/slow: expected a part, got nowhere; the parts are:\n")

@@ -43,12 +43,12 @@ def test_a_run_without_a_path_takes_the_quick_tests(source: Source) -> None:
 
 
 def test_a_run_with_all_takes_every_test_of_ci() -> None:
-    assert chosen(Source.TESTPATHS, every_test=True) == "not slow and not sweep"
-    assert chosen(Source.ARGS, "tests/api", every_test=True) == "not slow and not sweep"
+    assert chosen(Source.TESTPATHS, every_test=True) == "not slow and not sweep and not torch"
+    assert chosen(Source.ARGS, "tests/api", every_test=True) == "not slow and not sweep and not torch"
 
 
 def test_a_run_of_the_last_failures_takes_all_of_them() -> None:
-    assert chosen(Source.TESTPATHS, last_failed=True) == "not slow and not sweep"
+    assert chosen(Source.TESTPATHS, last_failed=True) == "not slow and not sweep and not torch"
 
 
 def test_a_run_with_a_path_takes_every_test_there() -> None:

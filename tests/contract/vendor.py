@@ -48,10 +48,15 @@ HEADERS: Final = (
 DOWNLOAD_SECONDS: Final = 300
 
 
-def _kept() -> Path:
+def cache_folder() -> Path:
+    """The folder in the user's cache for what tests fetch once and keep."""
     cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     base = cache_home if cache_home.is_absolute() else Path.home() / ".cache"
-    return base / "aioacl-tests" / f"{WHEEL.replace('==', '-')}-{SHA256[:12]}"
+    return base / "aioacl-tests"
+
+
+def _kept() -> Path:
+    return cache_folder() / f"{WHEEL.replace('==', '-')}-{SHA256[:12]}"
 
 
 def _download(folder: Path) -> Path:

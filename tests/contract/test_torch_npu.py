@@ -1,0 +1,166 @@
+"""torch_npu, unmodified, on the simulator: it imports, and its runtime part works.
+
+Its wheels come from the package index, and go into a virtual environment in the user's cache, which is kept. The tests
+are skipped where they cannot be installed. torch has to be a build without CUDA; PyPI has none, so PyTorch's own index
+is asked as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.contract import vendor
+
+pytestmark = pytest.mark.torch
+
+VERSION: Final = "2.13.0"
+WHEELS: Final = (f"torch=={VERSION}+cpu", f"torch_npu=={VERSION}")
+CPU_INDEX: Final = "https://download.pytorch.org/whl/cpu"
+PIP_INSTALL: Final = (
+    *("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2"),
+    *("--only-binary", ":all:", "--extra-index-url", CPU_INDEX),
+)
+INSTALL_SECONDS: Final = 1800
+RUN_SECONDS: Final = 300
+TAIL: Final = 2000
+PAGE: Final = Path(__file__).parents[2] / "docs" / "c-programs.md"
+
+PROGRAM: Final = """
+import json
+import torch
+import torch_npu
+
+npu = torch.npu
+npu.set_device(1)
+stream, other = npu.Stream(), npu.Stream()
+began, ended = npu.Event(enable_timing=True), npu.Event(enable_timing=True)
+source = torch.arange(1 << 16, dtype=torch.int32).pin_memory()
+back = torch.zeros_like(source).pin_memory()
+there = torch.empty(source.shape, dtype=source.dtype, device="npu")
+with npu.stream(stream):
+    began.record()
+    there.copy_(source, non_blocking=True)
+    ended.record()
+other.wait_event(ended)
+with npu.stream(other):
+    back.copy_(there, non_blocking=True)
+other.synchronize()
+npu.synchronize()
+print(json.dumps({
+    "versions": [torch.__version__, torch_npu.__version__],
+    "devices": npu.device_count(),
+    "device": npu.current_device(),
+    "pinned": source.is_pinned() and back.is_pinned(),
+    "place": str(there.device),
+    "timed": began.elapsed_time(ended) >= 0,
+    "done": [began.query(), ended.query(), stream.query(), other.query()],
+    "same": bool((back == source).all()),
+}))
+"""
+
+OPERATOR: Final = """
+import json
+import torch
+import torch_npu
+
+numbers = torch.arange(4.0).to("npu")
+try:
+    found = (numbers + 1).cpu().tolist()
+except RuntimeError as error:
+    found = str(error)
+print(json.dumps({"found": found}))
+"""
+
+
+def _install(folder: Path) -> None:
+    """Makes a virtual environment with the wheels; CalledProcessError if they cannot be installed."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True, text=True)
+    command = [str(folder / "bin" / "python"), *PIP_INSTALL, *WHEELS]
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    """A Python that has torch and torch_npu."""
+    kept = vendor.cache_folder() / f"torch-npu-{VERSION}-{sys.implementation.cache_tag}"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as passing:
+            try:
+                _install(Path(passing, "made"))
+            except subprocess.TimeoutExpired:
+                pytest.skip(f"pip did not install {WHEELS} within {INSTALL_SECONDS} s")
+            except subprocess.CalledProcessError as error:
+                pytest.skip(f"pip could not install {WHEELS}: {str(error.stderr).strip()[-TAIL:]}")
+            if not kept.exists():
+                shutil.move(Path(passing, "made"), kept)
+    return kept / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a user makes: `python -m aioacl simulator dir`."""
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+    command = [sys.executable, "-m", "aioacl", "simulator", "dir"]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _run(python: Path, folder: str, tmp_path: Path, program: str) -> str:
+    """The last line that it prints; in a fresh process that knows the simulator by LD_LIBRARY_PATH only."""
+    ours = ("AIOACL", "ASCEND", "PYTHON", "TORCH")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    environ |= {"LD_LIBRARY_PATH": folder, "AIOACL_SIM_TRACE": str(tmp_path / "trace.jsonl")}
+    ran = subprocess.run(
+        [python, "-c", program],
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-TAIL:] + ran.stderr[-TAIL:]
+    return ran.stdout.splitlines()[-1]
+
+
+def test_torch_npu_unmodified_copies_pinned_memory_both_ways(
+    python: Path, folder: str, tmp_path: Path
+) -> None:
+    assert json.loads(_run(python, folder, tmp_path, PROGRAM)) == {
+        "versions": [f"{VERSION}+cpu", VERSION],
+        "devices": 2,
+        "device": 1,
+        "pinned": True,
+        "place": "npu:1",
+        "timed": True,
+        "done": [True] * 4,
+        "same": True,
+    }
+    calls = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
+    assert {"aclrtMallocHost", "aclrtMemcpyAsync"} <= {call["call"] for call in calls if "call" in call}
+
+
+def test_torch_npu_running_an_operator_raises_not_supported(
+    python: Path, folder: str, tmp_path: Path
+) -> None:
+    found = json.loads(_run(python, folder, tmp_path, OPERATOR))["found"]
+    assert "This is not supported here." in found
+    assert "Argument: aclopCompileAndExecute. Result: 207000." in found
+
+
+def test_torch_npu_program_of_the_page_prints_what_the_page_says(
+    python: Path, folder: str, tmp_path: Path
+) -> None:
+    page = PAGE.read_text()
+    (program,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    assert f"python both_ways.py\n{_run(python, folder, tmp_path, program)}\n" in page
