@@ -261,8 +261,8 @@ class LibraryNotFound(_OwnError):
     """No ACL library could be loaded; `candidates` says for each path that was tried why not."""
 
     default_hint = (
-        "Install CANN and `source set_env.sh` of its toolkit, give the path by AIOACL_LIBRARY, "
-        'or name the simulator: `use_library("simulator")`.'
+        "Install CANN and `source set_env.sh` of its toolkit, or set AIOACL_LIBRARY to the path of libascendcl.so. "
+        "To run without a card, set AIOACL_LIBRARY=simulator."
     )
 
     candidates: tuple[tuple[str, str], ...]

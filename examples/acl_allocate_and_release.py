@@ -4,7 +4,6 @@ C programs release by hand, in the opposite order, and on every way out. Here th
 """
 
 import asyncio
-import os
 
 import aioacl
 
@@ -25,5 +24,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
     asyncio.run(main())

@@ -1,7 +1,6 @@
 """Wait between streams: the second goes on when the first has reached an event. The host waits for neither."""
 
 import asyncio
-import os
 
 import aioacl
 
@@ -26,5 +25,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
     asyncio.run(main())

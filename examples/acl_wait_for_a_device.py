@@ -1,7 +1,6 @@
 """Wait for a device: all its streams are done, those of other libraries in the process too."""
 
 import asyncio
-import os
 from contextlib import AsyncExitStack
 
 import aioacl
@@ -21,5 +20,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
     asyncio.run(main())

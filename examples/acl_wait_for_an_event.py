@@ -1,7 +1,6 @@
 """Wait for an event: the point of a stream that it marks is reached, whatever was enqueued after it."""
 
 import asyncio
-import os
 
 import aioacl
 
@@ -24,5 +23,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
     asyncio.run(main())

@@ -4,7 +4,6 @@ Give `app` to any ASGI server; requests have a body, of one chunk. Here, main() 
 """
 
 import asyncio
-import os
 from contextlib import suppress
 from typing import Any
 
@@ -75,5 +74,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
     asyncio.run(main())

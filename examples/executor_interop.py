@@ -6,7 +6,6 @@ jobs that run, and jobs that come during one begin after it.
 
 import asyncio
 import hashlib
-import os
 import threading
 
 import aioacl
@@ -46,5 +45,5 @@ def by_hand(device: aioacl.Device) -> list[str]:
 
 
 if __name__ == "__main__":
-    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
     asyncio.run(main())

@@ -5,7 +5,6 @@ them waits until the device is open again.
 """
 
 import asyncio
-import os
 
 import aioacl
 
@@ -57,5 +56,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
     asyncio.run(main())

@@ -1,7 +1,6 @@
 """A first await: a greeting goes to the device and comes back."""
 
 import asyncio
-import os
 
 import aioacl
 
@@ -22,5 +21,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
     asyncio.run(main())

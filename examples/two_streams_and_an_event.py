@@ -4,7 +4,6 @@ The whole exchange is enqueued before anything is awaited: it is the device that
 """
 
 import asyncio
-import os
 
 import aioacl
 
@@ -32,5 +31,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.use_library(os.environ.get("AIOACL_LIBRARY", "simulator"))
+    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
     asyncio.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import runpy
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 import aioacl
 from aioacl import _flights, _reset, simulator
+from aioacl._locate import candidates
 from tests.kit import FAULT, TASK_FAULT, hanging, until
 
 PAGE = (Path(__file__).parents[1] / "docs" / "services.md").read_text()
@@ -27,11 +29,26 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
+def run(program: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    command, dropped = [sys.executable, "-W", "error", str(program)], ("AIOACL_LIBRARY", "ASCEND_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    return subprocess.run(
+        command, env=kept | environ, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.process
+def test_the_program_without_a_library_fails_and_names_the_remedy(program: Path) -> None:
+    if any(Path(each.path).exists() for each in candidates({})):
+        pytest.skip("CANN is installed: the program would use it")
+    ran = run(program)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "set AIOACL_LIBRARY=simulator" in ran.stderr
+
+
 @pytest.mark.process
 def test_the_program_runs(program: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=60, check=False
-    )
+    ran = run(program, AIOACL_LIBRARY="simulator")
     assert (ran.returncode, ran.stderr) == (0, "")
     told = ran.stdout.splitlines()
     told.remove("True True")  # by the operator, while the guard tells the rest

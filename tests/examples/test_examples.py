@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from aioacl._locate import candidates
 from tests.support import forkserver
 
 ROOT = Path(__file__).parents[2]
@@ -43,10 +44,12 @@ SAYS = {
 }
 
 
-def _clean_environment() -> dict[str, str]:
-    return {
-        name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_LIBRARY", "PYTEST"))
-    }
+PLAYS_THE_DEVICE = {"test_harness", "timeouts_and_cancellation"}  # they use the simulator's controls
+
+
+def _environment(**more: str) -> dict[str, str]:
+    dropped = ("AIOACL_LIBRARY", "ASCEND_", "PYTEST")
+    return {name: value for name, value in os.environ.items() if not name.startswith(dropped)} | more
 
 
 def test_each_example_is_named_here() -> None:
@@ -61,7 +64,7 @@ def test_it_is_short(name: str) -> None:
 @pytest.mark.parametrize("name", SAYS)
 def test_it_runs(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
-    environ = _clean_environment()
+    environ = _environment(AIOACL_LIBRARY="simulator")
     if name == "hello_device":  # one in a process that Python starts
         ran = subprocess.run(
             command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False
@@ -72,11 +75,22 @@ def test_it_runs(name: str, tmp_path: Path) -> None:
     assert re.fullmatch(SAYS[name], ran.stdout), ran.stdout
 
 
+@pytest.mark.parametrize("name", sorted(set(SAYS) - PLAYS_THE_DEVICE))
+def test_example_without_a_library_fails_and_names_the_remedy(name: str, tmp_path: Path) -> None:
+    environ = _environment()
+    if any(Path(each.path).exists() for each in candidates(environ)):
+        pytest.skip("CANN is installed: the example would use it")
+    ran = forkserver.run([sys.executable, str(EXAMPLES / f"{name}.py")], cwd=tmp_path, env=environ)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "LibraryNotFound" in ran.stderr
+    assert "set AIOACL_LIBRARY=simulator" in ran.stderr
+
+
 @pytest.mark.parametrize("copy", [1, 2, 3, 60, 119, 120])
 def test_pipeline_with_a_failing_copy_begins_again_and_returns_right_data(tmp_path: Path, copy: int) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / "overlapped_pipeline.py")]
     faults = {"AIOACL_SIM_FAULTS": f"copy:nth={copy}:async-error=507015"}
-    ran = forkserver.run(command, cwd=tmp_path, env=_clean_environment() | faults)
+    ran = forkserver.run(command, cwd=tmp_path, env=_environment(AIOACL_LIBRARY="simulator", **faults))
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
     told = r"begins again at item \d+: ACL_ERROR_RT_AICORE_EXCEPTION\n40 results, in order\n"
     assert re.fullmatch(told, ran.stdout), ran.stdout
@@ -85,7 +99,8 @@ def test_pipeline_with_a_failing_copy_begins_again_and_returns_right_data(tmp_pa
 @pytest.mark.parametrize("fault", ["copy:nth=60:async-error=507013", "copy:async-error=507015"])
 def test_pipeline_whose_device_fails_or_whose_copies_all_fail_raises(tmp_path: Path, fault: str) -> None:
     command = [sys.executable, str(EXAMPLES / "overlapped_pipeline.py")]
-    ran = forkserver.run(command, cwd=tmp_path, env=_clean_environment() | {"AIOACL_SIM_FAULTS": fault})
+    environ = _environment(AIOACL_LIBRARY="simulator", AIOACL_SIM_FAULTS=fault)
+    ran = forkserver.run(command, cwd=tmp_path, env=environ)
     assert ran.returncode == 1
     assert "results" not in ran.stdout
     assert "DeviceFault" in ran.stderr
