@@ -4,6 +4,7 @@ Enqueueing is a plain call that never waits; waiting is an await. Importing this
 thread: that happens at the first `open_device`.
 """
 
+from aioacl import _trio as _trio  # now, for `_port` must import nothing on an event loop's thread
 from aioacl._device import Device, list_devices, open_device
 from aioacl._errors import (
     AclError,

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import copy
 import warnings
-from contextlib import suppress
 from functools import partial
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
-
-import anyio
 
 from aioacl import _origin, _sync
 from aioacl._codes import DEVICE_ACTIONS
@@ -31,7 +28,7 @@ from aioacl._gate import error_of
 from aioacl._lanes import CleanUp, clean_up_on
 from aioacl._law import State
 from aioacl._options import is_whole
-from aioacl._port import ThreadPort, current_port, run_blocking
+from aioacl._port import current_port, run_blocking
 from aioacl._unique import Unique
 
 if TYPE_CHECKING:
@@ -116,9 +113,6 @@ class Opening(Operation[C]):
         self._made: list[C] = []
 
     async def __aenter__(self) -> C:
-        with suppress(RuntimeError):  # a thread without a loop, where nothing can be shielded
-            # anyio imports its backend for its first scope: not when something is to be closed, for it may fail.
-            anyio.CancelScope()
         made = await self
         self._made.append(made)
         return made
@@ -145,11 +139,9 @@ async def _shielded(operation: Operation[T]) -> T:
 
     A `task.cancel()` of asyncio's own reaches the await all the same, and ends it; the close goes on.
     """
-    if isinstance(current_port(), ThreadPort):
+    with current_port().shield():
         return await operation
-    with anyio.CancelScope(shield=True):
-        return await operation
-    raise AssertionError("a shield is not cancelled")
+    raise AssertionError("a shield ends no wait")
 
 
 class Owned(type):

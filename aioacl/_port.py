@@ -29,6 +29,7 @@ from aioacl._stay import current_stay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
 
     from aioacl._acl import CData
 
@@ -163,6 +164,10 @@ class Port:
         """What an await does that has nothing to wait for."""
         raise NotImplementedError
 
+    def shield(self) -> AbstractContextManager[object]:
+        """Within it, no cancel scope around the caller ends a wait."""
+        return nullcontext()
+
 
 # --- asyncio -------------------------------------------------------------------------------------------------
 
@@ -215,6 +220,12 @@ class AsyncioPort(Port):
         self._quick += 1
         if self._quick >= QUICK_IN_A_ROW or _sync.monotonic() - self._since > QUICK_SECONDS:
             await asyncio.sleep(0)
+
+    def shield(self) -> AbstractContextManager[object]:
+        # A scope of anyio around the caller was entered before, so anyio's backend is there. It is not imported here:
+        # that takes 100 ms, for which the loop would stand still.
+        loaded = hasattr(sys.modules.get("anyio._backends._asyncio"), "backend_class")
+        return sys.modules["anyio"].CancelScope(shield=True) if loaded else nullcontext()
 
     def _new_turn(self) -> None:
         self._quick = 0

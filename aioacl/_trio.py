@@ -1,4 +1,7 @@
-"""A trio run's port. Imported when the first wait on trio wants one.
+"""A trio run's port.
+
+This module is imported with aioacl, and does not import trio: `_bind` takes it when a run asks for its first port. An
+import at that point would keep the run's event loop waiting for the file system.
 
 Ctrl-C: trio raises KeyboardInterrupt in the middle of the main task, whatever line it is at, unless a frame on the
 stack is protected. In the middle of ours it would tear what belongs together: a wait that C has begun and nobody
@@ -13,16 +16,17 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
-import outcome
-import trio
-
 from aioacl import _sync
 from aioacl._ffi import failure
 from aioacl._port import TIMED_OUT, Port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from types import FunctionType
+
+    import outcome  # noqa: TC004 - `_bind` imports it
+    import trio  # noqa: TC004 - `_bind` imports it
 
     from aioacl._acl import CData
 
@@ -75,12 +79,30 @@ class TrioPort(Port):
         """One checkpoint, as trio's rule says."""
         await trio.lowlevel.checkpoint()
 
+    def shield(self) -> AbstractContextManager[object]:
+        return trio.CancelScope(shield=True)
 
-_of_run: trio.lowlevel.RunVar[TrioPort | None] = trio.lowlevel.RunVar("aioacl-port", None)
+
+_of_run: trio.lowlevel.RunVar[TrioPort | None]
+_first: dict[str, trio.lowlevel.RunVar[TrioPort | None]] = {}  # of all threads, the first makes it
+_bound = False
+
+
+def _bind() -> None:
+    """Takes trio, which runs here, so no module is imported. Several threads may do it, and Ctrl-C may end it."""
+    global outcome, trio, _of_run, _bound  # noqa: PLW0603 - the names of this module
+    import outcome  # noqa: PLC0415 - trio has imported it
+    import trio  # noqa: PLC0415 - see the head of this file
+
+    _put_off_interrupts()
+    _of_run = _first.setdefault("port", trio.lowlevel.RunVar("aioacl-port", None))
+    _bound = True
 
 
 def port_of_run() -> TrioPort:
     """The port of the trio run that this thread is in."""
+    if not _bound:
+        _bind()
     port = _of_run.get()
     if port is None:
         port = TrioPort()
@@ -108,6 +130,3 @@ def _put_off_interrupts() -> None:
         if name.startswith("aioacl._") and name.count(".") == 1:
             for function in _functions(vars(module), name):
                 trio.lowlevel.enable_ki_protection(function)
-
-
-_put_off_interrupts()

@@ -242,3 +242,21 @@ async def test_a_clean_up_that_raises_when_nobody_waits_any_more_is_reported(
                 await until(lambda: told)
         assert told[0].exc_type is aioacl.AclWarning
         assert await works(device)
+
+
+async def test_block_of_a_device_in_a_cancelled_scope_waits_for_the_close(open_device: OpenDevice) -> None:
+    async def release() -> None:
+        await until(hanging("aclrtResetDevice"))
+        simulator.unhang("aclrtResetDevice")
+
+    opened: list[aioacl.Device] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(release)
+        with anyio.CancelScope() as scope:
+            async with open_device() as device:
+                opened.append(device)
+                simulator.hang_call("aclrtResetDevice")
+                scope.cancel()
+                await anyio.lowlevel.checkpoint()
+        assert scope.cancelled_caught
+        assert [one.state for one in opened] == [aioacl.State.CLOSED]

@@ -1,0 +1,67 @@
+"""What is imported, and on which thread."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# `import trio` comes last: a program may import it behind aioacl.
+PROGRAM = """
+import sys, threading
+
+import aioacl
+import {backend}
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if threading.get_ident() == loop:
+            found.append(name)
+
+async def main():
+    global loop
+    loop = threading.get_ident()
+    async with (
+        aioacl.open_device() as device,
+        device.lease(),
+        device.create_stream() as stream,
+        device.allocate(8) as memory,
+        device.pinned(8) as pinned,
+        device.create_event() as event,
+    ):
+        await stream.upload(memory, b"one try!")
+        stream.copy(pinned, memory)
+        stream.record(event)
+        await event
+        await stream.synchronize(timeout=10)
+        await device.run(bytes, pinned.view)
+        await device.synchronize()
+    loop = None
+
+found, loop = [], None
+sys.meta_path.insert(0, Finder())
+{backend}.run({argument})
+print(found)
+"""
+
+
+@pytest.mark.parametrize(("backend", "argument"), [("asyncio", "main()"), ("trio", "main")])
+def test_program_on_a_loop_imports_nothing_on_the_loops_thread(backend: str, argument: str) -> None:
+    program = PROGRAM.format(backend=backend, argument=argument)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env=os.environ | {"AIOACL_LIBRARY": "simulator"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
+
+
+def test_import_of_aioacl_imports_neither_anyio_nor_trio() -> None:
+    program = "import sys, aioacl; print(sorted({'anyio', 'sniffio', 'trio', 'outcome'} & set(sys.modules)))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")
