@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
     from aioacl._memory import Buffer
     from aioacl._options import OnFailure
+    from aioacl._stream import Stream
 
 LIMBO_BOUND: Final = 64
 STREAM_ABORTED: Final = 107023
@@ -267,20 +268,26 @@ class StreamCore:
             **where,
         )
 
-    def refused(self, code: int, call: str) -> AclError:
-        """The error for an enqueue that was refused or has failed."""
+    def refused(self, code: int, call: str, stream: Stream) -> AclError:
+        """The error for an enqueue on the stream that was refused or has failed."""
+        if (
+            code == lib.AIO_STAGE_FULL and self.stale
+        ):  # the close or the reset comes first: it gives the memory back
+            code = lib.AIO_STALE
         failed = self.error_at(LAST) if code in (lib.AIO_STREAM_FAILED, lib.AIO_STALE) else None
         if failed is not None and not self.stale:
             return self.raised(failed, call)
         if code == lib.AIO_STREAM_FAILED:  # and a reset came in between
             code = lib.AIO_STALE
         if code == lib.AIO_STALE and not self.stale:
+            if stream._closed:  # by another thread
+                return stream._was_closed()
             return StaleHandleError(
-                "the stream was renewed or closed meanwhile",
+                "the stream was renewed while work was enqueued on it",
                 call=call,
                 device=self.manager.index,
                 generation=self.generation,
-                hint="If it was renewed, repeat the operation: it goes to the new native stream.",
+                hint="Repeat the operation: it goes to the new native stream.",
             )
         return error_on(self.manager, self.generation, code, call)
 

@@ -174,6 +174,8 @@ def error_on(
     """
     if manager.found_reset(generation, code):
         code, text = lib.AIO_WAS_RESET, None
+    if code in (lib.AIO_DRAINING_NOW, lib.AIO_RESETTING_NOW) and not manager.opens:
+        code = lib.AIO_NOT_OPEN  # the last close refuses it, not a reset
     error = error_of(code, call, manager.index, generation, text)
     if isinstance(error, DeviceReset) and manager.state is State.QUARANTINED:
         return manager.quarantined()  # the reset that has ended the wait has failed
@@ -248,9 +250,12 @@ class Handle(Made):
         if self.stale:
             raise self._error(lib.AIO_STALE, self.noun)
         if self._closed:
-            raise ParameterError(
-                f"the {self.noun} is closed", device=self._manager.index, hint=f"Make a new {self.noun}."
-            )
+            raise self._was_closed()
+
+    def _was_closed(self) -> ParameterError:
+        return ParameterError(
+            f"the {self.noun} is closed", device=self._manager.index, hint=f"Make a new {self.noun}."
+        )
 
     def _closing(self) -> Callable[[], object] | None:
         """From now on it is closed; returns what is left to do on the maintenance lane, if anything."""
@@ -277,6 +282,8 @@ class Handle(Made):
             self._manager.leave_note(work)
 
     def _error(self, code: int, call: str, text: str | None = None) -> AclError:
+        if code == lib.AIO_STALE and self._closed and not self.stale:  # by another thread, since `_check`
+            return self._was_closed()
         return error_on(self._manager, self._generation, code, call, text)
 
 

@@ -101,7 +101,7 @@ class Stream(Handle):
             else:
                 break
         if result < 0:
-            raise core.refused(code_of(result), call)
+            raise core.refused(code_of(result), call, self)
         return result
 
     def _ticket(

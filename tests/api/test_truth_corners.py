@@ -233,7 +233,7 @@ async def test_enqueue_on_a_failed_stream_that_a_reset_overtakes_is_stale(open_d
         with pytest.raises(aioacl.DeviceFault):
             await stream.fill(memory, 1)
         assert (await device.force_reset(grace=0)).ok
-        refusal = stream._core.refused(lib.AIO_STREAM_FAILED, "aclrtMemsetAsync")
+        refusal = stream._core.refused(lib.AIO_STREAM_FAILED, "aclrtMemsetAsync", stream)
         assert isinstance(refusal, aioacl.StaleHandleError)
 
 

@@ -1,0 +1,161 @@
+"""What a thread uses while another thread closes it: the error says that it is closed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import _stream, simulator
+from aioacl._ffi import lib
+from aioacl._lanes import call_on
+from tests.kit import Waiting, hanging, in_thread, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+    Act = Callable[[], object]
+
+pytestmark = pytest.mark.anyio
+
+
+class Meanwhile:
+    """The engine; when one of its functions is about to be called, another thread acts."""
+
+    def __init__(self, function: str, act: Act) -> None:
+        self._function = function
+        self._act = act
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._function:
+            in_thread(self._act)
+        return getattr(lib, name)
+
+
+class Things:
+    device: aioacl.Device
+    stream: aioacl.Stream
+    memory: aioacl.DeviceBuffer
+    pinned: aioacl.PinnedBuffer
+    event: aioacl.Event
+
+
+ENQUEUES: dict[str, tuple[str, Callable[[Things], object]]] = {
+    "fill": ("aio_fill", lambda t: t.stream.fill(t.memory, 1)),
+    "copy of pinned memory": ("aio_copy", lambda t: t.stream.copy(t.memory, t.pinned)),
+    "copy to the device": ("aio_upload", lambda t: t.stream.copy(t.memory, bytes(64))),
+    "copy from the device": ("aio_download", lambda t: t.stream.copy(bytearray(64), t.memory)),
+    "upload": ("aio_upload", lambda t: t.stream.upload(t.memory, bytes(64))),
+    "record": ("aio_record", lambda t: t.stream.record()),
+    "wait for an event": ("aio_wait_event", lambda t: t.stream.wait_event(t.event)),
+}
+
+
+async def enqueue(
+    open_device: OpenDevice,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    act: Callable[[Things], object],
+) -> None:
+    """Enqueues while another thread acts."""
+    things, (function, call) = Things(), ENQUEUES[how]
+    async with (
+        open_device() as things.device,
+        things.device.allocate(64) as things.memory,
+        things.device.pinned(64) as things.pinned,
+        things.device.create_stream() as other,
+        things.device.create_stream() as things.stream,
+    ):
+        things.event = other.record()
+        await things.event
+        with monkeypatch.context() as patch:
+            patch.setattr(_stream, "lib", Meanwhile(function, lambda: act(things)))
+            enqueued: Any = call(things)
+            if how == "upload":
+                await enqueued
+
+
+@pytest.mark.parametrize("how", ENQUEUES)
+async def test_enqueue_on_a_stream_that_another_thread_closes_raises_that_it_is_closed(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    with pytest.raises(aioacl.ParameterError, match=r"the stream is closed. Make a new stream"):
+        await enqueue(open_device, monkeypatch, how, lambda things: things.stream.close().result())
+
+
+@pytest.mark.parametrize("how", ["fill", "copy of pinned memory", "copy to the device", "upload"])
+async def test_enqueue_with_a_buffer_that_another_thread_closes_raises_that_it_is_closed(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    def act(things: Things) -> None:
+        things.memory.close().result()
+
+    if how == "upload":  # it uses the buffer already, which is freed behind it
+        await enqueue(open_device, monkeypatch, how, act)
+        return
+    with pytest.raises(aioacl.ParameterError, match=r"the device buffer is closed. Make a new device buffer"):
+        await enqueue(open_device, monkeypatch, how, act)
+
+
+@pytest.mark.parametrize("how", ENQUEUES)
+async def test_enqueue_on_a_device_that_another_thread_closes_raises_that_it_is_closed(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    with pytest.raises(aioacl.StaleHandleError, match=r"the device is closed. Open it again"):
+        await enqueue(open_device, monkeypatch, how, lambda things: things.device.close().result())
+
+
+async def test_record_of_an_event_that_another_thread_closes_leaves_it_closed(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.create_event() as event:
+        with monkeypatch.context() as patch:
+            patch.setattr(_stream, "lib", Meanwhile("aio_record", lambda: event.close().result()))
+            assert stream.record(event) is event
+        with pytest.raises(aioacl.ParameterError, match="the event is closed"):
+            await event
+
+
+async def test_abort_of_a_stream_that_another_thread_closes_raises_that_it_is_closed(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+
+        async def behind_the_close(*args: Any) -> Any:
+            in_thread(lambda: stream.close().result())
+            return await call_on(*args)
+
+        monkeypatch.setattr(_stream, "call_on", behind_the_close)
+        with pytest.raises(aioacl.ParameterError, match="the stream is closed"):
+            await stream.abort()
+
+
+async def test_enqueue_while_the_last_close_drains_or_resets_raises_that_the_device_is_closed(
+    open_device: OpenDevice,
+) -> None:
+    device = await open_device()
+    stream, memory = await device.create_stream(), await device.allocate(64)
+    async with anyio.create_task_group() as group:
+        simulator.hang_call("aclrtMalloc")  # on the thread that the close stops first
+        allocating = Waiting(group, lambda: device.allocate(64))
+        await until(hanging("aclrtMalloc"))
+        closing = Waiting(group, device.close)
+        await until(lambda: device.state is aioacl.State.DRAINING)
+        with pytest.raises(aioacl.StaleHandleError, match="the device is closed"):
+            stream.fill(memory, 1)
+        simulator.hang_call("aclrtResetDevice")
+        simulator.unhang("aclrtMalloc")
+        await until(hanging("aclrtResetDevice"))
+        with pytest.raises(aioacl.StaleHandleError, match="the device is closed"):
+            stream.fill(memory, 1)
+        simulator.release_all()
+        await closing.outcome()
+        await until(lambda: allocating.ended)
+        if allocating.error is None:
+            await allocating.value.close()
+    await memory.close()
+    await stream.close()
