@@ -104,7 +104,10 @@ C = TypeVar("C", bound=Closable)
 
 
 class Opening(Operation[C]):
-    """Makes something that is to be closed: `x = await opening`, or `async with opening as x`."""
+    """Makes something that is to be closed: `x = await opening`, or `async with opening as x`.
+
+    A thread without a running loop calls `result()`, or enters it with `with`.
+    """
 
     _lost = "so nothing was made: await it, or enter it with `async with`"
 
@@ -118,20 +121,44 @@ class Opening(Operation[C]):
         return made
 
     async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        """Closes what was made last: an opening may be entered again inside its own block."""
-        if not self._made or lib.aio_forked():  # a child has nothing to close, and leaves as it was going to
-            return
-        made = self._made.pop()
-        if (
-            kind is GeneratorExit
-        ):  # by a finalizer, perhaps on a thread that has a lock, and that must not wait
-            made._leave_open()
-        elif not isinstance(made, Handle):
-            await _shielded(made.close())
-        elif kind is None or issubclass(kind, Exception):
+        """Closes what was made, and waits for that."""
+        made = self._left(kind)
+        if isinstance(made, Handle):
             await made.close()
-        else:
+        elif made is not None:
+            await _shielded(made.close())
+
+    def __enter__(self) -> C:
+        """For a thread without a running loop; blocks until it is made."""
+        made = run_blocking(self._use, None, "enter it with `async with`")
+        self._made.append(made)
+        return made
+
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        """Closes what was made, and blocks until that is done."""
+        made = self._left(kind)
+        if made is None:
+            return
+        try:
+            run_blocking(lambda: _shielded(made.close()), None, "enter it with `async with`")
+        except (
+            BaseException
+        ):  # Ctrl-C, or a loop has begun to run on this thread: it is closed without a wait
+            made._leave_open()
+            raise
+
+    def _left(self, kind: type[BaseException] | None) -> C | None:
+        """Its block is left; returns what is to be closed, if the caller has to wait for that."""
+        if not self._made or lib.aio_forked():  # a child has nothing to close, and leaves as it was going to
+            return None
+        made = self._made.pop()
+        if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has a lock: it must not wait
+            made._leave_open()
+            return None
+        if isinstance(made, Handle) and not (kind is None or issubclass(kind, Exception)):
             made._close_later()  # a cancellation does not wait for the device
+            return None
+        return made
 
 
 async def _shielded(operation: Operation[T]) -> T:

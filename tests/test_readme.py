@@ -27,7 +27,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert re.fullmatch(r"hello True\ndevice 0: open at generation 2; .*\n", ran.stdout)
 
 
-SAYS = ["new_stream True\n", "[2, 4, 6]\n"]  # the failed stream, and the kernel
+SAYS = ["hello\n", "new_stream True\n", "[2, 4, 6]\n"]  # a plain thread, the failed stream, and the kernel
 
 
 @pytest.mark.process

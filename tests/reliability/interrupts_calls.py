@@ -56,6 +56,11 @@ def _events(bench: Bench) -> None:
     next(events)
 
 
+def _with(bench: Bench) -> None:
+    with bench.device.create_stream(), bench.device.allocate(BYTES):
+        pass
+
+
 def _abortable(bench: Bench) -> None:
     with bench.device.abortable(1 << 20):
         pass
@@ -95,6 +100,7 @@ CALLS: Final[dict[str, Call]] = {
     "a job that waits for a job": lambda bench: bench.device.run(
         lambda: bench.device.run(int).result()
     ).result(),
+    "with": _with,
     "lease": _lease,
     "abortable": _abortable,
     "events": _events,

@@ -1,0 +1,151 @@
+"""`with` on a thread without a loop: the same as `async with` elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._lifecycle import manager_of
+from tests.kit import TASK_FAULT, in_thread, live_streams, until, until_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from tests.kit import OpenDevice
+
+MAKERS: dict[str, Callable[[OpenDevice, aioacl.Device], aioacl.Opening[Any]]] = {
+    "device": lambda open_device, _: open_device(1),
+    "stream": lambda _, device: device.create_stream(),
+    "device buffer": lambda _, device: device.allocate(64),
+    "pinned buffer": lambda _, device: device.pinned(64),
+    "event": lambda _, device: device.create_event(),
+}
+MADE = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+class Broken(Exception):
+    """What ends a block."""
+
+
+def alive() -> tuple[int, ...]:
+    """What the simulator has."""
+    now = simulator.stats()
+    return live_streams(), now.device_blocks, now.host_blocks, simulator.retain_count(1)
+
+
+@pytest.fixture
+def device(open_device: OpenDevice) -> Generator[aioacl.Device]:
+    with open_device() as opened:
+        yield opened
+    assert opened.state is aioacl.State.CLOSED
+
+
+@MADE
+@pytest.mark.parametrize("error", [None, Broken, KeyboardInterrupt, GeneratorExit])
+def test_with_on_a_thread_closes_however_the_block_ends(
+    open_device: OpenDevice,
+    device: aioacl.Device,
+    make: Callable[..., aioacl.Opening[Any]],
+    error: type[BaseException] | None,
+) -> None:
+    before = alive()
+    raised = contextlib.nullcontext() if error is None else pytest.raises(error)
+    with raised, make(open_device, device) as made:
+        assert not made._closed
+        if error is not None:
+            raise error
+    assert made._closed
+    assert until_now(lambda: alive() == before)
+
+
+def test_with_on_a_thread_that_works_with_what_it_makes_gets_the_bytes_back(device: aioacl.Device) -> None:
+    answer = bytearray(5)
+    with device.lease(), device.create_stream() as stream, device.allocate(5) as memory:
+        stream.copy(memory, b"hello")
+        stream.copy(answer, memory).result()
+    assert answer == b"hello"
+
+
+def test_with_in_a_job_of_the_device_makes_and_closes(device: aioacl.Device) -> None:
+    def job() -> bool:
+        with device.create_stream() as stream, device.allocate(64) as memory:
+            stream.fill(memory, 1).result()
+            return stream.query()
+
+    assert device.run(job).result()
+
+
+@pytest.mark.parametrize("what", sorted(MAKERS.keys() - {"event"}))  # the pool has events
+def test_with_whose_making_fails_raises_and_leaves_nothing(
+    open_device: OpenDevice, device: aioacl.Device, what: str
+) -> None:
+    before = alive()
+    makers = "aclrtSetDevice|aclrtCreateStream|aclrtMalloc|aclrtMallocHost"
+    with (
+        simulator.fault(makers, rc=207001),
+        pytest.raises(aioacl.AclError),
+        MAKERS[what](open_device, device),
+    ):
+        raise AssertionError("the block began")
+    assert alive() == before
+
+
+@pytest.mark.parametrize("error", [None, Broken])
+def test_with_whose_close_fails_raises_that_behind_the_error_of_the_block(
+    device: aioacl.Device, error: type[Exception] | None
+) -> None:
+    stream: Any = None
+
+    def fail() -> None:
+        nonlocal stream
+        with device.create_stream() as stream, device.allocate(64) as memory:
+            simulator.fail_next(stream, TASK_FAULT)
+            stream.fill(memory, 1)
+            assert until_now(lambda: device.health.failed_tasks > before)
+            if error is not None:
+                raise error
+
+    before = device.health.failed_tasks
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(aioacl.AclWarning, match="its stream was closed") as caught:
+            fail()
+    assert isinstance(caught.value.__context__, error or type(None))
+    assert stream._closed
+    assert until_now(lambda: live_streams() == 0)
+
+
+@pytest.mark.anyio
+@MADE
+async def test_with_where_a_loop_runs_raises_that_names_async_with_and_makes_nothing(
+    open_device: OpenDevice, make: Callable[..., aioacl.Opening[Any]]
+) -> None:
+    async with open_device() as device:
+        before, opening = alive(), make(open_device, device)
+        where = "this thread runs an event loop: enter it with `async with`"
+        with pytest.raises(RuntimeError, match=where), opening:
+            raise AssertionError("the block began")
+        assert alive() == before
+        async with opening as made:  # a refusal has not used it
+            assert not made._closed
+
+
+@pytest.mark.anyio
+@MADE
+async def test_with_that_is_left_where_a_loop_runs_raises_and_closes_all_the_same(
+    open_device: OpenDevice, make: Callable[..., aioacl.Opening[Any]]
+) -> None:
+    async with open_device() as device:
+        before, opening = alive(), make(open_device, device)
+        made = in_thread(opening.__enter__)
+        with pytest.raises(RuntimeError, match="enter it with `async with`"):
+            opening.__exit__(*sys.exc_info()[:1])
+        assert made._closed
+        await until(lambda: alive() == before)
+        await until(lambda: not manager_of(1).opens)
