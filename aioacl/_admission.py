@@ -228,13 +228,14 @@ class Admission:
     async def grant(self, lease: Lease, *, wait: bool, deadline: float | None) -> None:
         """Makes the current task a holder once the device is open; holders get another one while it drains."""
         must_not_be_forked()
+        lease._must_be_new()
         holder = current_holder()
         with self.turns.place() as place:
             while True:
                 await self.until_open(place, wait=wait, deadline=deadline)
                 with self.changed:
                     if self.may_pass(holder):
-                        self.leases.add(lease, holder)
+                        self.leases.grant(lease, holder)
                         return
 
     def share_lease(self, lease: Lease, holder: object) -> None:

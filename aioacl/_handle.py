@@ -113,11 +113,18 @@ class Opening(Operation[C]):
 
     def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]]) -> None:
         super().__init__(what, begin if _origin.keeper is None else _origin.keeper.follow(begin))
-        self._made: list[C] = []
+        self._made: C | None = None
+
+    def _use(self) -> Coroutine[Any, Any, C]:
+        if self._used:
+            raise ParameterError(
+                f"expected an Opening that was not used before, got {self._what} a second time",
+                hint=f"Call {self._what} once more: each Opening makes one thing.",
+            )
+        return super()._use()
 
     async def __aenter__(self) -> C:
-        made = await self
-        self._made.append(made)
+        self._made = made = await self
         return made
 
     async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
@@ -130,8 +137,7 @@ class Opening(Operation[C]):
 
     def __enter__(self) -> C:
         """For a thread without a running loop; blocks until it is made."""
-        made = run_blocking(self._use, None, "enter it with `async with`")
-        self._made.append(made)
+        self._made = made = run_blocking(self._use, None, "enter it with `async with`")
         return made
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
@@ -149,9 +155,9 @@ class Opening(Operation[C]):
 
     def _left(self, kind: type[BaseException] | None) -> C | None:
         """Its block is left; returns what is to be closed, if the caller has to wait for that."""
-        if not self._made or lib.aio_forked():  # a child has nothing to close, and leaves as it was going to
+        made, self._made = self._made, None
+        if made is None or lib.aio_forked():  # a child has nothing to close, and leaves as it was going to
             return None
-        made = self._made.pop()
         if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has a lock: it must not wait
             made._leave_open()
             return None

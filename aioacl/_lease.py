@@ -46,6 +46,16 @@ class Lease(Unique):
         self._holders: list[object] = []  # once for each time that one has entered
         self._lost: list[object] = []  # those it was taken from, until they leave
         self._entered: list[object] = []  # those who have entered it itself: without those it was shared with
+        self._used = False  # it was entered: from then on nobody can
+
+    def _must_be_new(self) -> None:
+        """ParameterError for a lease that was entered before."""
+        if self._used:
+            raise ParameterError(
+                "expected a lease that was not entered before, got one that was",
+                device=self._manager.index,
+                hint="Call device.lease() for each block, or hand lease.share() to another task.",
+            )
 
     async def __aenter__(self) -> Self:
         before = self._manager.entered(self, current_holder())
@@ -139,6 +149,12 @@ class Leases:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def grant(self, lease: Lease, holder: object) -> None:
+        """Its first holder."""
+        lease._must_be_new()  # once more: several tasks may have waited for the device to open
+        lease._used = True
+        self.add(lease, holder)
 
     def add(self, lease: Lease, holder: object) -> None:
         """One holder more."""

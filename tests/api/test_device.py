@@ -412,15 +412,3 @@ async def test_resets_that_fail_leave_the_count_as_it_was(open_device: OpenDevic
         assert simulator.retain_count() == 1
         simulator.clear()
     assert simulator.retain_count() == 0
-
-
-async def test_an_opening_that_is_entered_inside_its_own_block_leaves_nothing_open(
-    open_device: OpenDevice,
-) -> None:
-    opening = open_device()
-    async with opening as outer:
-        async with opening as inner:
-            assert inner is not outer
-        async with outer.create_stream() as stream:
-            await stream
-    assert simulator.retain_count() == 0

@@ -295,7 +295,7 @@ async def test_sharing_a_lease_that_was_revoked_meanwhile_says_so(open_device: O
 async def test_nested_leases_count(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         async with device.lease() as outer:
-            async with device.lease(), outer:
+            async with device.lease():
                 assert device.health.leases == 2
             assert device.health.leases == 1
             assert outer.held

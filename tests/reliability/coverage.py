@@ -54,13 +54,16 @@ SUBJECTS: Final = (  # of the tests that are about the lifecycle
     "late",
     "lease",
     "maintenance",
+    "misuse",
     "port",
+    "repr",
     "reset",
     "reset_failing",
     "reset_stuck",
     "stuck_ends",
     "truth_corners",
     "turns",
+    "with",
 )
 REASON: Final = re.compile(r"#\s*pragma: no (cover|branch)\b(?! - \w)")
 

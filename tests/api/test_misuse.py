@@ -1,0 +1,121 @@
+"""Mistakes of a program: each raises at the line that made it, and the text says what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from tests.kit import Waiting, hanging, in_thread, no_call, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+OPENINGS: dict[str, Callable[[OpenDevice, aioacl.Device], aioacl.Opening[Any]]] = {
+    "open_device(1)": lambda open_device, _: open_device(1),
+    "create_stream()": lambda _, device: device.create_stream(),
+    "allocate(64)": lambda _, device: device.allocate(64),
+    "pinned(64)": lambda _, device: device.pinned(64),
+    "create_event()": lambda _, device: device.create_event(),
+}
+
+
+# --- what is used once ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", OPENINGS)
+async def test_opening_that_is_used_twice_raises_and_makes_nothing_more(
+    open_device: OpenDevice, what: str
+) -> None:
+    async with open_device() as device:
+        opening = OPENINGS[what](open_device, device)
+        refused = pytest.raises(
+            aioacl.ParameterError, match=f"{re.escape(what)} a second time. Call {re.escape(what)} once more"
+        )
+        async with opening as made:
+            with no_call():
+                with refused:
+                    await opening
+                with refused:
+                    async with opening:
+                        raise AssertionError("the block began")
+                with refused:
+                    in_thread(opening.result)
+                with refused:
+                    in_thread(opening.__enter__)
+            assert not made._closed
+        with no_call(), refused:
+            await opening
+
+
+async def test_lease_that_is_entered_inside_its_own_block_raises_and_stays_held(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.lease() as lease:
+        with pytest.raises(aioacl.ParameterError, match=r"Call device.lease\(\) for each block"):
+            async with lease:
+                raise AssertionError("the block began")
+        assert lease.held
+        assert device.health.leases == 1
+
+
+async def test_lease_that_was_left_cannot_be_entered_again(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        lease = device.lease()
+        async with lease:
+            pass
+        with pytest.raises(aioacl.ParameterError, match="not entered before"):
+            async with lease:
+                raise AssertionError("the block began")
+        with pytest.raises(aioacl.ParameterError, match="not entered before"):
+            in_thread(lease.__enter__)
+        assert device.health.leases == 0
+
+
+async def test_lease_that_another_task_has_entered_raises_and_names_share(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group, device.lease() as lease:
+        with pytest.raises(aioacl.ParameterError, match=r"lease.share\(\) to another task"):
+            await Waiting(group, lease.__aenter__).outcome()
+        assert lease.held
+
+
+async def test_lease_that_two_tasks_wait_for_is_granted_to_one_of_them(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        lease = device.lease()
+
+        async def enter() -> None:
+            async with lease:
+                pass
+
+        simulator.hang_call("aclrtResetDeviceForce")
+        resetting = Waiting(group, device.force_reset)
+        await until(hanging("aclrtResetDeviceForce"))
+        entering = [Waiting(group, enter) for _ in range(2)]
+        await until(lambda: len(device._manager.turns._waiting) == 2)
+        simulator.release_all()
+        await until(lambda: all(one.ended for one in entering))
+        assert (await resetting.outcome()).ok
+        assert sorted(type(one.error).__name__ for one in entering) == ["NoneType", "ParameterError"]
+        assert device.health.leases == 0
+
+
+async def test_lease_whose_entry_was_refused_may_be_entered_later(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        lease = device.lease(wait=False)
+        simulator.hang_call("aclrtResetDeviceForce")
+        resetting = Waiting(group, device.force_reset)
+        await until(hanging("aclrtResetDeviceForce"))
+        with pytest.raises(aioacl.DeviceResetting):
+            await lease.__aenter__()
+        simulator.release_all()
+        assert (await resetting.outcome()).ok
+        async with lease:
+            assert lease.held
