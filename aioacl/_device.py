@@ -21,6 +21,7 @@ from aioacl._lease import Lease
 from aioacl._lifecycle import Manager, manager_of
 from aioacl._memory import DeviceBuffer, PinnedBuffer, discard, make_device, make_pinned
 from aioacl._options import (
+    GRACE,
     DeviceInfo,
     Health,
     MemoryInfo,
@@ -268,7 +269,7 @@ class Device(Made):
         return _origin.lent(Lease(self._manager, wait=wait, timeout=timeout))
 
     def force_reset(
-        self, *, grace: float = 5.0, timeout: float = 60.0, reason: str = ""
+        self, *, grace: float = GRACE, timeout: float = 60.0, reason: str = ""
     ) -> Operation[ResetReport]:
         """Resets the device once nobody is inside it (aclrtResetDeviceForce), sets it again and probes it.
 
@@ -284,7 +285,7 @@ class Device(Made):
 
         Raises:
             LeaseHeldError: the caller holds a lease.
-            ParameterError: the device is closed; or an argument is not what it has to be.
+            ParameterError: the device is closed; `grace` is above `timeout`; an argument is not what it has to be.
         """
         must_be_reset(grace, timeout, reason)
         return Operation("device.force_reset()", lambda: self._force_reset(grace, timeout, reason))

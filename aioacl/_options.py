@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from aioacl import _sync
 from aioacl._errors import ParameterError
@@ -34,11 +34,25 @@ def deadline_of(timeout: float | None) -> float | None:
     return None if timeout > LONGEST_SECONDS else _sync.monotonic() + timeout
 
 
+class DefaultSeconds(float):
+    """A time that the caller has not chosen, so another argument may be below it."""
+
+    __slots__ = ()
+
+
+GRACE: Final = DefaultSeconds(5.0)
+
+
 def must_be_reset(grace: Any, timeout: Any, reason: object) -> None:
     """ParameterError for what is no argument of a reset."""
     for name, value in (("grace", grace), ("timeout", timeout)):
         if not is_number(value) or not 0 <= value < float("inf"):
             raise ParameterError(f"{name}={value!r} is no bound", hint="Pass seconds, at least 0.")
+    if grace > timeout and not isinstance(grace, DefaultSeconds):
+        raise ParameterError(
+            f"expected a grace time of at most timeout={timeout!r} seconds, got grace={grace!r}",
+            hint="Pass a timeout= that is at least twice the grace time: the reset itself takes time too.",
+        )
     if not isinstance(reason, str):
         raise ParameterError(f"reason={reason!r} is no text", hint="Pass a str.")
 

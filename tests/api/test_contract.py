@@ -112,7 +112,7 @@ async def test_04_a_lease_is_waited_for_and_revoked_and_an_open_is_not(open_devi
             await stream
     async with open_device() as device:
         async with device.lease(), anyio.create_task_group() as group:
-            resetting = Waiting(group, lambda: device.force_reset(grace=100))
+            resetting = Waiting(group, lambda: device.force_reset(grace=100, timeout=200))
             await until(lambda: device.state is aioacl.State.DRAINING)
             assert force_resets() == 1
             group.start_soon(until, lambda: resetting.ended)
@@ -151,7 +151,7 @@ async def test_05_while_it_drains_holders_go_on_and_others_wait_or_are_refused(
         running = Waiting(group, lambda: device.run(job))
         await until(begun.is_set)
         async with device.lease():
-            resetting = Waiting(group, lambda: device.force_reset(grace=100))
+            resetting = Waiting(group, lambda: device.force_reset(grace=100, timeout=200))
             await until(lambda: device.state is aioacl.State.DRAINING)
             go_on.set()
             await running.outcome()

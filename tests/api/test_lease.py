@@ -182,7 +182,7 @@ async def test_who_waited_for_a_lease_holds_it_before_the_next_reset(open_device
 async def test_a_holder_may_open_the_device_once_more_while_it_drains(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         async with device.lease():
-            resetting = Waiting(group, lambda: device.force_reset(grace=1000))
+            resetting = Waiting(group, lambda: device.force_reset(grace=1000, timeout=2000))
             await until(lambda: draining(device))
             async with open_device(wait=False) as again:
                 assert again.generation == device.generation

@@ -119,3 +119,25 @@ async def test_lease_whose_entry_was_refused_may_be_entered_later(open_device: O
         assert (await resetting.outcome()).ok
         async with lease:
             assert lease.held
+
+
+# --- arguments ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("grace", "timeout"), [(10, 5), (0.2, 0.1), (61, 60.0), (1, 0)])
+async def test_force_reset_with_grace_above_timeout_raises_and_resets_nothing(
+    open_device: OpenDevice, grace: float, timeout: float
+) -> None:
+    async with open_device() as device:
+        with pytest.raises(
+            aioacl.ParameterError,
+            match=rf"at most timeout={timeout} seconds, got grace={grace}. Pass a timeout= .* at least twice",
+        ):
+            device.force_reset(grace=grace, timeout=timeout)
+        assert simulator.calls("aclrtResetDeviceForce") == 0
+
+
+async def test_force_reset_with_a_timeout_below_the_default_grace_resets(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        assert (await device.force_reset(timeout=4.0)).ok
+        assert (await device.force_reset(grace=4.0, timeout=4.0)).ok

@@ -195,9 +195,7 @@ async def test_a_reason_is_text(open_device: OpenDevice, reason: Any) -> None:
 async def test_the_grace_time_leaves_time_for_the_reset(open_device: OpenDevice) -> None:
     async with open_device() as device, device.lease() as lease, anyio.create_task_group() as group:
         with clock_in_place() as clock:
-            resetting = Waiting(
-                group, lambda: device.force_reset(grace=10 * LONG_SECONDS, timeout=LONG_SECONDS)
-            )
+            resetting = Waiting(group, lambda: device.force_reset(grace=LONG_SECONDS, timeout=LONG_SECONDS))
             await until(lambda: device.state is aioacl.State.DRAINING)
             clock.advance(LONG_SECONDS / 4)
             await clock.ends_no_wait()
