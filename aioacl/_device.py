@@ -11,6 +11,7 @@ from aioacl._core import STREAM_ABORTED, SYNC_TIMEOUT, synchronize_device
 from aioacl._errors import DeviceTimeout, ParameterError
 from aioacl._event import Event
 from aioacl._events import DeviceEvents
+from aioacl._executor import must_be_plain
 from aioacl._ffi import ffi, lib, make_pass, text_of
 from aioacl._gate import error_of
 from aioacl._handle import Made, Opening, Operation, error_on, size_of, warn_of_drop
@@ -238,7 +239,11 @@ class Device(Made):
         """Calls `fn(*args, **kwargs)` on one of the device's threads, with the device's context current.
 
         A job that has begun is not stopped by a cancellation: the await ends, the job goes on.
+
+        Raises:
+            ParameterError: it is no function, or an async one.
         """
+        must_be_plain(fn)
         return Operation("device.run()", lambda: self._run(fn, *args, **kwargs))
 
     async def _run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

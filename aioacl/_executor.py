@@ -9,6 +9,7 @@ are daemons: one that is stuck in C must not keep the process from ending.
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections import deque
 from concurrent.futures import Executor
@@ -18,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from aioacl import _sync
-from aioacl._errors import ForkedProcessError
+from aioacl._errors import ForkedProcessError, ParameterError
 from aioacl._ffi import generation_of, lib
 from aioacl._future import JobFuture
 from aioacl._gate import error_of
@@ -43,6 +44,21 @@ LINGER_SECONDS = 10.0
 def default_workers() -> int:
     """As many as concurrent.futures would start."""
     return min(32, (os.cpu_count() or 1) + 4)
+
+
+def must_be_plain(fn: object) -> None:
+    """ParameterError for what a thread cannot simply call: no function, or one that is async."""
+    if not callable(fn):
+        raise ParameterError(
+            f"expected a function, got {fn!r}",
+            hint="Pass the function, and its arguments behind it: run(fn, *args).",
+        )
+    for called in (fn, type(fn).__call__):
+        if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+            raise ParameterError(
+                f"expected a function that is not async, got {fn!r}",
+                hint="Await it on an event loop. A job is a plain function, which may block.",
+            )
 
 
 class _Item:
@@ -78,9 +94,10 @@ class DeviceExecutor(Unique, Executor):
         self._closed = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
-        """Queues `fn(*args, **kwargs)`; it sees the caller's context variables."""
+        """Queues `fn(*args, **kwargs)`; it sees the caller's context variables. ParameterError if it is async."""
         if lib.aio_forked():
             raise ForkedProcessError("device.executor belongs to the process that was forked")
+        must_be_plain(fn)
         future: JobFuture[T] = JobFuture()
         context = copy_context()
         item = _Item(self._index, future, lambda: context.run(fn, *args, **kwargs))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -13,7 +15,7 @@ from aioacl import simulator
 from tests.kit import Waiting, hanging, in_thread, no_call, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from tests.kit import OpenDevice
 
@@ -141,3 +143,66 @@ async def test_force_reset_with_a_timeout_below_the_default_grace_resets(open_de
     async with open_device() as device:
         assert (await device.force_reset(timeout=4.0)).ok
         assert (await device.force_reset(grace=4.0, timeout=4.0)).ok
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------
+
+
+async def coroutine(number: int = 1) -> int:
+    return number
+
+
+async def generator() -> AsyncIterator[int]:
+    yield 1
+
+
+class Asynchronous:
+    async def method(self) -> int:
+        return 1
+
+    async def __call__(self) -> int:
+        return 1
+
+
+ASYNC: dict[str, Callable[[], object]] = {
+    "function": coroutine,
+    "generator": generator,
+    "method": Asynchronous().method,
+    "object": Asynchronous(),
+    "partial": partial(coroutine, 2),
+}
+
+
+@pytest.mark.parametrize("fn", ASYNC.values(), ids=ASYNC)
+async def test_job_that_is_async_raises_at_once_and_names_the_remedy(
+    open_device: OpenDevice, fn: Callable[[], object]
+) -> None:
+    async with open_device() as device:
+        for submit in (device.run, device.executor.submit):
+            with pytest.raises(
+                aioacl.ParameterError, match=r"a function that is not async, got .*Await it on an event loop"
+            ):
+                submit(fn)
+
+
+async def test_job_that_is_no_function_raises_at_once(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        nothing: Any = 3
+        for submit in (device.run, device.executor.submit):
+            with pytest.raises(aioacl.ParameterError, match=r"expected a function, got 3. Pass the function"):
+                submit(nothing)
+
+
+@pytest.mark.parametrize("fn", [int, partial(int, "3"), lambda: 3, "abc".upper], ids=repr)
+async def test_job_that_is_any_plain_callable_runs(open_device: OpenDevice, fn: Callable[[], object]) -> None:
+    async with open_device() as device:
+        assert await device.run(fn) == fn()
+
+
+def test_async_function_in_run_in_executor_raises_at_once(open_device: OpenDevice) -> None:
+    async def main() -> None:
+        async with open_device() as device:
+            with pytest.raises(aioacl.ParameterError, match="not async"):
+                asyncio.get_running_loop().run_in_executor(device.executor, coroutine)
+
+    asyncio.run(main())
