@@ -15,7 +15,7 @@ import ctypes
 import sys
 from collections import deque
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioacl import _runtime
 from aioacl._ffi import ffi, lib, make_pass, owner, pointer
@@ -187,6 +187,13 @@ class DeviceBuffer(Buffer):
     def __del__(self) -> None:
         if hasattr(self, "_uses"):
             self._leave()
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        """For NumPy, which would make an array of one object of it."""
+        raise TypeError(
+            "expected memory of the host, got a DeviceBuffer; copy its bytes to an array with "
+            "`await stream.download(array, buffer)`"
+        )
 
     def __repr__(self) -> str:
         return f"<DeviceBuffer of {self._size} bytes on device {self._manager.index}{self._state()}>"
