@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from aioacl._core import StreamCore
     from aioacl._executor import DeviceExecutor
-    from aioacl._origin import Origin
+    from aioacl._origin import Origin, Site
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,6 +55,7 @@ class Device(Made):
 
     factory = "open_device(index)"
     _born: Origin | None = None
+    _site: Site | None = None
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
@@ -346,7 +347,7 @@ class Device(Made):
         self._leave_open()
         if self._handed_out:
             sentence = f"device {self.index} was not closed: close it, or use `async with open_device()`"
-            warn_of_drop(self._born, sentence)
+            warn_of_drop(self, sentence)
 
     def __repr__(self) -> str:
         return f"<Device {self.index}, {self.state.name}, generation {self.generation}>"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from aioacl import _origin
 from aioacl._codes import DEVICE_ACTIONS, lookup
 from aioacl._detection import detection
 from aioacl._errors import AclWarning, of_device
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
 
 CALL: Final = "aclrtSynchronizeStream"  # what would have returned the code
-_PACKAGE: Final = Path(__file__).parent
 LAST: Final = (1 << 64) - 1  # a position behind every other
 
 
@@ -88,9 +86,7 @@ def warn_at_close(manager: Manager) -> None:
 
 def warn(failed: Failed, what: str) -> None:
     """AclWarning for a failure that nothing has collected; each is shown, not only the first from the same line."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(_PACKAGE):
-        frame = frame.f_back
+    frame = _origin.caller()
     sentence = f"a task failed, no await raised it, and {what}: {failed.sentence}"
     warnings.warn_explicit(sentence, AclWarning, frame.f_code.co_filename, frame.f_lineno, registry={})
 

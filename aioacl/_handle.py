@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
     from aioacl._lifecycle import Manager
-    from aioacl._origin import Origin
+    from aioacl._origin import Origin, Site
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -91,6 +91,8 @@ class Operation(Unique, Generic[T_co]):
 class Closable(Protocol):
     """What an opening makes."""
 
+    _site: Site | None
+
     def close(self) -> Operation[None]:
         """Gives it back."""
         ...
@@ -98,6 +100,13 @@ class Closable(Protocol):
     def _leave_open(self) -> None:
         """For finalizers: leaves it to the maintenance lane to give it back. Takes no lock."""
         ...
+
+
+class Droppable(Protocol):
+    """What a finalizer may have to close."""
+
+    _born: Origin | None
+    _site: Site | None
 
 
 C = TypeVar("C", bound=Closable)
@@ -114,6 +123,7 @@ class Opening(Operation[C]):
     def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]]) -> None:
         super().__init__(what, begin if _origin.keeper is None else _origin.keeper.follow(begin))
         self._made: C | None = None
+        self._site = _origin.site()
 
     def _use(self) -> Coroutine[Any, Any, C]:
         if self._used:
@@ -121,7 +131,13 @@ class Opening(Operation[C]):
                 f"expected an Opening that was not used before, got {self._what} a second time",
                 hint=f"Call {self._what} once more: each Opening makes one thing.",
             )
-        return super()._use()
+        self._used = True
+        return self._make()
+
+    async def _make(self) -> C:
+        made = await self._begin()
+        made._site = self._site
+        return made
 
     async def __aenter__(self) -> C:
         self._made = made = await self
@@ -245,6 +261,7 @@ class Handle(Made):
 
     noun = "handle"
     _born: Origin | None = None
+    _site: Site | None = None
 
     def __init__(self, manager: Manager, generation: int) -> None:
         self._manager = manager
@@ -320,11 +337,11 @@ class Handle(Made):
         return error_on(self._manager, self._generation, code, call, text)
 
 
-def warn_of_drop(origin: Origin | None, sentence: str, depth: int = 3) -> None:
-    """For finalizers: nobody has closed the thing, and nobody can any more."""
-    if origin is not None:
-        origin.dropped = True
-    warnings.warn(sentence + _origin.told(origin), ResourceWarning, stacklevel=depth)
+def warn_of_drop(thing: Droppable, sentence: str, depth: int = 3) -> None:
+    """For finalizers: nothing has closed the thing, and nothing can any more."""
+    if thing._born is not None:
+        thing._born.dropped = True
+    _origin.warn(sentence + _origin.told(thing._born), thing._site, depth)
 
 
 def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:

@@ -159,7 +159,7 @@ class Buffer(Handle):
     def _warn_if_open(self) -> None:
         if not self._closed:
             warn_of_drop(
-                self._born,
+                self,
                 f"a {self.noun} of {self._size} bytes was not closed: close it, or make it with `async with`",
                 depth=5,
             )

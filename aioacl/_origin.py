@@ -1,18 +1,60 @@
-"""Where things were made: the user's line behind each device, stream, buffer and lease, while somebody asks for it.
+"""Where things were made: the line of the user's code behind each device, stream, buffer and lease.
 
-Nobody does in production: `keeper` is None, and making something costs one look at that. `aioacl.testing` puts a
-keeper in place, which writes an Origin for whatever is made and closed, so that a leak can be told by its line.
+A ResourceWarning names the line that made what was not closed, a Site: the line that drops it is often one of the
+standard library, or of whatever else the garbage collector interrupts.
+
+A Site is one frame. An Origin, which has more of the stack and the end of the thing, is written only while
+`aioacl.testing` has put a keeper in place; else `keeper` is None.
 """
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable, Coroutine
+    from types import FrameType
 
     from aioacl._lease import Lease
+
+
+class Site(NamedTuple):
+    """The line that made something, as a warning names it."""
+
+    file: str
+    line: int
+    module: str
+
+
+def caller() -> FrameType:
+    """The innermost frame on the stack that is not one of aioacl's."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _module_of(frame).partition(".")[0] == "aioacl":
+        frame = frame.f_back
+    return frame
+
+
+def site() -> Site:
+    """The line of the caller's code that called aioacl."""
+    frame = caller()
+    return Site(frame.f_code.co_filename, frame.f_lineno, _module_of(frame))
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def warn(sentence: str, made: Site | None, depth: int) -> None:
+    """ResourceWarning at the line that made a thing; of one that aioacl made for itself, `depth` frames up."""
+    if made is None:
+        warnings.warn(sentence, ResourceWarning, stacklevel=depth + 1)
+        return
+    module = sys.modules.get(made.module)
+    registry: dict[Any, Any] = {} if module is None else vars(module).setdefault("__warningregistry__", {})
+    warnings.warn_explicit(sentence, ResourceWarning, *made, registry=registry)
 
 
 class Frame(NamedTuple):

@@ -365,7 +365,7 @@ class Stream(Handle):
         closed, self._closed = self._closed, True
         self._manager.leave_note(self._give_back)
         if not closed:
-            warn_of_drop(self._born, "a stream was not closed: close it, or make it with `async with`")
+            warn_of_drop(self, "a stream was not closed: close it, or make it with `async with`")
 
     def __repr__(self) -> str:
         number = lib.aio_stream_id(self._core.handle)
