@@ -53,11 +53,12 @@ TIMED_EVENTS: Final = 2
 class Device(Made):
     """An open device, from `open_device(index)`. It outlives resets; what was made from it before one does not."""
 
+    __slots__ = ("_born", "_closed", "_handed_out", "_manager", "_site", "_user")
     factory = "open_device(index)"
-    _born: Origin | None = None
-    _site: Site | None = None
 
     def __init__(self, manager: Manager) -> None:
+        self._born: Origin | None = None
+        self._site: Site | None = None
         self._manager = manager
         self._closed = self._handed_out = False
         self._user = object()  # for the manager: whom it is open for

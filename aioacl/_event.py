@@ -92,6 +92,7 @@ class Event(Handle):
     `stream.record()` makes one for the occasion; `device.create_event()` one of your own, to record again and again.
     """
 
+    __slots__ = ("_timing", "_version")
     noun = "event"
     factory = "stream.record() or device.create_event()"
 

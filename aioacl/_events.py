@@ -43,6 +43,7 @@ class DeviceEvents(Unique):
     how many.
     """
 
+    __slots__ = ("__weakref__", "_manager", "_missed", "_queue", "_user")
     noun = "listener for a device's events"
 
     def __init__(self, manager: Manager, user: object) -> None:

@@ -93,6 +93,14 @@ class DeviceExecutor(Unique, Executor):
         self._idle = 0
         self._closed = False
 
+    def __setattr__(self, name: str, value: object) -> None:
+        # The base class has no slots, so Python would accept every name.
+        if not name.startswith("_"):
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r} that can be assigned"
+            )
+        super().__setattr__(name, value)
+
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
         """Queues `fn(*args, **kwargs)`; it sees the caller's context variables. ParameterError if it is async."""
         if lib.aio_forked():

@@ -59,6 +59,7 @@ else:  # for type checkers, what `coroutine` makes can be awaited only
 class Operation(Unique, Generic[T_co]):
     """Something to `await`, or to take the `result()` of on a thread without a running loop."""
 
+    __slots__ = ("__weakref__", "_begin", "_used", "_what")
     noun = "operation"
     _lost = "so nothing was done: await it, or take its result()"
 
@@ -118,6 +119,7 @@ class Opening(Operation[C]):
     A thread without a running loop calls `result()`, or enters it with `with`.
     """
 
+    __slots__ = ("_made", "_site")
     _lost = "so nothing was made: await it, or enter it with `async with`"
 
     def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]]) -> None:
@@ -253,17 +255,20 @@ def _note_fault(manager: Manager, error: AclError, *, told: bool = False) -> Non
 
 
 class Made(Unique, metaclass=Owned):
-    """The base of what an owner makes."""
+    """The base of what an owner makes. A name that it does not have cannot be assigned: every class has slots."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Handle(Made):
     """Something on a device, stamped with the generation in which it was made."""
 
+    __slots__ = ("_born", "_closed", "_generation", "_manager", "_owed", "_site")
     noun = "handle"
-    _born: Origin | None = None
-    _site: Site | None = None
 
     def __init__(self, manager: Manager, generation: int) -> None:
+        self._born: Origin | None = None
+        self._site: Site | None = None
         self._manager = manager
         self._generation = generation
         self._closed = False

@@ -37,6 +37,10 @@ class Lease(Unique):
     before Python 3.12, make tasks of their own, which do not hold it: use `asyncio.timeout()`, and share it.
     """
 
+    __slots__ = (
+        *("__weakref__", "_entered", "_holders", "_lost"),
+        *("_manager", "_timeout", "_used", "_wait"),
+    )
     noun = "lease"
 
     def __init__(self, manager: Manager, *, wait: bool, timeout: float | None) -> None:
@@ -109,6 +113,7 @@ class Lease(Unique):
 class SharedLease(Unique):
     """A lease on its way to another task."""
 
+    __slots__ = ("__weakref__", "_entered", "_lease", "_manager")
     noun = "shared lease"
 
     def __init__(self, manager: Manager, lease: Lease) -> None:

@@ -16,6 +16,7 @@ from typing import Final, Literal
 from aioacl import _locate
 from aioacl._errors import LibraryConflict, LibraryNotFound
 from aioacl._locate import Candidate, Origin, Rules, Unusable
+from aioacl._unique import record
 
 _ERROR_SIZE_BYTES: Final = 1024
 _PATHS_SIZE_BYTES: Final = 1 << 16
@@ -23,6 +24,7 @@ _PATHS_SIZE_BYTES: Final = 1 << 16
 Backend = Literal["simulator", "ascend"]
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class MissingSymbol:
     """A function the library lacks, and the release of CANN that introduced it."""
@@ -31,6 +33,7 @@ class MissingSymbol:
     since: str
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class LibraryInfo:
     """The library of this process: where it is, which rule found it, what it lacks, what is odd about it."""

@@ -79,6 +79,7 @@ def _leave_over(manager: Manager, clean_up: Callable[[], object]) -> None:
 class Buffer(Handle):
     """What device and pinned buffers share."""
 
+    __slots__ = ("_address", "_pointer", "_size", "_uses")
     noun = "buffer"
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
@@ -168,8 +169,8 @@ class Buffer(Handle):
 class DeviceBuffer(Buffer):
     """Device memory, from `device.allocate(nbytes)` (aclrtMalloc). Its contents are undefined at first."""
 
+    __slots__ = ()
     noun = "device buffer"
-
     factory = "device.allocate(nbytes)"
 
     def _can_be_freed(self) -> bool:
@@ -279,8 +280,8 @@ class PinnedBuffer(Buffer, _Exporter):
     gone.
     """
 
+    __slots__ = ("_allocation", "_bytes")
     noun = "pinned buffer"
-
     factory = "device.pinned(nbytes)"
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
@@ -319,7 +320,7 @@ class PinnedBuffer(Buffer, _Exporter):
         _runtime.settle()
 
     def __del__(self) -> None:
-        if "_bytes" in self.__dict__ and not lib.aio_forked() and not sys.is_finalizing():
+        if hasattr(self, "_bytes") and not lib.aio_forked() and not sys.is_finalizing():
             self._warn_if_open()  # its bytes go with it, or with the last view
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from aioacl import _sync
 from aioacl._errors import ParameterError
 from aioacl._law import State
+from aioacl._unique import record
 
 
 def is_whole(value: object) -> bool:
@@ -61,6 +62,7 @@ Strategy = Literal["watch", "thread"]
 OnFailure = Literal["continue", "stop"]
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class Stuck:
     """A call that was inside C when nobody should have been.
@@ -76,6 +78,7 @@ class Stuck:
     seconds: float
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class ResetReport:
     """What one flight of `force_reset` did.
@@ -132,6 +135,7 @@ EventKind = Literal[
 ]
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class DeviceEvent:
     """One thing that has happened to a device.
@@ -169,6 +173,7 @@ class DeviceEvent:
         return replace(self, missed=missed) if missed else self
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class Health:
     """How a device is.
@@ -206,6 +211,7 @@ class Health:
         return self.status == "ok" and self.state is State.OPEN
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
     """A device that the runtime can see.
@@ -219,6 +225,7 @@ class DeviceInfo:
     soc: str
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
     """Device memory in bytes (aclrtGetMemInfo, HBM)."""

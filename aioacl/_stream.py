@@ -32,6 +32,7 @@ TEXT_BYTES: Final = 8192
 class Stream(Handle):
     """A queue of work on a device, from `device.create_stream()`. `await stream` waits for all of it."""
 
+    __slots__ = ("_core", "_on_failure", "_priority")
     noun = "stream"
     factory = "device.create_stream()"
 

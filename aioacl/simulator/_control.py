@@ -15,6 +15,7 @@ from aioacl._ffi import ffi, lib
 from aioacl._library import library_info
 from aioacl._options import is_whole
 from aioacl._stream import Stream
+from aioacl._unique import record
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -28,6 +29,7 @@ TEXT_BYTES = 1 << 16
 VIOLATIONS_KEPT: Final = 256
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class Stats:
     """What lives in the simulator now, and what it has counted since the start or `forget()`."""

@@ -36,6 +36,8 @@ ErrorText = Literal["null", "long", "non-utf8", "stale"]
 class Fault:
     """A rule. It holds within a `with` block; `hits` and `matches` can be read there and afterwards."""
 
+    __slots__ = ("__weakref__", "_counted", "_id", "rule")
+
     def __init__(self, rule: str) -> None:
         self.rule = rule
         self._id: int | None = None

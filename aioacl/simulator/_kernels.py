@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi
+from aioacl._unique import record
 from aioacl.simulator._control import control_function
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ EXPLAINED_BYTES: Final = 150
 LAYOUT: Final = struct.Struct("@PPN7IxxxxNixxxxPP")  # aclsim_launch_t
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One launch of a kernel: what it was given. Device memory is reached through `memory()`, while it runs."""
@@ -74,6 +76,8 @@ class Launch:
 
 class Kernel:
     """A registration: ends with `close()` or with its `with` block. `errors` keeps what the function raised."""
+
+    __slots__ = ("__weakref__", "_function", "_key", "errors", "name")
 
     def __init__(self, name: str, function: Callable[[Launch], int | None]) -> None:
         self.name: Final = name

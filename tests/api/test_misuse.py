@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -194,7 +196,9 @@ async def test_job_that_is_no_function_raises_at_once(open_device: OpenDevice) -
                 submit(nothing)
 
 
-@pytest.mark.parametrize("fn", [int, partial(int, "3"), lambda: 3, "abc".upper], ids=repr)
+@pytest.mark.parametrize(
+    "fn", [int, partial(int, "3"), lambda: 3, "abc".upper], ids=["type", "partial", "lambda", "method"]
+)
 async def test_job_that_is_any_plain_callable_runs(open_device: OpenDevice, fn: Callable[[], object]) -> None:
     async with open_device() as device:
         assert await device.run(fn) == fn()
@@ -238,3 +242,77 @@ async def test_array_of_a_pinned_buffer_has_its_bytes(open_device: OpenDevice) -
         array = np.asarray(pinned)
         assert bytes(array) == b"12345678"
         del array
+
+
+# --- attributes -----------------------------------------------------------------------------------------------
+
+HANDLES: dict[str, Callable[[aioacl.Device], aioacl.Opening[Any]]] = {
+    "stream": lambda device: device.create_stream(),
+    "device buffer": lambda device: device.allocate(64),
+    "pinned buffer": lambda device: device.pinned(64),
+    "event": lambda device: device.create_event(),
+}
+LASTING: dict[str, Callable[[aioacl.Device], object]] = {
+    "device": lambda device: device,
+    "executor": lambda device: device.executor,
+    "events": lambda device: device.events(),
+    "lease": lambda device: device.lease(),
+    "shared lease": lambda device: device.lease().share(),
+    "fault": lambda _: simulator.fault("copy", rc=1),
+}
+RECORDS: dict[str, Callable[[aioacl.Device], object]] = {
+    "device info": lambda _: aioacl.list_devices()[0],
+    "health": lambda device: device.health,
+    "library": lambda _: aioacl.library_info(),
+    "memory": lambda device: in_thread(device.memory_info().result),
+    "report": lambda device: in_thread(device.force_reset().result),
+    "stats": lambda _: simulator.stats(),
+    "stuck": lambda _: aioacl.Stuck("aclrtMalloc", 1, 2.0),
+}
+
+
+def must_refuse(thing: Any, *names: str) -> None:
+    for name in names:
+        with pytest.raises(AttributeError, match=name):
+            setattr(thing, name, 1)
+
+
+@pytest.mark.parametrize("what", LASTING)
+async def test_unknown_attribute_that_is_assigned_raises(open_device: OpenDevice, what: str) -> None:
+    async with open_device() as device:
+        must_refuse(LASTING[what](device), "foo")
+
+
+@pytest.mark.parametrize("what", HANDLES)
+async def test_unknown_attribute_of_a_handle_or_an_operation_that_is_assigned_raises(
+    open_device: OpenDevice, what: str
+) -> None:
+    async with open_device() as device:
+        opening = HANDLES[what](device)
+        must_refuse(opening, "foo", "result")
+        async with opening as made:
+            must_refuse(made, "foo", "close", "generation")
+            closing = made.close()
+            must_refuse(closing, "foo", "result")
+            await closing
+
+
+async def test_unknown_attribute_of_a_ticket_that_is_assigned_raises(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        ticket = stream.fill(memory, 1)
+        must_refuse(ticket, "foo", "position", "done")
+        await ticket
+
+
+@pytest.mark.parametrize("what", RECORDS)
+async def test_record_that_is_changed_raises_that_names_replace(open_device: OpenDevice, what: str) -> None:
+    async with open_device() as device:
+        record: Any = RECORDS[what](device)
+        first = dataclasses.fields(record)[0].name
+        for name in (first, "foo"):
+            match = rf"cannot change '{name}' of a {type(record).__name__}: .* with dataclasses.replace"
+            with pytest.raises(dataclasses.FrozenInstanceError, match=match):
+                setattr(record, name, 1)
+            with pytest.raises(dataclasses.FrozenInstanceError, match=match):
+                delattr(record, name)
+        assert dataclasses.replace(record) == record == copy.copy(record)
