@@ -5,7 +5,7 @@ thread: that happens at the first `open_device`.
 """
 
 from aioacl import _trio as _trio  # now, for `_port` must import nothing on an event loop's thread
-from aioacl._device import Device, list_devices, open_device
+from aioacl._device import Device
 from aioacl._errors import (
     AclError,
     AclWarning,
@@ -31,11 +31,12 @@ from aioacl._errors import (
 from aioacl._event import Event, Ticket
 from aioacl._events import DeviceEvents
 from aioacl._executor import DeviceExecutor
-from aioacl._handle import Opening, Operation
 from aioacl._law import State
 from aioacl._lease import Lease, SharedLease
 from aioacl._library import LibraryInfo, library_info, use_library
 from aioacl._memory import DeviceBuffer, PinnedBuffer
+from aioacl._open import list_devices, open_device
+from aioacl._operation import Opening, Operation
 from aioacl._options import DeviceEvent, DeviceInfo, Health, MemoryInfo, ResetReport, Stuck
 from aioacl._stream import Stream
 

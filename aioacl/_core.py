@@ -22,10 +22,9 @@ from aioacl._errors import (
     StreamAborted,
     TaskTimeout,
 )
-from aioacl._failures import CALL, LAST, Failed, warn
-from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass, owner, text_of
-from aioacl._gate import error_of, failed_call
-from aioacl._handle import error_on, warn_of_failure
+from aioacl._failures import CALL, LAST, Failed, name_of, warn
+from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass, owner
+from aioacl._handle import error_on
 from aioacl._law import State
 from aioacl._memory import UNKNOWN, deferred, free_deferred
 from aioacl._port import TIMED_OUT, current_port
@@ -35,13 +34,10 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
     from aioacl._lifecycle import Manager
     from aioacl._memory import Buffer
-    from aioacl._options import OnFailure
     from aioacl._stream import Stream
 
 LIMBO_BOUND: Final = 64
 STREAM_ABORTED: Final = 107023
-SYNC_TIMEOUT: Final = 507046
-BLAMES_NOBODY: Final = (SYNC_TIMEOUT, STREAM_ABORTED)  # an abort says itself whose work it was
 
 
 _own: Final = owner(lib.aio_stream_drop)
@@ -71,7 +67,17 @@ class Kept:
 class StreamCore:
     """The engine's record of a stream, and what its unfinished work needs."""
 
-    __slots__ = ("__weakref__", "generation", "gone", "handle", "limbo", "manager", "native", "waiting")
+    __slots__ = (
+        "__weakref__",
+        "generation",
+        "gone",
+        "handle",
+        "limbo",
+        "manager",
+        "native",
+        "number",
+        "waiting",
+    )
 
     def __init__(self, manager: Manager, generation: int, native: CData) -> None:
         record = lib.aio_stream_new(make_pass(manager.index, generation), native)
@@ -79,6 +85,7 @@ class StreamCore:
             raise MemoryError
         self.handle = _own(record)
         self.native = native
+        self.number = lib.aio_stream_id(record)  # aclrtStreamGetId; -1 where the runtime has none
         self.manager = manager
         self.generation = generation
         self.limbo: deque[Kept] = deque()
@@ -270,9 +277,7 @@ class StreamCore:
 
     def refused(self, code: int, call: str, stream: Stream) -> AclError:
         """The error for an enqueue on the stream that was refused or has failed."""
-        if (
-            code == lib.AIO_STAGE_FULL and self.stale
-        ):  # the close or the reset comes first: it gives the memory back
+        if code == lib.AIO_STAGE_FULL and self.stale:  # a close gives the staging memory back
             code = lib.AIO_STALE
         failed = self.error_at(LAST) if code in (lib.AIO_STREAM_FAILED, lib.AIO_STALE) else None
         if failed is not None and not self.stale:
@@ -296,6 +301,21 @@ class StreamCore:
         """Whether some of its work depends on work that was dropped, and so never ends."""
         return lib.aio_stream_stranded(self.handle) <= lib.aio_stream_tail(self.handle)
 
+    def outcome(self, position: int | None = None) -> str:
+        """For a repr: what is known of the work up to the position, or of all. It calls no ACL function.
+
+        A failure that it shows does not count as collected.
+        """
+        if lib.aio_forked():  # a thread of the parent may have had a lock of C
+            return ""
+        code = lib.aio_stream_error(self.handle, LAST if position is None else position, ffi.NULL)
+        if code:
+            return f", failed: {name_of(code)}"
+        if position is None:
+            return ""
+        known = lib.aio_stream_known(self.handle, position) != PENDING
+        return ", done" if known else ", not known to be done"
+
     def uncollected(self) -> Failed | None:
         """The failed task of its own that nothing collects; it counts as collected then."""
         found: Any = ffi.new("aio_error *")
@@ -314,65 +334,3 @@ def _of_task(error: AclError) -> TaskTimeout:
     """The same of a task, for a code that speaks of the awaiter's own limit when a wait returns it."""
     where: _Where = {"device": error.device, "generation": error.generation}
     return TaskTimeout(error.message, code=error.code, call=error.call, action="new_stream", **where)
-
-
-def destroy(core: StreamCore) -> None:
-    """On the maintenance lane: destroys the native stream now, or when its work is done."""
-    manager = core.manager
-    left = manager.last_fault is not None  # after a fault, handles are left to the reset
-    if core.stranded and not left:  # it is never idle, unless it is aborted
-        left = lib.aio_stream_abort(core.handle) != 0
-    code = 0 if left else lib.aio_stream_destroy(core.handle)
-    core.sweep()
-    if code == lib.AIO_PENDING:
-        # Anew, for weak references end when something becomes garbage, if for a moment.
-        manager.cores.add(core)
-        tail = lib.aio_stream_tail(core.handle)
-        manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
-        return
-    core.gone = True
-    core.warn_of_uncollected("its stream was closed")
-    if code == 0 and (not left or core.passed(lib.aio_stream_tail(core.handle))):
-        manager.cores.discard(core)
-    if code > 0 and not manager.found_reset(core.generation, code):
-        warn_of_failure(manager, "aclrtDestroyStream", code, "it")
-
-
-def make_core(manager: Manager, generation: int, priority: int, on_failure: OnFailure) -> StreamCore:
-    """On the maintenance lane: makes a native stream, and its record."""
-    shown = make_pass(manager.index, generation)
-    made = ffi.new("aclrtStream *")
-    if priority:
-        call, code = (
-            "aclrtCreateStreamWithConfig",
-            lib.aio_g_aclrtCreateStreamWithConfig(shown, made, priority, 0),
-        )
-    else:
-        call, code = "aclrtCreateStream", lib.aio_g_aclrtCreateStream(shown, made)
-    if code:
-        raise error_of(code, call, manager.index, generation)
-    if on_failure == "stop":
-        manager.stop_generation = generation
-        lib.aio_device_stops(manager.index, generation)
-        code = lib.aio_g_aclrtSetStreamFailureMode(shown, made[0], 1)
-        if code:
-            error = error_of(code, "aclrtSetStreamFailureMode", manager.index, generation)
-            lib.aio_g_aclrtDestroyStream(shown, made[0])
-            raise error
-    return StreamCore(manager, generation, made[0])
-
-
-def synchronize_device(manager: Manager, generation: int, slice_ms: int) -> AclError | None:
-    """On the maintenance lane: one wait for the device. A code that it takes may be of a stream of ours."""
-    call, shown = "aclrtSynchronizeDeviceWithTimeout", make_pass(manager.index, generation)
-    lib.aio_device_sync_begin(manager.index)
-    try:
-        code = lib.aio_g_aclrtSynchronizeDeviceWithTimeout(shown, slice_ms)
-        if code == 0:
-            return None
-        text = text_of(lib.aio_error_text())
-        if code > 0 and code not in BLAMES_NOBODY:
-            lib.aio_device_fail(manager.index, code, ffi.new("char[]", text.encode()))
-    finally:
-        lib.aio_device_sync_end(manager.index)
-    return error_on(manager, generation, code, failed_call(call, code), text)

@@ -7,32 +7,32 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from aioacl import _origin, _runtime, _sync
 from aioacl._abortable import address_of
-from aioacl._core import STREAM_ABORTED, SYNC_TIMEOUT, synchronize_device
+from aioacl._core import STREAM_ABORTED
 from aioacl._errors import DeviceTimeout, ParameterError
 from aioacl._event import Event
 from aioacl._events import DeviceEvents
 from aioacl._executor import must_be_plain
-from aioacl._ffi import ffi, lib, make_pass, text_of
+from aioacl._ffi import ffi, lib, make_pass
 from aioacl._gate import error_of
-from aioacl._handle import Made, Opening, Operation, error_on, size_of, warn_of_drop
+from aioacl._handle import Made, error_on, size_of, warn_of_drop
 from aioacl._health import health_of
 from aioacl._lanes import call_on
 from aioacl._law import State
 from aioacl._lease import Lease
-from aioacl._lifecycle import Manager, manager_of
 from aioacl._memory import DeviceBuffer, PinnedBuffer, discard, make_device, make_pinned
+from aioacl._native_streams import SYNC_TIMEOUT, synchronize_device
+from aioacl._operation import Opening, Operation
 from aioacl._options import (
     GRACE,
-    DeviceInfo,
     Health,
     MemoryInfo,
     OnFailure,
     ResetReport,
-    Strategy,
     deadline_of,
     is_whole,
     must_be_reset,
 )
+from aioacl._port import current_port
 from aioacl._stream import Stream, discard_stream, make_stream
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from aioacl._core import StreamCore
     from aioacl._executor import DeviceExecutor
+    from aioacl._lifecycle import Manager
     from aioacl._origin import Origin, Site
 
 P = ParamSpec("P")
@@ -191,7 +192,7 @@ class Device(Made):
             self._check()
             return await self._manager.make(work, discard=undo, wait=wait, deadline=deadline_of(timeout))
 
-        return Opening(what, make)
+        return Opening(what, make, self)
 
     # --- waiting and running ---------------------------------------------------------------------------------
 
@@ -203,7 +204,7 @@ class Device(Made):
             DeviceReset: the device was reset meanwhile.
             DeviceFault and others: a task failed, of a stream that is not closed or renewed, or is not done yet.
         """
-        return Operation("device.synchronize()", lambda: self._synchronize(timeout))
+        return Operation("device.synchronize()", lambda: self._synchronize(timeout), self)
 
     async def _synchronize(self, timeout: float | None) -> None:
         self._check()
@@ -246,7 +247,7 @@ class Device(Made):
             ParameterError: it is no function, or an async one.
         """
         must_be_plain(fn)
-        return Operation("device.run()", lambda: self._run(fn, *args, **kwargs))
+        return Operation("device.run()", lambda: self._run(fn, *args, **kwargs), self)
 
     async def _run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         self._check()
@@ -295,7 +296,7 @@ class Device(Made):
             ParameterError: the device is closed; `grace` is above `timeout`; an argument is not what it has to be.
         """
         must_be_reset(grace, timeout, reason)
-        return Operation("device.force_reset()", lambda: self._force_reset(grace, timeout, reason))
+        return Operation("device.force_reset()", lambda: self._force_reset(grace, timeout, reason), self)
 
     async def _force_reset(self, grace: float, timeout: float, reason: str) -> ResetReport:
         self._check()
@@ -311,7 +312,7 @@ class Device(Made):
 
     def memory_info(self) -> Operation[MemoryInfo]:
         """Free and total device memory in bytes (aclrtGetMemInfo)."""
-        return Operation("device.memory_info()", self._memory_info)
+        return Operation("device.memory_info()", self._memory_info, self)
 
     async def _memory_info(self) -> MemoryInfo:
         self._check()
@@ -336,7 +337,18 @@ class Device(Made):
 
     def close(self) -> Operation[None]:
         """One open less; the last resets the device (aclrtResetDevice) and waits for no work. Twice is no error."""
-        return Operation("device.close()", self._close)
+        return Operation("device.close()", self._close, self)
+
+    async def _close_at_end(self) -> None:
+        """Waits for the end of the close, which has a bound, even if a scope around the block is cancelled.
+
+        A `task.cancel()` of asyncio's own reaches the await all the same, and ends it; the close goes on.
+        """
+        with current_port().shield():
+            await self._close()
+
+    def _close_later(self) -> bool:
+        return False  # the process may end behind the block, and the card has to be given back by then
 
     def _leave_open(self) -> None:
         self._closed, user, manager = True, self._user, self._manager
@@ -351,49 +363,8 @@ class Device(Made):
             warn_of_drop(self, sentence)
 
     def __repr__(self) -> str:
-        return f"<Device {self.index}, {self.state.name}, generation {self.generation}>"
-
-
-def open_device(
-    index: int = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: float | None = None
-) -> Opening[Device]:
-    """Opens a device; the first open of one sets it (aclrtSetDevice), the last close resets it.
-
-    Args:
-        index: among the visible devices.
-        waits: "watch": one native thread asks for all awaits. "thread": a thread in the blocking call for each.
-        wait: with False, raises DeviceResetting at once instead of waiting for a reset to end.
-        timeout: seconds to wait at most.
-
-    Raises:
-        LibraryNotFound: no ACL library could be loaded.
-        ParameterError: no such device, or it is open with another `waits`.
-        DeviceResetting, DeviceQuarantined, DeviceTimeout.
-    """
-    if waits not in ("watch", "thread"):
-        raise ParameterError(f"waits={waits!r} is unknown", hint='Pass "watch" or "thread".')
-    manager = manager_of(index)
-
-    async def make() -> Device:
-        device = Device._make(manager)
-        await manager.open(device._user, waits, wait=wait, deadline=deadline_of(timeout))
-        device._handed_out = True
-        return device
-
-    return Opening(f"open_device({index})", make)
-
-
-def list_devices() -> tuple[DeviceInfo, ...]:
-    """The devices that the runtime can see (aclrtGetDeviceCount); makes no context.
-
-    Raises:
-        LibraryNotFound: no ACL library could be loaded.
-        AclError: the runtime cannot tell, for instance for a bad ASCEND_RT_VISIBLE_DEVICES (207004).
-    """
-    _runtime.load()
-    found = ffi.new("uint32_t *")
-    code = lib.aio_u_aclrtGetDeviceCount(found)
-    if code:
-        raise error_of(code, "aclrtGetDeviceCount", -1, 0)
-    soc = text_of(lib.aio_u_aclrtGetSocName())
-    return tuple(DeviceInfo(index, soc) for index in range(found[0]))
+        manager, fault = self._manager, self._manager.last_fault
+        closed = ", closed" if self._closed and manager.state is not State.CLOSED else ""
+        failed = "" if fault is None else f", fault: {fault.code} {fault.name}"
+        state = f"{self.state.name}, generation {self.generation}{closed}{failed}"
+        return f"<Device {self.index}, {state}{_runtime.of_parent()}>"

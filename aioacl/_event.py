@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import PENDING, ffi, lib, make_pass, owner
-from aioacl._handle import Handle, Operation, begun
+from aioacl._handle import Handle
+from aioacl._operation import Operation, begun
 from aioacl._options import deadline_of
 from aioacl._port import run_blocking
+from aioacl._runtime import of_parent
 from aioacl._unique import Unique
 
 if TYPE_CHECKING:
@@ -69,7 +71,9 @@ class Ticket(Unique):
             lib.aio_stream_forget(self._core.handle, self._position)
 
     def __repr__(self) -> str:
-        return f"<Ticket {self._position}{' done' if self.done else ''}>"
+        core, stale = self._core, ", stale" if self._core.stale else ""
+        where = f"stream {core.number}, device {core.manager.index}, generation {core.generation}{stale}"
+        return f"<Ticket {self._position} of {where}{of_parent()}{core.outcome(self._position)}>"
 
 
 _own: Final = owner(lib.aio_event_drop)
@@ -151,7 +155,7 @@ class Event(Handle):
             DeviceReset, StaleHandleError: its device was reset.
             DeviceFault and others: a task up to it failed, or one that it depends on.
         """
-        return Operation("event.synchronize()", lambda: self._wait(timeout))
+        return Operation("event.synchronize()", lambda: self._wait(timeout), self)
 
     def result(self, timeout: float | None = None) -> None:
         """As `synchronize`, blocking, on a thread without a running loop."""
@@ -199,8 +203,13 @@ class Event(Handle):
 
     def close(self) -> Operation[None]:
         """Gives its native event back to the pool. Closing twice is no error."""
-        return Operation("event.close()", self._close)
+        return Operation("event.close()", self._close, self)
 
     def __repr__(self) -> str:
-        at = f"at position {self._version.position}" if self._version else "never recorded"
-        return f"<Event {at}, device {self._manager.index}{self._state()}>"
+        version = self._version
+        if version is None:
+            return f"<Event {'' if self._closed else 'never recorded, '}{self._state()}>"
+        core, position = version.core, version.position
+        return (
+            f"<Event at position {position} of stream {core.number}, {self._state()}{core.outcome(position)}>"
+        )

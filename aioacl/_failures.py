@@ -20,6 +20,11 @@ CALL: Final = "aclrtSynchronizeStream"  # what would have returned the code
 LAST: Final = (1 << 64) - 1  # a position behind every other
 
 
+def name_of(code: int) -> str:
+    """A code of ACL and its name."""
+    return f"{code} {lookup(code).name}" if code > lib.AIO_LIMIT else "not known"
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     """A task that failed, or work that was dropped: where, and the runtime's code and text."""
@@ -55,7 +60,7 @@ class Failed:
     @property
     def name(self) -> str:
         """The code and its name."""
-        return f"{self.code} {lookup(self.code).name}" if self.code > lib.AIO_LIMIT else "not known"
+        return name_of(self.code)
 
     @property
     def sentence(self) -> str:

@@ -1,16 +1,11 @@
-"""What all handles share: operations that are both awaited and called from plain threads, and closing.
-
-An `Operation` starts nothing until it is awaited, entered, or asked for its `result()`. One that makes something is
-an `Opening`: it is an async context manager too, and one that was forgotten warns.
-"""
+"""What all handles share: their generation, and closing."""
 
 from __future__ import annotations
 
 import copy
 import warnings
 from functools import partial
-from types import coroutine
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from aioacl import _origin, _sync
 from aioacl._codes import DEVICE_ACTIONS
@@ -28,79 +23,17 @@ from aioacl._gate import error_of
 from aioacl._lanes import CleanUp, clean_up_on
 from aioacl._law import State
 from aioacl._options import is_whole
-from aioacl._port import current_port, run_blocking
+from aioacl._runtime import of_parent
 from aioacl._unique import Unique
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable
 
     from aioacl._lifecycle import Manager
+    from aioacl._operation import Operation
     from aioacl._origin import Origin, Site
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-if TYPE_CHECKING:
-
-    def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]: ...
-else:  # for type checkers, what `coroutine` makes can be awaited only
-
-    @coroutine
-    def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
-        """Awaits a coroutine from the moment that there is it: for an `__await__` to yield from.
-
-        Between a coroutine's making and its beginning Python calls nothing here, so no Ctrl-C can come in between,
-        which would have it complain that it was never awaited.
-        """
-        return (yield from begin())
-
-
-class Operation(Unique, Generic[T_co]):
-    """Something to `await`, or to take the `result()` of on a thread without a running loop."""
-
-    __slots__ = ("__weakref__", "_begin", "_used", "_what")
-    noun = "operation"
-    _lost = "so nothing was done: await it, or take its result()"
-
-    def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, T_co]]) -> None:
-        self._what = what
-        self._begin = begin
-        self._used = False
-
-    def _use(self) -> Coroutine[Any, Any, T_co]:
-        self._used = True
-        return self._begin()
-
-    def __await__(self) -> Generator[Any, Any, T_co]:
-        return (yield from begun(self._use))
-
-    def __del__(self) -> None:
-        if not getattr(self, "_used", True):
-            warnings.warn(f"{self._what} was never awaited, {self._lost}", RuntimeWarning, stacklevel=2)
-
-    def result(self, timeout: float | None = None) -> T_co:
-        """Blocks until it is done, at most `timeout` seconds.
-
-        Raises:
-            RuntimeError: on a thread whose event loop runs.
-            DeviceTimeout: after the time.
-        """
-        return run_blocking(self._use, timeout)
-
-
-class Closable(Protocol):
-    """What an opening makes."""
-
-    _site: Site | None
-
-    def close(self) -> Operation[None]:
-        """Gives it back."""
-        ...
-
-    def _leave_open(self) -> None:
-        """For finalizers: leaves it to the maintenance lane to give it back. Takes no lock."""
-        ...
 
 
 class Droppable(Protocol):
@@ -108,91 +41,6 @@ class Droppable(Protocol):
 
     _born: Origin | None
     _site: Site | None
-
-
-C = TypeVar("C", bound=Closable)
-
-
-class Opening(Operation[C]):
-    """Makes something that is to be closed: `x = await opening`, or `async with opening as x`.
-
-    A thread without a running loop calls `result()`, or enters it with `with`.
-    """
-
-    __slots__ = ("_made", "_site")
-    _lost = "so nothing was made: await it, or enter it with `async with`"
-
-    def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]]) -> None:
-        super().__init__(what, begin if _origin.keeper is None else _origin.keeper.follow(begin))
-        self._made: C | None = None
-        self._site = _origin.site()
-
-    def _use(self) -> Coroutine[Any, Any, C]:
-        if self._used:
-            raise ParameterError(
-                f"expected an Opening that was not used before, got {self._what} a second time",
-                hint=f"Call {self._what} once more: each Opening makes one thing.",
-            )
-        self._used = True
-        return self._make()
-
-    async def _make(self) -> C:
-        made = await self._begin()
-        made._site = self._site
-        return made
-
-    async def __aenter__(self) -> C:
-        self._made = made = await self
-        return made
-
-    async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        """Closes what was made, and waits for that."""
-        made = self._left(kind)
-        if isinstance(made, Handle):
-            await made.close()
-        elif made is not None:
-            await _shielded(made.close())
-
-    def __enter__(self) -> C:
-        """For a thread without a running loop; blocks until it is made."""
-        self._made = made = run_blocking(self._use, None, "enter it with `async with`")
-        return made
-
-    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        """Closes what was made, and blocks until that is done."""
-        made = self._left(kind)
-        if made is None:
-            return
-        try:
-            run_blocking(lambda: _shielded(made.close()), None, "enter it with `async with`")
-        except (
-            BaseException
-        ):  # Ctrl-C, or a loop has begun to run on this thread: it is closed without a wait
-            made._leave_open()
-            raise
-
-    def _left(self, kind: type[BaseException] | None) -> C | None:
-        """Its block is left; returns what is to be closed, if the caller has to wait for that."""
-        made, self._made = self._made, None
-        if made is None or lib.aio_forked():  # a child has nothing to close, and leaves as it was going to
-            return None
-        if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has a lock: it must not wait
-            made._leave_open()
-            return None
-        if isinstance(made, Handle) and not (kind is None or issubclass(kind, Exception)):
-            made._close_later()  # a cancellation does not wait for the device
-            return None
-        return made
-
-
-async def _shielded(operation: Operation[T]) -> T:
-    """Awaits the close of a device to its end, which has a bound, even if a scope is cancelled meanwhile.
-
-    A `task.cancel()` of asyncio's own reaches the await all the same, and ends it; the close goes on.
-    """
-    with current_port().shield():
-        return await operation
-    raise AssertionError("a shield ends no wait")
 
 
 class Owned(type):
@@ -295,8 +143,9 @@ class Handle(Made):
         return self._generation != self._manager.generation
 
     def _state(self) -> str:
-        """For the repr: what is wrong with it, if anything."""
-        return ", stale" if self.stale else ", closed" if self._closed else ""
+        """For the repr: its device, its generation, and what is wrong with it, if anything."""
+        wrong = ", stale" if self.stale else ", closed" if self._closed else ""
+        return f"device {self._manager.index}, generation {self._generation}{wrong}{of_parent()}"
 
     def _check(self) -> None:
         """Raises for a handle that is closed or stale."""
@@ -325,11 +174,15 @@ class Handle(Made):
         if work is not None:
             await clean_up_on(self._manager.maintenance, work)
 
-    def _close_later(self) -> None:
-        """Closes it without waiting for the native one to be given back."""
+    async def _close_at_end(self) -> None:
+        await self._close()
+
+    def _close_later(self) -> bool:
+        """A cancellation does not wait for the native one to be given back."""
         work = self._closing()
         if work is not None:
             self._manager.maintenance.entrust(CleanUp(work))
+        return True
 
     def _leave_open(self) -> None:
         work = self._closing()

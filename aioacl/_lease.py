@@ -10,6 +10,7 @@ from aioacl._errors import ParameterError
 from aioacl._ffi import lib
 from aioacl._options import deadline_of
 from aioacl._port import current_holder, run_blocking
+from aioacl._runtime import of_parent
 from aioacl._unique import Unique
 
 if TYPE_CHECKING:
@@ -100,6 +101,12 @@ class Lease(Unique):
         finally:
             self._manager.give_back(self, holder, left)  # Ctrl-C may have come in the middle of it
 
+    def __repr__(self) -> str:
+        held, lost = len(self._holders), len(self._lost)
+        state = f"held by {held}" if held else "revoked" if lost else "left" if self._used else "not entered"
+        where = f"device {self._manager.index}, generation {self._manager.generation}"
+        return f"<Lease on {where}, {state}{of_parent()}>"
+
     def share(self) -> SharedLease:
         """What another task enters, with `with` or `async with`, to hold this lease too; that waits for nothing."""
         return SharedLease(self._manager, self)
@@ -120,6 +127,9 @@ class SharedLease(Unique):
         self._manager = manager
         self._lease = lease
         self._entered: list[object] = []  # by whom
+
+    def __repr__(self) -> str:
+        return f"<SharedLease of {self._lease!r}>"
 
     def __enter__(self) -> Lease:
         holder = current_holder()

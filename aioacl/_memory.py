@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from aioacl import _runtime
 from aioacl._ffi import ffi, lib, make_pass, owner, pointer
 from aioacl._gate import error_of
-from aioacl._handle import Handle, Operation, warn_of_drop, warn_of_failure
+from aioacl._handle import Handle, warn_of_drop, warn_of_failure
 from aioacl._law import State
+from aioacl._operation import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +146,7 @@ class Buffer(Handle):
 
     def close(self) -> Operation[None]:
         """Frees the memory; copies under way keep it until they are done. Closing twice is no error."""
-        return Operation("buffer.close()", self._close)
+        return Operation("buffer.close()", self._close, self)
 
     def _leave(self) -> None:
         """For the finalizer: the maintenance lane frees what nobody closed."""
@@ -197,7 +198,7 @@ class DeviceBuffer(Buffer):
         )
 
     def __repr__(self) -> str:
-        return f"<DeviceBuffer of {self._size} bytes on device {self._manager.index}{self._state()}>"
+        return f"<DeviceBuffer of {self._size} bytes, {self._state()}>"
 
 
 class _Allocation:
@@ -324,7 +325,7 @@ class PinnedBuffer(Buffer, _Exporter):
             self._warn_if_open()  # its bytes go with it, or with the last view
 
     def __repr__(self) -> str:
-        return f"<PinnedBuffer of {self._size} bytes, device {self._manager.index}{self._state()}>"
+        return f"<PinnedBuffer of {self._size} bytes, {self._state()}>"
 
 
 # --- making and freeing, on the maintenance lane -----------------------------------------------------------------

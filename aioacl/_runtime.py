@@ -42,6 +42,11 @@ def must_not_be_forked() -> None:
         raise ForkedProcessError("devices belong to the process that was forked")
 
 
+def of_parent() -> str:
+    """For the repr of what a forked child has of its parent."""
+    return ", of the process that was forked" if lib.aio_forked() else ""
+
+
 def _load() -> None:
     global _watching  # noqa: PLW0603 - there is one library in a process
     ensure_loaded()

@@ -5,14 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._core import Kept, StreamCore, destroy, make_core
+from aioacl._core import Kept, StreamCore
 from aioacl._errors import AclError, ParameterError
 from aioacl._event import Event, Ticket
 from aioacl._failures import LAST, warn
 from aioacl._ffi import code_of, ffi, lib, refused
-from aioacl._handle import Handle, Operation, begun, warn_of_drop
+from aioacl._handle import Handle, warn_of_drop
 from aioacl._lanes import call_on, clean_up_on
 from aioacl._memory import deferred, free_deferred
+from aioacl._native_streams import destroy, make_core
+from aioacl._operation import Operation, begun
 from aioacl._options import deadline_of, is_whole
 from aioacl._place import Place, copy_kind, copy_size, place_of
 from aioacl._port import run_blocking
@@ -60,7 +62,7 @@ class Stream(Handle):
             StreamAborted: its work was aborted.
             DeviceFault and others: one of its tasks failed.
         """
-        return Operation("stream.synchronize()", lambda: self._wait(timeout))
+        return Operation("stream.synchronize()", lambda: self._wait(timeout), self)
 
     def result(self, timeout: float | None = None) -> None:
         """As `synchronize`, blocking, on a thread without a running loop."""
@@ -234,17 +236,17 @@ class Stream(Handle):
 
     def upload(self, target: object, source: object) -> Operation[None]:
         """Copies pageable memory of any size to the device, through staging memory, chunk by chunk."""
-        return Operation("stream.upload()", lambda: pump(self, target, source, up=True))
+        return Operation("stream.upload()", lambda: pump(self, target, source, up=True), self)
 
     def download(self, target: object, source: object) -> Operation[None]:
         """Copies device memory to pageable memory of any size, through staging memory, chunk by chunk."""
-        return Operation("stream.download()", lambda: pump(self, target, source, up=False))
+        return Operation("stream.download()", lambda: pump(self, target, source, up=False), self)
 
     # --- room ------------------------------------------------------------------------------------------------
 
     def ready(self) -> Operation[None]:
         """Waits until there is room in the queue and in the staging memory."""
-        return Operation("stream.ready()", self._ready)
+        return Operation("stream.ready()", self._ready, self)
 
     async def _ready(self) -> None:
         while True:
@@ -298,7 +300,7 @@ class Stream(Handle):
         """
         if not isinstance(abort, bool):
             raise ParameterError(f"abort={abort!r} is not a bool", hint="Pass True or False.")
-        return Operation("stream.renew()", lambda: self._renew(deadline_of(timeout), abort=abort))
+        return Operation("stream.renew()", lambda: self._renew(deadline_of(timeout), abort=abort), self)
 
     async def _renew(self, deadline: float | None, *, abort: bool) -> None:
         self._check()
@@ -344,7 +346,7 @@ class Stream(Handle):
         Raises:
             NotSupported: the firmware cannot (207000); only a reset stops the work then.
         """
-        return Operation("stream.abort()", self._abort)
+        return Operation("stream.abort()", self._abort, self)
 
     def _closing(self) -> Callable[[], object] | None:
         self._closed = True
@@ -358,7 +360,7 @@ class Stream(Handle):
 
     def close(self) -> Operation[None]:
         """Gives the stream back; unfinished work goes on, and the stream is destroyed after it."""
-        return Operation("stream.close()", self._close)
+        return Operation("stream.close()", self._close, self)
 
     def __del__(self) -> None:
         if not hasattr(self, "_core") or not self._owed or self.stale or lib.aio_forked():
@@ -369,8 +371,7 @@ class Stream(Handle):
             warn_of_drop(self, "a stream was not closed: close it, or make it with `async with`")
 
     def __repr__(self) -> str:
-        number = lib.aio_stream_id(self._core.handle)
-        return f"<Stream {number} of device {self._manager.index}, generation {self._generation}>"
+        return f"<Stream {self._core.number}, {self._state()}{self._core.outcome()}>"
 
 
 def make_stream(manager: Manager, generation: int, priority: int, on_failure: OnFailure) -> Stream:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._cli._library import add_option, described, load_or_explain
 from aioacl._cli._screen import GREEN, YELLOW, Screen
 from aioacl._codes import lookup
-from aioacl._device import list_devices
 from aioacl._ffi import ffi, lib
+from aioacl._open import list_devices
 
 if TYPE_CHECKING:
     from argparse import Namespace

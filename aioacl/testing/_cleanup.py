@@ -9,13 +9,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aioacl import _lifecycle, simulator
-from aioacl._device import Device, open_device
+from aioacl._device import Device
 from aioacl._errors import AclError
 from aioacl._gate import inside
-from aioacl._handle import Operation
 from aioacl._health import health_of
 from aioacl._law import State
 from aioacl._lease import Lease
+from aioacl._open import open_device
+from aioacl._operation import Operation
 from aioacl._probe import probe
 from aioacl.testing._snapshot import is_simulated, open_devices
 from aioacl.testing._waiting import PATIENCE_SECONDS, holds_within

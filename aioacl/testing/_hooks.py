@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pytest
 
 from aioacl import _lifecycle
-from aioacl._device import open_device
 from aioacl._errors import AclError, LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._library import library_info, use_library
+from aioacl._open import open_device
 from aioacl.testing._audit import Audit, Finding, report
 from aioacl.testing._broader import Broader
 from aioacl.testing._cleanup import begin_anew, mend, plainly, release_everything

@@ -258,11 +258,13 @@ async def test_many_tasks_on_one_event_all_wake(open_device: OpenDevice) -> None
 async def test_an_event_says_what_it_is(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         event = stream.record()
-        assert repr(event) == "<Event at position 1, device 0>"
+        assert repr(event).startswith(
+            f"<Event at position 1 of stream {stream._core.number}, device 0, generation"
+        )
         assert not event.timing
         async with device.create_event(timing=True) as timed:
             assert timed.timing
-            assert repr(timed) == "<Event never recorded, device 0>"
+            assert repr(timed) == f"<Event never recorded, device 0, generation {device.generation}>"
 
 
 def test_a_ticket_whose_making_was_interrupted_leaves_without_a_word() -> None:

@@ -21,9 +21,9 @@ from aioacl import _executor, _sync, lowlevel, simulator
 from aioacl._core import StreamCore
 from aioacl._event import Event
 from aioacl._ffi import lib
-from aioacl._handle import Operation
 from aioacl._law import State
 from aioacl._lifecycle import manager_of
+from aioacl._operation import Operation
 from aioacl._port import run_blocking
 from aioacl._stream import Stream
 from tests.kit import PATIENCE_SECONDS, Raised, until, until_now, wait_for

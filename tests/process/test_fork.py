@@ -106,6 +106,36 @@ asyncio.run(main())
     assert run(program) == (0, "child 7\nclosed []\n", "")
 
 
+def test_a_child_that_leaves_a_plain_with_of_its_parent_keeps_its_own_status() -> None:
+    program = """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+use_library("simulator")
+with open_device(0, os.environ["TEST_WAITS"]) as device, device.create_stream() as stream, device.lease():
+    pid = os.fork()
+    if pid == 0:
+        sys.exit(7)
+    _, status = os.waitpid(pid, 0)
+    say("child", os.waitstatus_to_exitcode(status))
+say("closed", simulator.violations())
+"""
+    assert run(program) == (0, "child 7\nclosed []\n", "")
+
+
+def test_repr_in_a_forked_child_names_the_fork_and_does_not_raise() -> None:
+    ends = """
+if pid == 0:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        things = device, stream, memory, ticket, event, device.create_stream(), stream.synchronize()
+        say(sum("of the process that was forked" in repr(thing) for thing in things), "of", len(things))
+        del things
+    sys.exit(0)
+parent(pid)
+"""
+    assert run(FORKS + ends) == (0, "7 of 7\nchild 0\nclosed []\n", "")
+
+
 # The thread that forks has no port of its own: everything was made on another one, or in an event loop.
 CLOSES = """
 import asyncio, contextlib, warnings

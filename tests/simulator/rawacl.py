@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from aioacl import Opening
-    from aioacl._handle import C
+    from aioacl._operation import C
 
 DEVICE = 1
 EVENT_SYNC = 1

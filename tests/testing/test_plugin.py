@@ -420,4 +420,4 @@ def test_the_traceback_of_an_error_ends_at_the_users_line(tmp_path: Path) -> Non
     )
     told = run(tmp_path, "test_it.py").failed["test_it"]
     assert "test_it.py:3: " in told
-    assert "_handle.py" not in told
+    assert "_operation.py" not in told

@@ -1,0 +1,57 @@
+"""Opening devices, and listing those that there are."""
+
+from __future__ import annotations
+
+from aioacl import _runtime
+from aioacl._device import Device
+from aioacl._errors import ParameterError
+from aioacl._ffi import ffi, lib, text_of
+from aioacl._gate import error_of
+from aioacl._lifecycle import manager_of
+from aioacl._operation import Opening
+from aioacl._options import DeviceInfo, Strategy, deadline_of
+
+
+def open_device(
+    index: int = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: float | None = None
+) -> Opening[Device]:
+    """Opens a device; the first open of one sets it (aclrtSetDevice), the last close resets it.
+
+    Args:
+        index: among the visible devices.
+        waits: "watch": one native thread asks for all awaits. "thread": a thread in the blocking call for each.
+        wait: with False, raises DeviceResetting at once instead of waiting for a reset to end.
+        timeout: seconds to wait at most.
+
+    Raises:
+        LibraryNotFound: no ACL library could be loaded.
+        ParameterError: no such device, or it is open with another `waits`.
+        DeviceResetting, DeviceQuarantined, DeviceTimeout.
+    """
+    if waits not in ("watch", "thread"):
+        raise ParameterError(f"waits={waits!r} is unknown", hint='Pass "watch" or "thread".')
+    manager = manager_of(index)
+
+    async def make() -> Device:
+        device = Device._make(manager)
+        await manager.open(device._user, waits, wait=wait, deadline=deadline_of(timeout))
+        device._handed_out = True
+        return device
+
+    return Opening(f"open_device({index})", make)
+
+
+def list_devices() -> tuple[DeviceInfo, ...]:
+    """The devices that the runtime can see (aclrtGetDeviceCount); makes no context.
+
+    Raises:
+        LibraryNotFound: no ACL library could be loaded.
+        AclError: the runtime cannot tell, for instance for a bad ASCEND_RT_VISIBLE_DEVICES (207004).
+    """
+    _runtime.load()
+    found = ffi.new("uint32_t *")
+    code = lib.aio_u_aclrtGetDeviceCount(found)
+    if code:
+        raise error_of(code, "aclrtGetDeviceCount", -1, 0)
+    soc = text_of(lib.aio_u_aclrtGetSocName())
+    return tuple(DeviceInfo(index, soc) for index in range(found[0]))

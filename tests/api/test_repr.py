@@ -1,0 +1,206 @@
+"""What objects show of themselves: state, device, generation, failure; without a call, whatever has happened."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from tests.kit import FAULT, TASK_FAULT, Waiting, hanging, in_thread, no_call_of_mine, until
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+FAILED = f"failed: {TASK_FAULT} ACL_ERROR_RT_AICORE_EXCEPTION"
+
+
+def shown(thing: object) -> str:
+    with no_call_of_mine():
+        return repr(thing)
+
+
+class Scene:
+    """A device with one of everything."""
+
+    device: aioacl.Device
+    stream: aioacl.Stream
+    memory: aioacl.DeviceBuffer
+
+    def things(self) -> dict[str, Any]:
+        """One of everything that may outlive a reset, a close or a fork."""
+        return {
+            "device": self.device,
+            "stream": self.stream,
+            "buffer": self.memory,
+            "ticket": self.stream.fill(self.memory, 1),
+            "event": self.stream.record(),
+            "lease": self.device.lease(),
+            "shared lease": self.device.lease().share(),
+            "operation": self.stream.synchronize(),
+            "operation of the device": self.device.synchronize(),
+        }
+
+
+async def use(*operations: aioacl.Operation[None]) -> None:
+    """Awaits them, for one that is never awaited warns."""
+    for operation in operations:
+        with suppress(aioacl.AclError):
+            await operation
+
+
+async def test_stream_shows_its_number_device_generation_and_that_it_is_closed(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device(1) as device:
+        async with device.create_stream() as stream:
+            number = stream._core.number
+            assert shown(stream) == f"<Stream {number}, device 1, generation {device.generation}>"
+        assert shown(stream) == f"<Stream {number}, device 1, generation {device.generation}, closed>"
+
+
+async def test_failed_work_shows_its_code_and_stays_uncollected(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        stream, failed = await device.create_stream(), device.health.failed_tasks
+        before = stream.fill(memory, 1)
+        await before
+        simulator.fail_next(stream, TASK_FAULT)
+        ticket, event = stream.fill(memory, 1), stream.record()
+        assert event._version is not None
+        await until(lambda: device.health.failed_tasks > failed)
+        number, generation = stream._core.number, device.generation
+        where = f"stream {number}, device 0, generation {generation}"
+        assert shown(stream) == f"<Stream {number}, device 0, generation {generation}, {FAILED}>"
+        assert shown(before) == f"<Ticket 1 of {where}, done>"
+        assert shown(ticket) == f"<Ticket {ticket.position} of {where}, {FAILED}>"
+        assert shown(event) == f"<Event at position {event._version.position} of {where}, {FAILED}>"
+        with pytest.warns(aioacl.AclWarning, match="no await raised it"):  # a repr collects nothing
+            await stream.close()
+
+
+async def test_unfinished_work_shows_that_it_is_not_known_to_be_done(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with simulator.held(stream):
+            ticket, event = stream.fill(memory, 1), stream.record()
+            assert shown(ticket).endswith(", not known to be done>")
+            assert shown(event).endswith(", not known to be done>")
+        await event
+        assert shown(ticket).endswith(", done>")
+        assert shown(event).endswith(", done>")
+
+
+async def test_operation_shows_of_what_it_is_and_how_far(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        anyio.create_task_group() as group,
+    ):
+        simulator.hold(stream)
+        stream.fill(memory, 1)
+        operation, late = stream.synchronize(), stream.synchronize(timeout=0)
+        of = f"stream.synchronize() of {stream!r}"
+        assert shown(operation) == f"<Operation {of}, not started>"
+        waiting = Waiting(group, lambda: operation)
+        await until(lambda: shown(operation) == f"<Operation {of}, started>")
+        with pytest.raises(aioacl.DeviceTimeout):
+            await late
+        assert shown(late) == f"<Operation {of}, raised DeviceTimeout>"
+        simulator.release(stream)
+        await waiting.outcome()
+        assert shown(operation) == f"<Operation {of}, done>"
+        blocking = stream.synchronize()
+        with pytest.raises(RuntimeError, match="event loop"):
+            blocking.result()
+        assert shown(blocking) == f"<Operation {of}, refused>"
+        in_thread(blocking.result)
+        assert shown(blocking) == f"<Operation {of}, done>"
+
+
+async def test_opening_shows_what_it_makes_and_on_which_device(open_device: OpenDevice) -> None:
+    opening = open_device()
+    assert shown(opening) == "<Opening open_device(0), not started>"
+    async with opening as device:
+        making = device.allocate(64)
+        assert shown(making) == f"<Opening allocate(64) of {device!r}, not started>"
+        async with making as memory:
+            assert shown(making) == f"<Opening allocate(64) of {device!r}, done>"
+            generation = device.generation
+            assert shown(memory) == f"<DeviceBuffer of 64 bytes, device 0, generation {generation}>"
+
+
+async def test_lease_shows_whether_it_is_held(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        lease = device.lease()
+        where = f"<Lease on device 0, generation {device.generation}"
+        assert shown(lease) == f"{where}, not entered>"
+        async with lease:
+            assert shown(lease) == f"{where}, held by 1>"
+            async with lease.share() as shared:
+                assert shown(shared) == f"{where}, held by 2>"
+            assert shown(lease.share()) == f"<SharedLease of {where}, held by 1>>"
+            assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
+            assert shown(lease) == f"<Lease on device 0, generation {device.generation}, revoked>"
+        assert shown(lease).endswith(", left>")
+
+
+async def test_device_shows_its_state_and_its_fault(open_device: OpenDevice) -> None:
+    async with open_device() as device, open_device() as again:
+        generation = device.generation
+        assert shown(again) == f"<Device 0, OPEN, generation {generation}>"
+        await again.close()
+        assert shown(again) == f"<Device 0, OPEN, generation {generation}, closed>"
+        async with device.create_stream() as stream, device.allocate(64) as memory:
+            simulator.fail_next(stream, FAULT)
+            with pytest.raises(aioacl.DeviceFault):
+                await stream.fill(memory, 1)
+            fault = f"fault: {FAULT} ACL_ERROR_RT_"
+            assert shown(device).startswith(f"<Device 0, OPEN, generation {generation}, {fault}")
+        assert (await device.force_reset()).ok
+        assert shown(device) == f"<Device 0, OPEN, generation {device.generation}>"
+
+
+async def test_reprs_after_a_reset_and_after_a_close_name_the_state_and_do_not_raise(
+    open_device: OpenDevice,
+) -> None:
+    scene = Scene()
+    async with (
+        open_device() as scene.device,
+        scene.device.create_stream() as scene.stream,
+        scene.device.allocate(64) as scene.memory,
+    ):
+        things = scene.things()
+        generation = scene.device.generation
+        assert (await scene.device.force_reset()).ok
+        for name in ("stream", "buffer", "ticket", "event"):
+            assert f"device 0, generation {generation}, stale" in shown(things[name]), name
+        assert "stale" in shown(things["operation"])
+    assert shown(scene.device) == f"<Device 0, CLOSED, generation {scene.device.generation}>"
+    for name, thing in things.items():
+        assert shown(thing).startswith("<"), name
+    await use(things["operation"], things["operation of the device"])
+
+
+async def test_reprs_while_a_reset_is_under_way_do_not_raise(open_device: OpenDevice) -> None:
+    scene = Scene()
+    async with (
+        open_device() as scene.device,
+        scene.device.create_stream() as scene.stream,
+        scene.device.allocate(64) as scene.memory,
+        anyio.create_task_group() as group,
+    ):
+        things = scene.things()
+        await things["ticket"]
+        simulator.hang_call("aclrtResetDeviceForce")
+        resetting = Waiting(group, scene.device.force_reset)
+        await until(hanging("aclrtResetDeviceForce"))
+        assert "RESETTING" in repr(scene.device)
+        for name, thing in things.items():
+            assert repr(thing).startswith("<"), name
+        simulator.release_all()
+        assert (await resetting.outcome()).ok
+        await use(things["operation"], things["operation of the device"])
