@@ -53,7 +53,7 @@ static char *range_new(size_t size) {
 
 static char *carve(size_t size) {
     size_t aside = size > PAGE_BYTES ? -(uintptr_t)chunk_next % PAGE_BYTES : 0;
-    if (chunk_left >= aside) {
+    if (chunk_next != NULL && chunk_left >= aside) {
         chunk_next += aside;
         chunk_left -= aside;
     }
