@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from aioacl._core import Kept, StreamCore
 from aioacl._errors import AclError, ParameterError
@@ -18,7 +18,7 @@ from aioacl._operation import Operation, begun
 from aioacl._options import deadline_of, is_whole
 from aioacl._place import Place, copy_kind, copy_size, place_of
 from aioacl._port import run_blocking
-from aioacl._transfer import STAGED_AT_MOST, pump
+from aioacl._transfer import STAGED_AT_MOST, pump, room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
     from aioacl._memory import Buffer
     from aioacl._options import OnFailure
-
-HALF_A_QUEUE: Final = 1023
-TEXT_BYTES: Final = 8192
 
 
 class Stream(Handle):
@@ -246,38 +243,7 @@ class Stream(Handle):
 
     def ready(self) -> Operation[None]:
         """Waits until there is room in the queue and in the staging memory."""
-        return Operation("stream.ready()", self._ready, self)
-
-    async def _ready(self) -> None:
-        while True:
-            self._check()
-            if lib.aio_stream_room(self._core.handle) < 2:
-                await self._half_empty()
-            elif not await self._staging():
-                return
-
-    async def _half_empty(self) -> None:
-        position = max(1, lib.aio_stream_tail(self._core.handle) - HALF_A_QUEUE)
-        result = await self._core.wait(position)
-        if result < 0 and (code_of(result) <= lib.AIO_LIMIT or self._core.stranded):
-            raise self._core.failure(result, position)
-
-    async def _staging(self) -> bool:
-        """Waits for staging memory; True when it had to."""
-        index = self._manager.index
-        if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
-            return False
-        code = await self._manager.make(lambda _: lib.aio_stage_grow(index, 1))
-        if code == 0:
-            return True
-        for core in self._manager.cores.members():
-            oldest = core.oldest()
-            if oldest and not core.passed(oldest):
-                await core.wait(oldest)
-                return True
-        if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
-            return True  # they came back while we were asking for more
-        raise self._error(code, "aclrtMallocHost")  # nothing is under way that could give a slot back
+        return Operation("stream.ready()", lambda: room(self), self)
 
     # --- a failed stream ---------------------------------------------------------------------------------------
 

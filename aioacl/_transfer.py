@@ -1,4 +1,4 @@
-"""Copies of pageable memory of any size: chunk by chunk, at most four of them under way."""
+"""Copies of pageable memory of any size: chunk by chunk, at most four of them under way; and waiting for room."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl._core import Kept, StreamCore
 from aioacl._errors import ParameterError, QueueFull
+from aioacl._ffi import code_of, lib
 from aioacl._place import Place, copy_kind, copy_size, place_of
 
 if TYPE_CHECKING:
     from aioacl._event import Ticket
     from aioacl._stream import Stream
 
+HALF_A_QUEUE: Final = 1023
 STAGED_AT_MOST: Final = 1 << 20
 
 
@@ -62,4 +64,41 @@ async def _chunk(stream: Stream, core: StreamCore, to: Place, of: Place, size: i
             if full.code is not None and waited:
                 raise  # what the runtime calls full with nothing in it will not have room either
             waited = full.code is not None
-            await (stream._wait(None) if waited else stream._ready())
+            await (stream._wait(None) if waited else room(stream))
+
+
+async def room(stream: Stream) -> None:
+    """Returns once there is room in the stream's queue and in the staging memory."""
+    while True:
+        stream._check()
+        core = stream._core
+        if lib.aio_stream_room(core.handle) < 2:
+            await _half_empty(core)
+        elif not await _staging(stream):
+            return
+
+
+async def _half_empty(core: StreamCore) -> None:
+    position = max(1, lib.aio_stream_tail(core.handle) - HALF_A_QUEUE)
+    result = await core.wait(position)
+    if result < 0 and (code_of(result) <= lib.AIO_LIMIT or core.stranded):
+        raise core.failure(result, position)
+
+
+async def _staging(stream: Stream) -> bool:
+    """Waits for staging memory; True when it had to."""
+    manager = stream._manager
+    index = manager.index
+    if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
+        return False
+    code = await manager.make(lambda _: lib.aio_stage_grow(index, 1))
+    if code == 0:
+        return True
+    for core in manager.cores.members():
+        oldest = core.oldest()
+        if oldest and not core.passed(oldest):
+            await core.wait(oldest)
+            return True
+    if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
+        return True  # they came back while we were asking for more
+    raise stream._error(code, "aclrtMallocHost")  # nothing is under way that could give a slot back
