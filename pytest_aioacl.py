@@ -13,7 +13,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Final, Literal, Protocol, SupportsIndex, cast
 
 import pytest
 
@@ -59,7 +59,7 @@ _settings: Final = pytest.StashKey[Settings]()
 class Open(Protocol):
     """The fixture `aioacl_open`: opens a device, which is closed after the test."""
 
-    def __call__(self, index: int = 0) -> aioacl.Device:
+    def __call__(self, index: SupportsIndex = 0) -> aioacl.Device:
         """Opens device `index`."""
         ...
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, lib, pointer, text_of
 from aioacl._gate import absent
-from aioacl._options import is_whole
+from aioacl._options import whole_of
 from aioacl._port import ThreadPort, current_holder, current_port
 from aioacl._runtime import must_not_be_forked
 
@@ -23,9 +23,9 @@ _C_VALUE: Final = type(ffi.NULL)
 
 def address_of(stream: Any) -> int:
     """The address of a native stream, given as an int or as a C value. ParameterError for anything else."""
-    address = pointer(stream) if isinstance(stream, _C_VALUE) else stream
-    if is_whole(address) and 0 < address < 1 << 64:
-        return int(address)
+    address = pointer(stream) if isinstance(stream, _C_VALUE) else whole_of(stream)
+    if address is not None and 0 < address < 1 << 64:
+        return address
     raise ParameterError(
         f"expected the address of an aclrtStream, got {stream!r}",
         hint="Pass a raw handle that is not 0, as an int or a C value; streams of aioacl need not be named.",

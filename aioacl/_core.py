@@ -26,6 +26,7 @@ from aioacl._failures import CALL, LAST, Failed, name_of, warn
 from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass, owner
 from aioacl._handle import error_on
 from aioacl._law import State
+from aioacl._lifecycle import manager_of
 from aioacl._memory import UNKNOWN, deferred, free_deferred
 from aioacl._port import TIMED_OUT, current_port
 from aioacl._runtime import must_not_be_forked
@@ -248,7 +249,7 @@ class StreamCore:
             return error_on(self.manager, self.generation, failed.code, "aclrtStreamWaitEvent", "")
         text = f"{failed.task} failed" if failed.own else f"this work depends on {failed.task}, which failed"
         text = f"{text}. {failed.text}" if failed.text else text
-        manager = self.manager.sibling(failed.device) if elsewhere else self.manager
+        manager = manager_of(failed.device) if elsewhere else self.manager
         error = error_on(manager, failed.generation, failed.code, call, text, told=True, stops=failed.stops)
         return _of_task(error) if isinstance(error, DeviceTimeout) else error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, SupportsIndex, TypeVar
 
 from aioacl import _origin, _runtime, _sync
 from aioacl._abortable import address_of
@@ -29,8 +29,8 @@ from aioacl._options import (
     OnFailure,
     ResetReport,
     deadline_of,
-    is_whole,
     must_be_reset,
+    whole_of,
 )
 from aioacl._port import current_port
 from aioacl._stream import Stream, discard_stream, make_stream
@@ -103,7 +103,7 @@ class Device(Made):
     def create_stream(
         self,
         *,
-        priority: int = 0,
+        priority: SupportsIndex = 0,
         on_failure: OnFailure = "continue",
         wait: bool = True,
         timeout: float | None = None,
@@ -119,21 +119,22 @@ class Device(Made):
         Raises:
             ParameterError, ResourceExhausted, DeviceResetting, DeviceQuarantined, DeviceTimeout.
         """
-        if not is_whole(priority) or not 0 <= priority <= 7:
+        urgency = whole_of(priority)
+        if urgency is None or not 0 <= urgency <= 7:
             raise ParameterError(f"priority={priority!r} is none", hint="Pass 0, the highest, to 7.")
         if on_failure not in ("continue", "stop"):
             raise ParameterError(f"on_failure={on_failure!r} is unknown", hint='Pass "continue" or "stop".')
         manager = self._manager
         return self._opening(
             "create_stream()",
-            lambda generation: make_stream(manager, generation, priority, on_failure),
+            lambda generation: make_stream(manager, generation, urgency, on_failure),
             discard_stream,
             wait,
             timeout,
         )
 
     def allocate(
-        self, nbytes: int, *, wait: bool = True, timeout: float | None = None
+        self, nbytes: SupportsIndex, *, wait: bool = True, timeout: float | None = None
     ) -> Opening[DeviceBuffer]:
         """Allocates device memory (aclrtMalloc), `nbytes` of it, contents undefined.
 
@@ -150,7 +151,7 @@ class Device(Made):
         )
 
     def pinned(
-        self, nbytes: int, *, wait: bool = True, timeout: float | None = None
+        self, nbytes: SupportsIndex, *, wait: bool = True, timeout: float | None = None
     ) -> Opening[PinnedBuffer]:
         """Allocates pinned host memory (aclrtMallocHost), `nbytes` of it, contents undefined.
 

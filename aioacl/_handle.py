@@ -22,7 +22,7 @@ from aioacl._ffi import lib
 from aioacl._gate import error_of
 from aioacl._lanes import CleanUp, clean_up_on
 from aioacl._law import State
-from aioacl._options import is_whole
+from aioacl._options import whole_of
 from aioacl._runtime import of_parent
 from aioacl._unique import Unique
 
@@ -213,8 +213,9 @@ def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
 
 def size_of(value: object, what: str) -> int:
     """A size in bytes that C can take. ParameterError for anything else."""
-    if not (is_whole(value) and isinstance(value, int) and value > 0):
+    size = whole_of(value)
+    if size is None or size <= 0:
         raise ParameterError(f"{what}={value!r} is not a size", hint="Pass a number of bytes, at least 1.")
-    if value >= 1 << 63:
-        raise ParameterError(f"{what}={value} is more than any device has", hint="Pass a number of bytes.")
-    return value
+    if size >= 1 << 63:
+        raise ParameterError(f"{what}={size} is more than any device has", hint="Pass a number of bytes.")
+    return size

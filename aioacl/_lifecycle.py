@@ -30,7 +30,7 @@ from aioacl._jobs import Jobs
 from aioacl._lanes import Lane, call_on
 from aioacl._law import RELEASED_ALREADY, Counts, Event, State
 from aioacl._open_flight import OpenFlight
-from aioacl._options import ResetReport, Strategy, is_whole
+from aioacl._options import ResetReport, Strategy, whole_of
 from aioacl._port import current_holder
 from aioacl._reset import ResetFlight
 from aioacl._runtime import must_not_be_forked
@@ -275,10 +275,6 @@ class Manager(Jobs):
         self.last_fault = copy.copy(error)
         return True
 
-    def sibling(self, index: int) -> Manager:
-        """The manager of another device."""
-        return manager_of(index)
-
     # --- the maintenance lane --------------------------------------------------------------------------------
 
     def leave_note(self, thunk: Callable[[], object]) -> None:
@@ -389,12 +385,13 @@ _managers_lock = _sync.lock()
 
 def manager_of(index: Any) -> Manager:
     """The manager of a device. ParameterError for what is no device's index."""
-    if not is_whole(index) or not 0 <= index < DEVICES:
+    number = whole_of(index)
+    if number is None or not 0 <= number < DEVICES:
         raise ParameterError(
             f"{index!r} is not the index of a device", hint="list_devices() tells which there are."
         )
     must_not_be_forked()
     with _managers_lock:
-        if index not in _managers:
-            _managers[index] = Manager(index)
-        return _managers[index]
+        if number not in _managers:
+            _managers[number] = Manager(number)
+        return _managers[number]

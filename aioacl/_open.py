@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import SupportsIndex
+
 from aioacl import _runtime
 from aioacl._device import Device
 from aioacl._errors import ParameterError
@@ -13,7 +15,7 @@ from aioacl._options import DeviceInfo, Strategy, deadline_of
 
 
 def open_device(
-    index: int = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: float | None = None
+    index: SupportsIndex = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: float | None = None
 ) -> Opening[Device]:
     """Opens a device; the first open of one sets it (aclrtSetDevice), the last close resets it.
 
@@ -38,7 +40,7 @@ def open_device(
         device._handed_out = True
         return device
 
-    return Opening(f"open_device({index})", make)
+    return Opening(f"open_device({manager.index})", make)
 
 
 def list_devices() -> tuple[DeviceInfo, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -14,6 +15,18 @@ from aioacl._unique import record
 def is_whole(value: object) -> bool:
     """Whether a value is an int, and not a bool in its clothes."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def whole_of(value: Any) -> int | None:
+    """The int that a value is, or gives as its `__index__`, as numpy's integers do. None for others, and for a bool."""
+    if type(value) is int:
+        return value
+    if isinstance(value, bool):
+        return None
+    try:
+        return int(operator.index(value))
+    except TypeError:
+        return None
 
 
 def is_number(value: object) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, lib
 from aioacl._formats import view_of
 from aioacl._memory import DeviceBuffer, PinnedBuffer
-from aioacl._options import is_whole
+from aioacl._options import whole_of
 
 if TYPE_CHECKING:
     from aioacl._acl import CData
@@ -73,10 +73,10 @@ def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager) -> Place:
     return Place(buffer._pointer, buffer.size, buffer, device=isinstance(buffer, DeviceBuffer))
 
 
-def copy_size(to: Place, of: Place, nbytes: int | None) -> int:
+def copy_size(to: Place, of: Place, nbytes: SupportsIndex | None) -> int:
     """How many bytes a copy moves. ParameterError when they do not fit."""
-    size = of.size if nbytes is None else nbytes
-    if not is_whole(size) or size < 0:
+    size = of.size if nbytes is None else whole_of(nbytes)
+    if size is None or size < 0:
         raise ParameterError(f"nbytes={nbytes!r} is not a size", hint="Pass a number of bytes.")
     if size > of.size or size > to.size:
         raise ParameterError(

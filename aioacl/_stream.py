@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from aioacl._core import Kept, StreamCore
 from aioacl._errors import AclError, ParameterError
@@ -15,7 +15,7 @@ from aioacl._lanes import call_on, clean_up_on
 from aioacl._memory import deferred, free_deferred
 from aioacl._native_streams import destroy, make_core
 from aioacl._operation import Operation, begun
-from aioacl._options import deadline_of, is_whole
+from aioacl._options import deadline_of, whole_of
 from aioacl._place import Place, copy_kind, copy_size, place_of
 from aioacl._port import run_blocking
 from aioacl._transfer import STAGED_AT_MOST, pump, room
@@ -129,7 +129,7 @@ class Stream(Handle):
             free_deferred(kept)
             raise
 
-    def copy(self, target: object, source: object, *, nbytes: int | None = None) -> Ticket:
+    def copy(self, target: object, source: object, *, nbytes: SupportsIndex | None = None) -> Ticket:
         """Enqueues a copy (aclrtMemcpyAsync) of `nbytes`, or of the whole source, to the start of the target.
 
         One of the two is a DeviceBuffer; the other a DeviceBuffer, a PinnedBuffer, or any object with a contiguous
@@ -171,7 +171,7 @@ class Stream(Handle):
         target = (to.address, of.address, size)
         return self._ticket(core, uses, to.owner, "aclrtMemcpyAsync", lib.aio_download, *target)
 
-    def fill(self, target: object, byte: int, *, nbytes: int | None = None) -> Ticket:
+    def fill(self, target: object, byte: SupportsIndex, *, nbytes: SupportsIndex | None = None) -> Ticket:
         """Enqueues a fill (aclrtMemsetAsync) of the target, a DeviceBuffer or PinnedBuffer, with one byte."""
         self._check()
         to = place_of(target, self._manager, writable=True)
@@ -179,10 +179,11 @@ class Stream(Handle):
             raise ParameterError(
                 "only device and pinned memory can be filled", hint="Fill host memory yourself."
             )
-        if not is_whole(byte) or not 0 <= byte <= 255:
+        value = whole_of(byte)
+        if value is None or not 0 <= value <= 255:
             raise ParameterError(f"{byte!r} is not a byte", hint="Pass a number from 0 to 255.")
         size = copy_size(to, to, nbytes)
-        arguments = (to.address, to.size, byte, size)
+        arguments = (to.address, to.size, value, size)
         return self._ticket(self._core, (to.owner,), None, "aclrtMemsetAsync", lib.aio_fill, *arguments)
 
     def record(self, event: Event | None = None) -> Event:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from aioacl import _law, _runtime
 from aioacl._errors import ParameterError, error_for
@@ -86,21 +86,21 @@ class _Change(Flight):
 
 
 def _perform(
-    index: int, call: str, law: Callable[[Counts], Verdict], change: Callable[[int, CData], None]
+    index: SupportsIndex, call: str, law: Callable[[Counts], Verdict], change: Callable[[int, CData], None]
 ) -> None:
     manager = manager_of(index)
     _runtime.load()
     flight = _Change(manager, law)
     try:
         flight.begin(call)
-        change(index, flight.made)
+        change(manager.index, flight.made)
     finally:
         try:
             flight.land()
         finally:
             flight.land()  # Ctrl-C may have come in the middle of it
     if flight.made.code:
-        raise error_of(flight.made.code, call, index, manager.generation)
+        raise error_of(flight.made.code, call, manager.index, manager.generation)
 
 
 def _reset(index: int, made: CData) -> None:
@@ -119,7 +119,7 @@ def _must_be_closed(manager: Manager) -> None:
         )
 
 
-def set_device(index: int) -> None:
+def set_device(index: SupportsIndex) -> None:
     """Sets the device once more, and binds the calling thread to it (aclrtSetDevice).
 
     Raises:
@@ -129,7 +129,7 @@ def set_device(index: int) -> None:
     _perform(index, "aclrtSetDevice", _law.set_device, lib.aio_count_set)
 
 
-def reset_device(index: int) -> None:
+def reset_device(index: SupportsIndex) -> None:
     """Counts one back; the last one releases the device (aclrtResetDevice).
 
     Raises:
@@ -139,7 +139,7 @@ def reset_device(index: int) -> None:
     _perform(index, "aclrtResetDevice", _law.reset_device, _reset)
 
 
-def reset_device_force(index: int) -> None:
+def reset_device_force(index: SupportsIndex) -> None:
     """Drops all counts and releases the device (aclrtResetDeviceForce).
 
     Raises:

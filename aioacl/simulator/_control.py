@@ -8,22 +8,22 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
 from aioacl._errors import ParameterError
-from aioacl._ffi import ffi, lib
+from aioacl._ffi import ffi, lib, pointer
 from aioacl._library import library_info
-from aioacl._options import is_whole
+from aioacl._options import whole_of
 from aioacl._stream import Stream
 from aioacl._unique import record
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from typing import TypeAlias
+    from typing import TypeAlias, TypeGuard
 
     from aioacl._acl import CData
 
-    StreamLike: TypeAlias = Stream | CData | int
+    StreamLike: TypeAlias = Stream | CData | SupportsIndex
 
 TEXT_BYTES = 1 << 16
 VIOLATIONS_KEPT: Final = 256
@@ -80,29 +80,31 @@ def checked(name: str, answer: int, what: object) -> int:
     return answer
 
 
-def word(name: str, value: int) -> int:
+def word(name: str, value: SupportsIndex) -> int:
     """A value for an int32_t."""
-    if not is_whole(value):
+    number = whole_of(value)
+    if number is None:
         raise ParameterError(f"{name} must be an int, got {value!r}")
-    if not -(1 << 31) <= value < 1 << 31:
-        raise ParameterError(f"{name}={value!r} has more than 32 bits")
-    return value
+    if not -(1 << 31) <= number < 1 << 31:
+        raise ParameterError(f"{name}={number} has more than 32 bits")
+    return number
 
 
-def failure_code(code: int) -> int:
+def failure_code(code: SupportsIndex) -> int:
     """The code of a task that is to fail."""
-    if word("code", code) <= 0:
+    number = word("code", code)
+    if number <= 0:
         raise ParameterError(
-            f"code={code!r} is no failure", hint="Pass an error code of ACL, 507015 for instance."
+            f"code={number} is no failure", hint="Pass an error code of ACL, 507015 for instance."
         )
-    return code
+    return number
 
 
 _C_VALUE: Final = type(ffi.NULL)
 _STREAMS: Final = "Pass a live stream: an aioacl.Stream, or the handle (a pointer or an int, not 0) of one."
 
 
-def _is_pointer(value: object) -> bool:
+def _is_pointer(value: object) -> TypeGuard[CData]:
     """Whether it is an aclrtStream as C hands it out: not the place of one, which is a pointer too."""
     kind = ffi.typeof(value) if isinstance(value, _C_VALUE) else None
     return kind is not None and kind.kind == "pointer" and kind.item.kind == "void"
@@ -112,9 +114,9 @@ def stream_handle(stream: StreamLike) -> CData:
     """The native stream of a Stream, or the raw handle that was given. ParameterError for everything else."""
     if isinstance(stream, Stream):
         return stream._core.native
-    fits = 0 <= stream < 1 << 64 and is_whole(stream) if isinstance(stream, int) else _is_pointer(stream)
-    if fits and stream:
-        return ffi.cast("void *", stream)
+    address = pointer(stream) if _is_pointer(stream) else whole_of(stream)
+    if address is not None and 0 < address < 1 << 64:
+        return ffi.cast("void *", address)
     raise ParameterError(f"expected a stream, got {stream!r}", hint=_STREAMS)
 
 
@@ -156,17 +158,17 @@ def pending(stream: StreamLike) -> int:
     return of_stream("aclsim_pending", stream, signature="int64_t (*)(void *)")
 
 
-def fail_next(stream: StreamLike, code: int) -> None:
+def fail_next(stream: StreamLike, code: SupportsIndex) -> None:
     """The next task enqueued on the stream (a copy or fill) fails with that code."""
     of_stream("aclsim_fail_next", stream, failure_code(code), signature="int (*)(void *, int32_t)")
 
 
-def trap_next(stream: StreamLike, code: int) -> None:
+def trap_next(stream: StreamLike, code: SupportsIndex) -> None:
     """The next task that computes or moves data, queued already or not, traps with that code."""
     of_stream("aclsim_trap_next", stream, failure_code(code), signature="int (*)(void *, int32_t)")
 
 
-def fail_call(function: str, code: int, times: int = 1) -> None:
+def fail_call(function: str, code: SupportsIndex, times: SupportsIndex = 1) -> None:
     """The next calls of the ACL function do nothing and answer the code; -1 times: all of them."""
     call = control_function("aclsim_fail_call", "int (*)(const char *, int32_t, int32_t)")
     checked("aclsim_fail_call", call(_text(function), word("code", code), word("times", times)), function)
@@ -242,13 +244,13 @@ def stats() -> Stats:
     return Stats(**dict(zip(names, ffi.unpack(found, len(names)), strict=True)))
 
 
-def retain_count(device: int = 0) -> int:
+def retain_count(device: SupportsIndex = 0) -> int:
     """How often the device is set."""
     count = control_function("aclsim_retain_count", "int (*)(int32_t)")
     return checked("aclsim_retain_count", count(word("device", device)), device)
 
 
-def resets(device: int = 0) -> int:
+def resets(device: SupportsIndex = 0) -> int:
     """Releasing resets of the device since the start."""
     return int(control_function("aclsim_resets", "uint64_t (*)(int32_t)")(word("device", device)))
 

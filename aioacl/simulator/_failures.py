@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from aioacl._errors import ParameterError
-from aioacl._options import is_whole
+from aioacl._options import whole_of
 from aioacl.simulator._control import checked, control_function, of_stream, word
 
 if TYPE_CHECKING:
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 MAX_TASK_ID: Final = 0xFFFFFFFF
 
 
-def set_next_task(stream: StreamLike, task_id: int) -> None:
+def set_next_task(stream: StreamLike, task_id: SupportsIndex) -> None:
     """The next task enqueued on the stream gets that id, and later ones the ids behind it, modulo 2^32."""
-    if not is_whole(task_id) or not 0 <= task_id <= MAX_TASK_ID:
+    number = whole_of(task_id)
+    if number is None or not 0 <= number <= MAX_TASK_ID:
         raise ParameterError(f"task_id must be an int from 0 to {MAX_TASK_ID}, got {task_id!r}")
-    of_stream("aclsim_set_next_task", stream, task_id, signature="int (*)(void *, uint32_t)")
+    of_stream("aclsim_set_next_task", stream, number, signature="int (*)(void *, uint32_t)")
 
 
 def faulted(stream: StreamLike) -> bool:
@@ -26,13 +27,13 @@ def faulted(stream: StreamLike) -> bool:
     return of_stream("aclsim_faulted", stream) == 1
 
 
-def wakes(device: int = 0) -> int:
+def wakes(device: SupportsIndex = 0) -> int:
     """How often the thread that handles failed tasks has been woken since the start."""
     count = control_function("aclsim_wakes", "int64_t (*)(int32_t)")
     return checked("aclsim_wakes", count(word("device", device)), device)
 
 
-def wake(device: int = 0) -> None:
+def wake(device: SupportsIndex = 0) -> None:
     """Wakes the thread that handles failed tasks, as another library of the process may at any time."""
     call = control_function("aclsim_wake", "int (*)(int32_t)")
     checked("aclsim_wake", call(word("device", device)), device)

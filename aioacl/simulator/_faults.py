@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, SupportsIndex, TypedDict, Unpack
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, pointer
-from aioacl._options import is_whole
+from aioacl._options import whole_of
 from aioacl.simulator._control import control_function, stream_handle
 
 if TYPE_CHECKING:
@@ -102,68 +102,73 @@ def _add(rule: str) -> int:
 class FaultOptions(TypedDict, total=False):
     """What `fault` takes: which calls, when, and what then."""
 
-    device: int
+    device: SupportsIndex
     stream: StreamLike
-    thread: int
-    tid: int
-    size_min: int
-    size_max: int
-    nth: int
-    after: int
-    every: int
-    times: int
+    thread: SupportsIndex
+    tid: SupportsIndex
+    size_min: SupportsIndex
+    size_max: SupportsIndex
+    nth: SupportsIndex
+    after: SupportsIndex
+    every: SupportsIndex
+    times: SupportsIndex
     p: float
     per_thread: bool
-    rc: int
-    rc_after: int
+    rc: SupportsIndex
+    rc_after: SupportsIndex
     oom: bool
     latency: float
     jitter: float
     at: Moment
     hang: str | bool
     block_record: str | bool
-    async_error: int
+    async_error: SupportsIndex
     late_complete: float
     late_copy: float
-    sticky: int
-    lost: int
-    reset_fail: int
-    reset_lies: int | bool
+    sticky: SupportsIndex
+    lost: SupportsIndex
+    reset_fail: SupportsIndex
+    reset_lies: SupportsIndex | bool
     false_drain: bool
     slow_teardown: float
     ext_reset: bool
     errmsg: ErrorText
 
 
-def _is_whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def _whole(value: object, least: int, most: int) -> int | None:
+    number = whole_of(value)
+    return number if number is not None and least <= number <= most else None
 
 
 def _number(least: int) -> Callable[[str, Any], str]:
     def write(name: str, value: Any) -> str:
-        if not _is_whole(value, least, WORD_MOST):
+        number = _whole(value, least, WORD_MOST)
+        if number is None:
             raise ParameterError(f"{name}{value!r} is no whole number from {least}")
-        return f"{name}{value}"
+        return f"{name}{number}"
 
     return write
 
 
 def _times(name: str, value: Any) -> str:
-    if value == 0 or not _is_whole(value, -1, WORD_MOST):
+    number = _whole(value, -1, WORD_MOST)
+    if not number:
         raise ParameterError(f"{name}{value!r} is no whole number from 1, and not -1 for ever")
-    return f"{name}{value}"
+    return f"{name}{number}"
 
 
 def _any_code(name: str, value: Any) -> str:
-    if not _is_whole(value, CODE_LEAST, CODE_MOST):
+    number = _whole(value, CODE_LEAST, CODE_MOST)
+    if number is None:
         raise ParameterError(f"{name}{value!r} is no code of ACL")
-    return f"{name}{value}"
+    return f"{name}{number}"
 
 
 def _code(name: str, value: Any) -> str:
-    if value == 0:
-        raise ParameterError(f"{name}0 is no fault")
-    return _any_code(name, value)
+    code = _any_code(name, value)
+    if code == f"{name}0":
+        raise ParameterError(f"{code} is no fault")
+    return code
 
 
 def _real(name: str, value: Any, most: float = math.inf) -> str:
@@ -178,7 +183,8 @@ def _chance(name: str, value: Any) -> str:
 
 
 def _stream(name: str, value: Any) -> str:
-    if is_whole(value) and value < HANDLE_LEAST:
+    number = whole_of(value)
+    if number is not None and number < HANDLE_LEAST:
         return _number(0)(name, value)
     return f"{name}{pointer(stream_handle(value)):#x}"
 
@@ -272,11 +278,14 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
 # --- the rest of the engine -----------------------------------------------------------------------------------------
 
 
-def set_seed(seed: int) -> None:
+def set_seed(seed: SupportsIndex) -> None:
     """By which number rules with a chance decide; the same seed decides the same."""
-    if not 0 <= seed < 1 << 64:
-        raise ParameterError(f"the seed {seed!r} has more than 64 bits")
-    control_function("aclsim_set_seed", "void (*)(uint64_t)")(seed)
+    number = whole_of(seed)
+    if number is None or not 0 <= number < 1 << 64:
+        raise ParameterError(
+            f"expected a seed from 0 to {(1 << 64) - 1}, got {seed!r}; pass an int of 64 bits"
+        )
+    control_function("aclsim_set_seed", "void (*)(uint64_t)")(number)
 
 
 def release_key(key: str) -> None:

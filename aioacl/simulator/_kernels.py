@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import operator
 import struct
 import threading
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex, cast
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi
@@ -52,7 +53,7 @@ class Launch:
         """The arguments, read by a format of `struct`."""
         return struct.unpack_from(layout, self.args)
 
-    def memory(self, address: int, size: int) -> memoryview:
+    def memory(self, address: SupportsIndex, size: SupportsIndex) -> memoryview:
         """The memory at an address that was an argument; writable if copies may write it. Valid while the kernel runs.
 
         It is memory of the device, or pinned or registered memory of the host; the latter has an address of the
@@ -61,6 +62,7 @@ class Launch:
         Raises:
             ParameterError: the bytes do not lie in one live block that the kernel's device reaches.
         """
+        address, size = operator.index(address), operator.index(size)
         offset = address - self._args_at
         if offset >= 0 and 0 <= size <= len(self.args) - offset:
             return memoryview(self.args)[offset : offset + size]
@@ -79,7 +81,7 @@ class Kernel:
 
     __slots__ = ("__weakref__", "_function", "_key", "errors", "name")
 
-    def __init__(self, name: str, function: Callable[[Launch], int | None]) -> None:
+    def __init__(self, name: str, function: Callable[[Launch], SupportsIndex | None]) -> None:
         self.name: Final = name
         self.errors: Final[list[BaseException]] = []
         self._function = function
@@ -113,11 +115,14 @@ def _code_of(answer: object) -> int:
         return 0
     if inspect.iscoroutine(answer):
         answer.close()
-    if not isinstance(answer, int):
-        raise TypeError(f"a kernel answered {answer!r}; want None, 0, or the code of a failure")
-    if not -CODES <= answer < CODES:
-        raise OverflowError(f"a kernel answered {answer}, which is no code of ACL: it has more than 32 bits")
-    return int(answer)
+    try:
+        code = int(operator.index(cast("SupportsIndex", answer)))
+    except TypeError:
+        text = f"a kernel answered {answer!r}; want None, 0, or the code of a failure"
+        raise TypeError(text) from None
+    if not -CODES <= code < CODES:
+        raise OverflowError(f"a kernel answered {code}, which is no code of ACL: it has more than 32 bits")
+    return code
 
 
 _REGISTER: Final = "int (*)(const char *, void *, void *)"
@@ -127,7 +132,10 @@ _registered: Final[dict[int, Kernel]] = {}
 
 
 def register_kernel(
-    name: str, function: Callable[[Launch], int | None], *, parameters: Sequence[int] | None = None
+    name: str,
+    function: Callable[[Launch], SupportsIndex | None],
+    *,
+    parameters: Sequence[SupportsIndex] | None = None,
 ) -> Kernel:
     """Launches of the named kernel call the function; None or 0 is success, another answer the code of a failure.
 
@@ -154,9 +162,9 @@ def register_kernel(
     return kernel
 
 
-def _describe(name: str, parameters: Sequence[int]) -> None:
+def _describe(name: str, parameters: Sequence[SupportsIndex]) -> None:
     describe = control_function("aclsim_kernel_parameters", "int (*)(const char *, const size_t *, size_t)")
-    if describe(_text(name), ffi.new("size_t[]", list(parameters)), len(parameters)) != 0:
+    if describe(_text(name), ffi.new("size_t[]", [*map(operator.index, parameters)]), len(parameters)) != 0:
         raise ParameterError(f"{list(parameters)} are no sizes of parameters", hint="Pass sizes of 1 to 512.")
 
 

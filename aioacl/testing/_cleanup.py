@@ -6,7 +6,7 @@ import gc
 import os
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeVar
 
 from aioacl import _lifecycle, simulator
 from aioacl._device import Device
@@ -137,7 +137,7 @@ def _others(but: Collection[int]) -> list[Manager]:
 # --- does it work? -----------------------------------------------------------------------------------------------
 
 
-def mend(index: int = 0) -> str:
+def mend(index: SupportsIndex = 0) -> str:
     """Tries the device with a stream, memory and a copy, and force resets it if it does not work.
 
     It is opened for that if nobody has it open. For after a test that has failed, so that the next one does not.

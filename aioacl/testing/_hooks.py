@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex
 
 import pytest
 
@@ -66,7 +66,7 @@ def opener(waits: Literal["watch", "thread"]) -> Generator[Open]:
     """For the fixture: opens devices, and closes them at the end."""
     opened: list[Device] = []
 
-    def open_one(index: int = 0) -> Device:
+    def open_one(index: SupportsIndex = 0) -> Device:
         opened.append(plainly(lambda: open_device(index, waits).result()))
         return opened[-1]
 

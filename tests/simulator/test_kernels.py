@@ -6,6 +6,7 @@ import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pytest
 
 import aioacl
@@ -176,9 +177,10 @@ async def test_arguments_of_the_host_fail_where_the_device_is_to_read_them(open_
 
 
 @pytest.mark.anyio
-async def test_an_answer_is_the_code_of_the_failure(open_device: OpenDevice) -> None:
+@pytest.mark.parametrize("answer", [507014, np.int64(507014)])
+async def test_an_answer_is_the_code_of_the_failure(open_device: OpenDevice, answer: Any) -> None:
     async with open_device() as device, device.create_stream() as stream:
-        with simulator.register_kernel("late", lambda _: 507014), loaded(device) as binary:
+        with simulator.register_kernel("late", lambda _: answer), loaded(device) as binary:
             launch(device, binary, b"late", bytes(8), stream)
             with pytest.raises(aioacl.DeviceFault) as caught:
                 await stream.record()

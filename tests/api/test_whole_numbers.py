@@ -1,0 +1,197 @@
+"""Sizes, counts and ids: an int, or what has `__index__`, as numpy's integers do. A bool is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import aioacl
+from aioacl import lowlevel, simulator
+from aioacl._ffi import pointer
+from aioacl._options import whole_of
+from aioacl.testing import mend
+from tests.kit import no_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from tests.kit import OpenDevice
+
+
+class Index:
+    """Has nothing of a number but `__index__`."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"Index({self._value})"
+
+
+KINDS: dict[str, Callable[[int], Any]] = {"numpy": np.int64, "__index__": Index}
+of_each_kind = pytest.mark.parametrize("number", KINDS.values(), ids=KINDS)
+
+
+@pytest.fixture
+def device(open_device: OpenDevice) -> Generator[aioacl.Device]:
+    opened = open_device().result()
+    yield opened
+    opened.close().result()
+
+
+@pytest.fixture
+def stream(device: aioacl.Device) -> Generator[aioacl.Stream]:
+    made = device.create_stream().result()
+    yield made
+    made.close().result()
+
+
+@pytest.fixture
+def memory(device: aioacl.Device) -> Generator[aioacl.DeviceBuffer]:
+    made = device.allocate(64).result()
+    yield made
+    made.close().result()
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        (7, 7),
+        (np.uint8(7), 7),
+        (np.int64(-7), -7),
+        (np.array(7), 7),
+        (Index(7), 7),
+        (True, None),
+        (np.True_, None),
+        (7.0, None),
+        (np.float64(7), None),
+        ("7", None),
+        (b"7", None),
+        (None, None),
+        (np.array([7, 8]), None),
+    ],
+    ids=lambda value: f"{type(value).__name__} {value!r}",
+)
+def test_whole_of_a_value_is_an_int_of_python_or_none(value: object, meant: int | None) -> None:
+    assert (whole_of(value), type(whole_of(value))) == (meant, type(meant))
+
+
+@of_each_kind
+def test_device_made_with_such_numbers_is_that_of_the_int(number: Callable[[int], Any]) -> None:
+    device = aioacl.open_device(number(1)).result()
+    stream = device.create_stream(priority=number(7)).result()
+    buffers: list[Any] = [device.allocate(number(64)).result(), device.pinned(number(32)).result()]
+    assert (device.index, type(device.index)) == (1, int)
+    assert [(buffer.size, type(buffer.nbytes)) for buffer in buffers] == [(64, int), (32, int)]
+    for buffer in buffers:
+        buffer.close().result()
+    stream.close().result()
+    device.close().result()
+
+
+@of_each_kind
+def test_copies_and_fills_with_such_numbers_move_that_much(
+    stream: aioacl.Stream, memory: aioacl.DeviceBuffer, number: Callable[[int], Any]
+) -> None:
+    stream.fill(memory, 0).result()
+    stream.fill(memory, number(7), nbytes=number(4)).result()
+    stream.copy(memory, b"abcd", nbytes=number(2)).result()
+    stream.upload(memory, b"AB", nbytes=number(1)).result()
+    told = bytearray(8)
+    stream.download(told, memory, nbytes=number(6)).result()
+    assert told == b"Ab\7\7\0\0\0\0"
+
+
+@of_each_kind
+def test_handle_of_another_library_given_as_such_a_number_may_be_aborted(
+    device: aioacl.Device, number: Callable[[int], Any]
+) -> None:
+    def job() -> list[int]:
+        with device.abortable(number(0x1000)), device._manager.named.in_use() as named:
+            return named
+
+    assert device.run(job).result() == [0x1000]
+
+
+@of_each_kind
+def test_counts_by_hand_and_mend_take_such_a_device(number: Callable[[int], Any]) -> None:
+    lowlevel.set_device(number(1))
+    assert simulator.retain_count(number(1)) == 1
+    lowlevel.reset_device(number(1))
+    assert simulator.resets(number(1)) > 0
+    assert mend(number(1)) == ""
+
+
+@of_each_kind
+def test_controls_of_the_simulator_take_such_numbers(
+    stream: aioacl.Stream, memory: aioacl.DeviceBuffer, number: Callable[[int], Any]
+) -> None:
+    simulator.fail_call("aclrtMemsetAsync", number(107000), number(1))
+    with pytest.raises(aioacl.ParameterError):
+        stream.fill(memory, 1)
+    simulator.set_next_task(stream, number(41))
+    simulator.wake(number(0))
+    assert simulator.wakes(number(0)) > 0
+    simulator.fail_next(stream, number(507015))
+    with pytest.raises(aioacl.DeviceFault):
+        stream.fill(memory, 1).result()
+    simulator.set_seed(number(0))
+
+
+@of_each_kind
+def test_raw_handle_given_as_such_a_number_is_that_stream(
+    stream: aioacl.Stream, memory: aioacl.DeviceBuffer, number: Callable[[int], Any]
+) -> None:
+    handle = number(pointer(stream._core.native))
+    with simulator.held(handle):
+        stream.fill(memory, 1)
+        assert simulator.pending(handle) == simulator.pending(stream) == 1
+    rules = [simulator.fault("copy", stream=given, rc=1).rule for given in (handle, stream)]
+    assert rules[0] == rules[1]
+
+
+@of_each_kind
+def test_rule_of_a_fault_written_with_such_numbers_is_that_of_the_ints(number: Callable[[int], Any]) -> None:
+    options: dict[str, Any] = {
+        "device": 1,
+        "stream": 4096,
+        "size_min": 2,
+        "nth": 3,
+        "times": -1,
+        "rc": 507015,
+    }
+    given: dict[str, Any] = {name: number(value) for name, value in options.items()}
+    assert simulator.fault("copy", **given).rule == simulator.fault("copy", **options).rule
+
+
+@pytest.mark.parametrize("value", [True, np.True_, 1.0, "1", None], ids=repr)
+def test_value_that_is_no_whole_number_is_refused_before_c(
+    device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer, value: Any
+) -> None:
+    uses: list[Callable[[], object]] = [
+        lambda: aioacl.open_device(value),
+        lambda: device.create_stream(priority=value),
+        lambda: device.allocate(value),
+        lambda: device.pinned(value),
+        lambda: stream.fill(memory, value),
+        lambda: lowlevel.set_device(value),
+        lambda: simulator.fail_call("aclrtMalloc", value),
+        lambda: simulator.retain_count(value),
+        lambda: simulator.set_next_task(stream, value),
+        lambda: simulator.fault("copy", nth=value, rc=1),
+        lambda: simulator.fault("copy", stream=value, rc=1),
+        lambda: simulator.hold(value),
+    ]
+    if value is not None:
+        uses.append(lambda: stream.copy(memory, b"a", nbytes=value))
+        uses.append(lambda: stream.upload(memory, b"a", nbytes=value).result())
+        uses.append(lambda: stream.download(bytearray(1), memory, nbytes=value).result())
+    with no_call():
+        for use in uses:
+            with pytest.raises(aioacl.ParameterError):
+                use()
