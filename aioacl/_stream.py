@@ -232,13 +232,25 @@ class Stream(Handle):
 
     # --- large copies of pageable memory ---------------------------------------------------------------------
 
-    def upload(self, target: object, source: object) -> Operation[None]:
-        """Copies pageable memory of any size to the device, through staging memory, chunk by chunk."""
-        return Operation("stream.upload()", lambda: pump(self, target, source, up=True), self)
+    def upload(
+        self, target: object, source: object, *, nbytes: SupportsIndex | None = None
+    ) -> Operation[None]:
+        """Copies `nbytes` of host memory, or the whole source, to the start of a DeviceBuffer.
 
-    def download(self, target: object, source: object) -> Operation[None]:
-        """Copies device memory to pageable memory of any size, through staging memory, chunk by chunk."""
-        return Operation("stream.download()", lambda: pump(self, target, source, up=False), self)
+        It may be of any size: pageable memory goes through staging memory, chunk by chunk, and the operation waits for
+        room where `copy` raises QueueFull. It ends when all is copied.
+
+        Raises:
+            ParameterError: `nbytes` is no size, or more than one of the two has; kinds do not fit; as for `copy`.
+            StaleHandleError, DeviceReset, DeviceFault and others: as for `copy`, and for an await of its ticket.
+        """
+        return Operation("stream.upload()", lambda: pump(self, target, source, nbytes, up=True), self)
+
+    def download(
+        self, target: object, source: object, *, nbytes: SupportsIndex | None = None
+    ) -> Operation[None]:
+        """Copies `nbytes` of a DeviceBuffer, or all of it, to the start of host memory; otherwise as `upload`."""
+        return Operation("stream.download()", lambda: pump(self, target, source, nbytes, up=False), self)
 
     # --- room ------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from aioacl._core import Kept, StreamCore
 from aioacl._errors import ParameterError, QueueFull
@@ -18,7 +18,9 @@ HALF_A_QUEUE: Final = 1023
 STAGED_AT_MOST: Final = 1 << 20
 
 
-async def pump(stream: Stream, target: object, source: object, *, up: bool) -> None:
+async def pump(
+    stream: Stream, target: object, source: object, nbytes: SupportsIndex | None, *, up: bool
+) -> None:
     """Copies chunk by chunk, to the device or from it. The buffers are in use from the start to the end."""
     stream._check()
     to, of = place_of(target, stream._manager, writable=True), place_of(source, stream._manager)
@@ -28,7 +30,7 @@ async def pump(stream: Stream, target: object, source: object, *, up: bool) -> N
             "end is host memory",
             hint="The target comes first, as in copy(target, source).",
         )
-    size, kind = copy_size(to, of, None), copy_kind(to, of)
+    size, kind = copy_size(to, of, nbytes), copy_kind(to, of)
     buffers = (to.owner, of.owner) if not (to.pageable or of.pageable) else (to.owner if up else of.owner,)
     core = stream._core
     kept = Kept(core, buffers, (to.owner, of.owner))

@@ -21,7 +21,6 @@ from tests.kit import (
     fill_queue,
     fill_staging,
     live_streams,
-    no_call,
     turns,
     until,
     wait_for,
@@ -121,13 +120,6 @@ async def test_upload_and_download_take_pageable_memory_of_any_size(
                 await stream.copy(exact, memory, nbytes=size)
                 await stream.download(result, exact)
         assert (result == source).all()
-
-
-async def test_an_empty_copy_enqueues_nothing(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        with no_call():
-            await stream.copy(memory, b"")
-            await stream.copy(bytearray(), memory, nbytes=0)
 
 
 async def test_a_full_queue_is_refused_before_c_and_ready_waits_for_room(open_device: OpenDevice) -> None:
