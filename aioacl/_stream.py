@@ -146,10 +146,14 @@ class Stream(Handle):
         to, of = place_of(target, self._manager, writable=True), place_of(source, self._manager)
         core, size, kind = self._core, copy_size(to, of, nbytes), copy_kind(to, of)
         if size == 0:
-            return Ticket(core, lib.aio_stream_tail(core.handle), twin=True)
+            return self._at_tail(core)
         if to.pageable or of.pageable:
             return self._copy_staged(core, to, of, size, (to.owner if of.pageable else of.owner,))
         return self._copy_directly(core, to, of, size, kind, (to.owner, of.owner))
+
+    def _at_tail(self, core: StreamCore) -> Ticket:
+        """The ticket of work that moves nothing: the runtime is not called, and it is done when all before it is."""
+        return Ticket(core, lib.aio_stream_tail(core.handle), twin=True)
 
     def _copy_directly(
         self, core: StreamCore, to: Place, of: Place, size: int, kind: int, uses: tuple[Buffer, ...]
@@ -172,7 +176,11 @@ class Stream(Handle):
         return self._ticket(core, uses, to.owner, "aclrtMemcpyAsync", lib.aio_download, *target)
 
     def fill(self, target: object, byte: SupportsIndex, *, nbytes: SupportsIndex | None = None) -> Ticket:
-        """Enqueues a fill (aclrtMemsetAsync) of the target, a DeviceBuffer or PinnedBuffer, with one byte."""
+        """Enqueues a fill (aclrtMemsetAsync) of the target, a DeviceBuffer or PinnedBuffer, with one byte.
+
+        It fills all of it, or `nbytes` from its start. With `nbytes=0` it calls no ACL function, as a copy does: the
+        ticket is done when the work before it is.
+        """
         self._check()
         to = place_of(target, self._manager, writable=True)
         if to.pageable:
@@ -182,9 +190,11 @@ class Stream(Handle):
         value = whole_of(byte)
         if value is None or not 0 <= value <= 255:
             raise ParameterError(f"{byte!r} is not a byte", hint="Pass a number from 0 to 255.")
-        size = copy_size(to, to, nbytes)
+        core, size = self._core, copy_size(to, to, nbytes)
+        if size == 0:
+            return self._at_tail(core)
         arguments = (to.address, to.size, value, size)
-        return self._ticket(self._core, (to.owner,), None, "aclrtMemsetAsync", lib.aio_fill, *arguments)
+        return self._ticket(core, (to.owner,), None, "aclrtMemsetAsync", lib.aio_fill, *arguments)
 
     def record(self, event: Event | None = None) -> Event:
         """Records an event at this point of the stream (aclrtRecordEvent): a pooled one, or your own."""

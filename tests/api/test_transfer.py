@@ -43,3 +43,63 @@ async def test_upload_and_download_with_nbytes_move_that_much_and_no_more(
         await stream.download(end, memory, nbytes=size)
         assert there == bytes([2]) * size + bytes([3]) * kept
         there.release()
+
+
+# --- nothing at all --------------------------------------------------------------------------------------------------
+
+EMPTY: dict[str, Callable[[aioacl.Stream, aioacl.DeviceBuffer, aioacl.PinnedBuffer], aioacl.Ticket]] = {
+    "copy of nothing": lambda stream, memory, _: stream.copy(memory, b""),
+    "copy of no bytes to the host": lambda stream, memory, _: stream.copy(bytearray(), memory, nbytes=0),
+    "copy of no bytes of pinned memory": lambda stream, memory, pinned: stream.copy(memory, pinned, nbytes=0),
+    "fill of no bytes": lambda stream, memory, _: stream.fill(memory, 7, nbytes=0),
+    "fill of no bytes of pinned memory": lambda stream, _, pinned: stream.fill(pinned, 7, nbytes=0),
+}
+of_each_kind = pytest.mark.parametrize("enqueue", EMPTY.values(), ids=EMPTY)
+
+
+@of_each_kind
+async def test_work_of_no_bytes_calls_no_acl_and_its_ticket_is_that_of_the_work_before(
+    open_device: OpenDevice, enqueue: Callable[..., aioacl.Ticket]
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        device.pinned(64) as pinned,
+    ):
+        with no_call():
+            await enqueue(stream, memory, pinned)
+        with simulator.held(stream):
+            before = stream.fill(memory, 1)
+            with no_call():
+                ticket = enqueue(stream, memory, pinned)
+            assert (ticket.position, ticket.done) == (before.position, False)
+            del ticket  # forgets nothing of the other
+        await before
+        simulator.fail_next(stream, TASK_FAULT)
+        stream.fill(memory, 1)
+        ticket = enqueue(stream, memory, pinned)
+        with pytest.raises(aioacl.DeviceFault):
+            await ticket
+        await stream.renew()
+
+
+@pytest.mark.parametrize("direction", ["upload", "download"])
+async def test_transfer_of_no_bytes_calls_no_acl(open_device: OpenDevice, direction: str) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        host = bytearray(64)
+        ends: Any = (memory, host) if direction == "upload" else (host, memory)
+        with no_call():
+            await getattr(stream, direction)(*ends, nbytes=0)
+
+
+@of_each_kind
+async def test_work_of_no_bytes_on_what_is_closed_is_refused(
+    open_device: OpenDevice, enqueue: Callable[..., aioacl.Ticket]
+) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        memory, pinned = await device.allocate(64), await device.pinned(64)
+        await memory.close()
+        await pinned.close()
+        with pytest.raises(aioacl.ParameterError, match="is closed"):
+            enqueue(stream, memory, pinned)
