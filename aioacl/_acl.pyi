@@ -610,6 +610,7 @@ class Lib:
     AIO_KICK_NUDGE: Final[int]
     AIO_KICK_FOREIGN: Final[int]
     AIO_KICK_FAULT: Final[int]
+    AIO_KICK_DONE: Final[int]
     AIO_TEXT: Final[int]
     AIO_BATCH: Final[int]
     def aio_library_open(self, a0: bytes | CData, a1: CData, a2: int, /) -> int: ...

@@ -2,7 +2,9 @@
 
 The *limbo* holds the in-flight references: the objects that the device still uses. A reference is taken before the
 call to C, so `close()` on another thread, a signal handler or Ctrl-C finds it there whenever it comes. It is dropped
-when the work that needs it is known to be done: every wait that ends and each enqueue past a bound looks for that.
+when the work that needs it is known to be done: every wait that ends and each enqueue past a bound looks for that. So
+does the maintenance thread, which the watcher kicks at most ten times a second when work is done that nothing awaits,
+and when a reset or close is over.
 
 No lock guards the limbo. A signal handler that interrupts one of these functions may enqueue too, and would wait for
 ever for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be repeated.
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 LIMBO_BOUND: Final = 64
 STREAM_ABORTED: Final = 107023
+NOTHING_OLDER_RUNS: Final = (State.OPEN, State.DRAINING, State.CLOSED)  # on these, what a reset drops is gone
 
 
 _own: Final = owner(lib.aio_stream_drop)
@@ -155,7 +158,7 @@ class StreamCore:
         limbo = self.limbo
         if not limbo:
             return
-        dropped = self.stale and self.manager.shown is State.OPEN
+        dropped = self.stale and self.manager.shown in NOTHING_OLDER_RUNS
         last = UNKNOWN - 1 if dropped else lib.aio_stream_completed(self.handle)
         while limbo:
             try:

@@ -62,7 +62,10 @@ class Ticket(Unique):
     def done(self) -> bool:
         """Whether it is known to be over, well or not. Never calls C's runtime: `stream.query()` asks it."""
         core, position = self._core, self._position
-        return core.passed(position) or lib.aio_stream_known(core.handle, position) != PENDING
+        if not core.passed(position):
+            return lib.aio_stream_known(core.handle, position) != PENDING
+        core.sweep()
+        return True
 
     def __del__(self) -> None:
         # Nobody can await this position any more, so later work need not be kept from delaying it. A Ctrl-C may
@@ -167,6 +170,7 @@ class Event(Handle):
         answer = lib.aio_stream_query(version.core.handle, version.position)
         if answer not in (0, 1):
             raise self._error(answer, "aclrtQueryEventStatus")
+        version.core.sweep()
         return answer == 1
 
     def elapsed_since(self, other: Event) -> float:

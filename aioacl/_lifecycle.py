@@ -291,6 +291,7 @@ class Manager(Jobs):
 
     def clean_up(self) -> None:
         """What could not be done before the device was reset or closed."""
+        self._answer(lib.AIO_KICK_DONE)
         self._work_off(self.leftovers)
         self._work_off(self.notes)
 
@@ -316,12 +317,14 @@ class Manager(Jobs):
     def _answer(self, kicks: int) -> None:
         if kicks & lib.AIO_KICK_REFILL:
             lib.aio_device_refill(self.index, 0, POOL_EVENTS)
-        if kicks & lib.AIO_KICK_SMALL:
-            lib.aio_stage_grow(self.index, 0)
-        if kicks & lib.AIO_KICK_LARGE:
-            lib.aio_stage_grow(self.index, 1)
+        for kick, large in ((lib.AIO_KICK_SMALL, 0), (lib.AIO_KICK_LARGE, 1)):
+            if kicks & kick:
+                lib.aio_stage_grow(self.index, large)
         if kicks & lib.AIO_KICK_NUDGE:
             lib.aio_device_equip(self.index)
+        if kicks & lib.AIO_KICK_DONE:  # their references go, whether an await has looked or not
+            for core in self.cores.members():
+                core.sweep()
         if kicks & lib.AIO_KICK_FAULT:
             _failures.tell(self)
         if kicks & lib.AIO_KICK_FOREIGN:

@@ -134,7 +134,8 @@ class Stream(Handle):
 
         One of the two is a DeviceBuffer; the other a DeviceBuffer, a PinnedBuffer, or any object with a contiguous
         buffer (pageable memory): up to 1 MiB of that is staged, more goes through `upload` and `download`. The
-        stream keeps both until the copy is done.
+        stream keeps both until the copy is done, but for a pageable source, whose bytes are taken at once. Where
+        nothing awaits the copy, they are released within about a tenth of a second of its end.
 
         Raises:
             ParameterError: sizes or kinds do not fit, the target is read-only, the memory is of another device.

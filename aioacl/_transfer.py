@@ -33,7 +33,8 @@ async def pump(
     size, kind = copy_size(to, of, nbytes), copy_kind(to, of)
     buffers = (to.owner, of.owner) if not (to.pageable or of.pageable) else (to.owner if up else of.owner,)
     core = stream._core
-    kept = Kept(core, buffers, (to.owner, of.owner))
+    # Not a pageable source: this coroutine has it, and takes its bytes chunk by chunk.
+    kept = Kept(core, buffers, to.owner)
     try:
         core.hold(kept)
         await _pump_held(stream, core, to, of, size, kind)

@@ -61,7 +61,8 @@ enum aio_kick {
     AIO_KICK_REFILL = 2,  /* the pool of events runs low */
     AIO_KICK_NUDGE = 4,   /* there is no stream yet to wake the runtime with */
     AIO_KICK_FOREIGN = 8, /* other code has reset the device */
-    AIO_KICK_FAULT = 32   /* a task has failed */
+    AIO_KICK_FAULT = 32,  /* a task has failed */
+    AIO_KICK_DONE = 64    /* work that no caller awaits may be done: what it has needed can be released */
 };
 
 /* Where, and of which generation: device (bits 20-27), generation (bits 0-19), lease held (bit 28). */

@@ -9,7 +9,7 @@
  *
  * After a failure the device stands still until the runtime's own thread is woken, which queries do not do.  So
  * a wait that sees no progress nudges it, ever more rarely; and while there is work that no caller awaits, the
- * watcher looks after it ten times a second, whatever the strategy, so that a failure is found all the same.
+ * watcher looks after it ten times a second, whatever the strategy, so its failures are found.
  *
  * A pass over the streams is one stay inside the gate.  When the gate refuses, the device is being reset or has
  * been: the waits are handed to the device as orphans, which end when the reset does.
@@ -32,7 +32,8 @@ typedef struct {
     int64_t nudge_us;  /* when the runtime is to be woken unless there is progress */
     int64_t patience_us;
     bool guarding;
-    int64_t tick_us; /* when unawaited work is to be looked at */
+    int64_t tick_us;  /* when unawaited work is to be looked at */
+    unsigned told_at; /* the progress when the maintenance thread was last told of finished work */
 } watcher;
 
 void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us) {
@@ -163,7 +164,7 @@ static bool is_unfinished(aio_stream *stream, uint32_t generation) {
     uint64_t tail = atomic_load(&stream->tail);
     if (stream->generation != generation)
         return false;
-    if (atomic_load(&stream->finished) < tail || atomic_load(&stream->by_hand))
+    if (atomic_load(&stream->completed) < tail || atomic_load(&stream->by_hand))
         return true;
     /* A failure that only a synchronize finds. */
     return atomic_load(&stream->confirmed) < tail && aio_stream_needs_sync(stream);
@@ -210,7 +211,13 @@ static void tick(watcher *self, uint32_t generation, int64_t now_us) {
     struct aio_device *device = &aio_devices[self->device];
     self->tick_us = now_us + TICK_US;
     look_after(self->device, generation);
-    if (some_unfinished(self->device, generation)) {
+    bool some = some_unfinished(self->device, generation);
+    unsigned progress = atomic_load(&device->progress);
+    /* Once more at the end: `completed` is published after the progress. */
+    if (!some || progress != self->told_at)
+        aio_device_kick(self->device, AIO_KICK_DONE);
+    self->told_at = progress;
+    if (some) {
         if (!self->active)
             aio_device_nudge(self->device);
         return;

@@ -133,6 +133,39 @@ static void memory_is_not_freed_under_a_copy(void) {
     end();
 }
 
+/* --- work that no caller awaits ------------------------------------------------ */
+static void done_work_that_no_caller_awaits_is_told(void) {
+    aio_port *kicks = aio_port_new();
+    char target[BYTES];
+    uint64_t key;
+    int64_t told = 0;
+    begin();
+    atomic_store(&aio_devices[0].kick, kicks);
+    aio_result down = aio_download(stream, 0, target, memory, BYTES);
+    CHECK(down > 0);
+    while (!(told & AIO_KICK_DONE))
+        told |= bed_take_one(kicks, &key);
+    CHECK_EQ(aio_stream_completed(stream), down);
+    CHECK(aio_device_kicks(0) & AIO_KICK_DONE);
+    end();
+    aio_port_close(kicks);
+}
+
+/* As somebody who has asked for room: he finds out that it is done, and delivers nothing. */
+static void bytes_that_no_caller_awaits_are_delivered(void) {
+    char source[BYTES], target[BYTES] = {0};
+    begin();
+    memset(source, 7, BYTES);
+    CHECK(aio_upload(stream, 0, memory, BYTES, source, BYTES) > 0);
+    aio_result down = aio_download(stream, 0, target, memory, BYTES);
+    UNTIL(sim.pending(stream->handle) == 0);
+    aio_stream_finish(stream, (uint64_t)down);
+    UNTIL(aio_stream_completed(stream) == (uint64_t)down);
+    CHECK_EQ(target[0], 7);
+    CHECK_EQ(target[BYTES - 1], 7);
+    end();
+}
+
 /* A foreign reset makes the stream stale at once, but its copies are dropped only later. */
 static void *reset_from_abroad(void *unused) {
     (void)unused;
@@ -166,4 +199,5 @@ static void slots_stay_out_until_the_reset_has_ended(void) {
 TESTS(TEST(each_size_has_its_slots), TEST(memory_is_not_freed_under_a_copy),
       TEST(a_copy_that_was_refused_gives_its_slot_back), TEST(bytes_land_before_the_wait_ends),
       TEST(an_aborted_download_leaves_its_target_alone), TEST(a_failed_download_leaves_its_target_alone),
-      TEST(staging_runs_out_and_comes_back), TEST(slots_stay_out_until_the_reset_has_ended))
+      TEST(staging_runs_out_and_comes_back), TEST(slots_stay_out_until_the_reset_has_ended),
+      TEST(done_work_that_no_caller_awaits_is_told), TEST(bytes_that_no_caller_awaits_are_delivered))
