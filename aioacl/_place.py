@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, TypeAlias
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, lib
@@ -12,8 +12,21 @@ from aioacl._memory import DeviceBuffer, PinnedBuffer
 from aioacl._options import whole_of
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer  # type checkers bring it; collections.abc has it since Python 3.12
+
     from aioacl._acl import CData
     from aioacl._lifecycle import Manager
+
+    class _Array(Protocol):
+        """An array of numpy, whose stubs declare `__buffer__` for Python 3.12 and later only."""
+
+        @property
+        def __array_interface__(self) -> dict[str, Any]: ...
+        @property
+        def data(self) -> memoryview: ...
+
+    HostMemory: TypeAlias = Buffer | _Array  # a PinnedBuffer is a Buffer
+    Memory: TypeAlias = DeviceBuffer | HostMemory
 
 _BYTES: Final = (bytes, bytearray)
 

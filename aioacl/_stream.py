@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from aioacl._lifecycle import Manager
-    from aioacl._memory import Buffer
+    from aioacl._memory import Buffer, DeviceBuffer, PinnedBuffer
     from aioacl._options import OnFailure
+    from aioacl._place import HostMemory, Memory
 
 
 class Stream(Handle):
@@ -129,7 +130,7 @@ class Stream(Handle):
             free_deferred(kept)
             raise
 
-    def copy(self, target: object, source: object, *, nbytes: SupportsIndex | None = None) -> Ticket:
+    def copy(self, target: Memory, source: Memory, *, nbytes: SupportsIndex | None = None) -> Ticket:
         """Enqueues a copy (aclrtMemcpyAsync) of `nbytes`, or of the whole source, to the start of the target.
 
         One of the two is a DeviceBuffer; the other a DeviceBuffer, a PinnedBuffer, or any object with a contiguous
@@ -176,7 +177,9 @@ class Stream(Handle):
         target = (to.address, of.address, size)
         return self._ticket(core, uses, to.owner, "aclrtMemcpyAsync", lib.aio_download, *target)
 
-    def fill(self, target: object, byte: SupportsIndex, *, nbytes: SupportsIndex | None = None) -> Ticket:
+    def fill(
+        self, target: DeviceBuffer | PinnedBuffer, byte: SupportsIndex, *, nbytes: SupportsIndex | None = None
+    ) -> Ticket:
         """Enqueues a fill (aclrtMemsetAsync) of the target, a DeviceBuffer or PinnedBuffer, with one byte.
 
         It fills all of it, or `nbytes` from its start. With `nbytes=0` it calls no ACL function, as a copy does: the
@@ -244,7 +247,7 @@ class Stream(Handle):
     # --- large copies of pageable memory ---------------------------------------------------------------------
 
     def upload(
-        self, target: object, source: object, *, nbytes: SupportsIndex | None = None
+        self, target: DeviceBuffer, source: HostMemory, *, nbytes: SupportsIndex | None = None
     ) -> Operation[None]:
         """Copies `nbytes` of host memory, or the whole source, to the start of a DeviceBuffer.
 
@@ -258,7 +261,7 @@ class Stream(Handle):
         return Operation("stream.upload()", lambda: pump(self, target, source, nbytes, up=True), self)
 
     def download(
-        self, target: object, source: object, *, nbytes: SupportsIndex | None = None
+        self, target: HostMemory, source: DeviceBuffer, *, nbytes: SupportsIndex | None = None
     ) -> Operation[None]:
         """Copies `nbytes` of a DeviceBuffer, or all of it, to the start of host memory; otherwise as `upload`."""
         return Operation("stream.download()", lambda: pump(self, target, source, nbytes, up=False), self)

@@ -88,7 +88,7 @@ async def test_bad_input_is_refused_before_c_with_a_text_that_says_how_to_mend_i
             use(things)
 
 
-TRANSFERS: dict[str, tuple[Callable[[aioacl.Stream, aioacl.DeviceBuffer], Any], str]] = {
+TRANSFERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "an upload to the host": (lambda s, _: s.upload(bytearray(4), bytes(4)), "target comes first"),
     "a download from the host": (lambda s, _: s.download(bytearray(4), bytes(4)), "target comes first"),
     "an upload the wrong way round": (lambda s, m: s.upload(bytearray(64), m), "target comes first"),
@@ -99,7 +99,10 @@ TRANSFERS: dict[str, tuple[Callable[[aioacl.Stream, aioacl.DeviceBuffer], Any], 
     ),
     "an upload of too much": (lambda s, m: s.upload(m, bytes(65)), "at most the smaller"),
     "a download of too much": (lambda s, m: s.download(bytearray(63), m), "at most the smaller"),
-    "an upload of more than there is": (lambda s, m: s.upload(m, bytes(64), nbytes=65), "at most the smaller"),
+    "an upload of more than there is": (
+        lambda s, m: s.upload(m, bytes(64), nbytes=65),
+        "at most the smaller",
+    ),
     "a download of more than there is": (
         lambda s, m: s.download(bytearray(65), m, nbytes=65),
         "at most the smaller",

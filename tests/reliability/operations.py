@@ -45,7 +45,7 @@ def must(holds: object, what: str) -> None:
 # --- copies --------------------------------------------------------------------------------------------------------
 
 
-async def copied(stream: Stream, target: object, source: object, *, nbytes: int | None = None) -> Ticket:
+async def copied(stream: Stream, target: Any, source: Any, *, nbytes: int | None = None) -> Ticket:
     """Enqueues a copy, as soon as there is staging memory for it."""
     while True:
         try:
