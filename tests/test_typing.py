@@ -1,0 +1,189 @@
+"""What the type checkers accept and refuse, and that docs/typing.md tells it as it is.
+
+The type checkers are of the extra `lint`, which .ci/run and .ci/slow install.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "typing.md").read_text()
+PYTHONS = ("3.11", "3.12")  # before 3.12 the stubs of numpy do not declare `__buffer__`
+REFUSED = "# refused"
+STRICT = "[tool.mypy]\nstrict = true\n"
+
+checked = [pytest.mark.process, pytest.mark.slow]
+
+BUFFERS = """
+import array
+import ctypes
+import mmap
+
+import numpy as np
+
+import aioacl
+
+def use(
+    device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer, pinned: aioacl.PinnedBuffer
+) -> None:
+    numbers = np.zeros(4, np.float32)
+    stream.copy(memory, b"bytes")
+    stream.copy(memory, bytearray(4))
+    stream.copy(memory, memoryview(b"view"))
+    stream.copy(memory, array.array("i", [1]))
+    stream.copy(memory, mmap.mmap(-1, 4))
+    stream.copy(memory, (ctypes.c_int * 4)())
+    stream.copy(memory, numbers)
+    stream.copy(memory, numbers[1:], nbytes=np.int64(4))
+    stream.copy(memory, pinned)
+    stream.copy(memory, memory)
+    stream.copy(bytearray(4), memory)
+    stream.copy(numbers, memory)
+    stream.copy(pinned, memory)
+    stream.copy(pinned.view, memory)
+    stream.fill(memory, np.uint8(1))
+    stream.fill(pinned, 1, nbytes=4)
+    stream.upload(memory, b"bytes", nbytes=2).result()
+    stream.upload(memory, numbers).result()
+    stream.upload(memory, pinned).result()
+    stream.download(bytearray(4), memory, nbytes=np.int32(2)).result()
+    stream.download(numbers, memory).result()
+    stream.download(pinned, memory).result()
+    device.allocate(np.prod(numbers.shape)).result()
+    stream.copy(memory, "text")  # refused
+    stream.copy(memory, 5)  # refused
+    stream.copy(memory, None)  # refused
+    stream.copy(memory, [1, 2])  # refused
+    stream.copy("text", memory)  # refused
+    stream.copy(5, memory)  # refused
+    stream.copy(memory, device)  # refused
+    stream.copy(memory, b"bytes", nbytes=1.0)  # refused
+    stream.fill(bytearray(4), 1)  # refused
+    stream.fill(memory, b"x")  # refused
+    stream.upload(memory, "text")  # refused
+    stream.upload(memory, memory)  # refused
+    stream.upload(bytearray(4), memory)  # refused
+    stream.upload(memory, b"bytes", nbytes="2")  # refused
+    stream.download("text", memory)  # refused
+    stream.download(5, memory)  # refused
+    stream.download(memory, bytearray(4))  # refused
+    device.allocate("4")  # refused
+    device.pinned(4.0)  # refused
+"""
+
+
+def blocks(language: str, first: str) -> list[str]:
+    """The page's blocks in a language that begin with that line."""
+    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+    return [block for block in found if block.startswith(first + "\n")]
+
+
+def mypy(folder: Path, program: str, settings: str = STRICT, python: str = PYTHONS[0]) -> str:
+    """What mypy says of a program, job.py, of a project with these settings."""
+    pytest.importorskip("mypy", reason="needs mypy, of the extra `lint`")
+    (folder / "job.py").write_text(program)
+    (folder / "pyproject.toml").write_text(settings)
+    options = ["--follow-imports=silent", "--no-error-summary", f"--python-version={python}"]
+    cache = folder / "cache"
+    command = [sys.executable, "-m", "mypy", *options, f"--cache-dir={cache}", "job.py"]
+    environ = {**os.environ, "MYPYPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    assert ran.returncode in (0, 1), ran.stdout + ran.stderr
+    assert ran.stderr == ""
+    return ran.stdout
+
+
+def refused_by_mypy(folder: Path, program: str, python: str) -> set[int]:
+    """The lines in which mypy finds something wrong."""
+    told = mypy(folder, program, python=python)
+    return {int(line) for line in re.findall(r"^job\.py:(\d+): error: ", told, flags=re.MULTILINE)}
+
+
+def refused_by_pyright(folder: Path, program: str, python: str) -> set[int]:
+    """The lines in which pyright finds something wrong."""
+    pytest.importorskip("pyright", reason="needs pyright, of the extra `lint`")
+    (folder / "job.py").write_text(program)
+    settings = {"typeCheckingMode": "strict", "pythonVersion": python, "extraPaths": [str(ROOT)]}
+    (folder / "pyrightconfig.json").write_text(json.dumps({**settings, "include": ["job.py"]}))
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    told = json.loads(ran.stdout)
+    assert told["summary"]["filesAnalyzed"] == 1, ran.stdout
+    return {
+        found["range"]["start"]["line"] + 1
+        for found in told["generalDiagnostics"]
+        if found["severity"] == "error"
+    }
+
+
+CHECKERS = {"mypy": refused_by_mypy, "pyright": refused_by_pyright}
+
+
+class TestTypes:
+    pytestmark = checked
+
+    @pytest.mark.parametrize("python", PYTHONS)
+    @pytest.mark.parametrize("checker", CHECKERS)
+    def test_buffers_are_accepted_and_whatever_else_is_refused(
+        self, tmp_path: Path, checker: str, python: str
+    ) -> None:
+        wrong = {n for n, line in enumerate(BUFFERS.splitlines(), 1) if line.endswith(REFUSED)}
+        assert CHECKERS[checker](tmp_path, BUFFERS, python) == wrong
+
+    @pytest.mark.parametrize("checker", CHECKERS)
+    def test_each_line_that_the_page_calls_refused_is_refused(self, tmp_path: Path, checker: str) -> None:
+        (program,) = blocks("python", REFUSED)
+        body = program.index("    stream")
+        first = program[:body].count("\n") + 1
+        lines = set(range(first, program.count("\n") + 1))
+        assert CHECKERS[checker](tmp_path, program, PYTHONS[0]) == lines
+        assert len(lines) == 3
+
+    def test_dropped_ticket_is_reported_as_the_page_says(self, tmp_path: Path) -> None:
+        (program,) = blocks("python", "# reported")
+        (settings,) = blocks("toml", "# reports")
+        (told,) = re.findall(r"^```console\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+        errors = [line for line in mypy(tmp_path, program, settings).splitlines() if ": error: " in line]
+        assert errors == told.splitlines()
+        assert mypy(tmp_path, program) == ""  # in strict mode, without the check
+
+    def test_each_way_of_the_page_to_live_with_the_check_is_accepted(self, tmp_path: Path) -> None:
+        (reported,) = blocks("python", "# reported")
+        (checks,) = blocks("toml", "# reports")
+        (off,) = blocks("toml", "# accepts")
+        accepted = blocks("python", "# accepted")
+        assert len(accepted) == 2
+        for program, settings in [(reported, off), *((program, checks) for program in accepted)]:
+            assert mypy(tmp_path, program, settings + "\n") == ""
+
+    @pytest.mark.parametrize("checker", CHECKERS)
+    def test_program_of_the_page_is_accepted_in_strict_mode(self, tmp_path: Path, checker: str) -> None:
+        (program,) = blocks("python", "from __future__ import annotations")
+        assert CHECKERS[checker](tmp_path, program, PYTHONS[0]) == set()
+
+
+def test_program_of_the_page_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = blocks("python", "from __future__ import annotations")
+    (tmp_path / "job.py").write_text(program)
+    runpy.run_path(str(tmp_path / "job.py"))
+    assert capsys.readouterr().out == "hello\n"
+
+
+def test_every_block_of_the_page_is_tried() -> None:
+    tried = [
+        *blocks("python", "from __future__ import annotations"),
+        *(block for first in (REFUSED, "# reported", "# accepted") for block in blocks("python", first)),
+        *(block for first in ("# reports", "# accepts") for block in blocks("toml", first)),
+    ]
+    told = re.findall(r"^```console\n", PAGE, flags=re.MULTILINE)
+    assert len(tried) + len(told) == PAGE.count("\n```") / 2
+    assert len(tried) == 7
