@@ -10,6 +10,7 @@ test's; it is asked for it when it is torn down, within the last test's teardown
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from contextlib import contextmanager
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
     from pytest_aioacl import Open, Settings
 
 HELD_BY_A_TRACEBACK: Final = ("descriptors",)
+TRIO_ON_ASYNCIO: Final = (
+    "expected a test that runs on trio, got one that pytest-asyncio runs on asyncio: it takes each test with its "
+    'marker, and with asyncio_mode = "auto" each asynchronous test; set asyncio_mode = "strict" in pytest\'s '
+    "settings, and give the marker asyncio to asyncio's own tests only"
+)
 
 _audits: Final = pytest.StashKey[Audit]()
 _watchdogs: Final = pytest.StashKey["Watchdog"]()
@@ -102,6 +108,14 @@ class Watchdog:
         return [Finding("watchdog", text)] if self.barked else []
 
 
+def wants_trio_on_asyncio(item: pytest.Item) -> bool:
+    """Whether anyio's plugin has been asked for trio, and pytest-asyncio has taken the test from it."""
+    backend: Any = getattr(item, "funcargs", {}).get("anyio_backend")
+    on_trio = backend == "trio" or (isinstance(backend, tuple) and "trio" in backend)
+    taken = item.get_closest_marker("asyncio") is not None and item.config.pluginmanager.has_plugin("asyncio")
+    return on_trio and taken and bool(inspect.iscoroutinefunction(getattr(item, "function", None)))
+
+
 class Hooks:
     """pytest's hooks, for the tests concerned."""
 
@@ -154,6 +168,12 @@ class Hooks:
         begin_anew()
         audit = item.stash[_audits] = self._broader.audit = Audit(*allowed, patience=self._settings.patience)
         audit.begin()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        """A test for trio that pytest-asyncio would run on asyncio has shown nothing."""
+        if item.nodeid in self._concerned and wants_trio_on_asyncio(item):
+            pytest.fail(TRIO_ON_ASYNCIO, pytrace=False)
 
     # --- after it ------------------------------------------------------------------------------------------------
 

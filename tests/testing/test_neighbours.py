@@ -1,0 +1,73 @@
+"""The plugin beside others: two plugins for asynchronous tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.testing.test_plugin import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# --- a test for trio --------------------------------------------------------------------------------------------------
+
+AUTO = ("-o", "asyncio_mode=auto")
+STRICT = ("-o", "asyncio_mode=strict")
+REMEDY = 'set asyncio_mode = "strict" in pytest\'s settings'
+
+ON_TRIO = """
+import asyncio
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+@pytest.fixture{params}
+def anyio_backend({request}):
+    return {backend}
+
+{marker}
+async def test_it(aioacl_device, anyio_backend_name):
+    async with aioacl_device.create_stream() as stream:
+        await stream
+    if anyio_backend_name == "asyncio":
+        assert asyncio.current_task() is not None
+    else:
+        with pytest.raises(RuntimeError):
+            asyncio.current_task()
+"""
+
+
+def on_trio(folder: Path, *arguments: str, backend: str = "", marker: str = "") -> tuple[set[str], str]:
+    """Runs the test; the names of those that failed, and what was printed."""
+    both = {"params": '(params=["asyncio", "trio"])', "request": "request", "backend": "request.param"}
+    one = {"params": "", "request": "", "backend": backend}
+    (folder / "test_it.py").write_text(ON_TRIO.format(marker=marker, **(one if backend else both)))
+    ran = run(folder, *arguments, "test_it.py")
+    assert not ran.refused, ran.output
+    assert all(REMEDY in text for text in ran.failed.values()), ran.output
+    return set(ran.failed), ran.output
+
+
+def test_trio_variant_that_pytest_asyncio_takes_in_auto_mode_fails_with_the_remedy(tmp_path: Path) -> None:
+    failed, output = on_trio(tmp_path, *AUTO)
+    assert failed == {"test_it[trio]"}, output
+    assert "_hooks.py" not in output
+
+
+@pytest.mark.parametrize("backend", ['"trio"', '("trio", {})'])
+def test_trio_test_that_pytest_asyncio_takes_in_auto_mode_fails_with_the_remedy(
+    tmp_path: Path, backend: str
+) -> None:
+    failed, output = on_trio(tmp_path, *AUTO, backend=backend)
+    assert failed == {"test_it"}, output
+
+
+def test_trio_test_that_has_the_marker_of_pytest_asyncio_fails_with_the_remedy(tmp_path: Path) -> None:
+    failed, output = on_trio(tmp_path, *STRICT, backend='"trio"', marker="@pytest.mark.asyncio")
+    assert failed == {"test_it"}, output
+
+
+def test_trio_test_in_strict_mode_runs_on_trio(tmp_path: Path) -> None:
+    assert on_trio(tmp_path, *STRICT)[0] == set()
