@@ -195,7 +195,15 @@ def _kept_for_life() -> set[int]:
     """Descriptors of the ports of lanes, which are made once and stay, and of threads, which end with them."""
     managers = list(_lifecycle._managers.values())
     lanes = [lane._port for manager in managers for lane in (manager.control, manager.maintenance)]
-    return {port.fd for port in (*lanes, *thread_ports()) if port is not None}
+    return {port.fd for port in (*lanes, *thread_ports()) if port is not None} | _kept_by_multiprocessing()
+
+
+def _kept_by_multiprocessing() -> set[int]:
+    """Those of its resource tracker and its fork server: the first use starts them, and the process's end ends them."""
+    tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
+    server = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    found = (getattr(tracker, "_fd", None), getattr(server, "_forkserver_alive_fd", None))
+    return {number for number in found if number is not None}
 
 
 def _descriptors() -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""The plugin beside others: two plugins for asynchronous tests."""
+"""The plugin beside others: two plugins for asynchronous tests, and multiprocessing."""
 
 from __future__ import annotations
 
@@ -71,3 +71,37 @@ def test_trio_test_that_has_the_marker_of_pytest_asyncio_fails_with_the_remedy(t
 
 def test_trio_test_in_strict_mode_runs_on_trio(tmp_path: Path) -> None:
     assert on_trio(tmp_path, *STRICT)[0] == set()
+
+
+# --- multiprocessing --------------------------------------------------------------------------------------------------
+
+PROCESSES = """
+import multiprocessing
+import os
+from multiprocessing import shared_memory
+
+import pytest
+
+def test_shared_memory_starts_the_resource_tracker(aioacl_device):
+    memory = shared_memory.SharedMemory(create=True, size=8)
+    memory.close()
+    memory.unlink()
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_process_that_has_ended(aioacl_device, method):
+    process = multiprocessing.get_context(method).Process(target=os.getpid)
+    process.start()
+    process.join()
+    process.close()
+
+def test_pipe_that_stays(aioacl_device):
+    global kept
+    kept = multiprocessing.Pipe()
+"""
+
+
+def test_resource_tracker_and_fork_server_of_multiprocessing_are_no_leak(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(PROCESSES)
+    ran = run(tmp_path, "-o", "aioacl_patience=0.2", "test_it.py", really=True)
+    assert ran.refused.keys() == {"test_pipe_that_stays"}, ran.output
+    assert not ran.failed
