@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from aioacl import simulator
 from aioacl.simulator._control import times_forgotten
+from aioacl.testing import _temporary
 from aioacl.testing._below import makers_of
 from aioacl.testing._cleanup import close_left, force_close
 from aioacl.testing._origins import book, frames_of, is_held, is_open, is_viewed, verdict, where
@@ -52,6 +53,7 @@ _CURES: Final = {
     "leases": "Enter it with `async with device.lease()`, or with `with` on a thread without a loop.",
     "threads": "Join it before the test ends.",
     "descriptors": "Close it before the test ends.",
+    "directories": "Make it with `with tempfile.TemporaryDirectory()`, or call its cleanup().",
 }
 
 
@@ -140,7 +142,12 @@ class Audit:
         self.allowed |= frozenset(allowed)
         found = self._growth_that_stays()
         Audit._uvloop_met |= pipe_of_uvloop(growth(self.before, snapshot())) is not None
-        findings = [*self._of_counts(found), *self._of_threads_and_descriptors(found), *self._of_violations()]
+        findings = [
+            *self._of_counts(found),
+            *self._of_threads_and_descriptors(found),
+            *self._of_directories(found),
+            *self._of_violations(),
+        ]
         if found.devices:
             force_close(but=self.before.devices)
         self._book.shut()
@@ -158,19 +165,21 @@ class Audit:
             {**self.before.descriptors, **grown.descriptors},
             self.before.threads | grown.threads,
             self.before.devices | grown.devices,
+            self.before.directories | grown.directories,
         )
 
     def expect_no_more(self, grown: Iterable[Growth], left: list[Origin]) -> None:
         """He is gone; what he has left is closed."""
         counts, kept = Counter(self.before.counts), dict(self.before.descriptors)
-        threads, devices = self.before.threads, self.before.devices
+        threads, devices, directories = self.before.threads, self.before.devices, self.before.directories
         for each in grown:
             counts.subtract(each.counts)
             kept = {number: it for number, it in kept.items() if each.descriptors.get(number) != it}
             threads, devices = threads - each.threads, devices - each.devices
+            directories -= each.directories
         # What is gone already, by a reset for instance, cannot go once more.
         left_over = {name: max(0, count) for name, count in counts.items()}
-        self.before = Snapshot(left_over, kept, threads, devices)
+        self.before = Snapshot(left_over, kept, threads, devices, directories)
         self._close(left)
         self._book.strike(left)
 
@@ -228,6 +237,12 @@ class Audit:
             what = f"descriptor {number} ({target}) stays open"
             yield Finding("descriptors", _told(what, "opened", frames, _CURES["descriptors"]))
 
+    def _of_directories(self, found: Growth) -> Iterator[Finding]:
+        left = _temporary.directories.left()
+        for path in sorted(found.directories):
+            what = f"temporary directory {path} is not cleaned up"
+            yield Finding("directories", _told(what, "made", left.get(path, ()), _CURES["directories"]))
+
     def _of_violations(self) -> list[Finding]:
         if not is_simulated():
             return []
@@ -265,7 +280,7 @@ def audit(*allowed: str, patience: float = PATIENCE_SECONDS) -> Generator[Audit]
     on the simulator is told too. What was left is closed. If the block raises, its error gets the report as a note.
 
     Args:
-        allowed: what may be left: devices, threads, descriptors, violations, or one of `Snapshot.counts`.
+        allowed: what may be left: devices, threads, descriptors, directories, violations, or one of `Snapshot.counts`.
         patience: seconds that threads and unfinished work get to end.
 
     Raises:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aioacl._library import LibraryInfo
     from pytest_aioacl import Open, Settings
 
-HELD_BY_A_TRACEBACK: Final = ("descriptors",)
+HELD_BY_A_TRACEBACK: Final = ("descriptors", "directories")
 TRIO_ON_ASYNCIO: Final = (
     "expected a test that runs on trio, got one that pytest-asyncio runs on asyncio: it takes each test with its "
     'marker, and with asyncio_mode = "auto" each asynchronous test; set asyncio_mode = "strict" in pytest\'s '

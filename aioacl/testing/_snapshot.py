@@ -14,6 +14,7 @@ from aioacl import _library, _lifecycle, _port, simulator
 from aioacl._errors import ParameterError
 from aioacl._ffi import lib
 from aioacl._law import State
+from aioacl.testing import _temporary
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -31,6 +32,7 @@ KNOWN: Final = LIVING | {
     "descriptors",
     "threads",
     "devices",
+    "directories",
     "leases",
     "violations",
     "watchdog",
@@ -66,12 +68,14 @@ class Snapshot:
         descriptors: the open descriptors by number, each with what it is; without those that aioacl keeps for life.
         threads: the Python threads; without idle workers of event loops.
         devices: the indices of the devices that are not closed.
+        directories: the paths of each `tempfile.TemporaryDirectory` that was made during an audit and not cleaned up.
     """
 
     counts: Mapping[str, int]
     descriptors: Mapping[int, str]
     threads: frozenset[threading.Thread]
     devices: frozenset[int]
+    directories: frozenset[str] = frozenset()
 
     def more_than(self, other: Snapshot, *allowed: str) -> dict[str, tuple[int, int]]:
         """What has grown since the other, and is not allowed to: by name, how many then and now."""
@@ -83,7 +87,8 @@ class Snapshot:
         }
 
     def _numbers(self) -> dict[str, int]:
-        return {**self.counts, "descriptors": len(self.descriptors), "threads": len(self.threads)}
+        lengths = {name: len(getattr(self, name)) for name in ("descriptors", "threads", "directories")}
+        return {**self.counts, **lengths}
 
 
 @dataclass(frozen=True)
@@ -94,9 +99,10 @@ class Growth:
     descriptors: Mapping[int, str]
     threads: frozenset[threading.Thread]
     devices: frozenset[int]
+    directories: frozenset[str]
 
     def __bool__(self) -> bool:
-        return bool(self.counts or self.descriptors or self.threads or self.devices)
+        return any((self.counts, self.descriptors, self.threads, self.devices, self.directories))
 
     def without(self, names: Collection[str], explained: Mapping[str, int]) -> Growth:
         """Less what may be, by name, and less so many of what is explained."""
@@ -110,6 +116,7 @@ class Growth:
             self.descriptors if descriptors_matter else {},
             self.threads if "threads" not in names else frozenset(),
             self.devices if "devices" not in names else frozenset(),
+            self.directories if "directories" not in names else frozenset(),
         )
 
     def without_pipe(self, pipe: str | None) -> Growth:
@@ -131,6 +138,7 @@ def growth(before: Snapshot, now: Snapshot) -> Growth:
         new if len(now.descriptors) > len(before.descriptors) else {},
         frozenset(thread for thread in now.threads - before.threads if thread.is_alive()),
         now.devices - before.devices,
+        now.directories - before.directories,
     )
 
 
@@ -145,7 +153,8 @@ def pipe_of_uvloop(found: Growth) -> str | None:
 def snapshot() -> Snapshot:
     """What lives now. Calls no ACL function."""
     devices = frozenset(manager.index for manager in open_devices())
-    return Snapshot(_counts(), _descriptors(), _threads(ours=not devices), devices)
+    directories = frozenset(_temporary.directories.left())
+    return Snapshot(_counts(), descriptors(), _threads(ours=not devices), devices, directories)
 
 
 def is_simulated() -> bool:
@@ -206,7 +215,8 @@ def _kept_by_multiprocessing() -> set[int]:
     return {number for number in found if number is not None}
 
 
-def _descriptors() -> dict[int, str]:
+def descriptors() -> dict[int, str]:
+    """The open descriptors by number, each with what it is; without those that stay for the life of the process."""
     kept = _kept_for_life()
     found: dict[int, str] = {}
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - an iterator would hold one more

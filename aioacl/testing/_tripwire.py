@@ -15,6 +15,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl.testing._origins import frames_of
+from aioacl.testing._snapshot import descriptors
+from aioacl.testing._temporary import UNLINKED, Nameless, directories
 
 if TYPE_CHECKING:
     from socket import socket
@@ -25,7 +27,7 @@ REMEMBERED: Final = 4096
 
 
 class Tripwire:
-    """Lines that started threads, and lines that opened files and sockets, while an audit is under way."""
+    """Lines that started threads, opened files and sockets, and made temporary directories, during audits."""
 
     def __init__(self) -> None:
         self._audits = 0
@@ -34,6 +36,7 @@ class Tripwire:
         )
         self._sockets: weakref.WeakKeyDictionary[socket, tuple[Frame, ...]] = weakref.WeakKeyDictionary()
         self._files: dict[str, tuple[Frame, ...]] = {}
+        self._nameless = Nameless(lambda: descriptors().values())
 
     def open(self) -> None:
         """One more audit is under way: somebody listens."""
@@ -44,13 +47,17 @@ class Tripwire:
         self._audits -= 1
         if not self._audits:
             self._files.clear()
+            self._nameless.forget()
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """The audit hook."""
         if not self._audits:
             return
         if event == "open":
-            self._opened(arguments[0])
+            self._opened(arguments[0], arguments[-1])
+        elif event == "tempfile.mkdtemp":
+            asking = sys._getframe(1)
+            directories.note(asking.f_back, frames_of(asking))
         elif event == "socket.__new__":
             self._sockets[arguments[0]] = frames_of(sys._getframe(1))
 
@@ -59,11 +66,16 @@ class Tripwire:
         if self._audits:
             self._threads[thread] = frames_of(sys._getframe(2))
 
-    def _opened(self, path: object) -> None:
-        if isinstance(path, str | bytes) and len(self._files) < REMEMBERED:
-            frames = frames_of(sys._getframe(2))
-            if frames:
-                self._files[os.path.realpath(os.fsdecode(path))] = frames
+    def _opened(self, path: object, flags: object) -> None:
+        if not isinstance(path, str | bytes) or len(self._files) >= REMEMBERED:
+            return
+        frames = frames_of(sys._getframe(2))
+        if not frames:
+            return
+        if isinstance(flags, int) and flags & os.O_TMPFILE == os.O_TMPFILE:
+            self._nameless.opening(frames)
+        else:
+            self._files[os.path.realpath(os.fsdecode(path))] = frames
 
     def of_thread(self, thread: threading.Thread) -> tuple[Frame, ...]:
         """Who started it."""
@@ -74,7 +86,7 @@ class Tripwire:
         for sock, frames in list(self._sockets.items()):
             if sock.fileno() == number:
                 return frames
-        return self._files.get(target, ())
+        return self._files.get(target.removesuffix(UNLINKED)) or self._nameless.lines(target)
 
 
 _wires: list[Tripwire] = []

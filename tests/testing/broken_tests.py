@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import tempfile
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,28 @@ def test_leaves_a_file(tmp_path: Path) -> None:
 
 def test_leaves_a_socket() -> None:
     kept.append(socket.socket())  # here
+
+
+def test_leaves_a_temporary_file() -> None:
+    kept.append(tempfile.TemporaryFile())  # noqa: SIM115 - it is not closed  # here
+
+
+def test_leaves_a_named_temporary_file() -> None:
+    kept.append(tempfile.NamedTemporaryFile())  # noqa: SIM115 - it is not closed  # here
+
+
+def test_leaves_a_file_of_mkstemp(tmp_path: Path) -> None:
+    kept.append(tempfile.mkstemp(dir=tmp_path))  # here
+
+
+def test_leaves_a_spooled_file() -> None:
+    spooled = tempfile.SpooledTemporaryFile(max_size=1)  # noqa: SIM115 - it is not closed
+    kept.append(spooled)
+    spooled.write(b"more")  # here
+
+
+def test_leaves_a_temporary_directory() -> None:
+    kept.append(tempfile.TemporaryDirectory())  # here
 
 
 def test_leaves_a_pipe() -> None:

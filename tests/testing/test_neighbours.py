@@ -1,4 +1,4 @@
-"""The plugin beside others: two plugins for asynchronous tests, and multiprocessing."""
+"""The plugin beside others: two plugins for asynchronous tests, multiprocessing and tempfile."""
 
 from __future__ import annotations
 
@@ -105,3 +105,52 @@ def test_resource_tracker_and_fork_server_of_multiprocessing_are_no_leak(tmp_pat
     ran = run(tmp_path, "-o", "aioacl_patience=0.2", "test_it.py", really=True)
     assert ran.refused.keys() == {"test_pipe_that_stays"}, ran.output
     assert not ran.failed
+
+
+# --- tempfile ---------------------------------------------------------------------------------------------------------
+
+TEMPORARY = """
+import os
+import tempfile
+
+import pytest
+
+def test_closes_all(aioacl_device):
+    with tempfile.TemporaryFile(), tempfile.NamedTemporaryFile(), tempfile.TemporaryDirectory():
+        pass
+    number, path = tempfile.mkstemp()
+    os.close(number)
+    os.unlink(path)
+    os.rmdir(tempfile.mkdtemp())
+
+def test_keeps_one_of_two_files(aioacl_device):
+    global kept
+    first = tempfile.TemporaryFile()
+    kept = tempfile.TemporaryFile()  # here
+    first.close()
+
+@pytest.fixture(scope="module")
+def folder():
+    with tempfile.TemporaryDirectory() as path:
+        yield path
+
+def test_uses_a_folder_of_the_module(aioacl_device, folder):
+    assert os.listdir(folder) == []
+
+@pytest.mark.aioacl_leaves("directories")
+def test_may_leave_a_folder(aioacl_device):
+    global folders
+    folders = [tempfile.TemporaryDirectory()]
+"""
+
+
+def test_temporary_files_that_are_closed_are_no_leak_and_one_that_is_not_is_told_by_its_line(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "test_it.py").write_text(TEMPORARY)
+    ran = run(tmp_path, "-o", "aioacl_patience=0.2", "test_it.py")
+    line = next(n for n, text in enumerate(TEMPORARY.splitlines(), 1) if "# here" in text)
+    assert ran.refused.keys() == {"test_keeps_one_of_two_files"}, ran.output
+    assert (
+        f"at test_it.py:{line} in test_keeps_one_of_two_files" in ran.refused["test_keeps_one_of_two_files"]
+    )

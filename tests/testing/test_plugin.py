@@ -147,6 +147,11 @@ LEFT = {
     "test_leaves_a_thread": r"thread 'pump' still runs",
     "test_leaves_a_file": r"descriptor \d+ \(\S+/open.log\) stays open",
     "test_leaves_a_socket": r"descriptor \d+ \(socket:\[\d+\]\) stays open",
+    "test_leaves_a_temporary_file": r"descriptor \d+ \(\S+ \(deleted\)\) stays open",
+    "test_leaves_a_named_temporary_file": r"descriptor \d+ \(\S+\) stays open",
+    "test_leaves_a_file_of_mkstemp": r"descriptor \d+ \(\S+\) stays open",
+    "test_leaves_a_spooled_file": r"descriptor \d+ \(\S+ \(deleted\)\) stays open",
+    "test_leaves_a_temporary_directory": r"temporary directory \S+ is not cleaned up",
 }
 
 

@@ -1,0 +1,88 @@
+"""What the module tempfile has made: directories that are not cleaned up yet, and files without a name.
+
+A file of `TemporaryFile` has no name by which the line that opened it could be found again. It is known by its
+descriptor, which exists when the call has returned. So it is looked for at the thread's next such call, or in the end.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+
+    from aioacl._origin import Frame
+
+    Lines = tuple[Frame, ...]
+
+UNLINKED: Final = " (deleted)"  # how the kernel ends the name of an open file that has none any more
+_MAKER: Final = TemporaryDirectory.__init__.__code__
+
+
+class Directories:
+    """The objects of TemporaryDirectory that were made while an audit was under way, each with its lines."""
+
+    def __init__(self) -> None:
+        self._made: weakref.WeakKeyDictionary[TemporaryDirectory[Any], Lines] = weakref.WeakKeyDictionary()
+
+    def note(self, frame: FrameType | None, lines: Lines) -> None:
+        """Notes the object that asks for a directory in this frame; `mkdtemp` by itself keeps what it makes."""
+        if frame is not None and frame.f_code is _MAKER:
+            self._made[frame.f_locals["self"]] = lines
+
+    def left(self) -> dict[str, Lines]:
+        """The directories that are neither cleaned up nor meant to stay, each with its lines."""
+        return {str(made.name): lines for made, lines in list(self._made.items()) if _is_left(made)}
+
+
+def _is_left(made: TemporaryDirectory[Any]) -> bool:
+    finalizer = getattr(made, "_finalizer", None)  # none while it is being made
+    wanted = getattr(made, "_delete", True)
+    return finalizer is not None and finalizer.alive and wanted and Path(os.fsdecode(made.name)).is_dir()
+
+
+class Nameless:
+    """The lines that have opened files without a name, by what the descriptor is then."""
+
+    def __init__(self, descriptors: Callable[[], Iterable[str]]) -> None:
+        self._descriptors = descriptors
+        self._pending: dict[int, tuple[frozenset[str], Lines]] = {}
+        self._found: dict[str, Lines] = {}
+
+    def _open(self) -> frozenset[str]:
+        return frozenset(target for target in self._descriptors() if target.endswith(UNLINKED))
+
+    def opening(self, lines: Lines) -> None:
+        """This thread is about to open one."""
+        thread = threading.get_ident()
+        self._find(thread)
+        self._pending[thread] = self._open(), lines
+
+    def _find(self, thread: int) -> None:
+        """What a thread opened is the one that is new; of several, opened beside each other, it is not known which."""
+        before, lines = self._pending.pop(thread, (None, ()))
+        if before is None:
+            return
+        new = self._open() - before
+        if len(new) == 1:
+            self._found[next(iter(new))] = lines
+
+    def lines(self, target: str) -> Lines:
+        """Who opened it."""
+        for thread in list(self._pending):
+            self._find(thread)
+        return self._found.get(target, ())
+
+    def forget(self) -> None:
+        """Forgets them all."""
+        self._pending.clear()
+        self._found.clear()
+
+
+directories: Final = Directories()
