@@ -43,7 +43,9 @@ TRIO_ON_ASYNCIO: Final = (
 
 _audits: Final = pytest.StashKey[Audit]()
 _watchdogs: Final = pytest.StashKey["Watchdog"]()
-_broken: Final = pytest.StashKey[bool]()
+_raised: Final = pytest.StashKey[bool]()  # the test, or what surrounds it, has raised
+_broken: Final = pytest.StashKey[bool]()  # and that is reported as a failure: xfail does not expect it
+_left: Final = pytest.StashKey[bool]()  # the audit has found something
 
 
 def _is_ours(trace: pytest.ExceptionInfo[BaseException]) -> bool:
@@ -177,14 +179,19 @@ class Hooks:
 
     # --- after it ------------------------------------------------------------------------------------------------
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which sees what xfail expects
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, Any, Any]:
-        """Notes that the test is broken: what it leaves is then no news."""
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Notes that the test is broken: what it leaves is told below its failure. xfail expects no leak."""
+        report = yield
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
-            item.stash[_broken] = True
-        return (yield)
+            item.stash[_raised] = True
+            item.stash[_broken] = item.stash.get(_broken, False) or report.failed
+        if call.when == "teardown" and item.stash.get(_left, False) and hasattr(report, "wasxfail"):
+            report.outcome = "failed"
+            del report.wasxfail
+        return report
 
     @pytest.hookimpl(wrapper=True, trylast=True)  # within pytest's capture, around all fixtures
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -197,24 +204,25 @@ class Hooks:
         try:
             result = yield
         except BaseException:
-            item.stash[_broken] = True
+            item.stash[_raised] = item.stash[_broken] = True
             self._end(item, audit)
             raise
         self._end(item, audit)
         return result
 
     def _end(self, item: pytest.Item, audit: Audit) -> None:
-        broken = item.stash.get(_broken, False)
+        raised = item.stash.get(_raised, False)
         release_everything()  # a fixture may have held something since
         left = [*item.stash[_watchdogs].stop(), *self._broader.findings(), *audit.left()]
-        mended = mend_all() if broken or left else []  # what a fault has stuck is gone after a reset
-        counted = audit.counted(*(HELD_BY_A_TRACEBACK if broken else ()))
+        mended = mend_all() if raised or left else []  # what a fault has stuck is gone after a reset
+        counted = audit.counted(*(HELD_BY_A_TRACEBACK if raised else ()))
         findings = [finding for finding in (*left, *counted) if finding.name not in audit.allowed]
-        texts = [*([report(findings)] if findings else []), *mended]
-        if texts and broken:
-            item.add_report_section("teardown", "aioacl", "\n".join(texts))
-        elif texts:
-            pytest.fail("\n".join(texts), pytrace=False)
+        item.stash[_left] = bool(findings)
+        text = "\n".join([*([report(findings)] if findings else []), *mended])
+        if text and (item.stash.get(_broken, False) or (raised and not findings)):
+            item.add_report_section("teardown", "aioacl", text)
+        elif text:
+            pytest.fail(text, pytrace=False)
 
     # --- fixtures of a broader scope -----------------------------------------------------------------------------
 

@@ -142,6 +142,7 @@ def test_the_simulator_is_there() -> None:
 
 
 @pytest.mark.xfail(raises=ZeroDivisionError, strict=True)
-def test_what_fails_as_expected_may_leave_something(aioacl_device: aioacl.Device) -> None:
+def test_what_fails_as_expected_and_leaves_nothing(aioacl_device: aioacl.Device) -> None:
     stream = aioacl_device.create_stream().result()
+    stream.close().result()
     raise ZeroDivisionError(stream)

@@ -1,7 +1,8 @@
-"""The plugin beside others: two plugins for asynchronous tests, multiprocessing and tempfile."""
+"""The plugin beside others: two plugins for asynchronous tests, multiprocessing, tempfile, and pytest's xfail."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -154,3 +155,65 @@ def test_temporary_files_that_are_closed_are_no_leak_and_one_that_is_not_is_told
     assert (
         f"at test_it.py:{line} in test_keeps_one_of_two_files" in ran.refused["test_keeps_one_of_two_files"]
     )
+
+
+# --- xfail ------------------------------------------------------------------------------------------------------------
+
+EXPECTED = """
+import os
+import pytest
+
+kept = []
+
+@pytest.fixture
+def fails_at_its_end():
+    yield
+    raise RuntimeError("at its end")
+
+@pytest.mark.xfail(strict=True)
+def test_leaves_a_stream(aioacl_device):
+    kept.append(aioacl_device.create_stream().result())
+    assert not kept
+
+@pytest.mark.xfail(raises=Exception)
+def test_leaves_a_stream_and_its_fixture_fails(aioacl_device, fails_at_its_end):
+    kept.append(aioacl_device.create_stream().result())
+    assert not kept
+
+def test_leaves_a_stream_and_says_so_itself(aioacl_device):
+    kept.append(aioacl_device.create_stream().result())
+    pytest.xfail("known")
+
+@pytest.mark.xfail
+def test_leaves_nothing(aioacl_device):
+    assert not kept
+
+@pytest.mark.xfail
+def test_leaves_what_its_traceback_holds(aioacl_device):
+    file = open(os.devnull)
+    assert not kept
+
+@pytest.mark.xfail
+def test_breaks_the_device_and_leaves_nothing(aioacl_device, aioacl_simulator):
+    memory = aioacl_device.allocate(64).result()
+    stream = aioacl_device.create_stream(on_failure="stop").result()
+    aioacl_simulator.fail_next(stream, 507015)
+    try:
+        stream.fill(memory, 1).result()
+    finally:
+        stream.close().result()
+        memory.close().result()
+"""
+
+
+def test_leak_of_a_test_that_fails_as_expected_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(EXPECTED)
+    ran = run(tmp_path, "-o", "aioacl_patience=0.2", "test_it.py")
+    leaks = [name for name in re.findall(r"def (test_\w+)", EXPECTED) if "a_stream" in name]
+    assert len(leaks) == 3
+    assert ran.refused.keys() == set(leaks), ran.output
+    for name in leaks:
+        told = ran.refused[name] + ran.output
+        assert re.search(rf"a stream on device 0 .*\n +at test_it\.py:\d+ in {name}\n", told), ran.output
+    assert not ran.failed
+    assert ran.status == pytest.ExitCode.TESTS_FAILED
