@@ -14,6 +14,7 @@ from aioacl import _origin
 from aioacl._errors import ParameterError
 from aioacl._ffi import lib
 from aioacl._port import run_blocking
+from aioacl._runtime import must_not_be_forked
 from aioacl._unique import Unique
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class Opening(Operation[C]):
         self._site = _origin.site()
 
     def _use(self) -> Coroutine[Any, Any, C]:
+        must_not_be_forked()
         if self._state not in (NOT_STARTED, REFUSED):
             raise ParameterError(
                 f"expected an Opening that was not used before, got {self._what} a second time",

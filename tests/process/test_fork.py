@@ -136,6 +136,21 @@ parent(pid)
     assert run(FORKS + ends) == (0, "7 of 7\nchild 0\nclosed []\n", "")
 
 
+def test_opening_of_the_parent_is_refused_in_a_forked_child_each_time() -> None:
+    ends = """
+if pid == 0:
+    opening = device.create_stream()
+    for _ in range(2):
+        try:
+            opening.result()
+        except ForkedProcessError:
+            say("refused")
+    sys.exit(0)
+parent(pid)
+"""
+    assert run(FORKS + ends) == (0, "refused\nrefused\nchild 0\nclosed []\n", "")
+
+
 # The thread that forks has no port of its own: everything was made on another one, or in an event loop.
 CLOSES = """
 import asyncio, contextlib, warnings
