@@ -43,7 +43,8 @@ async def main():
     for _ in range(20):
         stream, memory, pinned = await device.create_stream(), await device.allocate(64), await device.pinned(64)
         stream.copy(memory, pinned)
-        stream.cycle = [stream, memory, pinned]
+        cycle = [stream, memory, pinned]
+        cycle.append(cycle)
 gc.disable()
 run(main)
 gc.collect()
