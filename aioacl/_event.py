@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._errors import ParameterError
 from aioacl._ffi import PENDING, ffi, lib, make_pass, owner
 from aioacl._handle import Handle
-from aioacl._operation import Operation, begun
+from aioacl._operation import Operation
 from aioacl._options import deadline_of
-from aioacl._port import run_blocking
+from aioacl._port import begun, run_blocking
 from aioacl._runtime import of_parent
 from aioacl._unique import Unique
 

@@ -7,13 +7,12 @@ an `Opening`: it is a context manager too, and one that was forgotten warns.
 from __future__ import annotations
 
 import warnings
-from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from aioacl import _origin
 from aioacl._errors import ParameterError
 from aioacl._ffi import lib
-from aioacl._port import run_blocking
+from aioacl._port import begun, run_blocking
 from aioacl._runtime import must_not_be_forked
 from aioacl._unique import Unique
 
@@ -28,21 +27,6 @@ NOT_STARTED: Final = "not started"
 STARTED: Final = "started"
 DONE: Final = "done"
 REFUSED: Final = "refused"
-
-
-if TYPE_CHECKING:
-
-    def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]: ...
-else:  # for type checkers, what `coroutine` makes can be awaited only
-
-    @coroutine
-    def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
-        """Awaits a coroutine from the moment that there is it: for an `__await__` to yield from.
-
-        Between a coroutine's making and its beginning Python calls nothing here, so no Ctrl-C can come in between,
-        which would have it complain that it was never awaited.
-        """
-        return (yield from begin())
 
 
 class Operation(Unique, Generic[T_co]):

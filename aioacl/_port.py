@@ -18,6 +18,7 @@ import sys
 import threading
 import weakref
 from contextlib import nullcontext, suppress
+from types import coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aioacl import _sync
@@ -28,7 +29,7 @@ from aioacl._runtime import must_not_be_forked
 from aioacl._stay import current_stay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
     from contextlib import AbstractContextManager
 
     from aioacl._acl import CData
@@ -222,8 +223,7 @@ class AsyncioPort(Port):
             await asyncio.sleep(0)
 
     def shield(self) -> AbstractContextManager[object]:
-        # A scope of anyio around the caller was entered before, so anyio's backend is there. It is not imported here:
-        # that takes 100 ms, for which the loop would stand still.
+        # A scope around the caller was entered before, so the backend is there. To import it here would take 100 ms.
         loaded = hasattr(sys.modules.get("anyio._backends._asyncio"), "backend_class")
         return sys.modules["anyio"].CancelScope(shield=True) if loaded else nullcontext()
 
@@ -283,6 +283,17 @@ def _earlier(one: float | None, other: float | None) -> float | None:
     return min(one, other)
 
 
+if TYPE_CHECKING:
+
+    def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]: ...
+else:  # for type checkers, what `coroutine` makes can be awaited only
+
+    @coroutine
+    def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
+        """Makes a coroutine and begins it; a Ctrl-C in between would leave one that was never awaited."""
+        return (yield from begin())
+
+
 def run_blocking(
     begin: Callable[[], Coroutine[Any, Any, T]],
     timeout: float | None,
@@ -293,7 +304,7 @@ def run_blocking(
     In a forked child no wait would end: what waits raises there, and what has nothing to do does nothing.
     """
     if lib.aio_forked():
-        return _run(begin())
+        return _run(begun(begin))
     port = current_port()
     if not isinstance(port, ThreadPort):
         # TypeError would speak of the arguments; it is the place that is wrong.
@@ -302,20 +313,20 @@ def run_blocking(
     outer, locks, deadline = port.deadline, len(port.locks), deadline_of(timeout)
     port.deadline = _earlier(outer, deadline)
     try:
-        return _run(begin())
+        return _run(begun(begin))
     finally:
         port.deadline = outer
         del port.locks[locks:]
 
 
-def _run(coroutine: Coroutine[Any, Any, T]) -> T:
+def _run(steps: Generator[Any, Any, T]) -> T:
     try:
-        coroutine.send(None)
+        steps.send(None)
     except StopIteration as stop:
         result: T = stop.value
         return result
     finally:
-        coroutine.close()
+        steps.close()
     raise RuntimeError("a wait suspended on a thread without an event loop")
 
 

@@ -14,10 +14,10 @@ from aioacl._handle import Handle, warn_of_drop
 from aioacl._lanes import call_on, clean_up_on
 from aioacl._memory import deferred, free_deferred
 from aioacl._native_streams import destroy, make_core
-from aioacl._operation import Operation, begun
+from aioacl._operation import Operation
 from aioacl._options import deadline_of, whole_of
 from aioacl._place import Place, copy_kind, copy_size, place_of
-from aioacl._port import run_blocking
+from aioacl._port import begun, run_blocking
 from aioacl._transfer import STAGED_AT_MOST, pump, room
 
 if TYPE_CHECKING:

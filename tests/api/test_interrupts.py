@@ -367,3 +367,11 @@ class TestBetweenACoroutinesMakingAndItsBeginning:
         monkeypatch.undo()
         for thing in (event, stream, device):
             thing.close().result()
+
+    def test_nor_does_a_wait_that_blocks_a_thread(self) -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with pytest.raises(KeyboardInterrupt):
+                run_blocking(self.interrupted, None)
+            gc.collect()
+        assert [str(warning.message) for warning in caught] == []
