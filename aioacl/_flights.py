@@ -174,7 +174,14 @@ class Flight:
         _runtime.acquire(self.manager)
 
     def _stuck(self) -> tuple[Stuck, ...]:
-        """The calls that are inside, or those of another device that keep this one from ACL."""
+        """The calls that do not leave, or those of another device that keep this one from ACL.
+
+        From here on the gate lets nobody in, and who passes through has time to leave.
+        """
+        with self.manager.changed:
+            if self.manager.state in (State.OPEN, State.DRAINING):
+                self.manager.apply(Event.SEIZE)
+        self._all_have_left(EVERYBODY, LEAVE_SECONDS)
         others = [user.index for user in _runtime.busy() if isinstance(user, type(self.manager))]
         return inside(self.index) or tuple(call for other in others for call in inside(other))
 
@@ -188,8 +195,6 @@ class Flight:
         """A call of an open or a close has not returned in time."""
         manager = self.manager
         with manager.changed:
-            if manager.state in (State.OPEN, State.DRAINING):
-                manager.apply(Event.SEIZE)
             manager.apply(Event.FAIL, self._failed(problem, stuck), problem)
         lib.aio_device_flush(self.index)
 
