@@ -41,10 +41,10 @@ static void what_is_asked_during_an_abort_means_nothing(void) {
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
     UNTIL(sim.pending(stream->handle) == 0);
-    atomic_fetch_add(&stream->aborting, 1);
+    atomic_fetch_add(&stream->aborts, 1);
     CHECK_EQ(aio_stream_poll(stream, 1), aio_failed(AIO_PENDING));
     CHECK_EQ(aio_stream_query(stream, 1), 0);
-    atomic_fetch_sub(&stream->aborting, 1);
+    atomic_fetch_sub(&stream->aborts, 1);
     CHECK_EQ(aio_stream_poll(stream, 1), 1);
     bed_end_stream(stream);
     bed_close_copied();
@@ -399,6 +399,16 @@ static void a_reason_is_told_once_until_it_is_taken(void) {
     aio_port_close(port);
 }
 
+/* A wake that did not show the failure at once is asked for again. */
+static void until_a_fault(aio_port *kicks) {
+    uint64_t key;
+    int64_t reason = 0;
+    while (reason != AIO_KICK_FAULT) {
+        reason = bed_take_one(kicks, &key);
+        CHECK(reason == AIO_KICK_FAULT || reason == AIO_KICK_NUDGE);
+    }
+}
+
 static void wait_for_a_failure_that_only_a_wake_shows(bool event) {
     aio_port *port = aio_port_new(), *kicks = aio_port_new();
     uint64_t key = 0;
@@ -415,7 +425,7 @@ static void wait_for_a_failure_that_only_a_wake_shows(bool event) {
     CHECK_EQ(aio_device_kicks(0), AIO_KICK_NUDGE);
     bed_serve(0, AIO_KICK_NUDGE);
     CHECK_EQ(bed_take_one(port, &key), aio_failed(507015));
-    CHECK_EQ(bed_take_one(kicks, &key), AIO_KICK_FAULT);
+    until_a_fault(kicks);
     CHECK_EQ(bed_serve(0, aio_device_kicks(0)), 1);
     bed_end_stream(stream);
     bed_close_copied();
