@@ -18,7 +18,7 @@ static void nap(void) {
     nanosleep(&time, NULL);
 }
 
-/* An abort notes by itself what it drops. */
+/* An abort notes by itself what it drops; it must neither begin nor be under way meanwhile. */
 static bool concludes(const aio_stream *stream, int32_t code, unsigned aborts) {
     if (code == TIMED_OUT || !aio_is_of_task(code))
         return false;
@@ -47,7 +47,7 @@ bool aio_stream_sync(aio_stream *stream) {
     if (atomic_exchange(&stream->asking, true))
         return false;
     uint64_t tail = atomic_load(&stream->tail);
-    unsigned aborts = atomic_load(&stream->aborts);
+    unsigned aborts = atomic_load(&stream->aborts_ended);
     const struct aio_device *device = &aio_devices[stream->device];
     unsigned syncs = atomic_load(&device->syncs);
     aio_keep_text(); /* of an earlier call, whose text was not read */

@@ -16,7 +16,7 @@ static int own(aio_stream *stream) {
     for (unsigned turn = 0;; turn++) {
         uint32_t nobody = AIO_NOBODY;
         if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER)) {
-            stream->aborts_seen = atomic_load(&stream->aborts);
+            stream->aborts_seen = atomic_load(&stream->aborts_ended);
             return 0;
         }
         if (atomic_load(&stream->dropped))
@@ -74,8 +74,10 @@ uint32_t aio_last_task(void) {
 
 static void number(aio_stream *stream, uint64_t position, uint32_t id, bool submitted) {
     if (submitted)
-        stream->last_task = id;
-    atomic_store_explicit(&stream->ids[position % AIO_RING], stream->last_task, memory_order_relaxed);
+        atomic_store_explicit(&stream->last_task, id, memory_order_relaxed);
+    else
+        id = atomic_load_explicit(&stream->last_task, memory_order_relaxed);
+    atomic_store_explicit(&stream->ids[position % AIO_RING], id, memory_order_relaxed);
     if (submitted && !atomic_load_explicit(&stream->numbered, memory_order_relaxed))
         atomic_store(&stream->numbered, position);
 }
@@ -86,8 +88,9 @@ static void guard(int device) {
     aio_watcher_nudge(device);
 }
 
-/* An abort that did not wait for us may have dropped the entry: counted first and asked then, it knows of it or
- * we do.  The same holds for a task that has failed by now. */
+/* An abort that did not wait for the owner may have dropped the entry: one that began since, or one that was in
+ * the runtime when the stream was taken.  Counted first and asked then, so that either the abort or this thread
+ * notes the entry.  The same holds for a task that has failed by now. */
 static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
     uint64_t position = atomic_load(&stream->tail) + 1;
     number(stream, position, id, submitted);
@@ -323,7 +326,6 @@ static bool own_for_a_moment(aio_stream *stream) {
 static int abort_inside(aio_stream *stream) {
     ask_everything(stream);
     bool owned = own_for_a_moment(stream);
-    atomic_fetch_add(&stream->aborting, 1);
     atomic_fetch_add(&stream->aborts, 1);
     uint64_t tail = atomic_load(&stream->tail);
     uint64_t from = atomic_load(&stream->finished);
@@ -333,8 +335,8 @@ static int abort_inside(aio_stream *stream) {
     if (code == 0) {
         aio_stream_dropped(stream, from, tail);
         aio_stream_finish(stream, tail);
+        atomic_fetch_add(&stream->aborts_ended, 1);
     }
-    atomic_fetch_sub(&stream->aborting, 1);
     aio_stream_deliver(stream);
     if (owned)
         disown(stream);

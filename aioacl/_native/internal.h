@@ -153,14 +153,14 @@ struct aio_stream {
     int32_t device;
     uint32_t generation;
     atomic_int references;
-    _Atomic bool dropped;    /* the native stream is destroyed, or has no reference left */
-    atomic_int callers;      /* calls that use the native stream without owning it */
-    atomic_int aborting;     /* aborts that are not written down yet */
-    atomic_uint aborts;      /* begun, and not failed */
-    unsigned aborts_seen;    /* the owner's: when it came to own the stream */
-    _Atomic bool by_hand;    /* work may be under way that was enqueued by hand, and is not counted */
-    _Atomic bool asking;     /* a thread is in aclrtSynchronizeStreamWithTimeout for it */
-    _Atomic bool confirming; /* a thread of ours confirms it */
+    _Atomic bool dropped;     /* the native stream is destroyed, or has no reference left */
+    atomic_int callers;       /* calls that use the native stream without owning it */
+    atomic_uint aborts;       /* begun, and not failed */
+    atomic_uint aborts_ended; /* what they dropped is noted */
+    unsigned aborts_seen;     /* the owner's: those that had ended when it came to own the stream */
+    _Atomic bool by_hand;     /* work may be under way that was enqueued by hand, and is not counted */
+    _Atomic bool asking;      /* a thread is in aclrtSynchronizeStreamWithTimeout for it */
+    _Atomic bool confirming;  /* a thread of ours confirms it */
     _Atomic uint32_t owner;
     _Atomic uint64_t tail;
     _Atomic uint64_t finished;
@@ -180,8 +180,8 @@ struct aio_stream {
     aio_aborted *aborted; /* newest first */
     int aborted_count;
     /* The owner's own: ids of tasks, see enqueue.c. */
-    uint32_t last_task;
-    _Atomic uint64_t numbered; /* the first position whose id is known; 0: none */
+    _Atomic uint32_t last_task; /* an abort that does not own the stream reads it */
+    _Atomic uint64_t numbered;  /* the first position whose id is known; 0: none */
     _Atomic uint32_t ids[AIO_RING];
     /* Under the lock of failure.c. */
     int32_t id;      /* as aclrtStreamGetId; -1: not known */

@@ -133,8 +133,9 @@ aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position) {
 bool aio_stream_current(const aio_stream *stream) {
     uint64_t word = aio_gate_word(stream->device);
     int state = aio_word_state(word);
+    unsigned ended = atomic_load(&stream->aborts_ended);
     return aio_word_generation(word) == stream->generation && !(aio_word_flags(word) & AIO_FOREIGN) &&
-           (state == AIO_OPEN || state == AIO_DRAINING) && !atomic_load(&stream->aborting);
+           (state == AIO_OPEN || state == AIO_DRAINING) && atomic_load(&stream->aborts) == ended;
 }
 
 static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {

@@ -218,6 +218,15 @@ aio_stream *bed_stream(int device) {
     return stream;
 }
 
+static bool own(aio_stream *stream) {
+    uint32_t nobody = AIO_NOBODY;
+    return atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER);
+}
+
+void bed_own(aio_stream *stream) {
+    UNTIL(own(stream));
+}
+
 void bed_end_stream(aio_stream *stream) {
     int code;
     UNTIL((code = aio_stream_destroy(stream)) != AIO_PENDING);

@@ -97,6 +97,8 @@ aio_pass bed_pass(int device);
 void *bed_malloc(int device, size_t size);
 void *bed_pinned(size_t size);
 aio_stream *bed_stream(int device);
+/* Owns it as an enqueuer does. */
+void bed_own(aio_stream *stream);
 /* Destroys and drops it, however long that takes. */
 void bed_end_stream(aio_stream *stream);
 /* Device 0 with memory to copy to and a pinned source; copies; the close of both. To the position of bed_ticket

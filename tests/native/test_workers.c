@@ -71,11 +71,11 @@ static void a_worker_does_not_believe_what_it_is_told_during_an_abort(void) {
     uint64_t position = copy();
     watch(position, 1);
     UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
-    atomic_fetch_add(&stream->aborting, 1);
+    atomic_fetch_add(&stream->aborts, 1);
     sim.release(stream->handle);
     UNTIL(sim.calls("aclrtSynchronizeEventWithTimeout") >= 3 || atomic_load(&stream->finished));
     CHECK_EQ(atomic_load(&stream->finished), 0);
-    atomic_fetch_sub(&stream->aborting, 1);
+    atomic_fetch_sub(&stream->aborts, 1);
     CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
     end();
 }
@@ -165,11 +165,10 @@ static void disperse(int kind, int entered) {
 
 /* The worker needs the stream to record a mark, and gets it when the gate is full. */
 static void a_wait_that_is_crowded_out_says_so(void) {
-    uint32_t nobody = AIO_NOBODY;
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
-    UNTIL(atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER));
+    bed_own(stream);
     watch(position, 1);
     int entered = crowd(AIO_WAIT);
     atomic_store(&stream->owner, AIO_NOBODY);

@@ -1,0 +1,104 @@
+/* Aborts that do not own the stream, because an enqueuer did not give it up in time, and what overlaps them. */
+#include "bed.h"
+
+static aio_stream *stream;
+static void *enqueued;
+
+static void begin(void) {
+    bed_open_to_copy(AIO_WATCH);
+    stream = bed_stream(0);
+}
+
+static void end(void) {
+    bed_end_stream(stream);
+    bed_close_copied();
+}
+
+static void *copy(void *unused) {
+    (void)unused;
+    return (void *)(uintptr_t)bed_copy(stream);
+}
+
+static void copy_on_another_thread(void) {
+    CHECK_EQ(pthread_join(bed_thread(copy, NULL), &enqueued), 0);
+}
+
+/* The owner gives the stream up only when the abort is in the runtime; the next enqueuer then does not wait. */
+static aclError (*abort_as_it_is)(aclrtStream);
+
+static aclError enqueue_and_abort(aclrtStream handle) {
+    atomic_store(&stream->owner, AIO_NOBODY);
+    copy_on_another_thread();
+    return abort_as_it_is(handle);
+}
+
+static aclError abort_and_enqueue(aclrtStream handle) {
+    atomic_store(&stream->owner, AIO_NOBODY);
+    aclError code = abort_as_it_is(handle);
+    copy_on_another_thread();
+    return code;
+}
+
+static int abort_by(aclError (*how)(aclrtStream)) {
+    abort_as_it_is = aio_acl.aclrtStreamAbort;
+    aio_acl.aclrtStreamAbort = how;
+    bed_own(stream);
+    int code = aio_stream_abort(stream);
+    aio_acl.aclrtStreamAbort = abort_as_it_is;
+    return code;
+}
+
+/* It may have been dropped or not: either way its wait says that it was aborted. */
+static void what_is_enqueued_during_an_abort_is_aborted(void) {
+    begin();
+    sim.hold(stream->handle);
+    CHECK_EQ(abort_by(enqueue_and_abort), 0);
+    CHECK_EQ(bed_await(stream, (uintptr_t)enqueued), aio_failed(107023));
+    sim.release(stream->handle);
+    CHECK_EQ(abort_by(abort_and_enqueue), 0);
+    CHECK_EQ(bed_await(stream, (uintptr_t)enqueued), aio_failed(107023));
+    aio_result later = bed_copy(stream);
+    CHECK_EQ(bed_await(stream, (uint64_t)later), later);
+    end();
+}
+
+static void what_an_abort_that_fails_has_met_is_not_aborted(void) {
+    void *position = NULL;
+    begin();
+    sim.hang_call("aclrtMemcpyAsync");
+    pthread_t enqueuer = bed_thread(copy, NULL);
+    UNTIL(sim.hung("aclrtMemcpyAsync"));
+    sim.set_abort_supported(0);
+    CHECK(aio_stream_abort(stream) > 0);
+    sim.set_abort_supported(1);
+    sim.unhang("aclrtMemcpyAsync");
+    CHECK_EQ(pthread_join(enqueuer, &position), 0);
+    CHECK_EQ(bed_await(stream, (uintptr_t)position), (uintptr_t)position);
+    end();
+}
+
+/* A synchronize that begins during an abort may return 0 because the work was dropped. */
+static aclError (*synchronize_as_it_is)(aclrtStream, int32_t);
+
+static aclError synchronize_until_the_abort_has_ended(aclrtStream handle, int32_t timeout) {
+    aclError code = synchronize_as_it_is(handle, timeout);
+    atomic_fetch_add(&stream->aborts_ended, 1);
+    return code;
+}
+
+static void a_synchronize_that_began_during_an_abort_proves_nothing(void) {
+    begin();
+    CHECK_EQ(bed_copy(stream), 1);
+    UNTIL(sim.pending(stream->handle) == 0);
+    synchronize_as_it_is = aio_acl.aclrtSynchronizeStreamWithTimeout;
+    aio_acl.aclrtSynchronizeStreamWithTimeout = synchronize_until_the_abort_has_ended;
+    atomic_fetch_add(&stream->aborts, 1);
+    CHECK(aio_stream_sync_once(stream));
+    aio_acl.aclrtSynchronizeStreamWithTimeout = synchronize_as_it_is;
+    CHECK_EQ(atomic_load(&stream->synced), 0);
+    CHECK_EQ(bed_await(stream, 1), 1);
+    end();
+}
+
+TESTS(TEST(what_is_enqueued_during_an_abort_is_aborted), TEST(what_an_abort_that_fails_has_met_is_not_aborted),
+      TEST(a_synchronize_that_began_during_an_abort_proves_nothing))
