@@ -121,9 +121,15 @@ class Device(Made):
         """
         urgency = whole_of(priority)
         if urgency is None or not 0 <= urgency <= 7:
-            raise ParameterError(f"priority={priority!r} is none", hint="Pass 0, the highest, to 7.")
+            raise ParameterError(
+                f"priority must be an int from 0 (highest) to 7, got {priority!r}",
+                hint="Pass one of these, or leave it out for the highest.",
+            )
         if on_failure not in ("continue", "stop"):
-            raise ParameterError(f"on_failure={on_failure!r} is unknown", hint='Pass "continue" or "stop".')
+            raise ParameterError(
+                f'on_failure must be "continue" or "stop", got {on_failure!r}',
+                hint='Leave it out for "continue".',
+            )
         manager = self._manager
         return self._opening(
             "create_stream()",

@@ -127,7 +127,9 @@ class Event(Handle):
         """
         record = getattr(stream, "record", None)
         if record is None:
-            raise ParameterError(f"{stream!r} is no stream", hint="Make one with device.create_stream().")
+            raise ParameterError(
+                f"expected a Stream, got {stream!r}", hint="Make one with device.create_stream()."
+            )
         return stream.record(self)
 
     def _set_version(self, core: StreamCore, position: int, native: CData) -> None:
@@ -181,7 +183,9 @@ class Event(Handle):
                 no event, or of another device.
         """
         if not isinstance(other, Event):
-            raise ParameterError(f"{other!r} is no event", hint="Pass one that was recorded before this one.")
+            raise ParameterError(
+                f"expected an Event, got {other!r}", hint="Pass one that was recorded before this one."
+            )
         if other._manager is not self._manager:
             # Its own device's gate is not passed: a reset there would run into the call.
             raise ParameterError(

@@ -31,7 +31,9 @@ def open_device(
         DeviceResetting, DeviceQuarantined, DeviceTimeout.
     """
     if waits not in ("watch", "thread"):
-        raise ParameterError(f"waits={waits!r} is unknown", hint='Pass "watch" or "thread".')
+        raise ParameterError(
+            f'waits must be "watch" or "thread", got {waits!r}', hint='Leave it out for "watch".'
+        )
     manager = manager_of(index)
 
     async def make() -> Device:

@@ -43,7 +43,8 @@ def deadline_of(timeout: float | None) -> float | None:
         return None
     if not is_number(timeout) or not timeout >= 0:
         raise ParameterError(
-            f"timeout={timeout!r} is not a number of seconds", hint="Pass seconds, at least 0, or None."
+            f"timeout must be a number of seconds, at least 0, or None, got {timeout!r}",
+            hint="Pass None, or leave it out, to wait without a limit.",
         )
     return None if timeout > LONGEST_SECONDS else _sync.monotonic() + timeout
 
@@ -61,14 +62,17 @@ def must_be_reset(grace: Any, timeout: Any, reason: object) -> None:
     """ParameterError for what is no argument of a reset."""
     for name, value in (("grace", grace), ("timeout", timeout)):
         if not is_number(value) or not 0 <= value < float("inf"):
-            raise ParameterError(f"{name}={value!r} is no bound", hint="Pass seconds, at least 0.")
+            raise ParameterError(
+                f"{name} must be a finite number of seconds, at least 0, got {value!r}",
+                hint="Pass seconds, or leave it out: a reset always has a limit.",
+            )
     if grace > timeout and not isinstance(grace, DefaultSeconds):
         raise ParameterError(
-            f"expected a grace time of at most timeout={timeout!r} seconds, got grace={grace!r}",
-            hint="Pass a timeout= that is at least twice the grace time: the reset itself takes time too.",
+            f"grace must not be above timeout, got grace={grace!r} and timeout={timeout!r}",
+            hint=f"Pass timeout={2 * grace:g}: the grace time is at most half of it, the reset needs the rest.",
         )
     if not isinstance(reason, str):
-        raise ParameterError(f"reason={reason!r} is no text", hint="Pass a str.")
+        raise ParameterError(f"reason must be a str, got {reason!r}", hint="Pass a text for the report.")
 
 
 Strategy = Literal["watch", "thread"]

@@ -105,7 +105,8 @@ class ResetFlight(Flight):
         self._call("aclrtDestroyEvent", self._destroy_events, EVENTS_SECONDS)
         while not self._attempt():
             if self._attempts == ATTEMPTS:
-                raise _Failed(f"reset, set and probe failed {ATTEMPTS} times: {self._codes}")
+                failed = ", ".join(dict.fromkeys(f"{call} returned {code}" for call, code in self._codes))
+                raise _Failed(f"the reset failed in all {ATTEMPTS} attempts: {failed}")
 
     def _land(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
         manager = self.manager
@@ -212,7 +213,7 @@ class ResetFlight(Flight):
         calls = "; ".join(
             f"{call.function} on thread {call.thread} for {call.seconds:.1f} s" for call in inside(self.index)
         )
-        raise _Failed(f"no reset was called, for somebody is still inside: {calls}")
+        raise _Failed(f"no reset was attempted, because a thread is still inside a call: {calls}")
 
     # --- reset, set, probe --------------------------------------------------------------------------------------------
 

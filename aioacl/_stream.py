@@ -206,7 +206,9 @@ class Stream(Handle):
         if event is None:
             event = Event._make(self._manager, self._generation, timing=False)
         if not isinstance(event, Event):
-            raise ParameterError(f"{event!r} is no event", hint="Make one with device.create_event().")
+            raise ParameterError(
+                f"expected an Event, got {event!r}", hint="Make one with device.create_event()."
+            )
         event._check()
         if event._manager is not self._manager:
             raise ParameterError("the event is of another device", hint="Make it from the stream's device.")
@@ -227,7 +229,9 @@ class Stream(Handle):
         """
         self._check()
         if not isinstance(event, Event):
-            raise ParameterError(f"{event!r} is no event", hint="Pass what stream.record() returns.")
+            raise ParameterError(
+                f"expected an Event, got {event!r}", hint="Pass what stream.record() returns."
+            )
         version = event._recorded_version()
         arguments = (version.native, version.core.handle, version.position)
         try:
