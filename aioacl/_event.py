@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
     from aioacl._core import StreamCore
     from aioacl._lifecycle import Manager
+    from aioacl._options import Seconds
     from aioacl._stream import Stream
 
 
@@ -46,7 +47,7 @@ class Ticket(Unique):
     def __await__(self) -> Generator[Any, Any, None]:
         return (yield from begun(self._arrive))
 
-    def result(self, timeout: float | None = None) -> None:
+    def result(self, timeout: Seconds | None = None) -> None:
         """Blocks until it is done, on a thread without a running loop; DeviceTimeout after `timeout` seconds."""
         run_blocking(self._arrive, timeout)
 
@@ -144,14 +145,14 @@ class Event(Handle):
             raise ParameterError("the event was never recorded", hint="Call event.record(stream) first.")
         return version
 
-    async def _wait(self, timeout: float | None) -> None:
+    async def _wait(self, timeout: Seconds | None) -> None:
         version = self._recorded_version()
         await version.core.arrive(version.position, deadline=deadline_of(timeout))
 
     def __await__(self) -> Generator[Any, Any, None]:
         return (yield from begun(lambda: self._wait(None)))
 
-    def synchronize(self, timeout: float | None = None) -> Operation[None]:
+    def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
         """Waits for the newest record, at most `timeout` seconds (aclrtSynchronizeEvent).
 
         Raises:
@@ -162,7 +163,7 @@ class Event(Handle):
         """
         return Operation("event.synchronize()", lambda: self._wait(timeout), self)
 
-    def result(self, timeout: float | None = None) -> None:
+    def result(self, timeout: Seconds | None = None) -> None:
         """As `synchronize`, blocking, on a thread without a running loop."""
         run_blocking(lambda: self._wait(None), timeout)
 

@@ -15,6 +15,7 @@ from aioacl._unique import Unique
 
 if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
+    from aioacl._options import Seconds
 
 
 def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object:
@@ -44,7 +45,7 @@ class Lease(Unique):
     )
     noun = "lease"
 
-    def __init__(self, manager: Manager, *, wait: bool, timeout: float | None) -> None:
+    def __init__(self, manager: Manager, *, wait: bool, timeout: Seconds | None) -> None:
         self._manager = manager
         self._wait = wait
         self._timeout = timeout

@@ -61,6 +61,7 @@ def use(
     stream.download(numbers, memory).result()
     stream.download(pinned, memory).result()
     device.allocate(np.prod(numbers.shape)).result()
+    stream.synchronize(np.float32(0.5)).result(np.int64(1))
     stream.copy(memory, "text")  # refused
     stream.copy(memory, 5)  # refused
     stream.copy(memory, None)  # refused
@@ -80,6 +81,7 @@ def use(
     stream.download(memory, bytearray(4))  # refused
     device.allocate("4")  # refused
     device.pinned(4.0)  # refused
+    stream.synchronize("1").result()  # refused
 """
 
 

@@ -54,7 +54,7 @@ async def test_transfer_between_wrong_ends_raises_that_names_both_and_the_remedy
         assert str(caught.value) == text
 
 
-LIMITED = " Pass seconds, or leave it out: a reset always has a limit."
+LIMITED = " Pass seconds, or leave it out for the default."
 ARGUMENTS: dict[str, tuple[Callable[[aioacl.Device, Any], object], object, str]] = {
     "priority": (
         lambda device, value: device.create_stream(priority=value),
