@@ -27,12 +27,18 @@ class Real:
     def __float__(self) -> float:
         return 0.5
 
+    def __repr__(self) -> str:
+        return "Real()"
+
 
 class Index:
     """Has nothing of a number but `__index__`."""
 
     def __index__(self) -> int:
         return 1
+
+    def __repr__(self) -> str:
+        return "Index()"
 
 
 HALVES: list[Any] = [
