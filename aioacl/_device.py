@@ -253,7 +253,7 @@ class Device(Made):
         A job that has begun is not stopped by a cancellation: the await ends, the job goes on.
 
         Raises:
-            ParameterError: it is no function, or an async one.
+            ParameterError: it is no function, or an async one, or it returns a coroutine.
         """
         must_be_plain(fn)
         return Operation("device.run()", lambda: self._run(fn, *args, **kwargs), self)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from aioacl._executor import plain
 from aioacl._options import bound_of
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 5.0
 NAP_SECONDS: Final = 0.0005
+SYNCHRONOUS: Final = "Pass a condition that is a plain function: it is asked again and again."
 
 
 def _text(condition: Callable[[], object]) -> str:
@@ -39,11 +41,11 @@ async def until(condition: Callable[[], object], timeout: Seconds = PATIENCE_SEC
 
     Raises:
         TimeoutError: after `timeout` seconds, with the condition's text.
-        ParameterError: `timeout` is no number of seconds.
+        ParameterError: `timeout` is no number of seconds, or the condition is async.
     """
     limit = bound_of("timeout", timeout)
     end = time.monotonic() + limit
-    while not condition():
+    while not plain(condition, condition(), SYNCHRONOUS):
         if time.monotonic() > end:
             raise _late(condition, limit)
         await anyio.sleep(NAP_SECONDS)
@@ -54,7 +56,7 @@ def until_now(condition: Callable[[], object], timeout: Seconds = PATIENCE_SECON
 
     Raises:
         TimeoutError: after `timeout` seconds, with the condition's text.
-        ParameterError: `timeout` is no number of seconds.
+        ParameterError: `timeout` is no number of seconds, or the condition is async.
     """
     limit = bound_of("timeout", timeout)
     if not holds_within(condition, limit):
@@ -64,7 +66,7 @@ def until_now(condition: Callable[[], object], timeout: Seconds = PATIENCE_SECON
 def holds_within(condition: Callable[[], object], seconds: float) -> bool:
     """Blocks until the condition holds; False if it does not in time."""
     end = time.monotonic() + seconds
-    while not condition():
+    while not plain(condition, condition(), SYNCHRONOUS):
         if time.monotonic() > end:
             return False
         time.sleep(NAP_SECONDS)

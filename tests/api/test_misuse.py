@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import gc
+import inspect
 import re
+import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -187,6 +190,59 @@ async def test_job_that_is_async_raises_at_once_and_names_the_remedy(
                 aioacl.ParameterError, match=r"a function that is not async, got .*Await it on an event loop"
             ):
                 submit(fn)
+
+
+RETURNS_ASYNC: dict[str, Callable[[], object]] = {
+    "coroutine": lambda: coroutine(),  # noqa: PLW0108 - not async itself: that is the case
+    "generator": lambda: generator(),  # noqa: PLW0108 - the same
+    "nested": lambda: (lambda: Asynchronous().method())(),  # noqa: PLW0108, PLC3002 - the same
+}
+
+
+@pytest.mark.parametrize("fn", RETURNS_ASYNC.values(), ids=RETURNS_ASYNC)
+async def test_job_that_returns_a_coroutine_raises_that_names_the_remedy_and_closes_it(
+    open_device: OpenDevice, fn: Callable[[], object]
+) -> None:
+    refused = pytest.raises(
+        aioacl.ParameterError, match=r"expected a function that is not async, got .*, which returned a"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # also that a coroutine was never awaited
+        async with open_device() as device:
+            with refused:
+                await device.run(fn)
+            with refused:
+                in_thread(device.executor.submit(fn).result)
+            with refused:
+                in_thread(lambda: list(device.executor.map(lambda _: fn(), [1])))
+            gc.collect()
+
+
+async def test_coroutine_given_as_a_job_is_closed(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        for submit in (device.run, device.executor.submit):
+            begun: Any = coroutine()
+            with pytest.raises(
+                aioacl.ParameterError, match=r"got <coroutine object .*Await it on an event loop"
+            ):
+                submit(begun)
+            assert inspect.getcoroutinestate(begun) == inspect.CORO_CLOSED
+
+
+async def test_coroutine_that_runs_elsewhere_is_refused_as_a_result_and_goes_on(
+    open_device: OpenDevice,
+) -> None:
+    async def waits() -> int:
+        await anyio.lowlevel.checkpoint()
+        return 3
+
+    async with open_device() as device:
+        running: Any = waits()
+        running.send(None)
+        with pytest.raises(aioacl.ParameterError, match="which returned a coroutine"):
+            await device.run(lambda: running)
+        assert inspect.getcoroutinestate(running) == inspect.CORO_SUSPENDED
+        running.close()
 
 
 async def test_job_that_is_no_function_raises_at_once(open_device: OpenDevice) -> None:
