@@ -15,6 +15,7 @@ import ctypes
 import sys
 from collections import deque
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioacl import _runtime
@@ -303,6 +304,12 @@ class PinnedBuffer(Buffer, _Exporter):
         """Its bytes, to read, slice and assign: `pinned.view[:5] = b"hello"`."""
         # ctypes names the byte order of single bytes ("<B"), and a memoryview refuses to index those.
         return memoryview(self).cast("B")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """For NumPy, which asks for it when there is no buffer to be had, and would make an array of one object."""
+        self._check()
+        numpy = import_module("numpy")  # the caller's: nothing of aioacl needs it
+        return numpy.array(memoryview(self), dtype=dtype, copy=copy)
 
     @property
     def stale(self) -> bool:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import numpy as np
 import pytest
 
 import aioacl
@@ -268,37 +267,6 @@ def test_async_function_in_run_in_executor_raises_at_once(open_device: OpenDevic
                 asyncio.get_running_loop().run_in_executor(device.executor, coroutine)
 
     asyncio.run(main())
-
-
-# --- memory ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "convert",
-    [
-        np.asarray,
-        np.array,
-        lambda buffer: np.asarray(buffer, dtype=np.uint8),
-        lambda buffer: np.add(buffer, 1),
-    ],
-    ids=["asarray", "array", "dtype", "ufunc"],
-)
-async def test_array_of_a_device_buffer_raises_that_names_download(
-    open_device: OpenDevice, convert: Callable[[Any], object]
-) -> None:
-    async with open_device() as device, device.allocate(8) as buffer:
-        with pytest.raises(
-            TypeError, match=r"got a DeviceBuffer; copy .* `await stream.download\(array, buffer\)`"
-        ):
-            convert(buffer)
-
-
-async def test_array_of_a_pinned_buffer_has_its_bytes(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.pinned(8) as pinned:
-        pinned.view[:] = b"12345678"
-        array = np.asarray(pinned)
-        assert bytes(array) == b"12345678"
-        del array
 
 
 # --- attributes -----------------------------------------------------------------------------------------------
