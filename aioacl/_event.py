@@ -103,6 +103,7 @@ class Event(Handle):
     __slots__ = ("_timing", "_version")
     noun = "event"
     factory = "stream.record() or device.create_event()"
+    _made_by = "device.create_event()"
 
     def __init__(self, manager: Manager, generation: int, *, timing: bool) -> None:
         super().__init__(manager, generation)

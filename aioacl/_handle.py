@@ -106,6 +106,24 @@ class Made(Unique, metaclass=Owned):
     """The base of what an owner makes. A name that it does not have cannot be assigned: every class has slots."""
 
     __slots__ = ("__weakref__",)
+    _made_by = ""  # what makes it, if that is not the only way to come by one
+
+    if not TYPE_CHECKING:  # type checkers report `with` on it, for they see none of these
+
+        def __enter__(self, *_: object) -> NoReturn:
+            self._refuse_block("with")
+
+        def __aenter__(self, *_: object) -> NoReturn:
+            self._refuse_block("async with")
+
+        __exit__, __aexit__ = __enter__, __aenter__  # not called, but Python looks for them first
+
+    def _refuse_block(self, keyword: str) -> NoReturn:
+        kind = type(self).__name__
+        raise TypeError(
+            f"expected what makes a {kind}, got a {kind} that is open already; "
+            f"write `{keyword} {self._made_by or type(self).factory} as {kind.lower()}:`, or call its close()"
+        )
 
 
 class Handle(Made):

@@ -168,8 +168,21 @@ class Buffer(Handle):
             )
 
 
-class DeviceBuffer(Buffer):
-    """Device memory, from `device.allocate(nbytes)` (aclrtMalloc). Its contents are undefined at first."""
+if TYPE_CHECKING:
+
+    class _Exporter:
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+
+    class _Refuser: ...
+else:
+    _Exporter = _Refuser = ctypes.cast(pointer(lib.aio_exporter()), ctypes.py_object).value
+
+
+class DeviceBuffer(Buffer, _Refuser):
+    """Device memory, from `device.allocate(nbytes)` (aclrtMalloc). Its contents are undefined at first.
+
+    The host cannot read it: what asks for its bytes, as an array, `bytes()` or `memoryview()`, raises TypeError.
+    """
 
     __slots__ = ()
     noun = "device buffer"
@@ -194,9 +207,14 @@ class DeviceBuffer(Buffer):
     def __array__(self, *_: object, **__: object) -> NoReturn:
         """For NumPy, which would make an array of one object of it."""
         raise TypeError(
-            "expected memory of the host, got a DeviceBuffer; copy its bytes to an array with "
+            "expected memory of the host, got a DeviceBuffer; copy its bytes to an array or a bytearray with "
             "`await stream.download(array, buffer)`"
         )
+
+    @property
+    def _exported(self) -> NoReturn:
+        """For what asks for its buffer; see exporter.h."""
+        self.__array__()
 
     def __repr__(self) -> str:
         return f"<DeviceBuffer of {self._size} bytes, {self._state()}>"
@@ -263,14 +281,6 @@ class _Bytes:
 def _array_of(size: int) -> Any:
     """The type of the bytes of pinned buffers of that size."""
     return type("PinnedBytes", (_Bytes, ctypes.Array), {"_type_": ctypes.c_ubyte, "_length_": size})
-
-
-if TYPE_CHECKING:
-
-    class _Exporter:
-        def __buffer__(self, flags: int, /) -> memoryview: ...
-else:
-    _Exporter = ctypes.cast(pointer(lib.aio_exporter()), ctypes.py_object).value
 
 
 class PinnedBuffer(Buffer, _Exporter):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import aioacl
+from tests.kit import no_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +37,15 @@ async def test_array_of_a_device_buffer_raises_that_names_download(
         with pytest.raises(
             TypeError, match=r"got a DeviceBuffer; copy .* `await stream.download\(array, buffer\)`"
         ):
+            convert(buffer)
+
+
+@pytest.mark.parametrize("convert", [bytes, bytearray, memoryview, np.frombuffer, io.BytesIO().write])
+async def test_bytes_or_view_of_a_device_buffer_raises_that_names_download(
+    open_device: OpenDevice, convert: Callable[[Any], object]
+) -> None:
+    async with open_device() as device, device.allocate(8) as buffer:
+        with no_call(), pytest.raises(TypeError, match=r"memory of the host, got .*`await stream.download\("):
             convert(buffer)
 
 
