@@ -76,7 +76,7 @@ class Ticket(Unique):
 
     def __repr__(self) -> str:
         core, stale = self._core, ", stale" if self._core.stale else ""
-        where = f"stream {core.number}, device {core.manager.index}, generation {core.generation}{stale}"
+        where = f"{core.shown}, device {core.manager.index}, generation {core.generation}{stale}"
         return f"<Ticket {self._position} of {where}{of_parent()}{core.outcome(self._position)}>"
 
 
@@ -220,6 +220,4 @@ class Event(Handle):
         if version is None:
             return f"<Event {'' if self._closed else 'never recorded, '}{self._state()}>"
         core, position = version.core, version.position
-        return (
-            f"<Event at position {position} of stream {core.number}, {self._state()}{core.outcome(position)}>"
-        )
+        return f"<Event at position {position} of {core.shown}, {self._state()}{core.outcome(position)}>"

@@ -24,6 +24,7 @@ from aioacl._ffi import generation_of, lib
 from aioacl._future import JobFuture
 from aioacl._gate import error_of
 from aioacl._port import current_holder
+from aioacl._runtime import of_parent
 from aioacl._stay import current_stay, staying
 from aioacl._unique import Unique
 
@@ -118,6 +119,11 @@ class DeviceExecutor(Unique, Executor):
                 f"{type(self).__name__!r} object has no attribute {name!r} that can be assigned"
             )
         super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        queued, ended = len(self._items), ", shut down" if self._closed else ""
+        threads = f"{self._workers} of {self._limit} threads, {queued} jobs queued"
+        return f"<DeviceExecutor of device {self._index}, {threads}{ended}{of_parent()}>"
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
         """Queues `fn(*args, **kwargs)`; it sees the caller's context variables.

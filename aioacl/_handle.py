@@ -162,7 +162,7 @@ class Handle(Made):
 
     def _state(self) -> str:
         """For the repr: its device, its generation, and what is wrong with it, if anything."""
-        wrong = ", stale" if self.stale else ", closed" if self._closed else ""
+        wrong = f"{', stale' if self.stale else ''}{', closed' if self._closed else ''}"
         return f"device {self._manager.index}, generation {self._generation}{wrong}{of_parent()}"
 
     def _check(self) -> None:

@@ -137,7 +137,7 @@ class ResetReport:
         ok: whether the device is open again, on a new generation.
         generation: the device's generation after the flight.
         reason: what the caller gave as the reason.
-        requested_by: the task or thread that asked first.
+        requested_by: the name of the task or thread that asked first.
         joined: how many callers shared the flight.
         drained: streams that were busy and finished within the grace time.
         aborted: streams whose work was aborted (aclrtStreamAbort), those named by `abortable()` included.
