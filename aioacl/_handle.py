@@ -121,7 +121,7 @@ class Made(Unique, metaclass=Owned):
     def _refuse_block(self, keyword: str) -> NoReturn:
         kind = type(self).__name__
         raise TypeError(
-            f"expected what makes a {kind}, got a {kind} that is open already; "
+            f"expected what makes a {kind}, got the {kind} itself; "
             f"write `{keyword} {self._made_by or type(self).factory} as {kind.lower()}:`, or call its close()"
         )
 

@@ -137,7 +137,7 @@ async def test_with_on_what_is_made_already_raises_that_names_the_call_to_enter(
     open_device: OpenDevice, what: str
 ) -> None:
     async with open_device() as device, MAKERS[what](open_device, device) as made:
-        text = rf"got a .* that is open already; write `{{}} {re.escape(MAKES[what])} as \w+:`, or call its close\(\)"
+        text = rf"got the .* itself; write `{{}} {re.escape(MAKES[what])} as \w+:`, or call its close\(\)"
         with pytest.raises(TypeError, match=text.format("with")), made:
             raise AssertionError("the block began")
         with pytest.raises(TypeError, match=text.format("async with")):
