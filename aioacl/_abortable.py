@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, lib, pointer, text_of
@@ -14,6 +14,8 @@ from aioacl._runtime import must_not_be_forked
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from contextlib import AbstractContextManager
+    from types import TracebackType
 
     from aioacl._admission import Admission
 
@@ -37,6 +39,33 @@ def _can_abort() -> bool:
     return bool(lib.aio_table_present(index))
 
 
+class _InAJob:
+    """A context manager for a job, which is no coroutine."""
+
+    __slots__ = ("_block",)
+
+    def __init__(self, block: AbstractContextManager[None]) -> None:
+        self._block = block
+
+    def __enter__(self) -> None:
+        self._block.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._block.__exit__(kind, error, trace)
+
+    if not TYPE_CHECKING:  # type checkers report `async with`, for they see none of these
+
+        def __aenter__(self, *_: object) -> NoReturn:
+            raise TypeError(
+                "expected a job, got `async with`; write `with device.abortable(stream):` in the function that "
+                "device.run() calls"
+            )
+
+        __aexit__ = __aenter__  # not called, but Python looks for it first
+
+
 class Named:
     """The streams of one device that were named. Guarded by the lock of the device's manager."""
 
@@ -45,9 +74,12 @@ class Named:
         self._all: dict[object, tuple[int, tuple[int, ...]]] = {}
         self._in_use = False  # a reset aborts those that it has found
 
-    @contextmanager
-    def within(self, streams: tuple[int, ...]) -> Generator[None]:
+    def within(self, streams: tuple[int, ...]) -> AbstractContextManager[None]:
         """Inside the block a reset may abort the streams."""
+        return _InAJob(self._within(streams))
+
+    @contextmanager
+    def _within(self, streams: tuple[int, ...]) -> Generator[None]:
         must_not_be_forked()
         if not isinstance(current_port(), ThreadPort):
             # TypeError would speak of the arguments; it is the place that is wrong.

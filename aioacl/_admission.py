@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aioacl._options import ResetReport
 
 CONTEXT_IS_NULL = 107002
-NOT_CLOSED = "Open it again, once what is named has returned; if that does not help, end the process."
+NOT_CLOSED = "Open it again after the named call has returned. If that does not help, end the process."
 NOTHING_BEGUN = "Nothing was begun: try again, or pass a longer timeout=."
 
 
@@ -148,7 +148,7 @@ class Admission:
     def quarantined(self) -> DeviceQuarantined:
         """The error that says why."""
         return DeviceQuarantined(
-            f"device {self.index} is quarantined: {self.problem}",
+            f"expected an open device, got a quarantined one: {self.problem}",
             device=self.index,
             generation=self.generation,
             report=self.report,

@@ -102,6 +102,11 @@ class StreamCore:
         """Whether its device was reset since."""
         return self.generation != self.manager.generation
 
+    @property
+    def shown(self) -> str:
+        """Its number, for a repr. The runtime gives the number of a destroyed stream to a new one."""
+        return f"stream {self.number}{' (destroyed)' if self.gone else ''}"
+
     def passed(self, position: int) -> bool:
         """Whether the device is done with what was enqueued up to the position."""
         return self.stale or lib.aio_stream_completed(self.handle) >= position

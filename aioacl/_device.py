@@ -29,7 +29,8 @@ from aioacl._options import (
     OnFailure,
     ResetReport,
     deadline_of,
-    must_be_reset,
+    limits_of_reset,
+    must_be_reason,
     whole_of,
 )
 from aioacl._port import current_port
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from aioacl._core import StreamCore
     from aioacl._executor import DeviceExecutor
     from aioacl._lifecycle import Manager
+    from aioacl._options import Seconds
     from aioacl._origin import Origin, Site
 
 P = ParamSpec("P")
@@ -106,7 +108,7 @@ class Device(Made):
         priority: SupportsIndex = 0,
         on_failure: OnFailure = "continue",
         wait: bool = True,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> Opening[Stream]:
         """Makes a stream (aclrtCreateStream, aclrtCreateStreamWithConfig).
 
@@ -121,9 +123,15 @@ class Device(Made):
         """
         urgency = whole_of(priority)
         if urgency is None or not 0 <= urgency <= 7:
-            raise ParameterError(f"priority={priority!r} is none", hint="Pass 0, the highest, to 7.")
+            raise ParameterError(
+                f"priority must be an int from 0 (highest) to 7, got {priority!r}",
+                hint="Pass one of these, or leave it out for the highest.",
+            )
         if on_failure not in ("continue", "stop"):
-            raise ParameterError(f"on_failure={on_failure!r} is unknown", hint='Pass "continue" or "stop".')
+            raise ParameterError(
+                f'on_failure must be "continue" or "stop", got {on_failure!r}',
+                hint='Leave it out for "continue".',
+            )
         manager = self._manager
         return self._opening(
             "create_stream()",
@@ -134,7 +142,7 @@ class Device(Made):
         )
 
     def allocate(
-        self, nbytes: SupportsIndex, *, wait: bool = True, timeout: float | None = None
+        self, nbytes: SupportsIndex, *, wait: bool = True, timeout: Seconds | None = None
     ) -> Opening[DeviceBuffer]:
         """Allocates device memory (aclrtMalloc), `nbytes` of it, contents undefined.
 
@@ -151,7 +159,7 @@ class Device(Made):
         )
 
     def pinned(
-        self, nbytes: SupportsIndex, *, wait: bool = True, timeout: float | None = None
+        self, nbytes: SupportsIndex, *, wait: bool = True, timeout: Seconds | None = None
     ) -> Opening[PinnedBuffer]:
         """Allocates pinned host memory (aclrtMallocHost), `nbytes` of it, contents undefined.
 
@@ -168,7 +176,7 @@ class Device(Made):
         )
 
     def create_event(
-        self, *, timing: bool = False, wait: bool = True, timeout: float | None = None
+        self, *, timing: bool = False, wait: bool = True, timeout: Seconds | None = None
     ) -> Opening[Event]:
         """Makes an event of your own (aclrtCreateEventExWithFlag), to record again and again."""
         manager, timing = self._manager, bool(timing)
@@ -187,7 +195,7 @@ class Device(Made):
         work: Callable[[int], Any],
         undo: Callable[[Any], object],
         wait: bool,
-        timeout: float | None,
+        timeout: Seconds | None,
     ) -> Opening[Any]:
         async def make() -> Any:
             self._check()
@@ -197,7 +205,7 @@ class Device(Made):
 
     # --- waiting and running ---------------------------------------------------------------------------------
 
-    def synchronize(self, timeout: float | None = None) -> Operation[None]:
+    def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
         """Waits for all work on the device, other libraries' too (aclrtSynchronizeDeviceWithTimeout).
 
         Raises:
@@ -207,7 +215,7 @@ class Device(Made):
         """
         return Operation("device.synchronize()", lambda: self._synchronize(timeout), self)
 
-    async def _synchronize(self, timeout: float | None) -> None:
+    async def _synchronize(self, timeout: Seconds | None) -> None:
         self._check()
         manager, generation, deadline = self._manager, self.generation, deadline_of(timeout)
         failed: tuple[StreamCore, int, int] | None = None
@@ -245,7 +253,7 @@ class Device(Made):
         A job that has begun is not stopped by a cancellation: the await ends, the job goes on.
 
         Raises:
-            ParameterError: it is no function, or an async one.
+            ParameterError: it is no function, or an async one, or it returns a coroutine.
         """
         must_be_plain(fn)
         return Operation("device.run()", lambda: self._run(fn, *args, **kwargs), self)
@@ -272,13 +280,13 @@ class Device(Made):
 
     # --- lifecycle -------------------------------------------------------------------------------------------
 
-    def lease(self, *, wait: bool = True, timeout: float | None = None) -> Lease:
+    def lease(self, *, wait: bool = True, timeout: Seconds | None = None) -> Lease:
         """A promise that no reset parts the steps inside `async with device.lease():`, at most its grace time."""
         self._check()
         return _origin.lent(Lease(self._manager, wait=wait, timeout=timeout))
 
     def force_reset(
-        self, *, grace: float = GRACE, timeout: float = 60.0, reason: str = ""
+        self, *, grace: Seconds = GRACE, timeout: Seconds = 60.0, reason: str = ""
     ) -> Operation[ResetReport]:
         """Resets the device once nobody is inside it (aclrtResetDeviceForce), sets it again and probes it.
 
@@ -296,8 +304,9 @@ class Device(Made):
             LeaseHeldError: the caller holds a lease.
             ParameterError: the device is closed; `grace` is above `timeout`; an argument is not what it has to be.
         """
-        must_be_reset(grace, timeout, reason)
-        return Operation("device.force_reset()", lambda: self._force_reset(grace, timeout, reason), self)
+        drain, whole = limits_of_reset(grace, timeout)
+        must_be_reason(reason)
+        return Operation("device.force_reset()", lambda: self._force_reset(drain, whole, reason), self)
 
     async def _force_reset(self, grace: float, timeout: float, reason: str) -> ResetReport:
         self._check()

@@ -240,8 +240,8 @@ class DeviceQuarantined(_ReportedError):
 
     default_action = "reset"
     default_hint = (
-        "Call `force_reset()` again, after the stuck call that the report names, if any, has returned; "
-        "if that does not help, end the process."
+        "Call `force_reset()` again; if `error.report.stuck` names a call, wait first until it has returned. "
+        "If that does not help, end the process."
     )
 
 

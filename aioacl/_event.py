@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
     from aioacl._core import StreamCore
     from aioacl._lifecycle import Manager
+    from aioacl._options import Seconds
     from aioacl._stream import Stream
 
 
@@ -46,7 +47,7 @@ class Ticket(Unique):
     def __await__(self) -> Generator[Any, Any, None]:
         return (yield from begun(self._arrive))
 
-    def result(self, timeout: float | None = None) -> None:
+    def result(self, timeout: Seconds | None = None) -> None:
         """Blocks until it is done, on a thread without a running loop; DeviceTimeout after `timeout` seconds."""
         run_blocking(self._arrive, timeout)
 
@@ -75,7 +76,7 @@ class Ticket(Unique):
 
     def __repr__(self) -> str:
         core, stale = self._core, ", stale" if self._core.stale else ""
-        where = f"stream {core.number}, device {core.manager.index}, generation {core.generation}{stale}"
+        where = f"{core.shown}, device {core.manager.index}, generation {core.generation}{stale}"
         return f"<Ticket {self._position} of {where}{of_parent()}{core.outcome(self._position)}>"
 
 
@@ -102,6 +103,7 @@ class Event(Handle):
     __slots__ = ("_timing", "_version")
     noun = "event"
     factory = "stream.record() or device.create_event()"
+    _made_by = "device.create_event()"
 
     def __init__(self, manager: Manager, generation: int, *, timing: bool) -> None:
         super().__init__(manager, generation)
@@ -127,7 +129,9 @@ class Event(Handle):
         """
         record = getattr(stream, "record", None)
         if record is None:
-            raise ParameterError(f"{stream!r} is no stream", hint="Make one with device.create_stream().")
+            raise ParameterError(
+                f"expected a Stream, got {stream!r}", hint="Make one with device.create_stream()."
+            )
         return stream.record(self)
 
     def _set_version(self, core: StreamCore, position: int, native: CData) -> None:
@@ -142,14 +146,14 @@ class Event(Handle):
             raise ParameterError("the event was never recorded", hint="Call event.record(stream) first.")
         return version
 
-    async def _wait(self, timeout: float | None) -> None:
+    async def _wait(self, timeout: Seconds | None) -> None:
         version = self._recorded_version()
         await version.core.arrive(version.position, deadline=deadline_of(timeout))
 
     def __await__(self) -> Generator[Any, Any, None]:
         return (yield from begun(lambda: self._wait(None)))
 
-    def synchronize(self, timeout: float | None = None) -> Operation[None]:
+    def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
         """Waits for the newest record, at most `timeout` seconds (aclrtSynchronizeEvent).
 
         Raises:
@@ -160,7 +164,7 @@ class Event(Handle):
         """
         return Operation("event.synchronize()", lambda: self._wait(timeout), self)
 
-    def result(self, timeout: float | None = None) -> None:
+    def result(self, timeout: Seconds | None = None) -> None:
         """As `synchronize`, blocking, on a thread without a running loop."""
         run_blocking(lambda: self._wait(None), timeout)
 
@@ -181,7 +185,9 @@ class Event(Handle):
                 no event, or of another device.
         """
         if not isinstance(other, Event):
-            raise ParameterError(f"{other!r} is no event", hint="Pass one that was recorded before this one.")
+            raise ParameterError(
+                f"expected an Event, got {other!r}", hint="Pass one that was recorded before this one."
+            )
         if other._manager is not self._manager:
             # Its own device's gate is not passed: a reset there would run into the call.
             raise ParameterError(
@@ -214,6 +220,4 @@ class Event(Handle):
         if version is None:
             return f"<Event {'' if self._closed else 'never recorded, '}{self._state()}>"
         core, position = version.core, version.position
-        return (
-            f"<Event at position {position} of stream {core.number}, {self._state()}{core.outcome(position)}>"
-        )
+        return f"<Event at position {position} of {core.shown}, {self._state()}{core.outcome(position)}>"

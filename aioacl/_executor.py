@@ -16,7 +16,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from aioacl import _sync
 from aioacl._errors import ForkedProcessError, ParameterError
@@ -24,6 +24,7 @@ from aioacl._ffi import generation_of, lib
 from aioacl._future import JobFuture
 from aioacl._gate import error_of
 from aioacl._port import current_holder
+from aioacl._runtime import of_parent
 from aioacl._stay import current_stay, staying
 from aioacl._unique import Unique
 
@@ -46,19 +47,37 @@ def default_workers() -> int:
     return min(32, (os.cpu_count() or 1) + 4)
 
 
+AWAIT_IT: Final = "Await it on an event loop. A job is a plain function, which may block."
+
+
+def _close_unstarted(thing: object) -> None:
+    """Closes a coroutine that has not begun, for nothing will await it. One that has begun belongs to other code."""
+    if inspect.iscoroutine(thing) and inspect.getcoroutinestate(thing) == inspect.CORO_CREATED:
+        thing.close()
+
+
 def must_be_plain(fn: object) -> None:
     """ParameterError for what a thread cannot simply call: no function, or one that is async."""
     if not callable(fn):
+        _close_unstarted(fn)
+        hint = "Pass the function, and its arguments behind it: run(fn, *args)."
         raise ParameterError(
-            f"expected a function, got {fn!r}",
-            hint="Pass the function, and its arguments behind it: run(fn, *args).",
+            f"expected a function, got {fn!r}", hint=AWAIT_IT if inspect.iscoroutine(fn) else hint
         )
     for called in (fn, type(fn).__call__):
         if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
-            raise ParameterError(
-                f"expected a function that is not async, got {fn!r}",
-                hint="Await it on an event loop. A job is a plain function, which may block.",
-            )
+            raise ParameterError(f"expected a function that is not async, got {fn!r}", hint=AWAIT_IT)
+
+
+def plain(fn: object, result: T, hint: str = AWAIT_IT) -> T:
+    """What a function has returned. ParameterError if that is a coroutine or an async generator, which does nothing."""
+    if inspect.iscoroutine(result) or inspect.isasyncgen(result):
+        _close_unstarted(result)
+        raise ParameterError(
+            f"expected a function that is not async, got {fn!r}, which returned a {type(result).__name__}",
+            hint=hint,
+        )
+    return result
 
 
 class _Item:
@@ -101,14 +120,23 @@ class DeviceExecutor(Unique, Executor):
             )
         super().__setattr__(name, value)
 
+    def __repr__(self) -> str:
+        queued, ended = len(self._items), ", shut down" if self._closed else ""
+        threads = f"{self._workers} of {self._limit} threads, {queued} jobs queued"
+        return f"<DeviceExecutor of device {self._index}, {threads}{ended}{of_parent()}>"
+
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
-        """Queues `fn(*args, **kwargs)`; it sees the caller's context variables. ParameterError if it is async."""
+        """Queues `fn(*args, **kwargs)`; it sees the caller's context variables.
+
+        Raises:
+            ParameterError: it is no function, or an async one; the future has it if it returns a coroutine.
+        """
         if lib.aio_forked():
             raise ForkedProcessError("device.executor belongs to the process that was forked")
         must_be_plain(fn)
         future: JobFuture[T] = JobFuture()
         context = copy_context()
-        item = _Item(self._index, future, lambda: context.run(fn, *args, **kwargs))
+        item = _Item(self._index, future, lambda: plain(fn, context.run(fn, *args, **kwargs)))
         with self._changed:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")

@@ -7,6 +7,7 @@ everything else of aioacl. So a job that waits for another job is outside its de
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aioacl import _sync
 from aioacl._ffi import lib
+from aioacl._options import seconds_of
 from aioacl._port import TIMED_OUT, Port, ThreadPort, current_port, run_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._acl import CData
+    from aioacl._options import Seconds
 
 T = TypeVar("T")
 
@@ -77,7 +80,7 @@ class JobFuture(Future[T]):
         """Whether the job has begun and has not ended."""
         return self._begun and not self.done()
 
-    def result(self, timeout: float | None = None) -> T:
+    def result(self, timeout: Seconds | None = None) -> T:
         """What the job has returned; raises what it raised.
 
         Raises:
@@ -87,15 +90,16 @@ class JobFuture(Future[T]):
         """
         return super().result(self._wait(timeout))
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
+    def exception(self, timeout: Seconds | None = None) -> BaseException | None:
         """What the job has raised, or None; otherwise like `result()`."""
         return super().exception(self._wait(timeout))
 
-    def _wait(self, timeout: float | None) -> float | None:
+    def _wait(self, timeout: Seconds | None) -> float | None:
         """Waits on the thread's port. What the base class may wait still: nothing, or on a loop's thread all of it."""
+        limit = None if timeout is None else max(0.0, seconds_of(timeout, -math.inf))  # as of every Future
         if self.done() or lib.aio_forked() or not isinstance(current_port(), ThreadPort):
-            return timeout
-        run_blocking(self.ended, None if timeout is None else max(0.0, timeout))
+            return limit
+        run_blocking(self.ended, limit)
         return 0
 
     async def ended(self) -> bool:

@@ -72,7 +72,7 @@ def _stale(call: str, index: int, generation: int) -> AclError:
     if state_of(index) == State.CLOSED:
         return _not_open(call, index, generation)
     return StaleHandleError(
-        f"the handle is of generation {generation}, device {index} is at {now}",
+        f"expected a handle of generation {now}, the current one, got one of generation {generation}",
         call=call,
         device=index,
         generation=generation,
@@ -104,7 +104,9 @@ def _draining(call: str, index: int, generation: int) -> AclError:
 
 @_refusal(lib.AIO_QUARANTINE)
 def _quarantine(call: str, index: int, generation: int) -> AclError:
-    return DeviceQuarantined("the device is quarantined", call=call, device=index, generation=generation)
+    return DeviceQuarantined(
+        "expected an open device, got a quarantined one", call=call, device=index, generation=generation
+    )
 
 
 @_refusal(lib.AIO_WAS_RESET)

@@ -106,6 +106,24 @@ class Made(Unique, metaclass=Owned):
     """The base of what an owner makes. A name that it does not have cannot be assigned: every class has slots."""
 
     __slots__ = ("__weakref__",)
+    _made_by = ""  # what makes it, if that is not the only way to come by one
+
+    if not TYPE_CHECKING:  # type checkers report `with` on it, for they see none of these
+
+        def __enter__(self, *_: object) -> NoReturn:
+            self._refuse_block("with")
+
+        def __aenter__(self, *_: object) -> NoReturn:
+            self._refuse_block("async with")
+
+        __exit__, __aexit__ = __enter__, __aenter__  # not called, but Python looks for them first
+
+    def _refuse_block(self, keyword: str) -> NoReturn:
+        kind = type(self).__name__
+        raise TypeError(
+            f"expected what makes a {kind}, got the {kind} itself; "
+            f"write `{keyword} {self._made_by or type(self).factory} as {kind.lower()}:`, or call its close()"
+        )
 
 
 class Handle(Made):
@@ -144,7 +162,7 @@ class Handle(Made):
 
     def _state(self) -> str:
         """For the repr: its device, its generation, and what is wrong with it, if anything."""
-        wrong = ", stale" if self.stale else ", closed" if self._closed else ""
+        wrong = f"{', stale' if self.stale else ''}{', closed' if self._closed else ''}"
         return f"device {self._manager.index}, generation {self._generation}{wrong}{of_parent()}"
 
     def _check(self) -> None:

@@ -15,6 +15,7 @@ from aioacl._unique import Unique
 
 if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
+    from aioacl._options import Seconds
 
 
 def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object:
@@ -44,7 +45,7 @@ class Lease(Unique):
     )
     noun = "lease"
 
-    def __init__(self, manager: Manager, *, wait: bool, timeout: float | None) -> None:
+    def __init__(self, manager: Manager, *, wait: bool, timeout: Seconds | None) -> None:
         self._manager = manager
         self._wait = wait
         self._timeout = timeout
@@ -57,9 +58,9 @@ class Lease(Unique):
         """ParameterError for a lease that was entered before."""
         if self._used:
             raise ParameterError(
-                "expected a lease that was not entered before, got one that was",
+                "expected a new lease, got one that was already entered",
                 device=self._manager.index,
-                hint="Call device.lease() for each block, or hand lease.share() to another task.",
+                hint="Call device.lease() once for each block, or pass lease.share() to another task.",
             )
 
     async def __aenter__(self) -> Self:
@@ -180,7 +181,8 @@ class Leases:
         """One holder more of a lease that somebody holds."""
         if lease not in self._held:
             raise ParameterError(
-                "nobody holds this lease any more", hint="Enter it while its owner holds it."
+                "expected a lease that a task holds, got one that no task holds",
+                hint="Enter lease.share() while the owner of the lease is inside its block.",
             )
         self.add(lease, holder)
 

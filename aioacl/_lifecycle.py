@@ -223,7 +223,7 @@ class Manager(Jobs):
             return self.flight
         if self.flight is not None:
             return None
-        flight = ResetFlight(self, grace=grace, timeout=timeout, reason=reason, by=repr(current_holder()))
+        flight = ResetFlight(self, grace=grace, timeout=timeout, reason=reason, by=current_holder())
         self.launch(flight)
         return flight
 

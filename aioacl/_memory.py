@@ -15,6 +15,7 @@ import ctypes
 import sys
 from collections import deque
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioacl import _runtime
@@ -167,8 +168,21 @@ class Buffer(Handle):
             )
 
 
-class DeviceBuffer(Buffer):
-    """Device memory, from `device.allocate(nbytes)` (aclrtMalloc). Its contents are undefined at first."""
+if TYPE_CHECKING:
+
+    class _Exporter:
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+
+    class _Refuser: ...
+else:
+    _Exporter = _Refuser = ctypes.cast(pointer(lib.aio_exporter()), ctypes.py_object).value
+
+
+class DeviceBuffer(Buffer, _Refuser):
+    """Device memory, from `device.allocate(nbytes)` (aclrtMalloc). Its contents are undefined at first.
+
+    The host cannot read it: what asks for its bytes, as an array, `bytes()` or `memoryview()`, raises TypeError.
+    """
 
     __slots__ = ()
     noun = "device buffer"
@@ -193,9 +207,14 @@ class DeviceBuffer(Buffer):
     def __array__(self, *_: object, **__: object) -> NoReturn:
         """For NumPy, which would make an array of one object of it."""
         raise TypeError(
-            "expected memory of the host, got a DeviceBuffer; copy its bytes to an array with "
+            "expected memory of the host, got a DeviceBuffer; copy its bytes to an array or a bytearray with "
             "`await stream.download(array, buffer)`"
         )
+
+    @property
+    def _exported(self) -> NoReturn:
+        """For what asks for its buffer; see exporter.h."""
+        self.__array__()
 
     def __repr__(self) -> str:
         return f"<DeviceBuffer of {self._size} bytes, {self._state()}>"
@@ -264,14 +283,6 @@ def _array_of(size: int) -> Any:
     return type("PinnedBytes", (_Bytes, ctypes.Array), {"_type_": ctypes.c_ubyte, "_length_": size})
 
 
-if TYPE_CHECKING:
-
-    class _Exporter:
-        def __buffer__(self, flags: int, /) -> memoryview: ...
-else:
-    _Exporter = ctypes.cast(pointer(lib.aio_exporter()), ctypes.py_object).value
-
-
 class PinnedBuffer(Buffer, _Exporter):
     """Pinned host memory, from `device.pinned(nbytes)` (aclrtMallocHost): copies of any size, without staging.
 
@@ -303,6 +314,12 @@ class PinnedBuffer(Buffer, _Exporter):
         """Its bytes, to read, slice and assign: `pinned.view[:5] = b"hello"`."""
         # ctypes names the byte order of single bytes ("<B"), and a memoryview refuses to index those.
         return memoryview(self).cast("B")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """For NumPy, which asks for it when there is no buffer to be had, and would make an array of one object."""
+        self._check()
+        numpy = import_module("numpy")  # the caller's: nothing of aioacl needs it
+        return numpy.array(memoryview(self), dtype=dtype, copy=copy)
 
     @property
     def stale(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex
 
 from aioacl import _runtime
 from aioacl._device import Device
@@ -13,9 +13,12 @@ from aioacl._lifecycle import manager_of
 from aioacl._operation import Opening
 from aioacl._options import DeviceInfo, Strategy, deadline_of
 
+if TYPE_CHECKING:
+    from aioacl._options import Seconds
+
 
 def open_device(
-    index: SupportsIndex = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: float | None = None
+    index: SupportsIndex = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: Seconds | None = None
 ) -> Opening[Device]:
     """Opens a device; the first open of one sets it (aclrtSetDevice), the last close resets it.
 
@@ -31,7 +34,9 @@ def open_device(
         DeviceResetting, DeviceQuarantined, DeviceTimeout.
     """
     if waits not in ("watch", "thread"):
-        raise ParameterError(f"waits={waits!r} is unknown", hint='Pass "watch" or "thread".')
+        raise ParameterError(
+            f'waits must be "watch" or "thread", got {waits!r}', hint='Leave it out for "watch".'
+        )
     manager = manager_of(index)
 
     async def make() -> Device:

@@ -19,6 +19,7 @@ from aioacl._unique import Unique
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
+    from aioacl._options import Seconds
     from aioacl._origin import Site
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ class Operation(Unique, Generic[T_co]):
         self._state = DONE
         return result
 
-    def _block(self, timeout: float | None, instead: str) -> T_co:
+    def _block(self, timeout: Seconds | None, instead: str) -> T_co:
         """Blocks until it is done. Where a loop runs it is refused, and can still be awaited."""
         try:
             result = run_blocking(self._use, timeout, instead)
@@ -77,7 +78,7 @@ class Operation(Unique, Generic[T_co]):
         if getattr(self, "_state", "") == NOT_STARTED:
             warnings.warn(f"{self._what} was never awaited, {self._lost}", RuntimeWarning, stacklevel=2)
 
-    def result(self, timeout: float | None = None) -> T_co:
+    def result(self, timeout: Seconds | None = None) -> T_co:
         """Blocks until it is done, at most `timeout` seconds.
 
         Raises:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import operator
+import sys
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, SupportsFloat, SupportsIndex, TypeAlias
 
 from aioacl import _sync
 from aioacl._errors import ParameterError
 from aioacl._law import State
 from aioacl._unique import record
-
-
-def is_whole(value: object) -> bool:
-    """Whether a value is an int, and not a bool in its clothes."""
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def whole_of(value: Any) -> int | None:
@@ -29,23 +25,49 @@ def whole_of(value: Any) -> int | None:
         return None
 
 
-def is_number(value: object) -> bool:
-    """Whether a value is a number, and not a bool in its clothes."""
-    return is_whole(value) or isinstance(value, float)
+REAL_KINDS: Final = "iuf"  # of numpy's types; its bools, complex numbers and durations have `__float__` too
 
 
+def real_of(value: Any) -> float | None:
+    """The float of a real number, numpy's too: what has `__float__` or `__index__`. None for others, and for a bool."""
+    if type(value) is float:
+        return value
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    number = isinstance(value, SupportsFloat | SupportsIndex)  # float() takes texts too
+    if isinstance(value, bool) or kind not in REAL_KINDS or not number:
+        return None
+    if getattr(value, "ndim", 0):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # an int that no float can hold
+        whole = whole_of(value)
+        return None if whole is None or whole < 0 else sys.float_info.max
+    except (TypeError, ValueError):
+        return None
+
+
+Seconds: TypeAlias = SupportsFloat | SupportsIndex
 LONGEST_SECONDS = 1e7  # a wait of four months is a wait without end, and more would not fit into C
 
 
-def deadline_of(timeout: float | None) -> float | None:
+def seconds_of(timeout: Seconds, least: float = 0.0) -> float:
+    """The seconds of a timeout. ParameterError for what is no time."""
+    seconds = real_of(timeout)
+    if seconds is None or not seconds >= least:
+        raise ParameterError(
+            f"timeout must be a number of seconds, at least 0, or None, got {timeout!r}",
+            hint="Pass None, or leave it out, to wait without a limit.",
+        )
+    return seconds
+
+
+def deadline_of(timeout: Seconds | None) -> float | None:
     """The time on the clock at which a timeout ends. ParameterError for what is no time."""
     if timeout is None:
         return None
-    if not is_number(timeout) or not timeout >= 0:
-        raise ParameterError(
-            f"timeout={timeout!r} is not a number of seconds", hint="Pass seconds, at least 0, or None."
-        )
-    return None if timeout > LONGEST_SECONDS else _sync.monotonic() + timeout
+    seconds = seconds_of(timeout)
+    return None if seconds > LONGEST_SECONDS else _sync.monotonic() + seconds
 
 
 class DefaultSeconds(float):
@@ -57,18 +79,32 @@ class DefaultSeconds(float):
 GRACE: Final = DefaultSeconds(5.0)
 
 
-def must_be_reset(grace: Any, timeout: Any, reason: object) -> None:
-    """ParameterError for what is no argument of a reset."""
-    for name, value in (("grace", grace), ("timeout", timeout)):
-        if not is_number(value) or not 0 <= value < float("inf"):
-            raise ParameterError(f"{name}={value!r} is no bound", hint="Pass seconds, at least 0.")
-    if grace > timeout and not isinstance(grace, DefaultSeconds):
+def bound_of(name: str, value: Seconds) -> float:
+    """The seconds of a time that has to be given. ParameterError for what is none."""
+    seconds = real_of(value)
+    if seconds is None or not 0 <= seconds < float("inf"):
         raise ParameterError(
-            f"expected a grace time of at most timeout={timeout!r} seconds, got grace={grace!r}",
-            hint="Pass a timeout= that is at least twice the grace time: the reset itself takes time too.",
+            f"{name} must be a finite number of seconds, at least 0, got {value!r}",
+            hint="Pass seconds, or leave it out for the default.",
         )
+    return seconds
+
+
+def limits_of_reset(grace: Seconds, timeout: Seconds) -> tuple[float, float]:
+    """The grace time and the time of a reset. ParameterError for what is none."""
+    drain, whole = bound_of("grace", grace), bound_of("timeout", timeout)
+    if drain > whole and not isinstance(grace, DefaultSeconds):
+        raise ParameterError(
+            f"grace must not be above timeout, got grace={grace!r} and timeout={timeout!r}",
+            hint=f"Pass timeout={2 * drain:g}: the grace time is at most half of it, the reset needs the rest.",
+        )
+    return drain, whole
+
+
+def must_be_reason(reason: object) -> None:
+    """ParameterError for what is no reason of a reset."""
     if not isinstance(reason, str):
-        raise ParameterError(f"reason={reason!r} is no text", hint="Pass a str.")
+        raise ParameterError(f"reason must be a str, got {reason!r}", hint="Pass a text for the report.")
 
 
 Strategy = Literal["watch", "thread"]
@@ -101,7 +137,7 @@ class ResetReport:
         ok: whether the device is open again, on a new generation.
         generation: the device's generation after the flight.
         reason: what the caller gave as the reason.
-        requested_by: the task or thread that asked first.
+        requested_by: the name of the task or thread that asked first.
         joined: how many callers shared the flight.
         drained: streams that were busy and finished within the grace time.
         aborted: streams whose work was aborted (aclrtStreamAbort), those named by `abortable()` included.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from aioacl._acl import CData
+    from aioacl._options import Seconds
 
 T = TypeVar("T")
 
@@ -296,7 +297,7 @@ else:  # for type checkers, what `coroutine` makes can be awaited only
 
 def run_blocking(
     begin: Callable[[], Coroutine[Any, Any, T]],
-    timeout: float | None,
+    timeout: Seconds | None,
     instead: str = "await it instead of calling result()",
 ) -> T:
     """Runs a coroutine that waits on nothing but ports, on a thread without a running loop.
@@ -307,8 +308,7 @@ def run_blocking(
         return _run(begun(begin))
     port = current_port()
     if not isinstance(port, ThreadPort):
-        # TypeError would speak of the arguments; it is the place that is wrong.
-        raise RuntimeError(f"this thread runs an event loop: {instead}")  # noqa: TRY004
+        raise RuntimeError(f"this thread runs an event loop: {instead}")  # noqa: TRY004 - not of an argument
     _sync.must_not_own(port.locks)
     outer, locks, deadline = port.deadline, len(port.locks), deadline_of(timeout)
     port.deadline = _earlier(outer, deadline)

@@ -17,8 +17,10 @@ the lane first.
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from aioacl import _sync
 from aioacl._ffi import ffi, lib, next_generation
@@ -46,18 +48,29 @@ class _Failed(Exception):
     """The device cannot be brought back by this flight."""
 
 
+def name_of(holder: object) -> str:
+    """The name of a task or a thread, short enough for a report. Most tasks of asyncio have a number for a name."""
+    if isinstance(holder, threading.Thread):
+        return f"thread {holder.name}"
+    if not isinstance(holder, asyncio.Task):  # of trio
+        return f"task {getattr(holder, 'name', holder)}"
+    task = cast("asyncio.Task[object]", holder)
+    function = getattr(task.get_coro(), "__qualname__", "")
+    return f"task {task.get_name()}{function and f' ({function})'}"
+
+
 class ResetFlight(Flight):
     """One force reset, with its report."""
 
     name = "reset"
     goes_on = "The reset goes on: force_reset() waits for the same one, and events() tells how it ends."
 
-    def __init__(self, manager: Manager, *, grace: float, timeout: float, reason: str, by: str) -> None:
+    def __init__(self, manager: Manager, *, grace: float, timeout: float, reason: str, by: object) -> None:
         super().__init__(manager)
         self.joined = 1
         self._grace = min(grace, LONGEST_SECONDS)
         self._reason = reason
-        self._by = by
+        self._by = name_of(by)
         began, limit = _sync.monotonic(), min(timeout, LONGEST_SECONDS)
         self._patient_until = began + limit / 2  # however long others are given: the reset needs time too
         self._end = began + limit
@@ -105,7 +118,8 @@ class ResetFlight(Flight):
         self._call("aclrtDestroyEvent", self._destroy_events, EVENTS_SECONDS)
         while not self._attempt():
             if self._attempts == ATTEMPTS:
-                raise _Failed(f"reset, set and probe failed {ATTEMPTS} times: {self._codes}")
+                failed = ", ".join(dict.fromkeys(f"{call} returned {code}" for call, code in self._codes))
+                raise _Failed(f"the reset failed in all {ATTEMPTS} attempts: {failed}")
 
     def _land(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
         manager = self.manager
@@ -212,7 +226,7 @@ class ResetFlight(Flight):
         calls = "; ".join(
             f"{call.function} on thread {call.thread} for {call.seconds:.1f} s" for call in inside(self.index)
         )
-        raise _Failed(f"no reset was called, for somebody is still inside: {calls}")
+        raise _Failed(f"no reset was attempted, because a thread is still inside a call: {calls}")
 
     # --- reset, set, probe --------------------------------------------------------------------------------------------
 

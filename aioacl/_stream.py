@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from aioacl._lifecycle import Manager
     from aioacl._memory import Buffer, DeviceBuffer, PinnedBuffer
-    from aioacl._options import OnFailure
+    from aioacl._options import OnFailure, Seconds
     from aioacl._place import HostMemory, Memory
 
 
@@ -44,14 +44,14 @@ class Stream(Handle):
 
     # --- waiting ---------------------------------------------------------------------------------------------
 
-    async def _wait(self, timeout: float | None) -> None:
+    async def _wait(self, timeout: Seconds | None) -> None:
         self._check()
         await self._core.arrive(lib.aio_stream_tail(self._core.handle), deadline=deadline_of(timeout))
 
     def __await__(self) -> Generator[Any, Any, None]:
         return (yield from begun(lambda: self._wait(None)))
 
-    def synchronize(self, timeout: float | None = None) -> Operation[None]:
+    def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
         """Waits for everything enqueued so far, at most `timeout` seconds (aclrtSynchronizeStream).
 
         Raises:
@@ -62,7 +62,7 @@ class Stream(Handle):
         """
         return Operation("stream.synchronize()", lambda: self._wait(timeout), self)
 
-    def result(self, timeout: float | None = None) -> None:
+    def result(self, timeout: Seconds | None = None) -> None:
         """As `synchronize`, blocking, on a thread without a running loop."""
         run_blocking(lambda: self._wait(None), timeout)
 
@@ -206,7 +206,9 @@ class Stream(Handle):
         if event is None:
             event = Event._make(self._manager, self._generation, timing=False)
         if not isinstance(event, Event):
-            raise ParameterError(f"{event!r} is no event", hint="Make one with device.create_event().")
+            raise ParameterError(
+                f"expected an Event, got {event!r}", hint="Make one with device.create_event()."
+            )
         event._check()
         if event._manager is not self._manager:
             raise ParameterError("the event is of another device", hint="Make it from the stream's device.")
@@ -227,7 +229,9 @@ class Stream(Handle):
         """
         self._check()
         if not isinstance(event, Event):
-            raise ParameterError(f"{event!r} is no event", hint="Pass what stream.record() returns.")
+            raise ParameterError(
+                f"expected an Event, got {event!r}", hint="Pass what stream.record() returns."
+            )
         version = event._recorded_version()
         arguments = (version.native, version.core.handle, version.position)
         try:
@@ -274,7 +278,7 @@ class Stream(Handle):
 
     # --- a failed stream ---------------------------------------------------------------------------------------
 
-    def renew(self, *, timeout: float | None = None, abort: bool = False) -> Operation[None]:
+    def renew(self, *, timeout: Seconds | None = None, abort: bool = False) -> Operation[None]:
         """Gives the stream a new native stream once the old one is idle: the cure for a failed stream.
 
         Objects that share the stream go on with it. Tickets and events from before keep their outcome. It may be called

@@ -24,12 +24,8 @@ async def pump(
     """Copies chunk by chunk, to the device or from it. The buffers are in use from the start to the end."""
     stream._check()
     to, of = place_of(target, stream._manager, writable=True), place_of(source, stream._manager)
-    if not (to if up else of).device or (of if up else to).device:
-        raise ParameterError(
-            f"{'upload' if up else 'download'} goes {'to' if up else 'from'} a DeviceBuffer, and the other "
-            "end is host memory",
-            hint="The target comes first, as in copy(target, source).",
-        )
+    if to.device is not up or of.device is up:
+        raise _wrong_ends(target, source, to, of, up=up)
     size, kind = copy_size(to, of, nbytes), copy_kind(to, of)
     buffers = (to.owner, of.owner) if not (to.pageable or of.pageable) else (to.owner if up else of.owner,)
     core = stream._core
@@ -42,6 +38,23 @@ async def pump(
         core.placed(kept)
         raise
     core.forget(kept)
+
+
+def _wrong_ends(target: object, source: object, to: Place, of: Place, *, up: bool) -> ParameterError:
+    """The error for a transfer that does not go between the host and the device, or goes the other way."""
+    name, other = ("upload", "download") if up else ("download", "upload")
+    first, second = ("a DeviceBuffer", "host memory") if up else ("host memory", "a DeviceBuffer")
+    if to.device and of.device:
+        hint = "Use stream.copy(target, source) between two DeviceBuffers."
+    elif to.device or of.device:
+        hint = f"The target comes first: exchange the two, or call {other}."
+    else:
+        hint = "The target comes first. Copy host memory to host memory yourself."
+    return ParameterError(
+        f"{name} expected {first} as target and {second} as source, "
+        f"got {type(target).__name__} and {type(source).__name__}",
+        hint=hint,
+    )
 
 
 async def _pump_held(stream: Stream, core: StreamCore, to: Place, of: Place, size: int, kind: int) -> None:

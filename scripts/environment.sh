@@ -93,7 +93,9 @@ install() {
     echo "building and installing aioacl into .venv (a minute or two, the first time)" >&2
     rm -f "$installed"
     pip setuptools cffi ninja
-    pip --no-build-isolation --editable "$root${1:+[$1]}" || die "The build failed; the reason is above."
+    # By default setuptools installs an import hook, which type checkers cannot follow. In this mode it installs a path.
+    pip --no-build-isolation --config-settings editable_mode=compat --editable "$root${1:+[$1]}" ||
+        die "The build failed; the reason is above."
     installation "$1" >"$installed"
 }
 

@@ -1,16 +1,18 @@
 """What the type checkers accept and refuse, and that docs/typing.md tells it as it is.
 
-The type checkers are of the extra `lint`, which .ci/run and .ci/slow install.
+The type checkers are of the extra `lint`, which .ci/run and .ci/slow install. They look for aioacl where those of a
+user do: in the environment, not beside the program.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import runpy
 import subprocess
 import sys
+import sysconfig
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,7 @@ def use(
     stream.download(numbers, memory).result()
     stream.download(pinned, memory).result()
     device.allocate(np.prod(numbers.shape)).result()
+    stream.synchronize(np.float32(0.5)).result(np.int64(1))
     stream.copy(memory, "text")  # refused
     stream.copy(memory, 5)  # refused
     stream.copy(memory, None)  # refused
@@ -78,6 +81,7 @@ def use(
     stream.download(memory, bytearray(4))  # refused
     device.allocate("4")  # refused
     device.pinned(4.0)  # refused
+    stream.synchronize("1").result()  # refused
 """
 
 
@@ -95,8 +99,7 @@ def mypy(folder: Path, program: str, settings: str = STRICT, python: str = PYTHO
     options = ["--follow-imports=silent", "--no-error-summary", f"--python-version={python}"]
     cache = folder / "cache"
     command = [sys.executable, "-m", "mypy", *options, f"--cache-dir={cache}", "job.py"]
-    environ = {**os.environ, "MYPYPATH": str(ROOT)}
-    ran = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert ran.returncode in (0, 1), ran.stdout + ran.stderr
     assert ran.stderr == ""
     return ran.stdout
@@ -112,7 +115,7 @@ def refused_by_pyright(folder: Path, program: str, python: str) -> set[int]:
     """The lines in which pyright finds something wrong."""
     pytest.importorskip("pyright", reason="needs pyright, of the extra `lint`")
     (folder / "job.py").write_text(program)
-    settings = {"typeCheckingMode": "strict", "pythonVersion": python, "extraPaths": [str(ROOT)]}
+    settings = {"typeCheckingMode": "strict", "pythonVersion": python}
     (folder / "pyrightconfig.json").write_text(json.dumps({**settings, "include": ["job.py"]}))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -169,6 +172,16 @@ class TestTypes:
     def test_program_of_the_page_is_accepted_in_strict_mode(self, tmp_path: Path, checker: str) -> None:
         (program,) = blocks("python", "from __future__ import annotations")
         assert CHECKERS[checker](tmp_path, program, PYTHONS[0]) == set()
+
+
+def test_installation_is_found_by_a_path_as_type_checkers_need_it() -> None:
+    packages = Path(sysconfig.get_path("purelib"))
+    lines = [line for file in packages.glob("*.pth") for line in file.read_text().splitlines()]
+    paths = [str(packages), *(line for line in lines if not line.startswith(("import ", "#")))]
+    found = PathFinder.find_spec("aioacl", paths)
+    assert found is not None
+    assert found.origin is not None
+    assert (Path(found.origin).parent / "py.typed").exists()
 
 
 def test_program_of_the_page_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

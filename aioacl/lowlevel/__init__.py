@@ -42,6 +42,6 @@ def on(device: Device) -> Functions:
         ParameterError: it is no device, or is closed.
     """
     if not isinstance(device, Device):
-        raise ParameterError(f"{device!r} is no device", hint="Pass what open_device() has opened.")
+        raise ParameterError(f"expected a Device, got {device!r}", hint="Pass what open_device() has opened.")
     device._check()
     return Functions(Place(device._manager, device.generation))

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, SupportsIndex, Type
 
 from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, pointer
-from aioacl._options import whole_of
+from aioacl._options import real_of, whole_of
 from aioacl.simulator._control import control_function, stream_handle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
+    from aioacl._options import Seconds
     from aioacl.simulator._control import StreamLike
 
 TEXT_BYTES: Final = 1024
@@ -112,25 +113,25 @@ class FaultOptions(TypedDict, total=False):
     after: SupportsIndex
     every: SupportsIndex
     times: SupportsIndex
-    p: float
+    p: Seconds
     per_thread: bool
     rc: SupportsIndex
     rc_after: SupportsIndex
     oom: bool
-    latency: float
-    jitter: float
+    latency: Seconds
+    jitter: Seconds
     at: Moment
     hang: str | bool
     block_record: str | bool
     async_error: SupportsIndex
-    late_complete: float
-    late_copy: float
+    late_complete: Seconds
+    late_copy: Seconds
     sticky: SupportsIndex
     lost: SupportsIndex
     reset_fail: SupportsIndex
     reset_lies: SupportsIndex | bool
     false_drain: bool
-    slow_teardown: float
+    slow_teardown: Seconds
     ext_reset: bool
     errmsg: ErrorText
 
@@ -172,10 +173,11 @@ def _code(name: str, value: Any) -> str:
 
 
 def _real(name: str, value: Any, most: float = math.inf) -> str:
-    good = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not good or not 0 <= value <= most or math.isinf(value):
+    number = real_of(value)
+    if number is None or not 0 <= number <= most or math.isinf(number):
         raise ParameterError(f"{name}{value!r} is not from 0 to {most}")
-    return f"{name}{value!r}"
+    whole = whole_of(value)
+    return f"{name}{number if whole is None else whole}"
 
 
 def _chance(name: str, value: Any) -> str:
@@ -310,11 +312,13 @@ def set_virtual_clock(virtual: bool) -> None:
     control_function("aclsim_clock_virtual", "void (*)(int)")(int(virtual))
 
 
-def advance_clock(seconds: float) -> None:
+def advance_clock(seconds: Seconds) -> None:
     """Moves the virtual clock on: what is due by then comes."""
+    number = real_of(seconds)
     if (
-        not 0 <= seconds < LONGEST_SECONDS
-        or control_function("aclsim_clock_advance", "int (*)(int64_t)")(int(seconds * 1e9)) != 0
+        number is None
+        or not 0 <= number < LONGEST_SECONDS
+        or control_function("aclsim_clock_advance", "int (*)(int64_t)")(int(number * 1e9)) != 0
     ):
         raise ParameterError(
             f"the clock cannot be moved on by {seconds!r} s",

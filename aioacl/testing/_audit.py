@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from aioacl import simulator
+from aioacl._options import bound_of
 from aioacl.simulator._control import times_forgotten
 from aioacl.testing import _temporary
 from aioacl.testing._below import makers_of
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Generator, Iterable, Iterator
 
+    from aioacl._options import Seconds
     from aioacl._origin import Frame, Origin
 
 BEFORE_GC_SECONDS: Final = 0.2
@@ -91,11 +93,11 @@ class Audit:
 
     _uvloop_met: ClassVar[bool] = False
 
-    def __init__(self, *allowed: str, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, *allowed: str, patience: Seconds = PATIENCE_SECONDS) -> None:
         refuse_unknown(allowed, "audit")
         self.allowed = frozenset(allowed)
         self._explained: Counter[str] = Counter()  # by name, what origins have accounted for
-        self._patience = patience
+        self._patience = bound_of("patience", patience)
         self._book = book()
         self._wire = tripwire()
 
@@ -273,7 +275,7 @@ def _stands_at(thread: threading.Thread) -> tuple[Frame, ...]:
 
 
 @contextmanager
-def audit(*allowed: str, patience: float = PATIENCE_SECONDS) -> Generator[Audit]:
+def audit(*allowed: str, patience: Seconds = PATIENCE_SECONDS) -> Generator[Audit]:
     """Raises AuditFailed if the block leaves something behind: devices, streams, memory, threads, descriptors.
 
     `with audit(): asyncio.run(main())` The error says which line made what was left. A rule of ACL that was violated

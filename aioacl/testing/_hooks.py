@@ -111,9 +111,10 @@ class Watchdog:
 
 
 def wants_trio_on_asyncio(item: pytest.Item) -> bool:
-    """Whether anyio's plugin has been asked for trio, and pytest-asyncio has taken the test from it."""
+    """Whether anyio's plugin or pytest-trio has been asked for trio, and pytest-asyncio has taken the test from it."""
     backend: Any = getattr(item, "funcargs", {}).get("anyio_backend")
-    on_trio = backend == "trio" or (isinstance(backend, tuple) and "trio" in backend)
+    marked = item.get_closest_marker("trio") is not None  # that of pytest-trio
+    on_trio = marked or backend == "trio" or (isinstance(backend, tuple) and "trio" in backend)
     taken = item.get_closest_marker("asyncio") is not None and item.config.pluginmanager.has_plugin("asyncio")
     return on_trio and taken and bool(inspect.iscoroutinefunction(getattr(item, "function", None)))
 

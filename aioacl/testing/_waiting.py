@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from aioacl._executor import plain
+from aioacl._options import bound_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioacl._options import Seconds
+
 PATIENCE_SECONDS: Final = 5.0
 NAP_SECONDS: Final = 0.0005
+SYNCHRONOUS: Final = "Pass a condition that is a plain function: it is asked again and again."
 
 
 def _text(condition: Callable[[], object]) -> str:
@@ -27,7 +33,7 @@ def _late(condition: Callable[[], object], seconds: float) -> TimeoutError:
     return TimeoutError(f"it did not come true within {seconds:g} s: {_text(condition)}")
 
 
-async def until(condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
+async def until(condition: Callable[[], object], timeout: Seconds = PATIENCE_SECONDS) -> None:
     """Returns as soon as the condition holds; the event loop goes on meanwhile.
 
     `await until(lambda: simulator.pending(stream) == 2)` waits for a state of the simulator or of another thread,
@@ -35,28 +41,32 @@ async def until(condition: Callable[[], object], timeout: float = PATIENCE_SECON
 
     Raises:
         TimeoutError: after `timeout` seconds, with the condition's text.
+        ParameterError: `timeout` is no number of seconds, or the condition is async.
     """
-    end = time.monotonic() + timeout
-    while not condition():
+    limit = bound_of("timeout", timeout)
+    end = time.monotonic() + limit
+    while not plain(condition, condition(), SYNCHRONOUS):
         if time.monotonic() > end:
-            raise _late(condition, timeout)
+            raise _late(condition, limit)
         await anyio.sleep(NAP_SECONDS)
 
 
-def until_now(condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
+def until_now(condition: Callable[[], object], timeout: Seconds = PATIENCE_SECONDS) -> None:
     """As `until`, blocking: for threads and for tests without a loop.
 
     Raises:
         TimeoutError: after `timeout` seconds, with the condition's text.
+        ParameterError: `timeout` is no number of seconds, or the condition is async.
     """
-    if not holds_within(condition, timeout):
-        raise _late(condition, timeout)
+    limit = bound_of("timeout", timeout)
+    if not holds_within(condition, limit):
+        raise _late(condition, limit)
 
 
 def holds_within(condition: Callable[[], object], seconds: float) -> bool:
     """Blocks until the condition holds; False if it does not in time."""
     end = time.monotonic() + seconds
-    while not condition():
+    while not plain(condition, condition(), SYNCHRONOUS):
         if time.monotonic() > end:
             return False
         time.sleep(NAP_SECONDS)

@@ -343,5 +343,5 @@ async def test_a_timeout_that_is_no_time_is_refused_with_the_cure(
     open_device: OpenDevice, begin: Callable[[Scene, Any], Any], timeout: Any
 ) -> None:
     async with scene_of(open_device) as scene:
-        with pytest.raises(aioacl.ParameterError, match="Pass seconds, at least 0, or None"):
+        with pytest.raises(aioacl.ParameterError, match="must be a number of seconds, at least 0, or None"):
             await begin(scene, timeout)

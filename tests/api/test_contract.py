@@ -216,7 +216,7 @@ async def test_08_a_reset_that_does_not_help_leaves_a_quarantine(open_device: Op
             report = await device.force_reset()
         assert (report.ok, report.attempts) == (False, 3)
         assert ("aclrtMemcpy", 507000) in report.codes
-        assert "failed 3 times" in report.problem
+        assert "failed in all 3 attempts" in report.problem
         with no_call_of_mine(), pytest.raises(aioacl.DeviceQuarantined):
             await device.allocate(64)
         assert device.health.problem == report.problem

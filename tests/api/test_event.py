@@ -198,7 +198,7 @@ async def test_elapsed_since_is_refused_for_an_event_of_another_device_and_for_w
         other.create_event(timing=True) as theirs,
     ):
         wrong: Any = "x"
-        for start, problem in ((theirs, "of two devices"), (wrong, "is no event")):
+        for start, problem in ((theirs, "of two devices"), (wrong, "expected an Event")):
             with no_call(), pytest.raises(aioacl.ParameterError, match=problem) as caught:
                 mine.elapsed_since(start)
             assert caught.value.hint

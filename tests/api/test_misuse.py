@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import gc
+import inspect
 import re
+import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import numpy as np
 import pytest
 
 import aioacl
@@ -65,7 +67,7 @@ async def test_lease_that_is_entered_inside_its_own_block_raises_and_stays_held(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.lease() as lease:
-        with pytest.raises(aioacl.ParameterError, match=r"Call device.lease\(\) for each block"):
+        with pytest.raises(aioacl.ParameterError, match=r"Call device.lease\(\) once for each block"):
             async with lease:
                 raise AssertionError("the block began")
         assert lease.held
@@ -77,10 +79,10 @@ async def test_lease_that_was_left_cannot_be_entered_again(open_device: OpenDevi
         lease = device.lease()
         async with lease:
             pass
-        with pytest.raises(aioacl.ParameterError, match="not entered before"):
+        with pytest.raises(aioacl.ParameterError, match="expected a new lease"):
             async with lease:
                 raise AssertionError("the block began")
-        with pytest.raises(aioacl.ParameterError, match="not entered before"):
+        with pytest.raises(aioacl.ParameterError, match="expected a new lease"):
             in_thread(lease.__enter__)
         assert device.health.leases == 0
 
@@ -136,7 +138,8 @@ async def test_force_reset_with_grace_above_timeout_raises_and_resets_nothing(
     async with open_device() as device:
         with pytest.raises(
             aioacl.ParameterError,
-            match=rf"at most timeout={timeout} seconds, got grace={grace}. Pass a timeout= .* at least twice",
+            match=rf"grace must not be above timeout, got grace={grace} and timeout={timeout}. "
+            rf"Pass timeout={2 * grace:g}: the grace time is at most half of it",
         ):
             device.force_reset(grace=grace, timeout=timeout)
         assert simulator.calls("aclrtResetDeviceForce") == 0
@@ -188,6 +191,59 @@ async def test_job_that_is_async_raises_at_once_and_names_the_remedy(
                 submit(fn)
 
 
+RETURNS_ASYNC: dict[str, Callable[[], object]] = {
+    "coroutine": lambda: coroutine(),  # noqa: PLW0108 - not async itself: that is the case
+    "generator": lambda: generator(),  # noqa: PLW0108 - the same
+    "nested": lambda: (lambda: Asynchronous().method())(),  # noqa: PLW0108, PLC3002 - the same
+}
+
+
+@pytest.mark.parametrize("fn", RETURNS_ASYNC.values(), ids=RETURNS_ASYNC)
+async def test_job_that_returns_a_coroutine_raises_that_names_the_remedy_and_closes_it(
+    open_device: OpenDevice, fn: Callable[[], object]
+) -> None:
+    refused = pytest.raises(
+        aioacl.ParameterError, match=r"expected a function that is not async, got .*, which returned a"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # also that a coroutine was never awaited
+        async with open_device() as device:
+            with refused:
+                await device.run(fn)
+            with refused:
+                in_thread(device.executor.submit(fn).result)
+            with refused:
+                in_thread(lambda: list(device.executor.map(lambda _: fn(), [1])))
+            gc.collect()
+
+
+async def test_coroutine_given_as_a_job_is_closed(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        for submit in (device.run, device.executor.submit):
+            begun: Any = coroutine()
+            with pytest.raises(
+                aioacl.ParameterError, match=r"got <coroutine object .*Await it on an event loop"
+            ):
+                submit(begun)
+            assert inspect.getcoroutinestate(begun) == inspect.CORO_CLOSED
+
+
+async def test_coroutine_that_runs_elsewhere_is_refused_as_a_result_and_goes_on(
+    open_device: OpenDevice,
+) -> None:
+    async def waits() -> int:
+        await anyio.lowlevel.checkpoint()
+        return 3
+
+    async with open_device() as device:
+        running: Any = waits()
+        running.send(None)
+        with pytest.raises(aioacl.ParameterError, match="which returned a coroutine"):
+            await device.run(lambda: running)
+        assert inspect.getcoroutinestate(running) == inspect.CORO_SUSPENDED
+        running.close()
+
+
 async def test_job_that_is_no_function_raises_at_once(open_device: OpenDevice) -> None:
     async with open_device() as device:
         nothing: Any = 3
@@ -211,37 +267,6 @@ def test_async_function_in_run_in_executor_raises_at_once(open_device: OpenDevic
                 asyncio.get_running_loop().run_in_executor(device.executor, coroutine)
 
     asyncio.run(main())
-
-
-# --- memory ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "convert",
-    [
-        np.asarray,
-        np.array,
-        lambda buffer: np.asarray(buffer, dtype=np.uint8),
-        lambda buffer: np.add(buffer, 1),
-    ],
-    ids=["asarray", "array", "dtype", "ufunc"],
-)
-async def test_array_of_a_device_buffer_raises_that_names_download(
-    open_device: OpenDevice, convert: Callable[[Any], object]
-) -> None:
-    async with open_device() as device, device.allocate(8) as buffer:
-        with pytest.raises(
-            TypeError, match=r"got a DeviceBuffer; copy .* `await stream.download\(array, buffer\)`"
-        ):
-            convert(buffer)
-
-
-async def test_array_of_a_pinned_buffer_has_its_bytes(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.pinned(8) as pinned:
-        pinned.view[:] = b"12345678"
-        array = np.asarray(pinned)
-        assert bytes(array) == b"12345678"
-        del array
 
 
 # --- attributes -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import FAULT, TASK_FAULT, Waiting, hanging, in_thread, no_call_of_mine, until
+from tests.kit import FAULT, TASK_FAULT, Stop, Waiting, hanging, in_thread, no_call_of_mine, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -146,6 +146,50 @@ async def test_lease_shows_whether_it_is_held(open_device: OpenDevice) -> None:
             assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
             assert shown(lease) == f"<Lease on device 0, generation {device.generation}, revoked>"
         assert shown(lease).endswith(", left>")
+
+
+async def test_handle_that_is_closed_and_stale_shows_both(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        stream, memory = await device.create_stream(), await device.allocate(64)
+        event = stream.record()
+        await event
+        for thing in (event, memory, stream):
+            await thing.close()
+        generation = device.generation
+        assert (await device.force_reset()).ok
+        for thing in (event, memory, stream):
+            assert f"device 0, generation {generation}, stale, closed" in shown(thing)
+
+
+async def test_ticket_shows_that_its_stream_is_destroyed_for_its_number_may_be_that_of_another(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        async with device.create_stream() as stream:
+            ticket, event = stream.fill(memory, 1), stream.record()
+            await event
+            number = stream._core.number
+            assert f" of stream {number}, device 0" in shown(ticket)
+        assert f" of stream {number} (destroyed), device 0" in shown(ticket)
+        assert f" of stream {number} (destroyed), device 0" in shown(event)
+        async with device.create_stream() as stream:
+            ticket, number = stream.fill(memory, 1), stream._core.number
+            await stream.renew()
+            assert f" of stream {number} (destroyed), device 0" in shown(ticket)
+
+
+async def test_executor_shows_its_device_threads_and_jobs(open_device: OpenDevice) -> None:
+    async with open_device(1) as device:
+        executor, blocker = device.executor, Stop()
+        of = f"of {executor._limit} threads"
+        assert shown(executor) == f"<DeviceExecutor of device 1, 0 {of}, 0 jobs queued>"
+        job = executor.submit(blocker)
+        await until(job.running)
+        assert shown(executor) == f"<DeviceExecutor of device 1, 1 {of}, 0 jobs queued>"
+        blocker.go_on.set()
+        await until(job.done)
+        executor.shutdown()
+        assert shown(executor) == f"<DeviceExecutor of device 1, 0 {of}, 0 jobs queued, shut down>"
 
 
 async def test_device_shows_its_state_and_its_fault(open_device: OpenDevice) -> None:

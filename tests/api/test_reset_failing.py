@@ -35,7 +35,7 @@ async def test_after_three_failures_the_device_is_quarantined_until_a_flight_suc
         simulator.fail_call(function, 507000, -1)
         report = await device.force_reset()
         assert (report.ok, report.attempts, device.state) == (False, 3, aioacl.State.QUARANTINED)
-        assert "3 times" in report.problem
+        assert "failed in all 3 attempts" in report.problem
         simulator.clear()
         report = await device.force_reset()
         assert (report.ok, report.drained, report.aborted, report.not_aborted) == (True, 0, 0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,42 @@ def test_with_whose_close_fails_raises_that_behind_the_error_of_the_block(
     assert isinstance(caught.value.__context__, error or type(None))
     assert stream._closed
     assert until_now(lambda: live_streams() == 0)
+
+
+MAKES = {
+    "device": "open_device(index)",
+    "stream": "device.create_stream()",
+    "device buffer": "device.allocate(nbytes)",
+    "pinned buffer": "device.pinned(nbytes)",
+    "event": "device.create_event()",
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("what", MAKERS)
+async def test_with_on_what_is_made_already_raises_that_names_the_call_to_enter(
+    open_device: OpenDevice, what: str
+) -> None:
+    async with open_device() as device, MAKERS[what](open_device, device) as made:
+        text = rf"got the .* itself; write `{{}} {re.escape(MAKES[what])} as \w+:`, or call its close\(\)"
+        with pytest.raises(TypeError, match=text.format("with")), made:
+            raise AssertionError("the block began")
+        with pytest.raises(TypeError, match=text.format("async with")):
+            async with made:
+                raise AssertionError("the block began")
+        assert not made._closed
+
+
+@pytest.mark.anyio
+async def test_async_with_of_abortable_raises_that_names_with_in_a_job(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        block: Any = device.abortable(4096)
+        with pytest.raises(
+            TypeError, match=r"`with device.abortable\(stream\):` in the function that device.run\("
+        ):
+            async with block:
+                raise AssertionError("the block began")
+        assert not device._manager.named._all
 
 
 @pytest.mark.anyio

@@ -52,7 +52,7 @@ async def _reset_without_the_lock(self: Any, *, grace: float, timeout: float, re
     flight = self.flight
     if not isinstance(flight, ResetFlight):
         with self.changed:
-            holder = repr(current_holder())
+            holder = current_holder()
         flight = ResetFlight(self, grace=grace, timeout=timeout, reason=reason, by=holder)
         with self.changed:
             self.launch(flight)

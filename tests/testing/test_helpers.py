@@ -32,6 +32,21 @@ async def test_until_tells_what_it_waited_for() -> None:
         await until(lambda: never, timeout=0.01)
 
 
+async def always() -> bool:
+    return True
+
+
+@pytest.mark.anyio
+async def test_until_with_an_async_condition_raises_that_names_the_remedy() -> None:
+    refused = pytest.raises(
+        aioacl.ParameterError, match=r"not async, got .*coroutine. Pass a condition that is"
+    )
+    with refused:
+        await until(always)
+    with refused:
+        until_now(lambda: always())  # noqa: PLW0108 - not async itself: that is the case
+
+
 def test_until_now_is_the_same_for_threads() -> None:
     gone = threading.Event()
     thread = threading.Thread(target=gone.set)

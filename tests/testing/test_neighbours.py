@@ -40,6 +40,18 @@ async def test_it(aioacl_device, anyio_backend_name):
 """
 
 
+MARKED_FOR_TRIO = """
+import pytest
+
+@pytest.mark.trio
+async def test_it(aioacl_device):
+    await aioacl_device.memory_info()
+
+async def test_other(aioacl_device):
+    await aioacl_device.memory_info()
+"""
+
+
 def on_trio(folder: Path, *arguments: str, backend: str = "", marker: str = "") -> tuple[set[str], str]:
     """Runs the test; the names of those that failed, and what was printed."""
     both = {"params": '(params=["asyncio", "trio"])', "request": "request", "backend": "request.param"}
@@ -68,6 +80,15 @@ def test_trio_test_that_pytest_asyncio_takes_in_auto_mode_fails_with_the_remedy(
 def test_trio_test_that_has_the_marker_of_pytest_asyncio_fails_with_the_remedy(tmp_path: Path) -> None:
     failed, output = on_trio(tmp_path, *STRICT, backend='"trio"', marker="@pytest.mark.asyncio")
     assert failed == {"test_it"}, output
+
+
+def test_test_with_the_marker_of_pytest_trio_that_pytest_asyncio_takes_fails_with_the_remedy(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "test_it.py").write_text(MARKED_FOR_TRIO)
+    ran = run(tmp_path, *AUTO, "test_it.py")
+    assert set(ran.failed) == {"test_it"}, ran.output
+    assert REMEDY in ran.failed["test_it"], ran.output
 
 
 def test_trio_test_in_strict_mode_runs_on_trio(tmp_path: Path) -> None:
