@@ -177,6 +177,9 @@ def _refuse_malformed(path: str) -> None:
         raise Unusable("the path holds a NUL byte")
     if not path.startswith("/"):
         raise Unusable("the path is not absolute")
+    # dlopen replaces $LIB, $ORIGIN and $PLATFORM: it would load another file than the one that is inspected.
+    if "$" in path:
+        raise Unusable("the path holds a '$', which the dynamic linker may replace; use a link without one")
 
 
 def _refuse_other_files(path: Path) -> None:

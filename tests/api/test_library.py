@@ -145,6 +145,8 @@ class TestLook:
         [
             ("", "empty"),
             ("/lib\0.so", "NUL"),
+            ("/opt/$LIB/libascendcl.so", r"'\$'.*the dynamic linker may replace"),
+            ("/opt/a$b/libascendcl.so", r"'\$'.*the dynamic linker may replace"),
             ("libascendcl.so", "not absolute"),
             ("./libascendcl.so", "not absolute"),
             ("~/libascendcl.so", "not absolute"),

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,6 +165,26 @@ class TestSearch:
         found = outcome("report(library_info)", LD_LIBRARY_PATH=f"{simulated}:{made.folder}")
         assert found["path"] == str(made.library)
         assert any("used on request only" in each for each in found["findings"])
+
+    @pytest.mark.parametrize("by", ["LD_LIBRARY_PATH", "ASCEND_HOME_PATH", "AIOACL_LIBRARY"])
+    def test_path_that_the_linker_would_expand_runs_no_constructor(
+        self, cann: Callable[..., Cann], by: str
+    ) -> None:
+        inspected, expanded = cann("$LIB"), cann("lib")
+        root = inspected.folder.parent
+        (root / "$LIB" / "lib64").symlink_to(".")
+        for other in ("lib64", f"lib/{sysconfig.get_config_var('MULTIARCH')}"):
+            (root / other).symlink_to(expanded.folder)
+        names = {
+            "LD_LIBRARY_PATH": inspected.folder,
+            "ASCEND_HOME_PATH": inspected.folder,
+            "AIOACL_LIBRARY": inspected.library,
+        }
+        refused = outcome("report(library_info)", **{by: str(names[by])})
+        assert refused["error"] == "LibraryNotFound"
+        assert "the path holds a '$'" in refused["text"]
+        assert not inspected.was_loaded
+        assert not expanded.was_loaded
 
     def test_folders_of_the_linker_that_lack_the_library_are_reported_in_a_line_for_each_name(self) -> None:
         lines = outcome("report(library_info)", LD_LIBRARY_PATH="/nowhere:/elsewhere")["text"].splitlines()
