@@ -288,21 +288,13 @@ class TestSearch:
 def test_search_with_borrowed_rights_ignores_the_environment_and_is_strict(
     monkeypatch: pytest.MonkeyPatch, effective: str
 ) -> None:
-    searched: list[tuple[list[str], bool]] = []
-
-    def record(tries: list[Candidate], rules: Rules, _load: object) -> LibraryInfo:
-        searched.append(([each.origin for each in tries], rules.strict))
-        return loaded(named("/a.so"), ())
-
-    monkeypatch.setattr(_library, "search", record)
-    monkeypatch.setattr(_library._Native, "present", lambda _self: ())
     monkeypatch.setenv("AIOACL_LIBRARY", "/b.so")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/c")
     monkeypatch.delenv("AIOACL_STRICT", raising=False)
-    _library._find(None)
+    usual = _library._plan(None, {})
+    assert [each.origin for each in usual.tries] == ["AIOACL_LIBRARY"]
+    assert not usual.rules.strict
     monkeypatch.setattr(os, effective, lambda: -1)
-    _library._find(None)
-    (usual, _), (borrowed, strict) = searched
-    assert usual == ["AIOACL_LIBRARY"]
-    assert set(borrowed) == {"installation", "linker"}
-    assert strict
+    borrowed = _library._plan(None, {})
+    assert {each.origin for each in borrowed.tries} == {"installation", "linker"}
+    assert borrowed.rules.strict
