@@ -120,6 +120,13 @@ def copied_simulator(path: Path) -> Path:
     return Path(shutil.copy(library_path(), path))
 
 
+def depending_on_the_simulator(cann: Callable[..., Cann], name: str) -> Cann:
+    """A library whose file has nothing of the simulator, which it needs; its name in the linker is its own."""
+    simulator = library_path()
+    needs = ["-Wl,--no-as-needed", str(simulator), f"-Wl,-rpath,{simulator.parent}"]
+    return cann("stub", name, "-Wl,-soname,stub.so", *needs)
+
+
 def load(path: Path) -> str:
     """A line of a program in which other code loads a library."""
     return f"other = ctypes.CDLL({str(path)!r})\n"
@@ -166,6 +173,38 @@ class TestSearch:
         assert found["path"] == str(made.library)
         assert any("used on request only" in each for each in found["findings"])
 
+    @pytest.mark.parametrize("later", [False, True])
+    def test_library_that_depends_on_the_simulator_is_refused_unless_it_is_named(
+        self, cann: Callable[..., Cann], later: bool
+    ) -> None:
+        stub, real = depending_on_the_simulator(cann, "libascendcl.so"), cann("real")
+        (stub.folder / "lib64").symlink_to(".")
+        variables = {"ASCEND_HOME_PATH": str(stub.folder)}
+        found = outcome("report(library_info)", **variables, LD_LIBRARY_PATH=str(real.folder) * later)
+        if later:
+            assert (found["path"], found["backend"]) == (str(real.library), "ascend")
+        else:
+            assert found["error"] == "LibraryNotFound"
+        told = found["findings"] if later else found["text"].splitlines()
+        assert any(str(stub.folder) in each and "depends on it" in each for each in told)
+        named = outcome("report(library_info)", AIOACL_LIBRARY=str(stub.library))
+        assert (named["path"], named["backend"]) == (str(stub.library), "simulator")
+
+    def test_refused_library_does_not_stay_in_the_process(self, cann: Callable[..., Cann]) -> None:
+        stub, real = depending_on_the_simulator(cann, "libascendcl.so"), cann("real")
+        (stub.folder / "lib64").symlink_to(".")
+        program = f"""
+import pathlib
+try:
+    library_info()
+except aioacl.LibraryNotFound:
+    assert "libascendcl.so" not in pathlib.Path("/proc/self/maps").read_text()
+    report(lambda: use_library({str(real.library)!r}))
+"""
+        found = outcome(program, ASCEND_HOME_PATH=str(stub.folder))
+        assert (found["path"], found["origin"]) == (str(real.library), "argument")
+        assert stub.was_loaded
+
     @pytest.mark.parametrize("by", ["LD_LIBRARY_PATH", "ASCEND_HOME_PATH", "AIOACL_LIBRARY"])
     def test_path_that_the_linker_would_expand_runs_no_constructor(
         self, cann: Callable[..., Cann], by: str
@@ -203,6 +242,27 @@ class TestSearch:
         mapped = outcome(program, AIOACL_LIBRARY=str(made.library))
         assert "libascendcl.so" in mapped
         assert "libacl_rt.so" not in mapped
+
+    def test_companion_that_depends_on_the_simulator_is_not_used(self, cann: Callable[..., Cann]) -> None:
+        real = cann("stub", "libascendcl.so", "-Wl,-soname,real.so")
+        stub = depending_on_the_simulator(cann, "libacl_rt.so")
+        program = "report(library_info)"
+        found = outcome(program, AIOACL_LIBRARY=str(real.library))
+        assert (found["backend"], found["extra"]) == ("ascend", [])
+        assert (
+            f"passed over {stub.library}: it depends on the simulator, which never completes a real library"
+            in (found["findings"])
+        )
+        program = "print(json.dumps([each.name for each in library_info().missing]))"
+        assert "aclrtMalloc" in outcome(program, AIOACL_LIBRARY=str(real.library))
+
+    def test_companion_that_cannot_be_loaded_is_passed_over_with_the_reason(
+        self, cann: Callable[..., Cann]
+    ) -> None:
+        real, broken = cann(), cann("cann", "libacl_rt.so")
+        broken.library.write_bytes(broken.library.read_bytes()[:100])
+        found = outcome("report(library_info)", AIOACL_LIBRARY=str(real.library))
+        assert f"passed over {broken.library}: it cannot be loaded" in found["findings"]
 
 
 class TestLoadedByOtherCode:
@@ -257,6 +317,36 @@ class TestLoadedByOtherCode:
         refused = outcome(load(made.library) + "report(library_info)")
         assert refused["error"] == "LibraryNotFound"
         assert f"anybody may write to {made.library}" in refused["text"]
+
+
+class TestReplacedFile:
+    """The file of a library that other code has loaded was replaced afterwards."""
+
+    def test_simulator_that_nothing_names_is_refused(self, cann: Callable[..., Cann], tmp_path: Path) -> None:
+        loaded, real = copied_simulator(tmp_path / "libascendcl.so"), cann()
+        replace = f"os.replace({str(real.library)!r}, {str(loaded)!r})\n"
+        refused = outcome(load(loaded) + replace + "report(library_info)")
+        assert refused["error"] == "LibraryConflict"
+        assert "AIOACL_LIBRARY=simulator" in refused["text"]
+
+    @pytest.mark.parametrize("first", ["simulator", "real"])
+    def test_library_that_is_named_by_its_path_is_refused(
+        self, cann: Callable[..., Cann], tmp_path: Path, first: str
+    ) -> None:
+        simulator, real = copied_simulator(tmp_path / "libascendcl.so"), cann().library
+        loaded, other = (simulator, real) if first == "simulator" else (real, simulator)
+        replace = f"os.replace({str(other)!r}, {str(loaded)!r})\n"
+        refused = outcome(load(loaded) + replace + "report(library_info)", AIOACL_LIBRARY=str(loaded))
+        assert refused["error"] == "LibraryConflict"
+        assert f"{str(loaded)!r} is the file that other code has loaded" in refused["text"]
+
+    def test_word_simulator_does_not_accept_a_real_library(
+        self, cann: Callable[..., Cann], tmp_path: Path
+    ) -> None:
+        simulator, real = copied_simulator(tmp_path / "libascendcl.so"), cann().library
+        replace = f"os.replace({str(simulator)!r}, {str(real)!r})\n"
+        refused = outcome(load(real) + replace + "report(library_info)", AIOACL_LIBRARY="simulator")
+        assert refused["error"] == "LibraryConflict"
 
 
 class TestLoadedSimulator:
