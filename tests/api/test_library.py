@@ -10,7 +10,7 @@ import pytest
 from aioacl import _library
 from aioacl._errors import LibraryNotFound
 from aioacl._library import LibraryInfo, search
-from aioacl._locate import Candidate, Rules, Unusable, candidates, companions, inspect, requested
+from aioacl._locate import Candidate, Origin, Rules, Unusable, candidates, companions, inspect, requested
 
 TRUSTING = Rules(frozenset({0, os.geteuid()}))
 STRICT = Rules(TRUSTING.owners, strict=True)
@@ -160,6 +160,22 @@ class TestLook:
         with pytest.raises(Unusable, match=reason):
             inspect(named(path), TRUSTING)
 
+    @pytest.mark.parametrize("path", ["", "Simulator", "libascendcl.so"])
+    @pytest.mark.parametrize(
+        ("origin", "remedy"),
+        [
+            ("AIOACL_LIBRARY", "set AIOACL_LIBRARY to an absolute path or to 'simulator'"),
+            ("argument", "pass use_library() an absolute path or 'simulator'"),
+            ("LD_LIBRARY_PATH", "LD_LIBRARY_PATH must hold absolute paths"),
+            ("ASCEND_HOME_PATH", "ASCEND_HOME_PATH must be an absolute path"),
+        ],
+    )
+    def test_error_of_a_path_that_is_not_absolute_names_what_to_correct(
+        self, path: str, origin: Origin, remedy: str
+    ) -> None:
+        with pytest.raises(Unusable, match=f"; {re.escape(remedy)}$"):
+            inspect(Candidate(path, origin), TRUSTING)
+
     def test_a_folder_is_refused(self, folder: Path) -> None:
         with pytest.raises(Unusable, match="a folder"):
             inspect(named(folder), TRUSTING)
@@ -268,8 +284,14 @@ class TestSearch:
         assert caught.value.candidates == (
             ("/nowhere.so", "no such file"),
             (str(library), "libruntime.so: cannot open shared object file"),
-            ("relative.so", "the path is not absolute"),
+            ("relative.so", "the path is not absolute; pass use_library() an absolute path or 'simulator'"),
         )
+
+    @pytest.mark.parametrize("origin", ["AIOACL_LIBRARY", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"])
+    def test_failed_search_names_the_variable_that_names_a_candidate(self, origin: Origin) -> None:
+        with pytest.raises(LibraryNotFound) as caught:
+            search([Candidate("/nowhere.so", origin)], TRUSTING, refusing)
+        assert caught.value.candidates == (("/nowhere.so", f"no such file (from {origin})"),)
 
     def test_nothing_that_was_refused_is_loaded(self, library: Path) -> None:
         library.chmod(0o666)

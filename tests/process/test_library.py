@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pytest
 from aioacl.simulator import library_path
 from aioacl.simulator._releases import runtime_path
 from tests.support import forkserver
+from tests.support.libraries import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,16 +88,11 @@ class Cann:
 @pytest.fixture
 def cann(tmp_path: Path) -> Callable[..., Cann]:
     """Builds libraries, each in a folder of its own that only its owner may write to."""
-    source = tmp_path / "library.c"
-    source.write_text(SOURCE)
-    compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
 
     def build(folder: str = "cann", name: str = "libascendcl.so", *options: str) -> Cann:
         (tmp_path / folder).mkdir(mode=0o755, exist_ok=True)
         made = Cann(tmp_path / folder / name, tmp_path / f"{folder}-{name}-was-loaded")
-        command = [compiler, "-shared", "-fPIC", f'-DLOADED="{made.mark}"', f"-Wl,-soname,{name}", *options]
-        subprocess.run([*command, "-o", str(made.library), str(source)], check=True)
-        made.library.chmod(0o755)
+        compiled(SOURCE, made.library, f'-DLOADED="{made.mark}"', f"-Wl,-soname,{name}", *options)
         return made
 
     return build
@@ -264,6 +259,13 @@ except aioacl.LibraryNotFound:
         found = outcome("report(library_info)", AIOACL_LIBRARY=str(real.library))
         assert f"passed over {broken.library}: it cannot be loaded" in found["findings"]
 
+    @pytest.mark.parametrize("value", ["", "Simulator", "/nowhere.so"])
+    def test_variable_that_names_no_library_is_named_in_the_error(self, value: str) -> None:
+        refused = outcome("report(library_info)", AIOACL_LIBRARY=value)
+        assert refused["error"] == "LibraryNotFound"
+        [line] = [line for line in refused["text"].splitlines() if line.startswith(f"  {value!r}: ")]
+        assert "AIOACL_LIBRARY" in line
+
 
 class TestLoadedByOtherCode:
     def test_library_that_nothing_names_is_the_loaded_one(self, cann: Callable[..., Cann]) -> None:
@@ -375,12 +377,8 @@ class TestLoadedSimulator:
 
 
 def test_long_text_of_the_runtime_is_cut_in_an_error(tmp_path: Path) -> None:
-    source, library = tmp_path / "talkative.c", tmp_path / "libascendcl.so"
-    source.write_text(TALKATIVE)
-    simulator = library_path()
-    command = [os.environ.get("CC") or shutil.which("cc") or "gcc", "-shared", "-fPIC", str(source)]
-    command += ["-Wl,--no-as-needed", str(simulator), f"-Wl,-rpath,{simulator.parent}", "-o", str(library)]
-    subprocess.run(command, check=True)
+    needs = [str(library_path()), f"-Wl,-rpath,{library_path().parent}"]
+    library = compiled(TALKATIVE, tmp_path / "libascendcl.so", "-Wl,--no-as-needed", *needs)
     program = """
 from aioacl import simulator
 device = aioacl.open_device(0).result()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import pytest
 
 from aioacl.simulator import library_path
 from tests.support import forkserver
+from tests.support.libraries import compiled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,15 +116,6 @@ __attribute__((constructor)) static void slow(void) {
         _exit(1);
 }
 """
-
-
-def compiled(source: str, library: Path, *options: str) -> Path:
-    code = library.with_suffix(".c")
-    code.write_text(source)
-    compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
-    subprocess.run([compiler, "-shared", "-fPIC", *options, str(code), "-o", str(library)], check=True)
-    library.chmod(0o755)
-    return library
 
 
 @pytest.fixture
