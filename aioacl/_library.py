@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final, Literal
 
 from aioacl import _locate
-from aioacl._errors import LibraryConflict, LibraryNotFound
+from aioacl._errors import LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._locate import Candidate, Origin, Rules, Unusable
 from aioacl._unique import record
 
@@ -348,8 +348,17 @@ def use_library(choice: str | os.PathLike[str]) -> LibraryInfo:
     Raises:
         LibraryConflict: this process has loaded another ACL library already, here or in other code.
         LibraryNotFound: the library is absent or refused; the error says why.
+        ParameterError: the choice is neither text nor a path of text.
     """
-    return _process.use(os.fspath(choice))
+    path: object = (
+        choice if isinstance(choice, type) or not isinstance(choice, os.PathLike) else os.fspath(choice)
+    )
+    if not isinstance(path, str):
+        raise ParameterError(
+            f"expected a path as str or os.PathLike[str], or 'simulator', got {choice!r}",
+            hint="Turn a path of bytes into text by os.fsdecode(); library_info() searches for the library.",
+        )
+    return _process.use(path)
 
 
 def library_info() -> LibraryInfo:

@@ -18,6 +18,7 @@ import stat
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from glob import escape, glob
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
@@ -102,19 +103,40 @@ def _linker_folders(environ: Mapping[str, str], configuration: Path) -> list[Can
 
 
 def _configured(configuration: Path) -> Iterator[str]:
-    """Read the folders of ld.so.conf(5), with the files that it includes."""
+    """Read the folders of ld.so.conf(5), with the files that it includes, each of them once."""
+    pending: list[str | Path] = [configuration]
+    seen: set[str] = set()
+    while pending:
+        entry = pending.pop()
+        if isinstance(entry, str):
+            yield entry
+        elif (file := os.path.realpath(entry)) not in seen:
+            seen.add(file)
+            pending += reversed(_entries(entry))
+
+
+def _entries(configuration: Path) -> list[str | Path]:
+    """List the folders and the included files of one file of the linker's configuration."""
+    entries: list[str | Path] = []
     try:
         lines = configuration.read_text(errors="replace").splitlines()
     except OSError:
-        return
+        return entries
     for line in lines:
         words = line.partition("#")[0].split()
         if words[:1] == ["include"]:
-            for pattern in words[1:]:
-                for path in sorted(Path("/").glob(str(configuration.parent / pattern).lstrip("/"))):
-                    yield from _configured(path)
+            entries += (path for pattern in words[1:] for path in _matching(configuration.parent, pattern))
         elif words[:1] != ["hwcap"]:
-            yield from words
+            entries += words
+    return entries
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    # Not Path.glob: it refuses patterns that glob(3) accepts, such as a**b.
+    try:
+        return [Path(path) for path in sorted(glob(os.path.join(escape(str(folder)), pattern)))]  # noqa: PTH118, PTH207 - as said
+    except ValueError:  # a NUL byte
+        return []
 
 
 def companions(candidate: Candidate) -> list[Candidate]:
@@ -191,6 +213,11 @@ def _refuse_malformed(candidate: Candidate) -> None:
         raise Unusable(f"the path is empty; {_REMEDIES[candidate.origin]}")
     if "\0" in path:
         raise Unusable("the path holds a NUL byte")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        what = "a character that no file name can hold"
+        raise Unusable(f"the path holds {what}, {path[error.start]!r}; correct it") from None
     if not path.startswith("/"):
         raise Unusable(f"the path is not absolute; {_REMEDIES[candidate.origin]}")
     # dlopen replaces $LIB, $ORIGIN and $PLATFORM: it would load another file than the one that is inspected.

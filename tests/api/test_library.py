@@ -3,12 +3,14 @@
 import os
 import re
 import socket
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from aioacl import _library
-from aioacl._errors import LibraryNotFound
+from aioacl._errors import LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._library import LibraryInfo, search
 from aioacl._locate import Candidate, Origin, Rules, Unusable, candidates, companions, inspect, requested
 
@@ -95,6 +97,35 @@ class TestOrder:
             assert of_name[: len(linker)] == [(folder + name, origin) for folder, origin in linker]
             assert {f"/lib/{name}", f"/usr/lib/{name}"} <= {path for path, _ in of_name[len(linker) :]}
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "include ld.so.conf",
+            "include l*",
+            "include inner/again.conf",
+            "include a**b",
+            "include /a\0/*",
+            "include [",
+            "include " + "x" * 300,
+        ],
+    )
+    def test_odd_include_of_the_linkers_configuration_is_passed_over(
+        self, configuration: Path, line: str
+    ) -> None:
+        inner = configuration.parent / "inner"
+        inner.mkdir()
+        (inner / "again.conf").write_text("include ../ld.so.conf\n")
+        expected = candidates({}, configuration)
+        configuration.write_text(configuration.read_text() + line + "\n")
+        assert candidates({}, configuration) == expected
+
+    def test_many_nested_includes_of_the_linkers_configuration_are_read(self, tmp_path: Path) -> None:
+        files = [tmp_path / f"{number}.conf" for number in range(2000)]
+        for file, after in pairwise(files):
+            file.write_text(f"include {after}\n")
+        files[-1].write_text("/opt/last\n")
+        assert any(each.path == "/opt/last/libascendcl.so" for each in candidates({}, files[0]))
+
     def test_linker_without_a_configuration_has_its_own_folders_only(self, tmp_path: Path) -> None:
         origins = [each.origin for each in candidates({}, tmp_path / "nothing")]
         assert set(origins) == {"installation", "linker"}
@@ -151,6 +182,8 @@ class TestLook:
             ("./libascendcl.so", "not absolute"),
             ("~/libascendcl.so", "not absolute"),
             ("/nowhere/libascendcl.so", "no such file"),
+            ("/\ud800/libascendcl.so", "a character that no file name can hold"),
+            ("\ud800", "a character that no file name can hold"),
             ("/dev/null/libascendcl.so", "no such file"),
             ("/dev/null", "not a regular file"),
             ("/" + "a" * 300, "too long"),
@@ -304,6 +337,32 @@ class TestSearch:
         with pytest.raises(LibraryNotFound):
             search([named(library)], TRUSTING, load)
         assert asked == []
+
+
+@pytest.mark.parametrize("choice", [b"/a.so", bytearray(b"/a.so"), 3, None, Path])
+def test_choice_that_is_not_text_or_a_path_is_refused(choice: Any) -> None:
+    with pytest.raises(
+        ParameterError, match=r"expected a path as str or os\.PathLike\[str\], or 'simulator', got "
+    ):
+        _library.use_library(choice)
+
+
+def test_choice_by_a_path_of_bytes_names_fsdecode() -> None:
+    class Bytes:
+        def __fspath__(self) -> bytes:
+            return b"/a.so"
+
+    with pytest.raises(ParameterError, match=r"os\.fsdecode"):
+        _library.use_library(cast("os.PathLike[str]", Bytes()))
+
+
+@pytest.mark.parametrize(
+    "choice", ["/\ud800.so", "\ud800", "/a\0b", "a" * 5000, "/" + "a/" * 5000, "simulator\0"]
+)
+def test_choice_that_no_file_can_have_conflicts_with_the_loaded_library(choice: str) -> None:
+    _library.library_info()
+    with pytest.raises(LibraryConflict):
+        _library.use_library(choice)
 
 
 @pytest.mark.parametrize("effective", ["geteuid", "getegid"])
