@@ -122,6 +122,10 @@ class _Native:
         }
         return part == lib.AIO_PART_USED, reasons.get(part, "")
 
+    def borrowed(self) -> bool:
+        """Say whether the process began with rights of its file, even if its ids are equal again."""
+        return bool(self._lib.aio_borrowed_rights())
+
     def backend(self) -> Backend:
         return "simulator" if self._lib.aio_library_is_simulator() else "ascend"
 
@@ -223,7 +227,7 @@ class _Process:
         # In this order: a library that is opened between the two is among the present ones, but is not other code's.
         if (key := native.key()) is not None:
             return _describe(native, self._attempts[key])
-        plan = _plan(choice, present)
+        plan = _plan(native, choice, present)
         return search(plan.tries, plan.rules, partial(self._load, native, plan))
 
     def _load(
@@ -242,8 +246,8 @@ class _Process:
         return _describe(native, self._attempts[opened])
 
 
-def _plan(choice: str | None, present: Mapping[str, bool]) -> _Plan:
-    borrowed = os.getuid() != os.geteuid() or os.getgid() != os.getegid()
+def _plan(native: _Native, choice: str | None, present: Mapping[str, bool]) -> _Plan:
+    borrowed = native.borrowed() or os.getuid() != os.geteuid() or os.getgid() != os.getegid()
     environ: Mapping[str, str] = {"AIOACL_STRICT": "1"} if borrowed else os.environ
     rules = Rules(frozenset({0, os.geteuid()}), strict=environ.get("AIOACL_STRICT", "") not in ("", "0"))
     request = _locate.requested(choice, environ)

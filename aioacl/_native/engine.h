@@ -107,6 +107,9 @@ void *aio_library_symbol(const char *name);
 int aio_library_present(char *text, size_t size);
 /* Whether what this process has loaded from the path is a simulator; the file may be another one by now. */
 int aio_library_loaded_simulator(const char *path);
+/* Whether the process began with rights of its file: set-user-id, set-group-id, capabilities.  The ids may be
+ * equal again. */
+int aio_borrowed_rights(void);
 /* For forks: no library is being opened meanwhile.  The child renews the lock instead of unlocking it. */
 void aio_library_lock(void);
 void aio_library_unlock(void);

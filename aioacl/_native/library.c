@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "internal.h"
 
@@ -137,6 +138,10 @@ int aio_library_loaded_simulator(const char *path) {
     bool simulated = lie_together(dlsym(library, "aclsim_control_version"), dlsym(library, "aclrtSetDevice"));
     dlclose(library);
     return simulated;
+}
+
+int aio_borrowed_rights(void) {
+    return getauxval(AT_SECURE) != 0;
 }
 
 /* Paths, each with its NUL, in a buffer of the caller or in memory that grows. */

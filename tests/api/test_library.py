@@ -372,10 +372,10 @@ def test_search_with_borrowed_rights_ignores_the_environment_and_is_strict(
     monkeypatch.setenv("AIOACL_LIBRARY", "/b.so")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/c")
     monkeypatch.delenv("AIOACL_STRICT", raising=False)
-    usual = _library._plan(None, {})
+    usual = _library._plan(_library._Native(), None, {})
     assert [each.origin for each in usual.tries] == ["AIOACL_LIBRARY"]
     assert not usual.rules.strict
     monkeypatch.setattr(os, effective, lambda: -1)
-    borrowed = _library._plan(None, {})
+    borrowed = _library._plan(_library._Native(), None, {})
     assert {each.origin for each in borrowed.tries} == {"installation", "linker"}
     assert borrowed.rules.strict
