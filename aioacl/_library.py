@@ -211,15 +211,27 @@ class _Process:
     def __init__(self) -> None:
         self._info: LibraryInfo | None = None
         self._attempts: dict[int, _Attempt] = {}
+        self._choices: dict[int, str] = {}  # of the searches that run
         self._keys = count()
 
     def use(self, choice: str | None) -> LibraryInfo:
         info = self._info
         if info is None:
-            info = self._info = self._find(choice)
+            info = self._info = self._find_chosen(choice)
         if choice is not None:
             _refuse_another(info, choice)
         return info
+
+    def _find_chosen(self, choice: str | None) -> LibraryInfo:
+        """Search; a call without a choice joins a search that has one and still runs, such as the one it interrupts."""
+        if choice is None:
+            return self._find(next(iter([*self._choices.values()]), None))
+        key = next(self._keys)
+        try:
+            self._choices[key] = choice
+            return self._find(choice)
+        finally:
+            self._choices.pop(key, None)
 
     def _find(self, choice: str | None) -> LibraryInfo:
         native = _Native()

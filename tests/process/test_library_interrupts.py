@@ -156,6 +156,28 @@ def test_signal_handler_that_loads_the_same_library_meanwhile_gets_it() -> None:
     assert [each for each in interrupted if each != [expected, [expected], expected]] == []
 
 
+def test_signal_handler_that_names_no_library_gets_the_one_that_is_being_loaded() -> None:
+    *interrupted, _ = outcome(NESTED, CHOICE="simulator", OTHER=None)
+    expected = [str(library_path()), "simulator", "argument", []]
+    joined = [expected, [expected], expected]
+    too_early = [expected, ["LibraryNotFound"], expected]  # the choice is not known yet
+    first = interrupted.index(joined)
+    assert first < 12
+    assert interrupted == [too_early] * first + [joined] * (len(interrupted) - first)
+
+
+def test_choice_that_failed_is_not_that_of_a_later_call() -> None:
+    program = """
+for choose in (lambda: use_library(CHOICE), library_info):
+    try:
+        choose()
+    except aioacl.LibraryNotFound as error:
+        failed = [path for path, _ in error.candidates]
+print(json.dumps(failed))
+"""
+    assert "/nowhere.so" not in outcome(program, CHOICE="/nowhere.so")
+
+
 def test_signal_handler_that_loads_another_library_gets_it_or_a_conflict(real: Path) -> None:
     *interrupted, _ = outcome(NESTED, CHOICE="simulator", OTHER=str(real))
     simulator = [str(library_path()), "simulator", "argument", []]
