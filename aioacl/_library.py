@@ -20,6 +20,7 @@ from aioacl._unique import record
 
 _ERROR_SIZE_BYTES: Final = 1024
 _PATHS_SIZE_BYTES: Final = 1 << 16
+_TURN_US: Final = 100_000
 _WORD: Final = "simulator"
 _MAY_BE_SIMULATED: Final = (*_locate.ON_REQUEST, "loaded")  # of a loaded one C knows what it is, not its file
 
@@ -100,6 +101,8 @@ class _Native:
 
     def present(self) -> dict[str, bool]:
         """Return the files from which ACL is loaded, by whatever code, and whether each was a simulator then."""
+        while not self._lib.aio_library_wait(_TURN_US):
+            pass  # Ctrl-C ends the wait for another thread, whose constructors may not return
         paths = self._ffi.new("char[]", _PATHS_SIZE_BYTES)
         size = self._lib.aio_library_present(paths, _PATHS_SIZE_BYTES)
         if size < 0:

@@ -110,6 +110,9 @@ int aio_library_loaded_simulator(const char *path);
 /* Whether the process began with rights of its file: set-user-id, set-group-id, capabilities.  The ids may be
  * equal again. */
 int aio_borrowed_rights(void);
+/* Waits while another thread opens a library: whether it has ended.  A caller that waits in turns can handle
+ * signals, as it cannot in the calls that wait for the lock. */
+int aio_library_wait(int64_t timeout_us);
 /* For forks: no library is being opened meanwhile.  The child renews the lock instead of unlocking it. */
 void aio_library_lock(void);
 void aio_library_unlock(void);

@@ -28,6 +28,18 @@ void aio_library_unlock(void) {
     pthread_mutex_unlock(&lock);
 }
 
+int aio_library_wait(int64_t timeout_us) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    int64_t nanoseconds = until.tv_nsec + timeout_us * 1000;
+    until.tv_sec += nanoseconds / 1000000000;
+    until.tv_nsec = nanoseconds % 1000000000;
+    if (pthread_mutex_timedlock(&lock, &until) != 0)
+        return 0;
+    pthread_mutex_unlock(&lock);
+    return 1;
+}
+
 /* The child's thread has another id than its owner, so it cannot unlock it. */
 void aio_library_renew_lock(void) {
     static const pthread_mutex_t fresh = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;

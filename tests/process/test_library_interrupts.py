@@ -213,11 +213,53 @@ print(json.dumps([told, facts(library_info())]))
     assert outcome(program) == [expected, expected]
 
 
-def test_fork_while_another_thread_runs_constructors_waits_for_them(tmp_path: Path) -> None:
-    entered, go = tmp_path / "entered", tmp_path / "go"
-    for each in (entered, go):
+@pytest.fixture
+def slow(tmp_path: Path) -> dict[str, str]:
+    """A library whose constructor writes to one pipe, and waits for the other."""
+    names = {"ENTERED": str(tmp_path / "entered"), "GO": str(tmp_path / "go")}
+    for each in names.values():
         os.mkfifo(each)
-    library = compiled(SLOW, tmp_path / "libascendcl.so", f'-DENTERED="{entered}"', f'-DGO="{go}"')
+    options = [f'-D{name}="{value}"' for name, value in names.items()]
+    return {"CHOICE": str(compiled(SLOW, tmp_path / "libascendcl.so", *options)), **names}
+
+
+def test_wait_for_another_threads_constructors_ends_with_a_signal(slow: dict[str, str]) -> None:
+    program = """
+class Ended(Exception):
+    pass
+
+ended = threading.Event()
+
+def handler(number, frame):
+    if frame.f_code.co_filename in LOADER and frame.f_code.co_name == "present":
+        raise Ended
+
+def signals():
+    while not ended.wait(0.01):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+signal.signal(signal.SIGUSR1, handler)
+signal.alarm(20)
+loader = threading.Thread(target=use_library, args=(CHOICE,))
+loader.start()
+with open(ENTERED) as file:
+    file.read(1)
+sender = threading.Thread(target=signals)
+sender.start()
+try:
+    library_info()
+except Ended:
+    ended.set()
+sender.join()
+with open(GO, "w") as file:
+    file.write("x")
+loader.join()
+print(json.dumps(facts(library_info())))
+"""
+    assert outcome(program, **slow) == [slow["CHOICE"], "ascend", "argument", []]
+
+
+def test_fork_while_another_thread_runs_constructors_waits_for_them(slow: dict[str, str]) -> None:
     program = """
 forks = threading.Event()
 
@@ -237,8 +279,8 @@ for thread in threads:
     thread.join()
 print(json.dumps([told, facts(library_info())]))
 """
-    expected = [str(library), "ascend", "argument", []]
-    assert outcome(program, CHOICE=str(library), ENTERED=str(entered), GO=str(go)) == [expected, expected]
+    expected = [slow["CHOICE"], "ascend", "argument", []]
+    assert outcome(program, **slow) == [expected, expected]
 
 
 def test_hook_of_a_fork_that_loads_the_library_gets_it() -> None:
