@@ -1,7 +1,7 @@
 /*
- * The library.  One call opens it with its companions, or opens nothing, and what is open stays open.  So no
- * exception between two lines of Python, no signal handler that asks for the library meanwhile, and no other
- * thread meets a library that is half open.  Forks of Python wait for that call.
+ * The library.  One call opens it with its companions, or opens nothing, and what is open stays open.  So an
+ * exception between two lines of Python leaves no library that is half open, and a signal handler or another
+ * thread that asks for the library meanwhile sees none.  Forks of Python wait for that call.
  */
 #include <dlfcn.h>
 #include <link.h>

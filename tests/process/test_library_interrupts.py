@@ -25,7 +25,7 @@ from aioacl import _library, _locate, library_info, use_library
 LOADER = {_library.__file__, _locate.__file__}
 
 def between_lines(number, act):
-    "Before the line of the loader that is the newest when so many have run, `act` is called, as a signal handler is."
+    "Calls `act`, as Python calls a signal handler, before the loader runs the line that is its number-th new one."
     seen = set()
     def line(frame, event, argument):
         place = frame.f_code, frame.f_lineno
