@@ -6,6 +6,7 @@ number. Codes at or below `lib.AIO_LIMIT` are the library's own refusals, all ot
 
 from __future__ import annotations
 
+import os
 import weakref
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +37,14 @@ __all__ = [
 ]
 
 FAILED: Final = -(1 << 63)
+
+# A child that is forked while another thread opens the library would hang in the dynamic linker. The lock is recursive:
+# a signal handler that runs during the fork may ask for the library.
+os.register_at_fork(
+    before=lib.aio_library_lock,
+    after_in_parent=lib.aio_library_unlock,
+    after_in_child=lib.aio_library_renew_lock,
+)
 
 
 def failure(code: int) -> int:

@@ -10,16 +10,19 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import Lock
+from itertools import count
 from typing import Final, Literal
 
 from aioacl import _locate
-from aioacl._errors import LibraryConflict, LibraryNotFound
+from aioacl._errors import LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._locate import Candidate, Origin, Rules, Unusable
 from aioacl._unique import record
 
 _ERROR_SIZE_BYTES: Final = 1024
 _PATHS_SIZE_BYTES: Final = 1 << 16
+_TURN_US: Final = 100_000
+_WORD: Final = "simulator"
+_MAY_BE_SIMULATED: Final = (*_locate.ON_REQUEST, "loaded")  # of a loaded one C knows what it is, not its file
 
 Backend = Literal["simulator", "ascend"]
 
@@ -82,23 +85,49 @@ class _Native:
 
         self._ffi, self._lib = ffi, lib
 
-    def open(self, path: str) -> None:
-        if len(self.missing()) < self._lib.aio_table_size():
-            raise Unusable("a library that was refused is still in this process: start a new one")
+    def open(self, attempt: "_Attempt", key: int, wanted: int) -> int:
+        """Open the library of the attempt with its companions, unless one is open; return the key of the open one."""
+        path = os.fsencode(attempt.candidate.path)
+        companions = b"".join(os.fsencode(each.path) + b"\0" for each in attempt.offered)
         error = self._ffi.new("char[]", _ERROR_SIZE_BYTES)
-        if self._lib.aio_library_open(os.fsencode(path), error, _ERROR_SIZE_BYTES) != 0:
+        if self._lib.aio_library_open(path, companions, wanted, key, error, _ERROR_SIZE_BYTES) != 0:
             raise Unusable(self._ffi.string(error).decode("utf-8", "replace"))
+        return self._lib.aio_library_key()
 
-    def present(self) -> tuple[str, ...]:
-        """Return the files of this process that hold ACL, whoever loaded them."""
+    def key(self) -> int | None:
+        """Return the key of the attempt whose library is open."""
+        key = self._lib.aio_library_key()
+        return None if key < 0 else key
+
+    def present(self) -> dict[str, bool]:
+        """Return the files from which ACL is loaded, by whatever code, and whether each was a simulator then."""
+        while not self._lib.aio_library_wait(_TURN_US):
+            pass  # Ctrl-C ends the wait for another thread, whose constructors may not return
         paths = self._ffi.new("char[]", _PATHS_SIZE_BYTES)
         size = self._lib.aio_library_present(paths, _PATHS_SIZE_BYTES)
         if size < 0:
             raise MemoryError("the list of the objects of this process does not fit in memory")
-        return tuple(os.fsdecode(path) for path in bytes(self._ffi.buffer(paths, size)).split(b"\0") if path)
+        found = [path for path in bytes(self._ffi.buffer(paths, size)).split(b"\0") if path]
+        return {os.fsdecode(path): bool(self._lib.aio_library_loaded_simulator(path)) for path in found}
 
-    def add(self, path: str) -> bool:
-        return self._lib.aio_library_add(os.fsencode(path)) > 0
+    def wanted(self, request: Candidate | None) -> int:
+        """Return what may be opened: the simulator must be requested, and the word gets nothing else."""
+        if request is None:
+            return self._lib.AIO_WANT_REAL
+        return self._lib.AIO_WANT_SIMULATOR if request.path == _WORD else self._lib.AIO_WANT_ANY
+
+    def part(self, index: int) -> tuple[bool, str]:
+        """Say whether an offered companion is used, or why it was passed over."""
+        part, lib = self._lib.aio_library_part(index), self._lib
+        reasons = {
+            lib.AIO_PART_BROKEN: "it cannot be loaded",
+            lib.AIO_PART_SIMULATOR: "it depends on the simulator, which never completes a real library",
+        }
+        return part == lib.AIO_PART_USED, reasons.get(part, "")
+
+    def borrowed(self) -> bool:
+        """Say whether the process began with rights of its file, even if its ids are equal again."""
+        return bool(self._lib.aio_borrowed_rights())
 
     def backend(self) -> Backend:
         return "simulator" if self._lib.aio_library_is_simulator() else "ascend"
@@ -113,107 +142,186 @@ class _Native:
         return MissingSymbol(name.decode(), since.decode())
 
 
-def _load(candidate: Candidate, findings: tuple[str, ...], rules: Rules) -> LibraryInfo:
-    if candidate.origin not in _locate.ON_REQUEST and _locate.is_simulator(candidate.path):
-        raise Unusable("it is the simulator, which is used on request only")
-    native = _Native()
-    native.open(candidate.path)
-    backend = native.backend()
-    extra, more = _add_companions(native, candidate, rules) if backend == "ascend" else ((), ())
-    missing = native.missing()
-    if "aclInit" in {symbol.name for symbol in missing}:
-        raise Unusable("it is not an ACL library: it has no aclInit")
-    from aioacl import _detection  # noqa: PLC0415 - as above
+@dataclass(frozen=True, slots=True)
+class _Companion:
+    """A file beside the library, what is odd about it, and why it is not offered to complete the library, or ""."""
+
+    path: str
+    findings: tuple[str, ...]
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A library that C is asked to open, and what is to be reported of it if it does."""
+
+    candidate: Candidate
+    findings: tuple[str, ...]
+    companions: tuple[_Companion, ...]
+
+    @property
+    def offered(self) -> list[_Companion]:
+        return [each for each in self.companions if not each.refused]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a search tries, and what it allows."""
+
+    request: Candidate | None
+    tries: Sequence[Candidate]
+    rules: Rules
+
+
+def _inspect_companion(companion: Candidate, rules: Rules) -> _Companion:
+    try:
+        findings = _locate.inspect(companion, rules)
+    except Unusable as unusable:
+        return _Companion(companion.path, (), str(unusable))
+    simulated = _locate.is_simulator(companion.path)
+    why = "it is the simulator, which never completes a real library" if simulated else ""
+    return _Companion(companion.path, findings, why)
+
+
+def _describe(native: _Native, attempt: _Attempt) -> LibraryInfo:
+    """Report the library that is open, which the attempt has opened."""
+    from aioacl import _detection  # noqa: PLC0415 - it needs the compiled module
 
     _detection.begin()
-    told = tuple(dict.fromkeys(findings + more))
-    return LibraryInfo(backend, candidate.path, candidate.origin, extra, missing, told)
-
-
-def _add_companions(
-    native: _Native, first: Candidate, rules: Rules
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Fill what the library lacks from the files beside it, each inspected like the library itself."""
+    backend = native.backend()
     extra: list[str] = []
-    findings: list[str] = []
-    for companion in _locate.companions(first):
-        try:
-            odd = _inspect_companion(companion, rules)
-        except Unusable as unusable:
-            why = str(unusable)
-            findings += [f"passed over {companion.path}: {why}"] if why != _locate.ABSENT else []
-            continue
-        if native.missing() and native.add(companion.path):
-            extra.append(companion.path)
-            findings += odd
-    return tuple(extra), tuple(findings)
-
-
-def _inspect_companion(companion: Candidate, rules: Rules) -> tuple[str, ...]:
-    findings = _locate.inspect(companion, rules)
-    if _locate.is_simulator(companion.path):
-        raise Unusable("it is the simulator, which never completes a real library")
-    return findings
+    findings = list(attempt.findings)
+    outcomes = {each.path: native.part(index) for index, each in enumerate(attempt.offered)}
+    for each in attempt.companions if backend == "ascend" else ():
+        used, why = outcomes.get(each.path, (False, each.refused))
+        if used:
+            extra.append(each.path)
+            findings += each.findings
+        elif why and why != _locate.ABSENT:
+            findings.append(f"passed over {each.path}: {why}")
+    candidate, told = attempt.candidate, tuple(dict.fromkeys(findings))
+    return LibraryInfo(backend, candidate.path, candidate.origin, tuple(extra), native.missing(), told)
 
 
 class _Process:
-    """The one library of this process: chosen under a lock, then never changed."""
+    """The one library of this process.
+
+    Only C knows which library is open, and one call of C opens it. So this takes no lock. An exception between any two
+    lines, such as KeyboardInterrupt, leaves a library that the next call finds; so do a signal handler and another
+    thread that load one meanwhile.
+    """
 
     def __init__(self) -> None:
-        self._lock = Lock()
         self._info: LibraryInfo | None = None
+        self._attempts: dict[int, _Attempt] = {}
+        self._choices: dict[int, str] = {}  # of the searches that run
+        self._keys = count()
 
     def use(self, choice: str | None) -> LibraryInfo:
         info = self._info
         if info is None:
-            with self._lock:
-                info = self._info = self._info or _find(choice)
+            info = self._info = self._find_chosen(choice)
         if choice is not None:
             _refuse_another(info, choice)
         return info
 
+    def _find_chosen(self, choice: str | None) -> LibraryInfo:
+        """Search; a call without a choice joins a search that has one and still runs, such as the one it interrupts."""
+        if choice is None:
+            return self._find(next(iter([*self._choices.values()]), None))
+        key = next(self._keys)
+        try:
+            self._choices[key] = choice
+            return self._find(choice)
+        finally:
+            self._choices.pop(key, None)
 
-def _find(choice: str | None) -> LibraryInfo:
-    borrowed = os.getuid() != os.geteuid() or os.getgid() != os.getegid()
+    def _find(self, choice: str | None) -> LibraryInfo:
+        native = _Native()
+        present = native.present()
+        # In this order: a library that is opened between the two is among the present ones, but is not other code's.
+        if (key := native.key()) is not None:
+            return _describe(native, self._attempts[key])
+        plan = _plan(native, choice, present)
+        return search(plan.tries, plan.rules, partial(self._load, native, plan))
+
+    def _load(
+        self, native: _Native, plan: _Plan, candidate: Candidate, findings: tuple[str, ...]
+    ) -> LibraryInfo:
+        if candidate.origin not in _MAY_BE_SIMULATED and _locate.is_simulator(candidate.path):
+            raise Unusable("it is the simulator, which is used on request only")
+        beside = tuple(_inspect_companion(each, plan.rules) for each in _locate.companions(candidate))
+        key = next(self._keys)
+        attempt = self._attempts[key] = _Attempt(candidate, findings, beside)
+        try:
+            opened = native.open(attempt, key, native.wanted(plan.request))
+        except Unusable:
+            del self._attempts[key]
+            raise
+        return _describe(native, self._attempts[opened])
+
+
+def _plan(native: _Native, choice: str | None, present: Mapping[str, bool]) -> _Plan:
+    borrowed = native.borrowed() or os.getuid() != os.geteuid() or os.getgid() != os.getegid()
     environ: Mapping[str, str] = {"AIOACL_STRICT": "1"} if borrowed else os.environ
     rules = Rules(frozenset({0, os.geteuid()}), strict=environ.get("AIOACL_STRICT", "") not in ("", "0"))
     request = _locate.requested(choice, environ)
-    if present := _Native().present():
+    if present:
         tries = [_of_present(request, present)]
     elif request is not None:
         tries = [replace(request, path=_located(request.path))]
     else:
         tries = _locate.candidates(environ)
-    return search(tries, rules, partial(_load, rules=rules))
+    return _Plan(request, tries, rules)
 
 
-def _of_present(request: Candidate | None, present: Sequence[str]) -> Candidate:
+def _of_present(request: Candidate | None, present: Mapping[str, bool]) -> Candidate:
     """Choose among the copies of ACL that other code has loaded; any other file would be a second copy.
 
     Raises:
-        LibraryConflict: the request names another file, or there is no request and the choice is not clear.
+        LibraryConflict: the request names another file, or there is no request and the choice is not clear; or the
+            file is not the one that was loaded.
     """
-    copies = " and ".join(repr(path) for path in present)
-    if request is not None:
-        for path in present:
-            if _accepts(request.path, path):
-                return replace(request, path=path)
+    if request is None:
+        chosen = Candidate(_only(present), "loaded")
+    else:
+        chosen = replace(request, path=_requested_copy(request, present))
+    if present[chosen.path] != _is_readable_simulator(chosen.path):
         raise LibraryConflict(
-            f"expected the ACL library that this process has loaded already, {copies}, "
-            f"got {request.path!r} (by {request.origin})",
-            hint="Name the loaded one, or choose with use_library() before other code loads ACL.",
+            f"expected that {chosen.path!r} is the file that other code has loaded, got another file of that name",
+            hint="Start a new process: the file was replaced after it was loaded.",
         )
+    return chosen
+
+
+def _requested_copy(request: Candidate, present: Mapping[str, bool]) -> str:
+    for path in present:
+        if _accepts(request.path, path):
+            return path
+    raise LibraryConflict(
+        f"expected the ACL library that this process has loaded already, {_listed(present)}, "
+        f"got {request.path!r} (by {request.origin})",
+        hint="Name the loaded one, or choose with use_library() before other code loads ACL.",
+    )
+
+
+def _only(present: Mapping[str, bool]) -> str:
     if len(present) > 1:
         raise LibraryConflict(
-            f"this process has loaded more than one ACL library: {copies}",
+            f"this process has loaded more than one ACL library: {_listed(present)}",
             hint="Name the one to use: use_library(path), or AIOACL_LIBRARY.",
         )
-    if _is_readable_simulator(present[0]):
+    [(path, simulated)] = present.items()
+    if simulated:
         raise LibraryConflict(
-            f"other code has loaded the simulator into this process, {copies}, and no library was named",
+            f"other code has loaded the simulator into this process, {path!r}, and no library was named",
             hint="Set AIOACL_LIBRARY=simulator if the simulator is meant; it is used on request only.",
         )
-    return Candidate(present[0], "loaded")
+    return path
+
+
+def _listed(present: Mapping[str, bool]) -> str:
+    return " and ".join(repr(path) for path in present)
 
 
 def _is_readable_simulator(path: str) -> bool:
@@ -224,7 +332,7 @@ def _is_readable_simulator(path: str) -> bool:
 
 
 def _located(path: str) -> str:
-    if path != "simulator":
+    if path != _WORD:
         return path
     # Not at the top: the simulator stands on a higher floor, and is seldom wanted.
     from aioacl.simulator import library_path  # noqa: PLC0415
@@ -238,7 +346,7 @@ def _accepts(choice: str, loaded: str) -> bool:
     if path == loaded or _locate.same_installation(path, loaded):
         return True
     try:
-        return choice == "simulator" and filecmp.cmp(path, loaded, shallow=False)
+        return choice == _WORD and filecmp.cmp(path, loaded, shallow=False)
     except OSError:
         return False
 
@@ -259,8 +367,17 @@ def use_library(choice: str | os.PathLike[str]) -> LibraryInfo:
     Raises:
         LibraryConflict: this process has loaded another ACL library already, here or in other code.
         LibraryNotFound: the library is absent or refused; the error says why.
+        ParameterError: the choice is neither text nor a path of text.
     """
-    return _process.use(os.fspath(choice))
+    path: object = (
+        choice if isinstance(choice, type) or not isinstance(choice, os.PathLike) else os.fspath(choice)
+    )
+    if not isinstance(path, str):
+        raise ParameterError(
+            f"expected a path as str or os.PathLike[str], or 'simulator', got {choice!r}",
+            hint="Turn a path of bytes into text by os.fsdecode(); library_info() searches for the library.",
+        )
+    return _process.use(path)
 
 
 def library_info() -> LibraryInfo:

@@ -18,7 +18,9 @@ import stat
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from glob import escape, glob
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Literal
 
 _FOLDERS: Final = ("/usr/local/Ascend/cann/lib64", "/usr/local/Ascend/ascend-toolkit/latest/lib64")
@@ -35,6 +37,18 @@ Origin = Literal["argument", "AIOACL_LIBRARY", "loaded", Home, "installation", "
 
 _HOMES: Final[tuple[Home, ...]] = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 _OF_LINKER: Final[tuple[Origin, ...]] = ("LD_LIBRARY_PATH", "linker")
+_VARIABLES: Final[tuple[Origin, ...]] = ("AIOACL_LIBRARY", *_HOMES)
+_REMEDIES: Final[Mapping[Origin, str]] = MappingProxyType(
+    {
+        "argument": "pass use_library() an absolute path or 'simulator'",
+        "AIOACL_LIBRARY": "set AIOACL_LIBRARY to an absolute path or to 'simulator'",
+        "loaded": "load it by an absolute path, or call use_library() before other code loads ACL",
+        "ASCEND_HOME_PATH": "ASCEND_HOME_PATH must be an absolute path",
+        "ASCEND_TOOLKIT_HOME": "ASCEND_TOOLKIT_HOME must be an absolute path",
+        "LD_LIBRARY_PATH": "LD_LIBRARY_PATH must hold absolute paths",
+        "linker": "ld.so.conf must hold absolute paths",
+    }
+)
 ON_REQUEST: Final[tuple[Origin, ...]] = ("argument", "AIOACL_LIBRARY")
 
 
@@ -89,19 +103,40 @@ def _linker_folders(environ: Mapping[str, str], configuration: Path) -> list[Can
 
 
 def _configured(configuration: Path) -> Iterator[str]:
-    """Read the folders of ld.so.conf(5), with the files that it includes."""
+    """Read the folders of ld.so.conf(5), with the files that it includes, each of them once."""
+    pending: list[str | Path] = [configuration]
+    seen: set[str] = set()
+    while pending:
+        entry = pending.pop()
+        if isinstance(entry, str):
+            yield entry
+        elif (file := os.path.realpath(entry)) not in seen:
+            seen.add(file)
+            pending += reversed(_entries(entry))
+
+
+def _entries(configuration: Path) -> list[str | Path]:
+    """List the folders and the included files of one file of the linker's configuration."""
+    entries: list[str | Path] = []
     try:
         lines = configuration.read_text(errors="replace").splitlines()
     except OSError:
-        return
+        return entries
     for line in lines:
         words = line.partition("#")[0].split()
         if words[:1] == ["include"]:
-            for pattern in words[1:]:
-                for path in sorted(Path("/").glob(str(configuration.parent / pattern).lstrip("/"))):
-                    yield from _configured(path)
+            entries += (path for pattern in words[1:] for path in _matching(configuration.parent, pattern))
         elif words[:1] != ["hwcap"]:
-            yield from words
+            entries += words
+    return entries
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    # Not Path.glob: it refuses patterns that glob(3) accepts, such as a**b.
+    try:
+        return [Path(path) for path in sorted(glob(os.path.join(escape(str(folder)), pattern)))]  # noqa: PTH118, PTH207 - as said
+    except ValueError:  # a NUL byte
+        return []
 
 
 def companions(candidate: Candidate) -> list[Candidate]:
@@ -118,6 +153,8 @@ def report(refused: Iterable[tuple[Candidate, str]]) -> tuple[tuple[str, str], .
         folder, name = os.path.split(candidate.path)
         if why == ABSENT and candidate.origin in _OF_LINKER:
             absent.setdefault(name, []).append(folder)
+        elif candidate.origin in _VARIABLES and candidate.origin not in why:
+            reasons.append((candidate.path, f"{why} (from {candidate.origin})"))
         else:
             reasons.append((candidate.path, why))
     return (*reasons, *((name, f"not in {', '.join(folders)}") for name, folders in absent.items()))
@@ -149,17 +186,17 @@ def is_simulator(path: str) -> bool:
 
 def inspect(candidate: Candidate, rules: Rules) -> tuple[str, ...]:
     """Look at a file and all on the way to it; return what is odd, raise Unusable for what is wrong."""
-    findings = tuple(_inspect_path(candidate.path, rules))
+    findings = tuple(_inspect_path(candidate, rules))
     if findings and rules.strict:
         raise Unusable(f"{'; '.join(findings)} (AIOACL_STRICT refuses that)")
     return findings
 
 
-def _inspect_path(path: str, rules: Rules) -> list[str]:
-    _refuse_malformed(path)
+def _inspect_path(candidate: Candidate, rules: Rules) -> list[str]:
+    _refuse_malformed(candidate)
     try:
-        _refuse_other_files(Path(path))
-        way = list(_way(path))
+        _refuse_other_files(Path(candidate.path))
+        way = list(_way(candidate.path))
     except (FileNotFoundError, NotADirectoryError):
         raise Unusable(ABSENT) from None
     except OSError as error:
@@ -170,13 +207,22 @@ def _inspect_path(path: str, rules: Rules) -> list[str]:
     return list(dict.fromkeys(finding for step, status in way for finding in _odd(step, status, rules)))
 
 
-def _refuse_malformed(path: str) -> None:
+def _refuse_malformed(candidate: Candidate) -> None:
+    path = candidate.path
     if not path:
-        raise Unusable("the path is empty")
+        raise Unusable(f"the path is empty; {_REMEDIES[candidate.origin]}")
     if "\0" in path:
         raise Unusable("the path holds a NUL byte")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        what = "a character that no file name can hold"
+        raise Unusable(f"the path holds {what}, {path[error.start]!r}; correct it") from None
     if not path.startswith("/"):
-        raise Unusable("the path is not absolute")
+        raise Unusable(f"the path is not absolute; {_REMEDIES[candidate.origin]}")
+    # dlopen replaces $LIB, $ORIGIN and $PLATFORM: it would load another file than the one that is inspected.
+    if "$" in path:
+        raise Unusable("the path holds a '$', which the dynamic linker may replace; use a link without one")
 
 
 def _refuse_other_files(path: Path) -> None:

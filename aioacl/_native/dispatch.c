@@ -1,21 +1,14 @@
 /*
- * The library: one slot for each function of the table, filled by dlsym, and a bit that says whether it is
+ * The table: one slot for each function of the library, filled by dlsym, and a bit that says whether it is
  * there.
  */
 #include <dlfcn.h>
-#include <link.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
 
-enum { LIBRARIES = 8 };
-
 struct aio_slots aio_acl;
 bool aio_present[AIO_FUNCTIONS];
-static void *libraries[LIBRARIES];
-static int library_count;
 
 const char *const aio_function_names[AIO_FUNCTIONS] = {
 #define ACL_FN(kind, ret, name, params, args, since) #name,
@@ -56,8 +49,7 @@ static void *const *slot_addresses(void) {
     return addresses;
 }
 
-/* Slots that are filled stay as they are: the first library that has a function provides it. */
-static int fill(void *library) {
+int aio_table_fill(void *library) {
     void *const *addresses = slot_addresses();
     int filled = 0;
     for (int i = 0; i < AIO_FUNCTIONS; i++) {
@@ -71,105 +63,9 @@ static int fill(void *library) {
     return filled;
 }
 
-static void *load(const char *path) {
-    void *library = library_count < LIBRARIES ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (library)
-        libraries[library_count++] = library;
-    return library;
-}
-
-int aio_library_open(const char *path, char *error, size_t size) {
-    void *library = load(path);
-    if (!library) {
-        const char *why = dlerror();
-        snprintf(error, size, "%s", why ? why : "too many libraries are open");
-        return -1;
-    }
-    fill(library);
-    return 0;
-}
-
-int aio_library_add(const char *path) {
-    void *library = load(path);
-    return library ? fill(library) : -1;
-}
-
-void *aio_library_symbol(const char *name) {
-    void *symbol = NULL;
-    for (int i = 0; i < library_count && !symbol; i++)
-        symbol = dlsym(libraries[i], name);
-    return symbol;
-}
-
-int aio_library_is_simulator(void) {
-    return aio_library_symbol("aclsim_control_version") != NULL;
-}
-
-/* Paths, each with its NUL, in a buffer of the caller or in memory that grows. */
-struct paths {
-    char *text;
-    size_t size, used;
-    bool full;
-};
-
-static void append(struct paths *paths, const char *path) {
-    size_t length = strlen(path) + 1;
-    if (length > paths->size - paths->used) {
-        paths->full = true;
-        return;
-    }
-    memcpy(paths->text + paths->used, path, length);
-    paths->used += length;
-}
-
-static bool contains(const struct paths *paths, const char *path) {
-    for (size_t at = 0; at < paths->used; at += strlen(paths->text + at) + 1)
-        if (strcmp(paths->text + at, path) == 0)
-            return true;
-    return false;
-}
-
-/* The linker's lock is held here, so nothing but the name is taken. */
-static int collect(struct dl_phdr_info *info, size_t size, void *data) {
-    (void)size;
-    append(data, info->dlpi_name);
-    return 0;
-}
-
-static bool collect_objects(struct paths *objects) {
-    objects->size = 1 << 16;
-    do {
-        free(objects->text);
-        objects->size *= 2;
-        objects->used = 0;
-        objects->full = false;
-        objects->text = malloc(objects->size);
-        if (objects->text)
-            dl_iterate_phdr(collect, objects);
-    } while (objects->text && objects->full);
-    return objects->text != NULL;
-}
-
-/* The object that defines aclrtSetDevice for `object`: itself, or one that it depends on. */
-static void append_definer(struct paths *definers, const char *object) {
-    void *handle = dlopen(*object ? object : NULL, RTLD_LAZY | RTLD_NOLOAD);
-    void *symbol = handle ? dlsym(handle, "aclrtSetDevice") : NULL;
-    Dl_info where;
-    if (symbol && dladdr(symbol, &where) && !contains(definers, where.dli_fname))
-        append(definers, where.dli_fname);
-    if (handle)
-        dlclose(handle);
-}
-
-int aio_library_present(char *text, size_t size) {
-    struct paths objects = {.text = NULL};
-    struct paths definers = {.text = text, .size = size};
-    if (!collect_objects(&objects))
-        return -1;
-    for (size_t at = 0; at < objects.used; at += strlen(objects.text + at) + 1)
-        append_definer(&definers, objects.text + at);
-    free(objects.text);
-    return definers.full ? -1 : (int)definers.used;
+void aio_table_clear(void) {
+    memset(&aio_acl, 0, sizeof aio_acl);
+    memset(aio_present, 0, sizeof aio_present);
 }
 
 int aio_table_size(void) {

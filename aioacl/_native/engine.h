@@ -89,14 +89,36 @@ typedef struct {
     char text[AIO_TEXT];
 } aio_error;
 
-/* --- dispatch.c: the library ------------------------------------------------- */
-int aio_library_open(const char *path, char *error, size_t size);
-int aio_library_add(const char *path);
+/* --- library.c: the library -------------------------------------------------- */
+/* Which library may be opened: by what it is when it is loaded, whatever its file looks like. */
+enum aio_wanted { AIO_WANT_REAL = 0, AIO_WANT_SIMULATOR = 1, AIO_WANT_ANY = 2 };
+/* What has become of a companion: BROKEN: dlopen fails; SIMULATOR: it is the simulator, or depends on it. */
+enum aio_part { AIO_PART_UNUSED = 0, AIO_PART_USED = 1, AIO_PART_BROKEN = 2, AIO_PART_SIMULATOR = 3 };
+/* Opens the library, and of the companions (paths, each with its NUL, and an empty one) those that have what
+ * it lacks.  0, or -1 and the reason; then nothing is open.  A library that is open stays: the result is 0. */
+int aio_library_open(const char *path, const char *companions, int wanted, int key, char *error, size_t size);
+/* The key with which the library has been opened; -1: none is open. */
+int aio_library_key(void);
+int aio_library_part(int companion);
 int aio_library_is_simulator(void);
 void *aio_library_symbol(const char *name);
 /* Fills `text` with the paths of the objects of this process that define ACL, each with its NUL: the bytes
  * filled, or -1 when they do not fit or there is no memory. */
 int aio_library_present(char *text, size_t size);
+/* Whether what this process has loaded from the path is a simulator; the file may be another one by now. */
+int aio_library_loaded_simulator(const char *path);
+/* Whether the process began with rights of its file: set-user-id, set-group-id, capabilities.  The ids may be
+ * equal again. */
+int aio_borrowed_rights(void);
+/* Waits while another thread opens a library: whether it has ended.  A caller that waits in turns can handle
+ * signals, as it cannot in the calls that wait for the lock. */
+int aio_library_wait(int64_t timeout_us);
+/* For forks: no library is being opened meanwhile.  The child renews the lock instead of unlocking it. */
+void aio_library_lock(void);
+void aio_library_unlock(void);
+void aio_library_renew_lock(void);
+
+/* --- dispatch.c: the table --------------------------------------------------- */
 int aio_table_size(void);
 const char *aio_table_name(int index);
 const char *aio_table_since(int index);

@@ -91,6 +91,9 @@ struct aio_slots {
 extern struct aio_slots aio_acl;
 extern bool aio_present[AIO_FUNCTIONS];
 extern const char *const aio_function_names[AIO_FUNCTIONS];
+/* Fills the slots that are empty, for the first library that has a function provides it.  How many. */
+int aio_table_fill(void *library);
+void aio_table_clear(void);
 
 /* --- completions ------------------------------------------------------------- */
 typedef struct aio_token {

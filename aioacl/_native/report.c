@@ -120,14 +120,23 @@ static bool register_with_acl(void) {
            aio_acl.aclrtExceptionInfoCallbackRegister(on_exception) == 0;
 }
 
-int aio_failures_register(int allowed) {
-    int found = AIO_CONFIRMED;
+static int register_for_reports(int allowed) {
     if ((allowed & AIO_EXACT_ACL) && register_with_acl())
-        found = AIO_EXACT_ACL;
-    else if ((allowed & AIO_EXACT_RUNTIME) && register_with_runtime())
-        found = AIO_EXACT_RUNTIME;
-    atomic_store(&registered, found);
-    return found;
+        return AIO_EXACT_ACL;
+    if ((allowed & AIO_EXACT_RUNTIME) && register_with_runtime())
+        return AIO_EXACT_RUNTIME;
+    return AIO_CONFIRMED;
+}
+
+/* Once: a runtime may refuse to register the same callback again. */
+int aio_failures_register(int allowed) {
+    static bool asked;
+    aio_library_lock();
+    if (!asked)
+        atomic_store(&registered, register_for_reports(allowed));
+    asked = true;
+    aio_library_unlock();
+    return atomic_load(&registered);
 }
 
 void aio_failures_trust(int trust) {

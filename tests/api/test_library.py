@@ -3,14 +3,16 @@
 import os
 import re
 import socket
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from aioacl import _library
-from aioacl._errors import LibraryNotFound
+from aioacl._errors import LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._library import LibraryInfo, search
-from aioacl._locate import Candidate, Rules, Unusable, candidates, companions, inspect, requested
+from aioacl._locate import Candidate, Origin, Rules, Unusable, candidates, companions, inspect, requested
 
 TRUSTING = Rules(frozenset({0, os.geteuid()}))
 STRICT = Rules(TRUSTING.owners, strict=True)
@@ -95,6 +97,35 @@ class TestOrder:
             assert of_name[: len(linker)] == [(folder + name, origin) for folder, origin in linker]
             assert {f"/lib/{name}", f"/usr/lib/{name}"} <= {path for path, _ in of_name[len(linker) :]}
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "include ld.so.conf",
+            "include l*",
+            "include inner/again.conf",
+            "include a**b",
+            "include /a\0/*",
+            "include [",
+            "include " + "x" * 300,
+        ],
+    )
+    def test_odd_include_of_the_linkers_configuration_is_passed_over(
+        self, configuration: Path, line: str
+    ) -> None:
+        inner = configuration.parent / "inner"
+        inner.mkdir()
+        (inner / "again.conf").write_text("include ../ld.so.conf\n")
+        expected = candidates({}, configuration)
+        configuration.write_text(configuration.read_text() + line + "\n")
+        assert candidates({}, configuration) == expected
+
+    def test_many_nested_includes_of_the_linkers_configuration_are_read(self, tmp_path: Path) -> None:
+        files = [tmp_path / f"{number}.conf" for number in range(2000)]
+        for file, after in pairwise(files):
+            file.write_text(f"include {after}\n")
+        files[-1].write_text("/opt/last\n")
+        assert any(each.path == "/opt/last/libascendcl.so" for each in candidates({}, files[0]))
+
     def test_linker_without_a_configuration_has_its_own_folders_only(self, tmp_path: Path) -> None:
         origins = [each.origin for each in candidates({}, tmp_path / "nothing")]
         assert set(origins) == {"installation", "linker"}
@@ -145,10 +176,14 @@ class TestLook:
         [
             ("", "empty"),
             ("/lib\0.so", "NUL"),
+            ("/opt/$LIB/libascendcl.so", r"'\$'.*the dynamic linker may replace"),
+            ("/opt/a$b/libascendcl.so", r"'\$'.*the dynamic linker may replace"),
             ("libascendcl.so", "not absolute"),
             ("./libascendcl.so", "not absolute"),
             ("~/libascendcl.so", "not absolute"),
             ("/nowhere/libascendcl.so", "no such file"),
+            ("/\ud800/libascendcl.so", "a character that no file name can hold"),
+            ("\ud800", "a character that no file name can hold"),
             ("/dev/null/libascendcl.so", "no such file"),
             ("/dev/null", "not a regular file"),
             ("/" + "a" * 300, "too long"),
@@ -157,6 +192,22 @@ class TestLook:
     def test_what_cannot_be_a_library_is_refused(self, path: str, reason: str) -> None:
         with pytest.raises(Unusable, match=reason):
             inspect(named(path), TRUSTING)
+
+    @pytest.mark.parametrize("path", ["", "Simulator", "libascendcl.so"])
+    @pytest.mark.parametrize(
+        ("origin", "remedy"),
+        [
+            ("AIOACL_LIBRARY", "set AIOACL_LIBRARY to an absolute path or to 'simulator'"),
+            ("argument", "pass use_library() an absolute path or 'simulator'"),
+            ("LD_LIBRARY_PATH", "LD_LIBRARY_PATH must hold absolute paths"),
+            ("ASCEND_HOME_PATH", "ASCEND_HOME_PATH must be an absolute path"),
+        ],
+    )
+    def test_error_of_a_path_that_is_not_absolute_names_what_to_correct(
+        self, path: str, origin: Origin, remedy: str
+    ) -> None:
+        with pytest.raises(Unusable, match=f"; {re.escape(remedy)}$"):
+            inspect(Candidate(path, origin), TRUSTING)
 
     def test_a_folder_is_refused(self, folder: Path) -> None:
         with pytest.raises(Unusable, match="a folder"):
@@ -266,8 +317,14 @@ class TestSearch:
         assert caught.value.candidates == (
             ("/nowhere.so", "no such file"),
             (str(library), "libruntime.so: cannot open shared object file"),
-            ("relative.so", "the path is not absolute"),
+            ("relative.so", "the path is not absolute; pass use_library() an absolute path or 'simulator'"),
         )
+
+    @pytest.mark.parametrize("origin", ["AIOACL_LIBRARY", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"])
+    def test_failed_search_names_the_variable_that_names_a_candidate(self, origin: Origin) -> None:
+        with pytest.raises(LibraryNotFound) as caught:
+            search([Candidate("/nowhere.so", origin)], TRUSTING, refusing)
+        assert caught.value.candidates == (("/nowhere.so", f"no such file (from {origin})"),)
 
     def test_nothing_that_was_refused_is_loaded(self, library: Path) -> None:
         library.chmod(0o666)
@@ -282,25 +339,43 @@ class TestSearch:
         assert asked == []
 
 
+@pytest.mark.parametrize("choice", [b"/a.so", bytearray(b"/a.so"), 3, None, Path])
+def test_choice_that_is_not_text_or_a_path_is_refused(choice: Any) -> None:
+    with pytest.raises(
+        ParameterError, match=r"expected a path as str or os\.PathLike\[str\], or 'simulator', got "
+    ):
+        _library.use_library(choice)
+
+
+def test_choice_by_a_path_of_bytes_names_fsdecode() -> None:
+    class Bytes:
+        def __fspath__(self) -> bytes:
+            return b"/a.so"
+
+    with pytest.raises(ParameterError, match=r"os\.fsdecode"):
+        _library.use_library(cast("os.PathLike[str]", Bytes()))
+
+
+@pytest.mark.parametrize(
+    "choice", ["/\ud800.so", "\ud800", "/a\0b", "a" * 5000, "/" + "a/" * 5000, "simulator\0"]
+)
+def test_choice_that_no_file_can_have_conflicts_with_the_loaded_library(choice: str) -> None:
+    _library.library_info()
+    with pytest.raises(LibraryConflict):
+        _library.use_library(choice)
+
+
 @pytest.mark.parametrize("effective", ["geteuid", "getegid"])
 def test_search_with_borrowed_rights_ignores_the_environment_and_is_strict(
     monkeypatch: pytest.MonkeyPatch, effective: str
 ) -> None:
-    searched: list[tuple[list[str], bool]] = []
-
-    def record(tries: list[Candidate], rules: Rules, _load: object) -> LibraryInfo:
-        searched.append(([each.origin for each in tries], rules.strict))
-        return loaded(named("/a.so"), ())
-
-    monkeypatch.setattr(_library, "search", record)
-    monkeypatch.setattr(_library._Native, "present", lambda _self: ())
     monkeypatch.setenv("AIOACL_LIBRARY", "/b.so")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/c")
     monkeypatch.delenv("AIOACL_STRICT", raising=False)
-    _library._find(None)
+    usual = _library._plan(_library._Native(), None, {})
+    assert [each.origin for each in usual.tries] == ["AIOACL_LIBRARY"]
+    assert not usual.rules.strict
     monkeypatch.setattr(os, effective, lambda: -1)
-    _library._find(None)
-    (usual, _), (borrowed, strict) = searched
-    assert usual == ["AIOACL_LIBRARY"]
-    assert set(borrowed) == {"installation", "linker"}
-    assert strict
+    borrowed = _library._plan(_library._Native(), None, {})
+    assert {each.origin for each in borrowed.tries} == {"installation", "linker"}
+    assert borrowed.rules.strict

@@ -43,7 +43,7 @@ void bed_load(void) {
     char error[512] = "";
     const char *path = getenv("AIOACL_TEST_LIBRARY");
     CHECK(path != NULL);
-    if (aio_library_open(path, error, sizeof error))
+    if (aio_library_open(path, "", AIO_WANT_SIMULATOR, 0, error, sizeof error))
         bed_fail(path, 0, error);
     CHECK(aio_library_is_simulator());
     FIND(stats);

@@ -1,18 +1,16 @@
-"""The simulator in a program that runs with the rights of its file: it does not obey its variables there."""
+"""The search and the simulator in a program that runs with the rights of its file: they do not obey their variables."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 
 from aioacl.simulator import library_path
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SOURCE = """
 #include <dlfcn.h>
@@ -35,6 +33,32 @@ int main(void) {
 """
 
 
+# Its ids do not show any more whose rights it began with.
+GIVES_RIGHTS_BACK = """
+import ctypes, os, sys
+own = os.getgid()
+os.setresgid(own, own, own)
+getauxval = ctypes.CDLL(None).getauxval
+getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+sys.path[:] = {path!r}
+import aioacl
+try:
+    origin = aioacl.library_info().origin
+except aioacl.LibraryNotFound:
+    origin = "none"
+print(getauxval(23), os.getgid() == os.getegid(), origin)  # 23: AT_SECURE
+"""
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """A copy of this Python, which finds its modules where this one does."""
+    interpreter = Path(sys.executable).resolve()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\n")
+    return Path(shutil.copy(interpreter, tmp_path / "bin" / "python3"))
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     source, target = tmp_path / "count.c", tmp_path / "count"
@@ -55,10 +79,15 @@ def lend_rights(program: Path) -> None:
     program.chmod(0o2755)
 
 
-def run(program: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+def run(program: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
     return subprocess.run(
-        [str(program)], env={**clean, **environ}, capture_output=True, text=True, timeout=60, check=False
+        [str(program), *arguments],
+        env={**clean, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -80,6 +109,21 @@ def test_simulator_in_a_set_group_id_process_ignores_its_variables(program: Path
         pytest.skip("the folder of the test is on a file system that is mounted with nosuid")
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 2", "")
     assert not trace.exists()
+
+
+def test_search_in_a_set_group_id_process_that_has_given_its_rights_back_ignores_the_environment(
+    python: Path,
+) -> None:
+    lend_rights(python)
+    done = run(python, "-c", GIVES_RIGHTS_BACK.format(path=sys.path), AIOACL_LIBRARY="simulator")
+    if done.returncode == 127:
+        pytest.skip("this Python finds libpython by a path that a set-group-id process ignores")
+    assert (done.returncode, done.stderr) == (0, "")
+    secure, same, origin = done.stdout.split()
+    if secure == "0":
+        pytest.skip("the folder of the test is on a file system that is mounted with nosuid")
+    assert same == "True"
+    assert origin in {"none", "installation", "linker"}
 
 
 @pytest.mark.parametrize("to", ["file", "nothing", "folder"])

@@ -133,7 +133,9 @@ assert simulator.stats().contexts == 0
         result = found(aioacl("doctor", "--json", AIOACL_LIBRARY=str(path)), status=1)
         assert not result["ok"]
         assert result["library"] is None
-        assert result["candidates"] == [{"path": str(path), "reason": "it is not an ELF file"}]
+        assert result["candidates"] == [
+            {"path": str(path), "reason": "it is not an ELF file (from AIOACL_LIBRARY)"}
+        ]
 
     def test_every_place_of_the_search_is_told(self) -> None:
         done = aioacl("doctor", ASCEND_HOME_PATH="/nowhere")

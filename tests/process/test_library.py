@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import pytest
 from aioacl.simulator import library_path
 from aioacl.simulator._releases import runtime_path
 from tests.support import forkserver
+from tests.support.libraries import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,16 +88,11 @@ class Cann:
 @pytest.fixture
 def cann(tmp_path: Path) -> Callable[..., Cann]:
     """Builds libraries, each in a folder of its own that only its owner may write to."""
-    source = tmp_path / "library.c"
-    source.write_text(SOURCE)
-    compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
 
     def build(folder: str = "cann", name: str = "libascendcl.so", *options: str) -> Cann:
         (tmp_path / folder).mkdir(mode=0o755, exist_ok=True)
         made = Cann(tmp_path / folder / name, tmp_path / f"{folder}-{name}-was-loaded")
-        command = [compiler, "-shared", "-fPIC", f'-DLOADED="{made.mark}"', f"-Wl,-soname,{name}", *options]
-        subprocess.run([*command, "-o", str(made.library), str(source)], check=True)
-        made.library.chmod(0o755)
+        compiled(SOURCE, made.library, f'-DLOADED="{made.mark}"', f"-Wl,-soname,{name}", *options)
         return made
 
     return build
@@ -117,6 +113,13 @@ def copied_simulator(path: Path) -> Path:
     assert runtime is not None
     shutil.copy(runtime, path.with_name(runtime.name))
     return Path(shutil.copy(library_path(), path))
+
+
+def depending_on_the_simulator(cann: Callable[..., Cann], name: str) -> Cann:
+    """A library whose file has nothing of the simulator, which it needs; its name in the linker is its own."""
+    simulator = library_path()
+    needs = ["-Wl,--no-as-needed", str(simulator), f"-Wl,-rpath,{simulator.parent}"]
+    return cann("stub", name, "-Wl,-soname,stub.so", *needs)
 
 
 def load(path: Path) -> str:
@@ -165,6 +168,58 @@ class TestSearch:
         assert found["path"] == str(made.library)
         assert any("used on request only" in each for each in found["findings"])
 
+    @pytest.mark.parametrize("later", [False, True])
+    def test_library_that_depends_on_the_simulator_is_refused_unless_it_is_named(
+        self, cann: Callable[..., Cann], later: bool
+    ) -> None:
+        stub, real = depending_on_the_simulator(cann, "libascendcl.so"), cann("real")
+        (stub.folder / "lib64").symlink_to(".")
+        variables = {"ASCEND_HOME_PATH": str(stub.folder)}
+        found = outcome("report(library_info)", **variables, LD_LIBRARY_PATH=str(real.folder) * later)
+        if later:
+            assert (found["path"], found["backend"]) == (str(real.library), "ascend")
+        else:
+            assert found["error"] == "LibraryNotFound"
+        told = found["findings"] if later else found["text"].splitlines()
+        assert any(str(stub.folder) in each and "depends on it" in each for each in told)
+        named = outcome("report(library_info)", AIOACL_LIBRARY=str(stub.library))
+        assert (named["path"], named["backend"]) == (str(stub.library), "simulator")
+
+    def test_refused_library_does_not_stay_in_the_process(self, cann: Callable[..., Cann]) -> None:
+        stub, real = depending_on_the_simulator(cann, "libascendcl.so"), cann("real")
+        (stub.folder / "lib64").symlink_to(".")
+        program = f"""
+import pathlib
+try:
+    library_info()
+except aioacl.LibraryNotFound:
+    assert "libascendcl.so" not in pathlib.Path("/proc/self/maps").read_text()
+    report(lambda: use_library({str(real.library)!r}))
+"""
+        found = outcome(program, ASCEND_HOME_PATH=str(stub.folder))
+        assert (found["path"], found["origin"]) == (str(real.library), "argument")
+        assert stub.was_loaded
+
+    @pytest.mark.parametrize("by", ["LD_LIBRARY_PATH", "ASCEND_HOME_PATH", "AIOACL_LIBRARY"])
+    def test_path_that_the_linker_would_expand_runs_no_constructor(
+        self, cann: Callable[..., Cann], by: str
+    ) -> None:
+        inspected, expanded = cann("$LIB"), cann("lib")
+        root = inspected.folder.parent
+        (root / "$LIB" / "lib64").symlink_to(".")
+        for other in ("lib64", f"lib/{sysconfig.get_config_var('MULTIARCH')}"):
+            (root / other).symlink_to(expanded.folder)
+        names = {
+            "LD_LIBRARY_PATH": inspected.folder,
+            "ASCEND_HOME_PATH": inspected.folder,
+            "AIOACL_LIBRARY": inspected.library,
+        }
+        refused = outcome("report(library_info)", **{by: str(names[by])})
+        assert refused["error"] == "LibraryNotFound"
+        assert "the path holds a '$'" in refused["text"]
+        assert not inspected.was_loaded
+        assert not expanded.was_loaded
+
     def test_folders_of_the_linker_that_lack_the_library_are_reported_in_a_line_for_each_name(self) -> None:
         lines = outcome("report(library_info)", LD_LIBRARY_PATH="/nowhere:/elsewhere")["text"].splitlines()
         absent = [line for line in lines if "not in /nowhere, /elsewhere, " in line]
@@ -182,6 +237,34 @@ class TestSearch:
         mapped = outcome(program, AIOACL_LIBRARY=str(made.library))
         assert "libascendcl.so" in mapped
         assert "libacl_rt.so" not in mapped
+
+    def test_companion_that_depends_on_the_simulator_is_not_used(self, cann: Callable[..., Cann]) -> None:
+        real = cann("stub", "libascendcl.so", "-Wl,-soname,real.so")
+        stub = depending_on_the_simulator(cann, "libacl_rt.so")
+        program = "report(library_info)"
+        found = outcome(program, AIOACL_LIBRARY=str(real.library))
+        assert (found["backend"], found["extra"]) == ("ascend", [])
+        assert (
+            f"passed over {stub.library}: it depends on the simulator, which never completes a real library"
+            in (found["findings"])
+        )
+        program = "print(json.dumps([each.name for each in library_info().missing]))"
+        assert "aclrtMalloc" in outcome(program, AIOACL_LIBRARY=str(real.library))
+
+    def test_companion_that_cannot_be_loaded_is_passed_over_with_the_reason(
+        self, cann: Callable[..., Cann]
+    ) -> None:
+        real, broken = cann(), cann("cann", "libacl_rt.so")
+        broken.library.write_bytes(broken.library.read_bytes()[:100])
+        found = outcome("report(library_info)", AIOACL_LIBRARY=str(real.library))
+        assert f"passed over {broken.library}: it cannot be loaded" in found["findings"]
+
+    @pytest.mark.parametrize("value", ["", "Simulator", "/nowhere.so"])
+    def test_variable_that_names_no_library_is_named_in_the_error(self, value: str) -> None:
+        refused = outcome("report(library_info)", AIOACL_LIBRARY=value)
+        assert refused["error"] == "LibraryNotFound"
+        [line] = [line for line in refused["text"].splitlines() if line.startswith(f"  {value!r}: ")]
+        assert "AIOACL_LIBRARY" in line
 
 
 class TestLoadedByOtherCode:
@@ -238,6 +321,36 @@ class TestLoadedByOtherCode:
         assert f"anybody may write to {made.library}" in refused["text"]
 
 
+class TestReplacedFile:
+    """The file of a library that other code has loaded was replaced afterwards."""
+
+    def test_simulator_that_nothing_names_is_refused(self, cann: Callable[..., Cann], tmp_path: Path) -> None:
+        loaded, real = copied_simulator(tmp_path / "libascendcl.so"), cann()
+        replace = f"os.replace({str(real.library)!r}, {str(loaded)!r})\n"
+        refused = outcome(load(loaded) + replace + "report(library_info)")
+        assert refused["error"] == "LibraryConflict"
+        assert "AIOACL_LIBRARY=simulator" in refused["text"]
+
+    @pytest.mark.parametrize("first", ["simulator", "real"])
+    def test_library_that_is_named_by_its_path_is_refused(
+        self, cann: Callable[..., Cann], tmp_path: Path, first: str
+    ) -> None:
+        simulator, real = copied_simulator(tmp_path / "libascendcl.so"), cann().library
+        loaded, other = (simulator, real) if first == "simulator" else (real, simulator)
+        replace = f"os.replace({str(other)!r}, {str(loaded)!r})\n"
+        refused = outcome(load(loaded) + replace + "report(library_info)", AIOACL_LIBRARY=str(loaded))
+        assert refused["error"] == "LibraryConflict"
+        assert f"{str(loaded)!r} is the file that other code has loaded" in refused["text"]
+
+    def test_word_simulator_does_not_accept_a_real_library(
+        self, cann: Callable[..., Cann], tmp_path: Path
+    ) -> None:
+        simulator, real = copied_simulator(tmp_path / "libascendcl.so"), cann().library
+        replace = f"os.replace({str(simulator)!r}, {str(real)!r})\n"
+        refused = outcome(load(real) + replace + "report(library_info)", AIOACL_LIBRARY="simulator")
+        assert refused["error"] == "LibraryConflict"
+
+
 class TestLoadedSimulator:
     def test_simulator_that_nothing_names_is_refused(self) -> None:
         refused = outcome(load(library_path()) + "report(library_info)")
@@ -264,12 +377,8 @@ class TestLoadedSimulator:
 
 
 def test_long_text_of_the_runtime_is_cut_in_an_error(tmp_path: Path) -> None:
-    source, library = tmp_path / "talkative.c", tmp_path / "libascendcl.so"
-    source.write_text(TALKATIVE)
-    simulator = library_path()
-    command = [os.environ.get("CC") or shutil.which("cc") or "gcc", "-shared", "-fPIC", str(source)]
-    command += ["-Wl,--no-as-needed", str(simulator), f"-Wl,-rpath,{simulator.parent}", "-o", str(library)]
-    subprocess.run(command, check=True)
+    needs = [str(library_path()), f"-Wl,-rpath,{library_path().parent}"]
+    library = compiled(TALKATIVE, tmp_path / "libascendcl.so", "-Wl,--no-as-needed", *needs)
     program = """
 from aioacl import simulator
 device = aioacl.open_device(0).result()
