@@ -32,6 +32,7 @@ typedef struct block {
     uint32_t pins;
     uint32_t access; /* what copies may do: MEMORY_READS, MEMORY_WRITES */
     bool freed;
+    bool internal;  /* the simulator allocated it for itself: the client cannot free it */
     bool damaged;   /* known, and told */
     bool returning; /* a stream is going to free it */
 } block_t;
