@@ -264,10 +264,10 @@ class Admission:
                 if self.leases.remove(lease, holder, left):
                     self.announce()
 
-    def tidy_lease(self, lease: Lease) -> None:
-        """A holder has left it without the lock."""
+    def tidy_leases(self) -> None:
+        """Holders have left theirs without the lock."""
         with self.changed:
-            self.leases.tidy(lease)
+            self.leases.tidy()
             self.announce()
 
     def revoke_leases(self) -> None:

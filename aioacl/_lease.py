@@ -6,6 +6,7 @@ import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+from aioacl import _origin
 from aioacl._errors import ParameterError
 from aioacl._ffi import lib
 from aioacl._options import deadline_of
@@ -15,6 +16,7 @@ from aioacl._unique import Unique
 
 if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
+    from aioacl._origin import Origin, Site
 
 
 def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object:
@@ -39,8 +41,8 @@ class Lease(Unique):
     """
 
     __slots__ = (
-        *("__weakref__", "_entered", "_holders", "_lost"),
-        *("_manager", "_timeout", "_used", "_wait"),
+        *("__weakref__", "_born", "_entered", "_holders", "_lost"),
+        *("_manager", "_site", "_timeout", "_used", "_wait"),
     )
     noun = "lease"
 
@@ -52,6 +54,8 @@ class Lease(Unique):
         self._lost: list[object] = []  # those it was taken from, until they leave
         self._entered: list[object] = []  # those who have entered it itself: without those it was shared with
         self._used = False  # it was entered: from then on nobody can
+        self._born: Origin | None = None
+        self._site: Site | None = _origin.site()
 
     def _must_be_new(self) -> None:
         """ParameterError for a lease that was entered before."""
@@ -101,6 +105,15 @@ class Lease(Unique):
         finally:
             self._manager.give_back(self, holder, left)  # Ctrl-C may have come in the middle of it
 
+    def __del__(self) -> None:
+        if not hasattr(self, "_site") or not (self._holders or self._lost) or lib.aio_forked():
+            return
+        self._holders.clear()
+        self._lost.clear()
+        self._manager.leave_note(self._manager.tidy_leases)
+        sentence = f"a lease on device {self._manager.index} was entered and not left: use `async with`"
+        _origin.warn_of_drop(self, sentence)
+
     def __repr__(self) -> str:
         held, lost = len(self._holders), len(self._lost)
         state = f"held by {held}" if held else "revoked" if lost else "left" if self._used else "not entered"
@@ -120,13 +133,25 @@ class Lease(Unique):
 class SharedLease(Unique):
     """A lease on its way to another task."""
 
-    __slots__ = ("__weakref__", "_entered", "_lease", "_manager")
+    __slots__ = ("__weakref__", "_born", "_entered", "_lease", "_manager", "_site")
     noun = "shared lease"
 
     def __init__(self, manager: Manager, lease: Lease) -> None:
         self._manager = manager
         self._lease = lease
         self._entered: list[object] = []  # by whom
+        self._born: Origin | None = None
+        self._site: Site | None = _origin.site()
+
+    def __del__(self) -> None:
+        if not hasattr(self, "_site") or lib.aio_forked():
+            return
+        dropped = [holder for holder in self._entered if Leases.concerns(self._lease, holder)]
+        for holder in dropped:
+            self._manager.forsake_lease(self._lease, holder)
+        if dropped:
+            sentence = f"a shared lease on device {self._manager.index} was entered and not left: use `with`"
+            _origin.warn_of_drop(self, sentence)
 
     def __repr__(self) -> str:
         return f"<SharedLease of {self._lease!r}>"
@@ -210,12 +235,14 @@ class Leases:
         with suppress(ValueError):
             (lease._holders if holder in lease._holders else lease._lost).remove(holder)
 
-    def tidy(self, lease: Lease) -> None:
-        """After a holder has forsaken it."""
-        if not lease._holders:
-            self._held.discard(lease)
-        if not lease._lost:
-            self._revoked.discard(lease)
+    def tidy(self) -> None:
+        """After holders have forsaken theirs."""
+        for lease in tuple(self._held):
+            if not lease._holders:
+                self._held.discard(lease)
+        for lease in tuple(self._revoked):
+            if not lease._lost:
+                self._revoked.discard(lease)
 
     def revoke(self) -> int:
         """Ends all of them: what they protected is about to end. How many there were."""
