@@ -29,6 +29,12 @@ def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object:
     return holder
 
 
+def _entered_before(noun: str, index: int, hint: str) -> ParameterError:
+    return ParameterError(
+        f"expected a {noun} that was not entered before, got one that was", device=index, hint=hint
+    )
+
+
 class Lease(Unique):
     """A task's promise that it is between steps which a reset should not part.
 
@@ -60,11 +66,8 @@ class Lease(Unique):
     def _must_be_new(self) -> None:
         """ParameterError for a lease that was entered before."""
         if self._used:
-            raise ParameterError(
-                "expected a lease that was not entered before, got one that was",
-                device=self._manager.index,
-                hint="Call device.lease() for each block, or hand lease.share() to another task.",
-            )
+            hint = "Call device.lease() for each block, or hand lease.share() to another task."
+            raise _entered_before(self.noun, self._manager.index, hint)
 
     async def __aenter__(self) -> Self:
         before = self._manager.entered(self, current_holder())
@@ -131,15 +134,16 @@ class Lease(Unique):
 
 
 class SharedLease(Unique):
-    """A lease on its way to another task."""
+    """A lease on its way to another task, which enters it once."""
 
-    __slots__ = ("__weakref__", "_born", "_entered", "_lease", "_manager", "_site")
+    __slots__ = ("__weakref__", "_born", "_entered", "_lease", "_manager", "_site", "_used")
     noun = "shared lease"
 
     def __init__(self, manager: Manager, lease: Lease) -> None:
         self._manager = manager
         self._lease = lease
         self._entered: list[object] = []  # by whom
+        self._used = False
         self._born: Origin | None = None
         self._site: Site | None = _origin.site()
 
@@ -160,12 +164,19 @@ class SharedLease(Unique):
         holder = current_holder()
         before = self._manager.entered(self._lease, holder)
         try:
-            self._manager.share_lease(self._lease, holder)
+            self._manager.share_lease(self, holder)
             self._entered.append(holder)
             return self._lease  # noqa: TRY300 - an `else` would leave the block
         except BaseException:
             self._manager.give_back(self._lease, holder, before)
             raise
+
+    def _must_be_new(self) -> None:
+        """ParameterError for a shared lease that was entered before."""
+        if self._used:
+            raise _entered_before(
+                self.noun, self._manager.index, "Call lease.share() for each task and block."
+            )
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         self._lease._leave(kind, self._entered)
@@ -201,13 +212,14 @@ class Leases:
         lease._holders.append(holder)
         self._held.add(lease)
 
-    def join(self, lease: Lease, holder: object) -> None:
+    def join(self, shared: SharedLease, holder: object) -> None:
         """One holder more of a lease that somebody holds."""
-        if lease not in self._held:
+        if shared._lease not in self._held:
             raise ParameterError(
                 "nobody holds this lease any more", hint="Enter it while its owner holds it."
             )
-        self.add(lease, holder)
+        self.add(shared._lease, holder)
+        shared._used = True
 
     @staticmethod
     def entered(lease: Lease, holder: object) -> int:
