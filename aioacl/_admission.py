@@ -235,7 +235,7 @@ class Admission:
                 await self.until_open(place, wait=wait, deadline=deadline)
                 with self.changed:
                     if self.may_pass(holder):
-                        self.leases.grant(lease, holder)
+                        self.leases.grant(lease, holder, self.generation)
                         return
 
     def share_lease(self, shared: SharedLease, holder: object) -> None:

@@ -47,8 +47,8 @@ class Lease(Unique):
     """
 
     __slots__ = (
-        *("__weakref__", "_born", "_entered", "_holders", "_lost"),
-        *("_manager", "_site", "_timeout", "_used", "_wait"),
+        *("__weakref__", "_born", "_entered", "_generation", "_holders", "_lost"),
+        *("_manager", "_site", "_timeout", "_wait"),
     )
     noun = "lease"
 
@@ -59,13 +59,13 @@ class Lease(Unique):
         self._holders: list[object] = []  # once for each time that one has entered
         self._lost: list[object] = []  # those it was taken from, until they leave
         self._entered: list[object] = []  # those who have entered it itself: without those it was shared with
-        self._used = False  # it was entered: from then on nobody can
+        self._generation = 0  # in which it was entered: from then on nobody can; 0: it was not
         self._born: Origin | None = None
         self._site: Site | None = _origin.site()
 
     def _must_be_new(self) -> None:
         """ParameterError for a lease that was entered before."""
-        if self._used:
+        if self._generation:
             hint = "Call device.lease() for each block, or hand lease.share() to another task."
             raise _entered_before(self.noun, self._manager.index, hint)
 
@@ -119,8 +119,16 @@ class Lease(Unique):
 
     def __repr__(self) -> str:
         held, lost = len(self._holders), len(self._lost)
-        state = f"held by {held}" if held else "revoked" if lost else "left" if self._used else "not entered"
-        where = f"device {self._manager.index}, generation {self._manager.generation}"
+        state = (
+            f"held by {held}"
+            if held
+            else "revoked"
+            if lost
+            else "left"
+            if self._generation
+            else "not entered"
+        )
+        where = f"device {self._manager.index}, generation {self._generation or self._manager.generation}"
         return f"<Lease on {where}, {state}{of_parent()}>"
 
     def share(self) -> SharedLease:
@@ -201,10 +209,10 @@ class Leases:
     def __len__(self) -> int:
         return len(self._held)
 
-    def grant(self, lease: Lease, holder: object) -> None:
+    def grant(self, lease: Lease, holder: object, generation: int) -> None:
         """Its first holder."""
         lease._must_be_new()  # once more: several tasks may have waited for the device to open
-        lease._used = True
+        lease._generation = generation
         self.add(lease, holder)
 
     def add(self, lease: Lease, holder: object) -> None:
