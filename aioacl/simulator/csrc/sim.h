@@ -326,6 +326,8 @@ aclError memory_take(device_t *device, void **pointer, size_t size);
 /* It may be gone already, with the device. */
 void memory_give(void *pointer);
 void memory_free_device(device_t *device);
+/* In a forked child. */
+void register_forked(void);
 void memory_counts(aclsim_stats_t *stats);
 
 /* --- move.c, fill.c
