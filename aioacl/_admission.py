@@ -15,7 +15,7 @@ from aioacl._events import KINDS, Listeners
 from aioacl._ffi import generation_of, lib, next_generation
 from aioacl._gate import context_lives
 from aioacl._law import Event, State
-from aioacl._lease import Lease, Leases
+from aioacl._lease import Lease, Leases, SharedLease
 from aioacl._port import TIMED_OUT, Port, current_holder, current_port
 from aioacl._runtime import must_not_be_forked
 from aioacl._stay import current_stay
@@ -235,16 +235,17 @@ class Admission:
                 await self.until_open(place, wait=wait, deadline=deadline)
                 with self.changed:
                     if self.may_pass(holder):
-                        self.leases.grant(lease, holder)
+                        self.leases.grant(lease, holder, self.generation)
                         return
 
-    def share_lease(self, lease: Lease, holder: object) -> None:
+    def share_lease(self, shared: SharedLease, holder: object) -> None:
         """Makes another task a holder of a lease that is held."""
         must_not_be_forked()
         with self.changed:
-            if self.leases.was_revoked(lease):
+            shared._must_be_new()
+            if self.leases.was_revoked(shared._lease):
                 raise self._revoked()
-            self.leases.join(lease, holder)
+            self.leases.join(shared, holder)
 
     def _entered(self, lease: Lease, holder: object) -> bool:
         """Whether he has it to give back. Who has not takes no lock."""
@@ -264,10 +265,10 @@ class Admission:
                 if self.leases.remove(lease, holder, left):
                     self.announce()
 
-    def tidy_lease(self, lease: Lease) -> None:
-        """A holder has left it without the lock."""
+    def tidy_leases(self) -> None:
+        """Holders have left theirs without the lock."""
         with self.changed:
-            self.leases.tidy(lease)
+            self.leases.tidy()
             self.announce()
 
     def revoke_leases(self) -> None:

@@ -14,7 +14,7 @@ from aioacl._events import DeviceEvents
 from aioacl._executor import must_be_plain
 from aioacl._ffi import ffi, lib, make_pass
 from aioacl._gate import error_of
-from aioacl._handle import Made, error_on, size_of, warn_of_drop
+from aioacl._handle import Made, error_on, size_of
 from aioacl._health import health_of
 from aioacl._lanes import call_on
 from aioacl._law import State
@@ -370,7 +370,7 @@ class Device(Made):
         self._leave_open()
         if self._handed_out:
             sentence = f"device {self.index} was not closed: close it, or use `async with open_device()`"
-            warn_of_drop(self, sentence)
+            _origin.warn_of_drop(self, sentence)
 
     def __repr__(self) -> str:
         manager, fault = self._manager, self._manager.last_fault

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from aioacl import _origin, _sync
+from aioacl import _sync
 from aioacl._codes import DEVICE_ACTIONS
 from aioacl._errors import (
     AclError,
@@ -34,13 +34,6 @@ if TYPE_CHECKING:
     from aioacl._origin import Origin, Site
 
 T = TypeVar("T")
-
-
-class Droppable(Protocol):
-    """What a finalizer may have to close."""
-
-    _born: Origin | None
-    _site: Site | None
 
 
 class Owned(type):
@@ -211,13 +204,6 @@ class Handle(Made):
         if code == lib.AIO_STALE and self._closed and not self.stale:  # by another thread, since `_check`
             return self._was_closed()
         return error_on(self._manager, self._generation, code, call, text)
-
-
-def warn_of_drop(thing: Droppable, sentence: str, depth: int = 3) -> None:
-    """For finalizers: nothing has closed the thing, and nothing can any more."""
-    if thing._born is not None:
-        thing._born.dropped = True
-    _origin.warn(sentence + _origin.told(thing._born), thing._site, depth)
 
 
 def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:

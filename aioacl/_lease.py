@@ -6,6 +6,7 @@ import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+from aioacl import _origin
 from aioacl._errors import ParameterError
 from aioacl._ffi import lib
 from aioacl._options import deadline_of
@@ -16,6 +17,7 @@ from aioacl._unique import Unique
 if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
     from aioacl._options import Seconds
+    from aioacl._origin import Origin, Site
 
 
 def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object:
@@ -26,6 +28,10 @@ def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object:
     with suppress(ValueError):
         entered.remove(holder)
     return holder
+
+
+def _entered_before(noun: str, index: int, hint: str) -> ParameterError:
+    return ParameterError(f"expected a new {noun}, got one that was already entered", device=index, hint=hint)
 
 
 class Lease(Unique):
@@ -40,8 +46,8 @@ class Lease(Unique):
     """
 
     __slots__ = (
-        *("__weakref__", "_entered", "_holders", "_lost"),
-        *("_manager", "_timeout", "_used", "_wait"),
+        *("__weakref__", "_born", "_entered", "_generation", "_holders", "_lost"),
+        *("_manager", "_site", "_timeout", "_wait"),
     )
     noun = "lease"
 
@@ -52,16 +58,15 @@ class Lease(Unique):
         self._holders: list[object] = []  # once for each time that one has entered
         self._lost: list[object] = []  # those it was taken from, until they leave
         self._entered: list[object] = []  # those who have entered it itself: without those it was shared with
-        self._used = False  # it was entered: from then on nobody can
+        self._generation = 0  # in which it was entered: from then on nobody can; 0: it was not
+        self._born: Origin | None = None
+        self._site: Site | None = _origin.site()
 
     def _must_be_new(self) -> None:
         """ParameterError for a lease that was entered before."""
-        if self._used:
-            raise ParameterError(
-                "expected a new lease, got one that was already entered",
-                device=self._manager.index,
-                hint="Call device.lease() once for each block, or pass lease.share() to another task.",
-            )
+        if self._generation:
+            hint = "Call device.lease() once for each block, or pass lease.share() to another task."
+            raise _entered_before(self.noun, self._manager.index, hint)
 
     async def __aenter__(self) -> Self:
         before = self._manager.entered(self, current_holder())
@@ -102,10 +107,27 @@ class Lease(Unique):
         finally:
             self._manager.give_back(self, holder, left)  # Ctrl-C may have come in the middle of it
 
+    def __del__(self) -> None:
+        if not hasattr(self, "_site") or not (self._holders or self._lost) or lib.aio_forked():
+            return
+        self._holders.clear()
+        self._lost.clear()
+        self._manager.leave_note(self._manager.tidy_leases)
+        sentence = f"a lease on device {self._manager.index} was entered and not left: use `async with`"
+        _origin.warn_of_drop(self, sentence)
+
     def __repr__(self) -> str:
         held, lost = len(self._holders), len(self._lost)
-        state = f"held by {held}" if held else "revoked" if lost else "left" if self._used else "not entered"
-        where = f"device {self._manager.index}, generation {self._manager.generation}"
+        state = (
+            f"held by {held}"
+            if held
+            else "revoked"
+            if lost
+            else "left"
+            if self._generation
+            else "not entered"
+        )
+        where = f"device {self._manager.index}, generation {self._generation or self._manager.generation}"
         return f"<Lease on {where}, {state}{of_parent()}>"
 
     def share(self) -> SharedLease:
@@ -119,15 +141,28 @@ class Lease(Unique):
 
 
 class SharedLease(Unique):
-    """A lease on its way to another task."""
+    """A lease on its way to another task, which enters it once."""
 
-    __slots__ = ("__weakref__", "_entered", "_lease", "_manager")
+    __slots__ = ("__weakref__", "_born", "_entered", "_lease", "_manager", "_site", "_used")
     noun = "shared lease"
 
     def __init__(self, manager: Manager, lease: Lease) -> None:
         self._manager = manager
         self._lease = lease
         self._entered: list[object] = []  # by whom
+        self._used = False
+        self._born: Origin | None = None
+        self._site: Site | None = _origin.site()
+
+    def __del__(self) -> None:
+        if not hasattr(self, "_site") or lib.aio_forked():
+            return
+        dropped = [holder for holder in self._entered if Leases.concerns(self._lease, holder)]
+        for holder in dropped:
+            self._manager.forsake_lease(self._lease, holder)
+        if dropped:
+            sentence = f"a shared lease on device {self._manager.index} was entered and not left: use `with`"
+            _origin.warn_of_drop(self, sentence)
 
     def __repr__(self) -> str:
         return f"<SharedLease of {self._lease!r}>"
@@ -136,12 +171,19 @@ class SharedLease(Unique):
         holder = current_holder()
         before = self._manager.entered(self._lease, holder)
         try:
-            self._manager.share_lease(self._lease, holder)
+            self._manager.share_lease(self, holder)
             self._entered.append(holder)
             return self._lease  # noqa: TRY300 - an `else` would leave the block
         except BaseException:
             self._manager.give_back(self._lease, holder, before)
             raise
+
+    def _must_be_new(self) -> None:
+        """ParameterError for a shared lease that was entered before."""
+        if self._used:
+            raise _entered_before(
+                self.noun, self._manager.index, "Call lease.share() for each task and block."
+            )
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         self._lease._leave(kind, self._entered)
@@ -166,10 +208,10 @@ class Leases:
     def __len__(self) -> int:
         return len(self._held)
 
-    def grant(self, lease: Lease, holder: object) -> None:
+    def grant(self, lease: Lease, holder: object, generation: int) -> None:
         """Its first holder."""
         lease._must_be_new()  # once more: several tasks may have waited for the device to open
-        lease._used = True
+        lease._generation = generation
         self.add(lease, holder)
 
     def add(self, lease: Lease, holder: object) -> None:
@@ -177,14 +219,15 @@ class Leases:
         lease._holders.append(holder)
         self._held.add(lease)
 
-    def join(self, lease: Lease, holder: object) -> None:
+    def join(self, shared: SharedLease, holder: object) -> None:
         """One holder more of a lease that somebody holds."""
-        if lease not in self._held:
+        if shared._lease not in self._held:
             raise ParameterError(
                 "expected a lease that a task holds, got one that no task holds",
                 hint="Enter lease.share() while the owner of the lease is inside its block.",
             )
-        self.add(lease, holder)
+        self.add(shared._lease, holder)
+        shared._used = True
 
     @staticmethod
     def entered(lease: Lease, holder: object) -> int:
@@ -212,12 +255,14 @@ class Leases:
         with suppress(ValueError):
             (lease._holders if holder in lease._holders else lease._lost).remove(holder)
 
-    def tidy(self, lease: Lease) -> None:
-        """After a holder has forsaken it."""
-        if not lease._holders:
-            self._held.discard(lease)
-        if not lease._lost:
-            self._revoked.discard(lease)
+    def tidy(self) -> None:
+        """After holders have forsaken theirs."""
+        for lease in tuple(self._held):
+            if not lease._holders:
+                self._held.discard(lease)
+        for lease in tuple(self._revoked):
+            if not lease._lost:
+                self._revoked.discard(lease)
 
     def revoke(self) -> int:
         """Ends all of them: what they protected is about to end. How many there were."""

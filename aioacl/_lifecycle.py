@@ -287,7 +287,7 @@ class Manager(Jobs):
         if lib.aio_forked():
             return
         self.leases.forsake(lease, holder)
-        self.leave_note(lambda: self.tidy_lease(lease))
+        self.leave_note(self.tidy_leases)
 
     def clean_up(self) -> None:
         """What could not be done before the device was reset or closed."""

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from aioacl import _runtime
 from aioacl._ffi import ffi, lib, make_pass, owner, pointer
 from aioacl._gate import error_of
-from aioacl._handle import Handle, warn_of_drop, warn_of_failure
+from aioacl._handle import Handle, warn_of_failure
 from aioacl._law import State
 from aioacl._operation import Operation
+from aioacl._origin import warn_of_drop
 
 if TYPE_CHECKING:
     from collections.abc import Callable

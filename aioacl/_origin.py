@@ -57,6 +57,20 @@ def warn(sentence: str, made: Site | None, depth: int) -> None:
     warnings.warn_explicit(sentence, ResourceWarning, *made, registry=registry)
 
 
+class Droppable(Protocol):
+    """What a finalizer may have to close or leave."""
+
+    _born: Origin | None
+    _site: Site | None
+
+
+def warn_of_drop(thing: Droppable, sentence: str, depth: int = 3) -> None:
+    """For finalizers: nothing has closed the thing, and nothing can any more."""
+    if thing._born is not None:
+        thing._born.dropped = True
+    warn(sentence + told(thing._born), thing._site, depth)
+
+
 class Frame(NamedTuple):
     """One line of a program."""
 

@@ -10,12 +10,13 @@ from aioacl._errors import AclError, ParameterError
 from aioacl._event import Event, Ticket
 from aioacl._failures import LAST, warn
 from aioacl._ffi import code_of, ffi, lib, refused
-from aioacl._handle import Handle, warn_of_drop
+from aioacl._handle import Handle
 from aioacl._lanes import call_on, clean_up_on
 from aioacl._memory import deferred, free_deferred
 from aioacl._native_streams import destroy, make_core
 from aioacl._operation import Operation
 from aioacl._options import deadline_of, whole_of
+from aioacl._origin import warn_of_drop
 from aioacl._place import Place, copy_kind, copy_size, place_of
 from aioacl._port import begun, run_blocking
 from aioacl._transfer import STAGED_AT_MOST, pump, room

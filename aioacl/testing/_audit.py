@@ -55,7 +55,8 @@ _CURES: Final = {
     "leases": "Enter it with `async with device.lease()`, or with `with` on a thread without a loop.",
     "threads": "Join it before the test ends.",
     "descriptors": "Close it before the test ends.",
-    "directories": "Make it with `with tempfile.TemporaryDirectory()`, or call its cleanup().",
+    "directories": "Make it with `with tempfile.TemporaryDirectory()`, or remove it before the test ends.",
+    "files": "Make it with `with tempfile.NamedTemporaryFile()`, or remove it before the test ends.",
 }
 
 
@@ -147,7 +148,7 @@ class Audit:
         findings = [
             *self._of_counts(found),
             *self._of_threads_and_descriptors(found),
-            *self._of_directories(found),
+            *self._of_temporary(found),
             *self._of_violations(),
         ]
         if found.devices:
@@ -168,20 +169,22 @@ class Audit:
             self.before.threads | grown.threads,
             self.before.devices | grown.devices,
             self.before.directories | grown.directories,
+            self.before.files | grown.files,
         )
 
     def expect_no_more(self, grown: Iterable[Growth], left: list[Origin]) -> None:
         """He is gone; what he has left is closed."""
         counts, kept = Counter(self.before.counts), dict(self.before.descriptors)
-        threads, devices, directories = self.before.threads, self.before.devices, self.before.directories
+        threads, devices = self.before.threads, self.before.devices
+        directories, files = self.before.directories, self.before.files
         for each in grown:
             counts.subtract(each.counts)
             kept = {number: it for number, it in kept.items() if each.descriptors.get(number) != it}
             threads, devices = threads - each.threads, devices - each.devices
-            directories -= each.directories
+            directories, files = directories - each.directories, files - each.files
         # What is gone already, by a reset for instance, cannot go once more.
         left_over = {name: max(0, count) for name, count in counts.items()}
-        self.before = Snapshot(left_over, kept, threads, devices, directories)
+        self.before = Snapshot(left_over, kept, threads, devices, directories, files)
         self._close(left)
         self._book.strike(left)
 
@@ -239,11 +242,14 @@ class Audit:
             what = f"descriptor {number} ({target}) stays open"
             yield Finding("descriptors", _told(what, "opened", frames, _CURES["descriptors"]))
 
-    def _of_directories(self, found: Growth) -> Iterator[Finding]:
-        left = _temporary.directories.left()
+    def _of_temporary(self, found: Growth) -> Iterator[Finding]:
+        left = _temporary.left(())
         for path in sorted(found.directories):
             what = f"temporary directory {path} is not cleaned up"
             yield Finding("directories", _told(what, "made", left.get(path, ()), _CURES["directories"]))
+        for path in sorted(found.files):
+            what = f"temporary file {path} is not removed"
+            yield Finding("files", _told(what, "made", left.get(path, ()), _CURES["files"]))
 
     def _of_violations(self) -> list[Finding]:
         if not is_simulated():
@@ -282,7 +288,8 @@ def audit(*allowed: str, patience: Seconds = PATIENCE_SECONDS) -> Generator[Audi
     on the simulator is told too. What was left is closed. If the block raises, its error gets the report as a note.
 
     Args:
-        allowed: what may be left: devices, threads, descriptors, directories, violations, or one of `Snapshot.counts`.
+        allowed: what may be left: devices, threads, descriptors, directories, files, violations, or one of
+            `Snapshot.counts`.
         patience: seconds that threads and unfinished work get to end.
 
     Raises:

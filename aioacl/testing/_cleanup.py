@@ -102,7 +102,7 @@ def close_left(things: Collection[Any]) -> None:
         for lease in leases:
             lease._holders.clear()
             lease._lost.clear()
-            lease._manager.tidy_lease(lease)
+            lease._manager.tidy_leases()
         for thing in sorted(others, key=lambda thing: isinstance(thing, Device)):
             with suppress(AclError):  # the device is broken: that is told by whoever mends it
                 thing.close().result(STEP_SECONDS)

@@ -132,6 +132,7 @@ class Book:
         what = f"a lease on device {lease._manager.index}"
         origin = Origin(weakref.ref(lease), "leases", what, frames_of(sys._getframe(1)))
         origin.owner = self.owner
+        lease._born = origin
         self.origins.append(origin)
 
     def closing(self, device: Any) -> None:
@@ -181,7 +182,7 @@ def verdict(origin: Origin) -> str:
     """What is wrong about how the thing ended; "" if nothing is."""
     thing = origin.thing()
     if origin.name == "leases":
-        return "was never left" if is_held(origin) else ""
+        return "was never left" if origin.dropped or is_held(origin) else ""
     if origin.dropped:
         return "was dropped without being closed"
     if thing is not None and is_open(thing):

@@ -8,6 +8,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aioacl import _library, _lifecycle, _port, simulator
@@ -33,6 +34,7 @@ KNOWN: Final = LIVING | {
     "threads",
     "devices",
     "directories",
+    "files",
     "leases",
     "violations",
     "watchdog",
@@ -68,7 +70,8 @@ class Snapshot:
         descriptors: the open descriptors by number, each with what it is; without those that aioacl keeps for life.
         threads: the Python threads; without idle workers of event loops.
         devices: the indices of the devices that are not closed.
-        directories: the paths of each `tempfile.TemporaryDirectory` that was made during an audit and not cleaned up.
+        directories: the paths of the directories of `tempfile` that were made during an audit and not removed.
+        files: the paths of its files that were made during an audit, and closed, and not removed.
     """
 
     counts: Mapping[str, int]
@@ -76,6 +79,7 @@ class Snapshot:
     threads: frozenset[threading.Thread]
     devices: frozenset[int]
     directories: frozenset[str] = frozenset()
+    files: frozenset[str] = frozenset()
 
     def more_than(self, other: Snapshot, *allowed: str) -> dict[str, tuple[int, int]]:
         """What has grown since the other, and is not allowed to: by name, how many then and now."""
@@ -87,7 +91,9 @@ class Snapshot:
         }
 
     def _numbers(self) -> dict[str, int]:
-        lengths = {name: len(getattr(self, name)) for name in ("descriptors", "threads", "directories")}
+        lengths = {
+            name: len(getattr(self, name)) for name in ("descriptors", "threads", "directories", "files")
+        }
         return {**self.counts, **lengths}
 
 
@@ -100,9 +106,11 @@ class Growth:
     threads: frozenset[threading.Thread]
     devices: frozenset[int]
     directories: frozenset[str]
+    files: frozenset[str]
 
     def __bool__(self) -> bool:
-        return any((self.counts, self.descriptors, self.threads, self.devices, self.directories))
+        named = (self.descriptors, self.threads, self.devices, self.directories, self.files)
+        return any((self.counts, *named))
 
     def without(self, names: Collection[str], explained: Mapping[str, int]) -> Growth:
         """Less what may be, by name, and less so many of what is explained."""
@@ -117,6 +125,7 @@ class Growth:
             self.threads if "threads" not in names else frozenset(),
             self.devices if "devices" not in names else frozenset(),
             self.directories if "directories" not in names else frozenset(),
+            self.files if "files" not in names else frozenset(),
         )
 
     def without_pipe(self, pipe: str | None) -> Growth:
@@ -139,6 +148,7 @@ def growth(before: Snapshot, now: Snapshot) -> Growth:
         frozenset(thread for thread in now.threads - before.threads if thread.is_alive()),
         now.devices - before.devices,
         now.directories - before.directories,
+        now.files - before.files,
     )
 
 
@@ -153,8 +163,11 @@ def pipe_of_uvloop(found: Growth) -> str | None:
 def snapshot() -> Snapshot:
     """What lives now. Calls no ACL function."""
     devices = frozenset(manager.index for manager in open_devices())
-    directories = frozenset(_temporary.directories.left())
-    return Snapshot(_counts(), descriptors(), _threads(ours=not devices), devices, directories)
+    numbers = descriptors()
+    paths = _temporary.left(numbers.values())
+    directories = frozenset(path for path in paths if Path(path).is_dir())
+    files = frozenset(paths) - directories
+    return Snapshot(_counts(), numbers, _threads(ours=not devices), devices, directories, files)
 
 
 def is_simulated() -> bool:

@@ -1,4 +1,7 @@
-"""What the module tempfile has made: directories that are not cleaned up yet, and files without a name.
+"""What the module tempfile has made: directories and files that are not removed yet, and files without a name.
+
+Of what the module makes with a name, only that in its own folder is looked for: what is made in another folder usually
+goes with that folder, as in pytest's `tmp_path`.
 
 A file of `TemporaryFile` has no name by which the line that opened it could be found again. It is known by its
 descriptor, which exists when the call has returned. So it is looked for at the thread's next such call, or in the end.
@@ -7,6 +10,7 @@ descriptor, which exists when the call has returned. So it is looked for at the 
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 import weakref
 from pathlib import Path
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
     Lines = tuple[Frame, ...]
 
+REMEMBERED: Final = 4096
 UNLINKED: Final = " (deleted)"  # how the kernel ends the name of an open file that has none any more
 _MAKER: Final = TemporaryDirectory.__init__.__code__
 
@@ -85,4 +90,42 @@ class Nameless:
         self._found.clear()
 
 
+class Remaining:
+    """The paths that `mkdtemp` and `mkstemp` were about to make while an audit was under way, each with its lines."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Lines] = {}
+
+    def note(self, path: object, frame: FrameType | None, lines: Lines) -> None:
+        """Notes the path, unless its maker removes it: TemporaryDirectory, or multiprocessing at the process's end."""
+        while frame is not None and frame.f_globals.get("__name__") == "tempfile":
+            if frame.f_code is _MAKER:
+                return
+            frame = frame.f_back
+        asks = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+        if not isinstance(path, str | bytes) or len(self._made) >= REMEMBERED:
+            return
+        if lines and asks.partition(".")[0] != "multiprocessing":
+            self._made[os.path.realpath(os.fsdecode(path))] = lines
+
+    def left(self, descriptors: Iterable[str]) -> dict[str, Lines]:
+        """Those in tempfile's own folder that are there, less the files that are open: they are descriptors."""
+        own, open_files = os.path.realpath(tempfile.gettempdir()), frozenset(descriptors)
+        return {
+            path: lines
+            for path, lines in list(self._made.items())
+            if path not in open_files and str(Path(path).parent) == own and os.path.lexists(path)
+        }
+
+    def forget(self) -> None:
+        """Forgets them all."""
+        self._made.clear()
+
+
 directories: Final = Directories()
+remaining: Final = Remaining()
+
+
+def left(descriptors: Iterable[str]) -> dict[str, Lines]:
+    """The paths of all that is left, each with its lines. The descriptors' targets are open files."""
+    return {**remaining.left(descriptors), **directories.left()}

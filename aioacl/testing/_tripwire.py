@@ -12,22 +12,20 @@ import sys
 import threading
 import weakref
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from aioacl.testing._origins import frames_of
 from aioacl.testing._snapshot import descriptors
-from aioacl.testing._temporary import UNLINKED, Nameless, directories
+from aioacl.testing._temporary import REMEMBERED, UNLINKED, Nameless, directories, remaining
 
 if TYPE_CHECKING:
     from socket import socket
 
     from aioacl._origin import Frame
 
-REMEMBERED: Final = 4096
-
 
 class Tripwire:
-    """Lines that started threads, opened files and sockets, and made temporary directories, during audits."""
+    """Lines that started threads, opened files and sockets, and made temporary files and directories, during audits."""
 
     def __init__(self) -> None:
         self._audits = 0
@@ -48,6 +46,7 @@ class Tripwire:
         if not self._audits:
             self._files.clear()
             self._nameless.forget()
+            remaining.forget()
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """The audit hook."""
@@ -58,6 +57,10 @@ class Tripwire:
         elif event == "tempfile.mkdtemp":
             asking = sys._getframe(1)
             directories.note(asking.f_back, frames_of(asking))
+            remaining.note(arguments[0], asking, frames_of(asking))
+        elif event == "tempfile.mkstemp":
+            asking = sys._getframe(1)
+            remaining.note(arguments[0], asking, frames_of(asking))
         elif event == "socket.__new__":
             self._sockets[arguments[0]] = frames_of(sys._getframe(1))
 

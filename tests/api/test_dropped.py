@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import gc
 import linecache
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import aioacl
-from tests.kit import in_thread
+from tests.kit import Raised, in_thread, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.kit import OpenDevice
 
-MAKERS: dict[str, Callable[[aioacl.Device], aioacl.Opening[Any]]] = {
-    "device": lambda _: aioacl.open_device(1),
-    "stream": lambda device: device.create_stream(),
-    "device buffer": lambda device: device.allocate(64),
-    "pinned buffer": lambda device: device.pinned(64),
+MAKERS: dict[str, Callable[[aioacl.Device], object]] = {
+    "device": lambda _: aioacl.open_device(1).result(),
+    "stream": lambda device: device.create_stream().result(),
+    "device buffer": lambda device: device.allocate(64).result(),
+    "pinned buffer": lambda device: device.pinned(64).result(),
+    "lease": lambda device: device.lease().__enter__(),
 }
 
 
@@ -56,7 +58,7 @@ def told_of(drop: Callable[[], object], action: Any = "always") -> list[tuple[st
 @pytest.mark.parametrize("what", MAKERS)
 def test_unclosed_thing_warns_at_the_line_that_made_it(open_device: OpenDevice, what: str, how: str) -> None:
     with open_device() as device:
-        kept = [MAKERS[what](device).result()]
+        kept = [MAKERS[what](device)]
         ((file, line),) = told_of(lambda: DROPS[how](kept))
         assert file == __file__
         assert f'"{what}": lambda' in linecache.getline(file, line)
@@ -76,3 +78,57 @@ def test_unclosed_thing_that_a_module_made_which_is_gone_warns_at_its_line(open_
     exec(compile("def make(device):\n    return device.create_stream()\n", "gone.py", "exec"), names)
     with open_device() as device:
         assert told_of(lambda: names["make"](device).result()) == [("gone.py", 2)]
+
+
+@pytest.mark.parametrize("how", DROPS)
+def test_lease_that_is_dropped_inside_its_block_lets_a_reset_begin(open_device: OpenDevice, how: str) -> None:
+    with open_device() as device:
+        kept: list[Any] = [in_thread(device.lease().__enter__)]
+        reset = Raised(device.force_reset(grace=1000, timeout=2000).result)
+        assert until_now(lambda: device.state is aioacl.State.DRAINING)
+        with pytest.warns(ResourceWarning, match="lease on device 0 was entered and not left"):
+            DROPS[how](kept)
+        assert reset.join().ok
+        assert device.health.leases == 0
+
+
+def test_lease_whose_warning_is_an_error_that_keeps_it_is_given_back(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[BaseException | None] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: kept.append(told.exc_value))
+    with open_device() as device:
+        lease = [device.lease().__enter__()]
+        assert told_of(lease.clear, "error") == []
+        assert isinstance(kept[0], ResourceWarning)  # whose traceback has a frame that refers to the lease
+        assert until_now(lambda: device.health.leases == 0)
+
+
+def test_lease_that_is_dropped_after_its_revocation_warns(open_device: OpenDevice) -> None:
+    with open_device() as device:
+        kept: list[Any] = [in_thread(device.lease().__enter__)]
+        assert device.force_reset(grace=0).result().ok
+        assert len(told_of(kept.clear)) == 1
+
+
+def test_lease_that_was_not_entered_or_was_left_is_dropped_silently(open_device: OpenDevice) -> None:
+    def drop() -> None:
+        device.lease()
+        with device.lease() as lease, lease.share():
+            lease.share()
+
+    with open_device() as device:
+        assert told_of(drop) == []
+
+
+def test_shared_lease_that_is_dropped_inside_its_block_warns_and_is_no_holder_any_more(
+    open_device: OpenDevice,
+) -> None:
+    with open_device() as device, device.lease() as lease:
+        kept = [lease.share()]
+        in_thread(kept[0].__enter__)
+        assert len(lease._holders) == 2
+        ((file, _),) = told_of(kept.clear)
+        assert file == __file__
+        assert len(lease._holders) == 1
+        assert lease.held

@@ -163,6 +163,7 @@ class Overtaken:
 async def set_for_the_last_time(device: aioacl.Device, sets: int) -> bool:
     """Whether the device is there again, after so many sets of ours."""
     await until(lambda: simulator.calls("aclrtSetDevice") == sets and device.health.ready)
+    await until(lambda: lib.aio_stage_free_slots(0, 1) > 0)  # made behind the set, by another thread
     return await works(device) and simulator.retain_count() == 1
 
 

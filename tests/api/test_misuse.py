@@ -114,6 +114,39 @@ async def test_lease_that_two_tasks_wait_for_is_granted_to_one_of_them(open_devi
         assert device.health.leases == 0
 
 
+async def test_shared_lease_that_is_entered_twice_raises_and_names_share(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.lease() as lease:
+        shared = lease.share()
+        refused = pytest.raises(
+            aioacl.ParameterError, match=r"already entered.*Call lease.share\(\) for each task"
+        )
+        with shared:
+            with refused, shared:
+                raise AssertionError("the block began")
+            with refused:
+                async with shared:
+                    raise AssertionError("the block began")
+            with refused:
+                in_thread(shared.__enter__)
+            assert len(lease._holders) == 2
+        with refused, shared:
+            raise AssertionError("the block began")
+        assert lease.held
+        with lease.share():
+            assert len(lease._holders) == 2
+
+
+async def test_shared_lease_whose_entry_was_refused_may_be_entered_later(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        lease = device.lease()
+        shared = lease.share()
+        with pytest.raises(aioacl.ParameterError, match="nobody holds"), shared:
+            raise AssertionError("the block began")
+        async with lease:
+            with shared:
+                assert len(lease._holders) == 2
+
+
 async def test_lease_whose_entry_was_refused_may_be_entered_later(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         lease = device.lease(wait=False)

@@ -144,8 +144,11 @@ async def test_lease_shows_whether_it_is_held(open_device: OpenDevice) -> None:
                 assert shown(shared) == f"{where}, held by 2>"
             assert shown(lease.share()) == f"<SharedLease of {where}, held by 1>>"
             assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
-            assert shown(lease) == f"<Lease on device 0, generation {device.generation}, revoked>"
-        assert shown(lease).endswith(", left>")
+            assert shown(lease) == f"{where}, revoked>"  # the generation that it was entered in
+        assert shown(lease) == f"{where}, left>"
+        waiting = f"<Lease on device 0, generation {device.generation}, not entered>"
+        assert shown(device.lease()) == waiting
+        assert not waiting.startswith(f"{where},")
 
 
 async def test_handle_that_is_closed_and_stale_shows_both(open_device: OpenDevice) -> None:

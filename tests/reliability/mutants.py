@@ -52,7 +52,7 @@ FIRST: Final = {
     "_law": ("tests/law",),
     "_lifecycle": ("tests/api/test_device.py", "tests/api/test_flights.py", "tests/api/test_reset.py"),
     "_admission": ("tests/law", "tests/api/test_lease.py", "tests/api/test_flights.py"),
-    "_lease": ("tests/api/test_lease.py",),
+    "_lease": ("tests/api/test_lease.py", "tests/api/test_dropped.py", "tests/api/test_misuse.py"),
     "_turns": ("tests/api/test_contract.py", "tests/api/test_lease.py"),
     "_flights": (
         "tests/api/test_flights.py",

@@ -116,6 +116,19 @@ def test_a_lease_that_was_never_left_is_told_and_taken_back(open_device: OpenDev
     device.close().result()
 
 
+@pytest.mark.filterwarnings("ignore:a lease on device 0:ResourceWarning")
+def test_lease_that_is_dropped_inside_its_block_is_told(open_device: OpenDevice) -> None:
+    def body() -> None:
+        device = open_device().result()
+        device.lease().__enter__()
+        device.close().result()
+
+    told = found(body)
+    assert told.keys() == {"leases"}
+    assert "a lease on device 0 was never left; it was made" in told["leases"]
+    assert "device.lease().__enter__()" in told["leases"]
+
+
 def test_a_lease_that_was_left_or_is_about_to_be_is_no_leak(open_device: OpenDevice) -> None:
     device = open_device().result()
     entered, leaving = threading.Event(), threading.Event()

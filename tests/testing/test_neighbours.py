@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -144,6 +145,9 @@ def test_closes_all(aioacl_device):
     os.close(number)
     os.unlink(path)
     os.rmdir(tempfile.mkdtemp())
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        pass
+    os.unlink(file.name)
 
 def test_keeps_one_of_two_files(aioacl_device):
     global kept
@@ -162,7 +166,7 @@ def test_uses_a_folder_of_the_module(aioacl_device, folder):
 @pytest.mark.aioacl_leaves("directories")
 def test_may_leave_a_folder(aioacl_device):
     global folders
-    folders = [tempfile.TemporaryDirectory()]
+    folders = [tempfile.TemporaryDirectory(), tempfile.mkdtemp()]
 """
 
 
@@ -176,6 +180,77 @@ def test_temporary_files_that_are_closed_are_no_leak_and_one_that_is_not_is_told
     assert (
         f"at test_it.py:{line} in test_keeps_one_of_two_files" in ran.refused["test_keeps_one_of_two_files"]
     )
+
+
+REMAINING = """
+import multiprocessing.util
+import os
+import shutil
+import tempfile
+
+import pytest
+
+@pytest.fixture(scope="module", autouse=True)
+def temporary_folder():
+    before, tempfile.tempdir = tempfile.tempdir, os.getcwd()  # no test of this module leaves anything beyond it
+    yield
+    tempfile.tempdir = before
+
+def test_leaves_a_folder_of_mkdtemp(aioacl_device):
+    tempfile.mkdtemp()  # here
+
+def test_leaves_a_closed_file_of_mkstemp(aioacl_device):
+    os.close(tempfile.mkstemp()[0])  # here
+
+def test_leaves_a_closed_named_file(aioacl_device):
+    with tempfile.NamedTemporaryFile(delete=False):  # here
+        pass
+
+def test_leaves_a_file_that_is_open(aioacl_device):
+    global kept
+    kept = tempfile.NamedTemporaryFile()  # here
+
+def test_keeps_things_elsewhere(aioacl_device, tmp_path):
+    tempfile.mkdtemp(dir=tmp_path)
+    os.close(tempfile.mkstemp(dir=tmp_path)[0])
+
+def test_removes_a_folder_with_a_file_in_it(aioacl_device):
+    folder = tempfile.mkdtemp()
+    os.close(tempfile.mkstemp(dir=folder)[0])
+    shutil.rmtree(folder)
+
+def test_uses_the_folder_of_multiprocessing(aioacl_device):
+    assert os.path.isdir(multiprocessing.util.get_temp_dir())
+
+@pytest.fixture(scope="module")
+def folder():
+    path = tempfile.mkdtemp()
+    yield path
+    os.rmdir(path)
+
+def test_uses_a_folder_of_the_module(aioacl_device, folder):
+    assert os.listdir(folder) == []
+
+@pytest.mark.aioacl_leaves("files", "directories")
+def test_may_leave_both(aioacl_device):
+    os.close(tempfile.mkstemp()[0])
+    tempfile.mkdtemp()
+"""
+
+
+def test_temporary_file_or_directory_that_is_not_removed_is_told_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(REMAINING)
+    ran = run(tmp_path, "-o", "aioacl_patience=0.2", "test_it.py", really=True)
+    lines = re.findall(r"def (test_\w+)|# (here)", REMAINING)
+    leaks = {name for (name, _), (_, here) in itertools.pairwise(lines) if here}
+    assert len(leaks) == 4
+    assert ran.refused.keys() == leaks, ran.output
+    for name in leaks:
+        assert re.search(rf"at test_it\.py:\d+ in {name}\n.*# here", ran.refused[name]), ran.output
+    assert "temporary directory" in ran.refused["test_leaves_a_folder_of_mkdtemp"]
+    assert "temporary file" in ran.refused["test_leaves_a_closed_named_file"]
+    assert "temporary file" not in ran.refused["test_leaves_a_file_that_is_open"]
+    assert not ran.failed
 
 
 # --- xfail ------------------------------------------------------------------------------------------------------------

@@ -1,14 +1,26 @@
 /*
- * A second address for memory of the client's. Pages that are shared are mapped again there. Private ones
- * cannot be: what they hold is copied to shared pages, which then take their place. Nobody may write to them
- * meanwhile.
+ * A second address for memory of the client's: its window. Pages that are shared are mapped again there.
+ * Private ones cannot be: what they hold is copied to shared pages, which then take their place. When the
+ * registration ends, and in a forked child, private pages take the place of those again.
+ *
+ * Other threads may write while pages are exchanged, if only beside the memory in its last page. What they
+ * write to the old page after it was copied is carried over to the new one. Until then, for about a
+ * microsecond, they may read what was there before; and a word that is changed before the exchange and changed
+ * back after it gets the value between.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "block.h"
 
-enum { LINE_BYTES = 8192 }; /* more than the longest name of a file */
+enum {
+    LINE_BYTES = 8192, /* more than the longest name of a file */
+    STEP_BYTES = 16 * HOST_PAGE_BYTES,
+    STEP_WORDS = STEP_BYTES / (int)sizeof(uint64_t)
+};
 
 /* What lies at the memory's addresses. */
 typedef struct {
@@ -16,14 +28,22 @@ typedef struct {
     char *end;
     int access;
     bool shared;
+    uint64_t file; /* of shared pages without a name, one for each window */
 } region_t;
 
+/* Of the step that is under way; with sim.lock. */
+static uint64_t copied[STEP_WORDS];
+static uint64_t latest[STEP_WORDS];
+
+/* --- what is mapped
+ * ---------------------------------------------------------------------------------------- */
 /* A line of /proc/self/maps. False: no region, or one that must stay as it is: the caller's stack. */
 static bool read_region(const char *line, region_t *region) {
     unsigned long begin = 0;
     unsigned long end = 0;
+    unsigned long file = 0;
     char letters[5] = "";
-    if (sscanf(line, "%lx-%lx %4s", &begin, &end, letters) != 3) {
+    if (sscanf(line, "%lx-%lx %4s %*x %*s %lu", &begin, &end, letters, &file) != 4) {
         return false;
     }
     region->begin = (char *)begin;
@@ -31,61 +51,200 @@ static bool read_region(const char *line, region_t *region) {
     region->access = (letters[0] == 'r' ? PROT_READ : 0) | (letters[1] == 'w' ? PROT_WRITE : 0) |
                      (letters[2] == 'x' ? PROT_EXEC : 0);
     region->shared = letters[3] == 's';
+    region->file = file;
     uintptr_t own = (uintptr_t)__builtin_frame_address(0);
     return own < (uintptr_t)begin || own >= (uintptr_t)end;
 }
+
+/* What is done with a piece of the memory that begins at this offset. False: it failed. */
+typedef bool visit_t(size_t offset, size_t size, const region_t *region, void *arg);
+
+/* Visits the pieces that are mapped, in their order. False: there are gaps, or a visit has failed. */
+static bool each_piece(const char *memory, size_t size, visit_t *visit, void *arg) {
+    char line[LINE_BYTES];
+    size_t good = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        region_t region;
+        if (!read_region(line, &region) || region.end <= memory || region.begin >= memory + size) {
+            continue;
+        }
+        size_t begin = region.begin > memory ? (size_t)(region.begin - memory) : 0;
+        size_t end = region.end < memory + size ? (size_t)(region.end - memory) : size;
+        good += visit(begin, end - begin, &region, arg) ? end - begin : 0;
+    }
+    if (maps != NULL) {
+        fclose(maps);
+    }
+    return good == size;
+}
+
+/* --- copying what other threads may write to
+ * ---------------------------------------------------------------------------------------- */
+/* Not checked, since what lies beside the memory in its last page may be what nobody is to touch. */
+#define UNCHECKED __attribute__((no_sanitize("address"), no_sanitize("thread"))) static
+
+UNCHECKED void copy_words(void *target, const void *source, size_t size) {
+    volatile uint64_t *to = target; /* so that it becomes no checked memcpy */
+    const volatile uint64_t *from = source;
+    for (size_t i = 0; i < size / sizeof *to; i++) {
+        to[i] = from[i];
+    }
+}
+
+/* What was written to the old pages since they were copied. A word of the new ones that has changed is newer.
+ */
+UNCHECKED void carry_over(void *pages, const void *old, size_t size) {
+    uint64_t *to = pages;
+    const volatile uint64_t *from = old;
+    for (size_t i = 0; i < size / sizeof *to; i++) {
+        uint64_t was = copied[i];
+        uint64_t is = from[i];
+        if (is != was) {
+            __atomic_compare_exchange_n(&to[i], &was, is, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+        }
+    }
+}
+
+/* A pipe takes the pages themselves, so that they can be read when they are mapped no more. How many bytes of
+ * them; none where nobody can write. A page has to be the process's own for that, as it is after a write. */
+UNCHECKED size_t keep(int pipe, char *pages, size_t size, int access) {
+    if (pipe < 0 || (access & PROT_WRITE) == 0) {
+        return 0;
+    }
+    for (size_t i = 0; i < size; i += HOST_PAGE_BYTES) {
+        __atomic_fetch_or(&pages[i], 0, __ATOMIC_SEQ_CST);
+    }
+    struct iovec range = {.iov_base = pages, .iov_len = size};
+    ssize_t kept = vmsplice(pipe, &range, 1, SPLICE_F_NONBLOCK);
+    return kept > 0 ? (size_t)kept : 0;
+}
+
+static bool read_kept(int pipe, size_t size) {
+    size_t done = 0;
+    while (done < size) {
+        ssize_t got = read(pipe, (char *)latest + done, size - done);
+        if (got <= 0) {
+            return false;
+        }
+        done += (size_t)got;
+    }
+    return true;
+}
+
+/* What shares the last page with the memory is somebody else's, so that page is a step of its own, a short one.
+ */
+static size_t step_of(size_t left) {
+    size_t most = left > HOST_PAGE_BYTES ? left - HOST_PAGE_BYTES : left;
+    return most < STEP_BYTES ? most : STEP_BYTES;
+}
+
+/* --- making it
+ * ---------------------------------------------------------------------------------------- */
+typedef struct {
+    char *window;
+    char *memory;
+    int pipe[2];   /* -1: there is none */
+    uint64_t file; /* the window's */
+} alias_t;
 
 /* The same pages at `to`, whatever lies there. */
 static bool map_again(char *pages, size_t size, char *to) {
     return mremap(pages, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
 }
 
-/* Not checked, since what lies beside the memory in its last page may be what nobody is to touch. */
-__attribute__((no_sanitize("address"), no_sanitize("thread"))) static void
-copy_pages(char *window, const char *pages, size_t size) {
-    volatile uint64_t *to = (volatile uint64_t *)(void *)window; /* so that it becomes no checked memcpy */
-    const volatile uint64_t *from = (const volatile uint64_t *)(const void *)pages;
-    for (size_t i = 0; i < size / sizeof *to; i++) {
-        to[i] = from[i];
+static bool share_step(const alias_t *alias, size_t offset, size_t *size, int access) {
+    char *window = alias->window + offset;
+    char *pages = alias->memory + offset;
+    size_t kept = keep(alias->pipe[1], pages, *size, access);
+    *size = kept > 0 ? kept : *size;
+    copy_words(copied, pages, *size);
+    copy_words(window, copied, *size);
+    bool good = map_again(window, *size, pages);
+    good = good && read_kept(alias->pipe[0], kept);
+    if (good) {
+        carry_over(pages, latest, kept);
     }
+    return good && (access == (PROT_READ | PROT_WRITE) || mprotect(pages, *size, access) == 0);
 }
 
-static bool alias_pages(char *window, char *pages, size_t size, const region_t *region) {
+static bool share_piece(size_t offset, size_t size, const region_t *region, void *arg) {
+    const alias_t *alias = arg;
     if (region->shared) {
-        return map_again(pages, size, window);
+        return map_again(alias->memory + offset, size, alias->window + offset);
     }
-    copy_pages(window, pages, size);
-    return map_again(window, size, pages) &&
-           (region->access == (PROT_READ | PROT_WRITE) || mprotect(pages, size, region->access) == 0);
+    bool good = true;
+    for (size_t done = 0; good && done < size;) {
+        size_t step = step_of(size - done);
+        good = share_step(alias, offset + done, &step, region->access);
+        done += step;
+    }
+    return good;
 }
 
-/* What shares the last page with the memory is somebody else's, so that page is dealt with in no time. */
-static bool alias_region(char *window, char *pages, size_t size, const region_t *region) {
-    size_t last = size - HOST_PAGE_BYTES;
-    return (last == 0 || alias_pages(window, pages, last, region)) &&
-           alias_pages(window + last, pages + last, HOST_PAGE_BYTES, region);
+static bool read_file(size_t offset, size_t size, const region_t *region, void *arg) {
+    uint64_t *file = arg;
+    (void)offset;
+    (void)size;
+    *file = region->file;
+    return true;
 }
 
-bool alias_make(char *window, char *memory, size_t size) {
-    char line[LINE_BYTES];
+bool alias_make(char *window, char *memory, size_t size, uint64_t *file) {
+    alias_t alias = {.window = window, .memory = memory, .pipe = {-1, -1}};
+    if (mmap(window, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+             0) != window) {
+        return false;
+    }
+    bool piped = pipe2(alias.pipe, O_CLOEXEC) == 0;
+    bool good =
+        each_piece(window, HOST_PAGE_BYTES, read_file, file) && each_piece(memory, size, share_piece, &alias);
+    if (piped) {
+        close(alias.pipe[0]);
+        close(alias.pipe[1]);
+    }
+    if (!good) {
+        alias_end(window, memory, size, *file);
+    }
+    return good;
+}
+
+/* --- ending it
+ * ---------------------------------------------------------------------------------------- */
+/* The window still has the shared pages, and so what is written to them until the exchange. */
+static bool part_step(const alias_t *alias, size_t offset, size_t size, int access, char *fresh) {
+    char *pages = alias->memory + offset;
+    copy_words(copied, alias->window + offset, size);
+    copy_words(fresh, copied, size);
+    if (mremap(fresh, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, pages) != pages) {
+        return false;
+    }
+    carry_over(pages, alias->window + offset, size);
+    return access == (PROT_READ | PROT_WRITE) || mprotect(pages, size, access) == 0;
+}
+
+/* Of what the client has mapped there since, nothing is the window's. */
+static bool part_piece(size_t offset, size_t size, const region_t *region, void *arg) {
+    const alias_t *alias = arg;
+    if (!region->shared || region->file != alias->file) {
+        return true;
+    }
+    char *fresh = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     size_t done = 0;
-    FILE *maps = fopen("/proc/self/maps", "re");
-    bool good = maps != NULL && mmap(window, size, PROT_READ | PROT_WRITE,
-                                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == window;
-    while (good && done < size && fgets(line, sizeof line, maps) != NULL) {
-        region_t region;
-        char *from = memory + done;
-        if (!read_region(line, &region) || region.end <= from) {
-            continue;
+    while (fresh != MAP_FAILED && done < size) {
+        size_t step = step_of(size - done);
+        if (!part_step(alias, offset + done, step, region->access, fresh + done)) {
+            munmap(fresh + done, size - done);
+            break;
         }
-        size_t left = size - done;
-        size_t there = (size_t)(region.end - from);
-        size_t piece = there < left ? there : left;
-        good = region.begin <= from && alias_region(window + done, from, piece, &region);
-        done += good ? piece : 0;
+        done += step;
     }
-    if (maps != NULL) {
-        fclose(maps);
+    return done == size;
+}
+
+void alias_end(char *window, char *memory, size_t size, uint64_t file) {
+    alias_t alias = {.window = window, .memory = memory, .file = file};
+    if (file != 0) {
+        each_piece(memory, size, part_piece, &alias);
     }
-    return good && done == size;
 }

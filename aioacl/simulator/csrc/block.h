@@ -32,6 +32,7 @@ typedef struct block {
     uint32_t pins;
     uint32_t access; /* what copies may do: MEMORY_READS, MEMORY_WRITES */
     bool freed;
+    bool internal;  /* the simulator allocated it for itself: the client cannot free it */
     bool damaged;   /* known, and told */
     bool returning; /* a stream is going to free it */
 } block_t;
@@ -85,8 +86,11 @@ area_t *area_find(const void *pointer);
 uint64_t area_reserved_count(void);
 
 /* --- alias.c */
-/* The pages at `memory` are at `window` as well, in place of what is there. False: not all of them. */
-bool alias_make(char *window, char *memory, size_t size);
+/* The pages at `memory` are at `window` as well, in place of what is there, until `alias_end` is given the same
+ * file. False: not all of them can be, and none is. */
+bool alias_make(char *window, char *memory, size_t size, uint64_t *file);
+/* Private pages are private again, with what they hold. The window is to be unmapped then. */
+void alias_end(char *window, char *memory, size_t size, uint64_t file);
 
 /* --- register.c: with sim.lock */
 void register_end_of_device(const device_t *device);

@@ -17,6 +17,7 @@ static void parent(void) {
 
 static void child(void) {
     atomic_store(&forked, true);
+    register_forked();
     parent();
     thread_renumber();
 }

@@ -14,7 +14,7 @@ static aclError condition_new(graph_t *graph, uint32_t initial, bool assign, acl
     void *block = NULL;
     condition_t *condition = calloc(1, sizeof *condition);
     condition_handle_t *made = condition != NULL ? object_new(KIND_CONDITION) : NULL;
-    aclError rc = made != NULL ? memory_take(graph->context->device, &memory, sizeof *condition->address, 0)
+    aclError rc = made != NULL ? memory_take(graph->context->device, &memory, sizeof *condition->address)
                                : error_set(RT_MEMORY_ALLOCATION, "handle");
     if (rc != ACL_SUCCESS) {
         if (made != NULL) {

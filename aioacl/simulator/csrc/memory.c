@@ -33,14 +33,14 @@ void memory_counts(aclsim_stats_t *stats) {
     stats->exports = ipc_memory_count();
 }
 
-aclError memory_take(device_t *device, void **pointer, size_t size, size_t padding) {
+static aclError take_device(device_t *device, void **pointer, size_t size, size_t padding, bool internal) {
     bool wraps = size > SIZE_MAX - ROUNDING - padding;
     size_t capacity = wraps ? SIZE_MAX : (size + ROUNDING - 1) / ROUNDING * ROUNDING + padding;
-    const block_t *block =
-        memory_fits(device, capacity) ? block_make(BLOCK_DEVICE, device, size, capacity) : NULL;
+    block_t *block = memory_fits(device, capacity) ? block_make(BLOCK_DEVICE, device, size, capacity) : NULL;
     if (block == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "size");
     }
+    block->internal = internal;
     memset(block->base, FILL_BYTE, size < FILL_MOST ? size : FILL_MOST);
     *pointer = block->base;
     return ACL_SUCCESS;
@@ -53,7 +53,8 @@ static aclError malloc_device(void **pointer, size_t size, size_t padding) {
     }
     sim_lock();
     const context_t *context = context_need();
-    aclError rc = context != NULL ? memory_take(context->device, pointer, size, padding) : RT_CONTEXT_NULL;
+    aclError rc =
+        context != NULL ? take_device(context->device, pointer, size, padding, false) : RT_CONTEXT_NULL;
     sim_unlock();
     return rc;
 }
@@ -106,7 +107,7 @@ static aclError malloc_configured(void **pointer, size_t size, const aclrtMalloc
     if (rc == ACL_SUCCESS && !atomic_load(&device->open) && device->explicit_contexts == 0) {
         rc = error_set(RT_DRIVER_ERROR, "cfg: a device that is not set");
     }
-    return rc == ACL_SUCCESS ? memory_take(device, pointer, size, 0) : rc;
+    return rc == ACL_SUCCESS ? take_device(device, pointer, size, 0, false) : rc;
 }
 
 aclError do_aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy policy,
@@ -178,8 +179,9 @@ aclError do_aclrtMallocHostWithCfg(void **ptr, uint64_t size, aclrtMallocConfig 
 }
 
 static bool is_freed_as(const block_t *block, bool device) {
-    return device ? block->kind == BLOCK_DEVICE || block->kind == BLOCK_POOL || block->kind == BLOCK_MANAGED
-                  : block->kind == BLOCK_HOST;
+    bool of_device = (block->kind == BLOCK_DEVICE && !block->internal) || block->kind == BLOCK_POOL ||
+                     block->kind == BLOCK_MANAGED;
+    return device ? of_device : block->kind == BLOCK_HOST;
 }
 
 static aclError free_block(void *pointer, bool device, aclError refusal) {
@@ -195,16 +197,20 @@ static aclError free_block(void *pointer, bool device, aclError refusal) {
         }
         block_end(block);
     } else {
-        referee_note("frees %p, which is no live block of that kind", pointer);
+        referee_note("frees %p, which is no live block of that kind, or the runtime's own", pointer);
         rc = error_set(refusal, "pointer");
     }
     sim_unlock();
     return rc;
 }
 
+aclError memory_take(device_t *device, void **pointer, size_t size) {
+    return take_device(device, pointer, size, 0, true);
+}
+
 void memory_give(void *pointer) {
     block_t *block = block_at(pointer, BLOCK_DEVICE);
-    if (block != NULL) {
+    if (block != NULL && block->internal) {
         block_end(block);
     }
 }

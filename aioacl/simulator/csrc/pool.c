@@ -225,9 +225,11 @@ static aclError free_async(void *pointer, aclrtStream stream) {
     }
     block_t *block = block_find(pointer);
     bool known = block != NULL && block->base == pointer &&
-                 (block->kind == BLOCK_POOL || block->kind == BLOCK_DEVICE) && !block->returning;
+                 (block->kind == BLOCK_POOL || block->kind == BLOCK_DEVICE) && !block->internal &&
+                 !block->returning;
     if (!known) {
-        referee_note("frees %p, which is no live block, or on its way back already", pointer);
+        referee_note("frees %p, which is no live block, the runtime's own, or on its way back already",
+                     pointer);
         return error_set(RT_PARAM_INVALID, "ptr");
     }
     block->returning = true;

@@ -21,8 +21,9 @@ typedef struct registration {
     char *base;
     size_t size;
     device_t *device;
-    block_t *block;  /* in which the memory lies */
-    area_t *window;  /* NULL: merely pinned */
+    block_t *block; /* in which the memory lies */
+    area_t *window; /* NULL: merely pinned */
+    uint64_t file; /* of the pages in the window that took the place of private ones; 0: it could not be made */
     uint32_t access; /* what kernels may do through the window; 0: it could not be made */
 } registration_t;
 
@@ -56,10 +57,11 @@ static aclError window_new(registration_t *registration, uint32_t access) {
     if (area == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "size");
     }
-    bool made = alias_make(area->base, registration->base, whole);
+    bool made = alias_make(area->base, registration->base, whole, &registration->file);
     if (!made || (access & MEMORY_WRITES) == 0) {
         mprotect(area->base, whole, made ? PROT_READ : PROT_NONE);
     }
+    registration->file = made ? registration->file : 0;
     registration->window = area;
     registration->access = made ? access : 0;
     return ACL_SUCCESS;
@@ -80,6 +82,13 @@ static block_t *pinned_block(const char *base, size_t size) {
     return fits ? block : NULL;
 }
 
+static void window_part(const registration_t *registration) {
+    const area_t *window = registration->window;
+    if (window != NULL) {
+        alias_end(window->base, registration->base, window->size, registration->file);
+    }
+}
+
 static void unlink_and_free(registration_t *registration) {
     registration_t **link = &registrations;
     while (*link != registration) {
@@ -87,6 +96,7 @@ static void unlink_and_free(registration_t *registration) {
     }
     *link = registration->next;
     registration_count--;
+    window_part(registration);
     if (registration->window != NULL) {
         area_end(registration->window);
     }
@@ -168,6 +178,17 @@ void register_end_of_device(const device_t *device) {
 
 void register_block_ended(const block_t *block) {
     end_those(NULL, block);
+}
+
+/* What was private is not shared with the parent, whose devices the child does not use. */
+void register_forked(void) {
+    for (registration_t *each = registrations; each != NULL; each = each->next) {
+        window_part(each);
+        if (each->window != NULL) {
+            mmap(each->window->base, each->window->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                 0);
+        }
+    }
 }
 
 uint64_t register_count(void) {

@@ -321,11 +321,13 @@ bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t hei
 /* The same for memory that is going to be written. */
 bool memory_pin(const void *pointer, size_t count, void **block);
 void memory_unpin(void *block);
-/* Device memory of the simulator's own, which the client sees as any other. */
-aclError memory_take(device_t *device, void **pointer, size_t size, size_t padding);
+/* Device memory of the simulator's own: the client can copy to and from it, and not free it. */
+aclError memory_take(device_t *device, void **pointer, size_t size);
 /* It may be gone already, with the device. */
 void memory_give(void *pointer);
 void memory_free_device(device_t *device);
+/* In a forked child. */
+void register_forked(void);
 void memory_counts(aclsim_stats_t *stats);
 
 /* --- move.c, fill.c

@@ -335,6 +335,22 @@ static void test_tasks_that_are_refused(void) {
     choice_end(&other);
 }
 
+/* The value belongs to the runtime: no call frees it but the destruction of its model. */
+static void test_a_value_that_is_freed_from_outside(void) {
+    choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_IF, 1, 1, ASSIGN);
+    graph_of_add(&choice, 0, choice.value, 1);
+    end_choice(&choice);
+    aclsim_stats_t before = stats();
+    CHECK_RC(aclrtFree(choice.value), 507899);
+    CHECK_RC(aclrtFreeWithDevSync(choice.value), 507899);
+    CHECK_RC(aclrtMemPoolFreeAsync(choice.value, choice.stream), 107000);
+    CHECK(stats().violations == before.violations + 3 && stats().device_blocks == before.device_blocks);
+    CHECK_RC(aclmdlRIExecute(choice.model, 1000), 0);
+    CHECK(*choice.value == 2);
+    choice_end(&choice);
+    CHECK(stats().device_blocks == before.device_blocks - 1);
+}
+
 static int kernel_fail(const aclsim_launch_t *launch) {
     (void)launch;
     return 507014;
@@ -358,6 +374,7 @@ int main(void) {
     CHECK(stats().violations == 2); /* the two handles of conditions that were gone */
     test_handles_that_are_refused();
     test_tasks_that_are_refused();
+    test_a_value_that_is_freed_from_outside();
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.events == 0 && left.models == 0 && left.device_blocks == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
