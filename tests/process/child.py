@@ -31,9 +31,15 @@ def say(*words):
     "In one write: print has two, and what another thread or a signal's handler says may come between them."
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
+async def awake(main):
+    "asyncio that handles no signal sleeps on when one comes just before it sleeps."
+    if os.environ["TEST_BACKEND"] == "asyncio":
+        asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, int)
+    await main()
+
 def start(main):
     use_library("simulator")
-    anyio.run(main, backend=os.environ["TEST_BACKEND"])
+    anyio.run(awake, main, backend=os.environ["TEST_BACKEND"])
 
 class Copies:
     "An open device and a stream that stands still with a copy in it."

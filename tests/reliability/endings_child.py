@@ -94,6 +94,9 @@ async def warmed(main):
     "anyio imports most of itself when it is first used; an interrupt in there tears an import, which says so."
     with anyio.CancelScope():
         await anyio.sleep(0)
+    if BACKEND != "trio" and threading.current_thread() is threading.main_thread():
+        # asyncio that handles no signal sleeps on when one comes just before it sleeps
+        asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, int)
     return await main()
 
 def run(main):
