@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aioacl
+from aioacl._lifecycle import manager_of
 from tests.kit import Raised, in_thread, until_now
 
 if TYPE_CHECKING:
@@ -132,3 +133,19 @@ def test_shared_lease_that_is_dropped_inside_its_block_warns_and_is_no_holder_an
         assert file == __file__
         assert len(lease._holders) == 1
         assert lease.held
+
+
+def test_shared_lease_that_is_dropped_after_its_revocation_leaves_nothing_to_the_lease(
+    open_device: OpenDevice,
+) -> None:
+    with open_device() as device:
+        with device.lease() as lease:
+            kept = [lease.share()]
+            in_thread(kept[0].__enter__)
+        assert device.force_reset(grace=0).result().ok
+        with pytest.raises(aioacl.DeviceResetting):
+            lease.share().__enter__()
+        assert len(told_of(kept.clear)) == 1
+        assert until_now(lambda: not manager_of(0).leases.was_revoked(lease))
+        with pytest.raises(aioacl.ParameterError, match="no task holds"):
+            lease.share().__enter__()

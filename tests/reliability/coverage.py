@@ -40,6 +40,7 @@ SUBJECTS: Final = (  # of the tests that are about the lifecycle
     "closing",
     "counts_beside",
     "device",
+    "dropped",
     "events",
     "executor",
     "faults",
