@@ -14,9 +14,7 @@ from aioacl._formats import format_holds_pointers
 from tests.kit import no_call_of_mine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from tests.kit import OpenDevice
+    from collections.abc import Callable
 
 
 class Plain(ctypes.Structure):
@@ -84,27 +82,6 @@ PLAIN: dict[str, Callable[[], Any]] = {
     "structures": Plain * 4,
     "characters": ctypes.c_char * 64,
 }
-
-
-@pytest.fixture
-def device(open_device: OpenDevice) -> Generator[aioacl.Device]:
-    opened = open_device().result()
-    yield opened
-    opened.close().result()
-
-
-@pytest.fixture
-def stream(device: aioacl.Device) -> Generator[aioacl.Stream]:
-    made = device.create_stream().result()
-    yield made
-    made.close().result()
-
-
-@pytest.fixture
-def memory(device: aioacl.Device) -> Generator[aioacl.DeviceBuffer]:
-    made = device.allocate(1024).result()
-    yield made
-    made.close().result()
 
 
 @pytest.mark.parametrize("what", POINTERS)

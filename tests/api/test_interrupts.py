@@ -103,13 +103,6 @@ def walk(
     return step - 1
 
 
-@pytest.fixture
-def device(open_device: OpenDevice) -> Generator[aioacl.Device]:
-    opened = open_device().result()
-    yield opened
-    opened.close().result()
-
-
 def closed() -> bool:
     manager = manager_of(0)
     return manager.state is State.CLOSED and manager.flight is None and not manager.opens

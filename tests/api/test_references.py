@@ -20,7 +20,7 @@ from aioacl._stream import discard_stream
 from tests.kit import Raised, Waiting, hanging, in_thread, until, until_now, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from tests.kit import OpenDevice
 
@@ -38,20 +38,6 @@ def collected() -> int:
     """The blocks after a collection, which does nothing while another thread's is under way."""
     gc.collect()
     return blocks()
-
-
-@pytest.fixture
-def device(open_device: OpenDevice) -> Generator[aioacl.Device]:
-    opened = open_device().result()
-    yield opened
-    opened.close().result()
-
-
-@pytest.fixture
-def stream(device: aioacl.Device) -> Generator[aioacl.Stream]:
-    made = device.create_stream().result()
-    yield made
-    made.close().result()
 
 
 # --- operations of several enqueues --------------------------------------------------------------------------------

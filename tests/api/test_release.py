@@ -14,32 +14,11 @@ from aioacl import simulator
 from tests.kit import TASK_FAULT, Waiting, no_call_of_mine, reset_by_somebody_else, until, until_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from tests.kit import OpenDevice
 
 CHUNK = 1 << 20
-
-
-@pytest.fixture
-def device(open_device: OpenDevice) -> Generator[aioacl.Device]:
-    opened = open_device().result()
-    yield opened
-    opened.close().result()
-
-
-@pytest.fixture
-def memory(device: aioacl.Device) -> Generator[aioacl.DeviceBuffer]:
-    made = device.allocate(64).result()
-    yield made
-    made.close().result()
-
-
-@pytest.fixture
-def stream(device: aioacl.Device) -> Generator[aioacl.Stream]:
-    made = device.create_stream().result()
-    yield made
-    made.close().result()
 
 
 def downloads(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> tuple[weakref.ref[Any], aioacl.Ticket]:

@@ -13,10 +13,9 @@ from aioacl import State, simulator
 from tests.kit import until_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     import aioacl
-    from tests.kit import OpenDevice
 
 WAYS = pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 ON_A_DEVICE: dict[str, Callable[[aioacl.Device], object]] = {
@@ -26,13 +25,6 @@ ON_A_DEVICE: dict[str, Callable[[aioacl.Device], object]] = {
     "lease": lambda device: device.lease(),
     "shared lease": lambda device: device.lease().share(),
 }
-
-
-@pytest.fixture
-def device(open_device: OpenDevice) -> Generator[aioacl.Device]:
-    opened = open_device().result()
-    yield opened
-    opened.close().result()
 
 
 @WAYS

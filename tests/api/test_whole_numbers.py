@@ -15,9 +15,7 @@ from aioacl.testing import mend
 from tests.kit import no_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from tests.kit import OpenDevice
+    from collections.abc import Callable
 
 
 class Index:
@@ -35,27 +33,6 @@ class Index:
 
 KINDS: dict[str, Callable[[int], Any]] = {"numpy": np.int64, "__index__": Index}
 of_each_kind = pytest.mark.parametrize("number", KINDS.values(), ids=KINDS)
-
-
-@pytest.fixture
-def device(open_device: OpenDevice) -> Generator[aioacl.Device]:
-    opened = open_device().result()
-    yield opened
-    opened.close().result()
-
-
-@pytest.fixture
-def stream(device: aioacl.Device) -> Generator[aioacl.Stream]:
-    made = device.create_stream().result()
-    yield made
-    made.close().result()
-
-
-@pytest.fixture
-def memory(device: aioacl.Device) -> Generator[aioacl.DeviceBuffer]:
-    made = device.allocate(64).result()
-    yield made
-    made.close().result()
 
 
 @pytest.mark.parametrize(
