@@ -176,7 +176,7 @@ class Flight:
     def _stuck(self) -> tuple[Stuck, ...]:
         """The calls that do not leave, or those of another device that keep this one from ACL.
 
-        From here on the gate lets nobody in, and who passes through has time to leave.
+        The gate is closed first, and calls that are about to return get half a second to do so.
         """
         with self.manager.changed:
             if self.manager.state in (State.OPEN, State.DRAINING):

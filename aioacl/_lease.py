@@ -58,7 +58,7 @@ class Lease(Unique):
         self._holders: list[object] = []  # once for each time that one has entered
         self._lost: list[object] = []  # those it was taken from, until they leave
         self._entered: list[object] = []  # those who have entered it itself: without those it was shared with
-        self._generation = 0  # in which it was entered: from then on nobody can; 0: it was not
+        self._generation = 0  # in which it was entered; 0: it was not entered yet
         self._born: Origin | None = None
         self._site: Site | None = _origin.site()
 
@@ -256,7 +256,7 @@ class Leases:
             (lease._holders if holder in lease._holders else lease._lost).remove(holder)
 
     def tidy(self) -> None:
-        """After holders have forsaken theirs."""
+        """Drops leases that have no holder left. To be called after `forsake`."""
         for lease in tuple(self._held):
             if not lease._holders:
                 self._held.discard(lease)
