@@ -343,6 +343,7 @@ class Stream(Handle):
 
         Raises:
             NotSupported: the firmware cannot (207000); only a reset stops the work then.
+            AclError: the abort failed. What was unfinished may have been dropped, so it ends in StreamAborted too.
         """
         return Operation("stream.abort()", self._abort, self)
 

@@ -11,7 +11,6 @@
  */
 #include "internal.h"
 
-/* --- owning the stream ------------------------------------------------------- */
 static int own(aio_stream *stream) {
     for (unsigned turn = 0;; turn++) {
         uint32_t nobody = AIO_NOBODY;
@@ -64,7 +63,6 @@ int64_t aio_stream_room(aio_stream *stream) {
     return room(stream);
 }
 
-/* --- counting ------------------------------------------------------------------ */
 uint32_t aio_last_task(void) {
     uint32_t id = 0;
     if (aio_present[AIO_FN_aclrtGetThreadLastTaskId])
@@ -108,7 +106,6 @@ static uint64_t count(aio_stream *stream) {
     return count_as(stream, aio_last_task(), true);
 }
 
-/* --- marks ------------------------------------------------------------------- */
 static void append_mark(aio_stream *stream, aio_event *event, uint64_t position) {
     event->position = position;
     event->next = NULL;
@@ -154,7 +151,6 @@ static void mark_if_due(aio_stream *stream) {
         mark(stream);
 }
 
-/* --- one enqueue ------------------------------------------------------------- */
 static void refuse(aio_stream *stream, aio_frame *frame) {
     disown(stream);
     aio_end(frame, 0);
@@ -290,7 +286,6 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
     return result;
 }
 
-/* --- the rest ---------------------------------------------------------------- */
 void aio_stream_mark_now(aio_stream *stream, uint64_t position) {
     aio_frame frame;
     if (atomic_load(&stream->last_mark) >= position)
@@ -322,7 +317,14 @@ static bool own_for_a_moment(aio_stream *stream) {
     return false;
 }
 
-/* What was done before the abort keeps its own outcome; what it drops looks complete until it is noted. */
+/* Codes of the checks that come before the work is touched. Any other may follow after the work was dropped. */
+static bool was_refused(int code) {
+    enum { WAIT_TIMEOUT = 107019, UNSUPPORTED = 207000 };
+    return (code > 0 && code < WAIT_TIMEOUT) || code == UNSUPPORTED;
+}
+
+/* What was done before the abort keeps its own outcome; what it drops looks complete until it is noted. After
+ * an abort that failed on the way, only a query can say when the work has ended. */
 static int abort_inside(aio_stream *stream) {
     ask_everything(stream);
     bool owned = own_for_a_moment(stream);
@@ -330,11 +332,12 @@ static int abort_inside(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
     uint64_t from = atomic_load(&stream->finished);
     int code = aio_acl.aclrtStreamAbort(stream->handle);
-    if (code)
+    if (was_refused(code)) {
         atomic_fetch_sub(&stream->aborts, 1);
-    if (code == 0) {
+    } else {
         aio_stream_dropped(stream, from, tail);
-        aio_stream_finish(stream, tail);
+        if (code == 0)
+            aio_stream_finish(stream, tail);
         atomic_fetch_add(&stream->aborts_ended, 1);
     }
     aio_stream_deliver(stream);

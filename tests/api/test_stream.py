@@ -348,6 +348,23 @@ async def test_abort_ends_every_ticket_of_the_stream_and_it_can_be_used_again(
         await stream
 
 
+async def test_abort_that_fails_after_it_dropped_work_does_not_let_that_work_succeed(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        ticket = stream.fill(memory, 1)
+        with (
+            simulator.fault("aclrtStreamAbort", rc_after=507000),
+            pytest.raises(aioacl.AclError, match="507000"),
+        ):
+            await stream.abort()
+        simulator.release(stream)
+        with pytest.raises(aioacl.StreamAborted):
+            await ticket
+        await stream.fill(memory, 2)
+
+
 async def test_abort_is_not_supported_where_the_firmware_lacks_it(open_device: OpenDevice) -> None:
     simulator.set_abort_supported(supported=False)
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:

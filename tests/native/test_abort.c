@@ -21,7 +21,7 @@ static void an_abort_ends_what_was_left(void) {
     bed_close_copied();
 }
 
-static void an_abort_that_failed_has_ended_nothing(void) {
+static void an_abort_that_is_refused_has_ended_nothing(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
@@ -441,7 +441,7 @@ static void without_an_event_a_synchronize_wakes_the_runtime(void) {
     wait_for_a_failure_that_only_a_wake_shows(false);
 }
 
-TESTS(TEST(an_abort_that_failed_has_ended_nothing), TEST(what_is_asked_during_an_abort_means_nothing),
+TESTS(TEST(an_abort_that_is_refused_has_ended_nothing), TEST(what_is_asked_during_an_abort_means_nothing),
       TEST(a_device_abort_leaves_alone_what_is_done), TEST(an_abort_that_hangs_is_counted_as_failed),
       TEST(a_foreigner_keeps_his_context_while_his_reset_is_met),
       TEST(a_mark_that_is_asked_across_a_reset_means_nothing),

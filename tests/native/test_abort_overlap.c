@@ -62,7 +62,37 @@ static void what_is_enqueued_during_an_abort_is_aborted(void) {
     end();
 }
 
-static void what_an_abort_that_fails_has_met_is_not_aborted(void) {
+/* It drops the work and then says that it failed, as far as it got: what was dropped looks complete. */
+static aclError abort_and_fail(aclrtStream handle) {
+    CHECK_EQ(abort_as_it_is(handle), 0);
+    return 507000;
+}
+
+static aclError enqueue_abort_and_fail(aclrtStream handle) {
+    CHECK_EQ(enqueue_and_abort(handle), 0);
+    return 507000;
+}
+
+static void what_a_failed_abort_may_have_dropped_is_aborted(void) {
+    begin();
+    sim.hold(stream->handle);
+    CHECK_EQ(bed_copy(stream), 1);
+    abort_as_it_is = aio_acl.aclrtStreamAbort;
+    aio_acl.aclrtStreamAbort = abort_and_fail;
+    CHECK_EQ(aio_stream_abort(stream), 507000);
+    aio_acl.aclrtStreamAbort = abort_as_it_is;
+    sim.release(stream->handle);
+    CHECK_EQ(bed_await(stream, 1), aio_failed(107023));
+    sim.hold(stream->handle);
+    CHECK_EQ(abort_by(enqueue_abort_and_fail), 507000);
+    sim.release(stream->handle);
+    CHECK_EQ(bed_await(stream, (uintptr_t)enqueued), aio_failed(107023));
+    aio_result later = bed_copy(stream);
+    CHECK_EQ(bed_await(stream, (uint64_t)later), later);
+    end();
+}
+
+static void what_a_refused_abort_has_met_is_not_aborted(void) {
     void *position = NULL;
     begin();
     sim.hang_call("aclrtMemcpyAsync");
@@ -100,5 +130,6 @@ static void a_synchronize_that_began_during_an_abort_proves_nothing(void) {
     end();
 }
 
-TESTS(TEST(what_is_enqueued_during_an_abort_is_aborted), TEST(what_an_abort_that_fails_has_met_is_not_aborted),
+TESTS(TEST(what_is_enqueued_during_an_abort_is_aborted), TEST(what_a_failed_abort_may_have_dropped_is_aborted),
+      TEST(what_a_refused_abort_has_met_is_not_aborted),
       TEST(a_synchronize_that_began_during_an_abort_proves_nothing))
