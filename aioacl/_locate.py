@@ -15,18 +15,23 @@ import mmap
 import os
 import re
 import stat
+import struct
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from glob import escape, glob
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import BinaryIO, Final, Literal
 
 _FOLDERS: Final = ("/usr/local/Ascend/cann/lib64", "/usr/local/Ascend/ascend-toolkit/latest/lib64")
 _SONAMES: Final = ("libascendcl.so", "libacl_rt.so")
 _COMPANIONS: Final = ("libacl_rt.so", "libacl_mdl.so", "libacl_op_executor.so", "libacl_tdt_channel.so")
 _ELF: Final = b"\x7fELF"
+_ELF64: Final = _ELF + b"\x02\x01"  # 64 bits, little-endian
+_HEADER: Final = struct.Struct("<32xQ14xHH4x2x")  # e_phoff, e_phentsize, e_phnum
+_SEGMENT: Final = struct.Struct("<I4xQ16xQ16x")  # p_type, p_offset, p_filesz
+_LOAD: Final = 1  # PT_LOAD
 _SIMULATOR: Final = b"aclsim_control_version"  # a symbol that each simulator exports
 _LINKER_CONFIGURATION: Final = Path("/etc/ld.so.conf")
 _MAX_LINKS: Final = 40
@@ -232,8 +237,26 @@ def _refuse_other_files(path: Path) -> None:
     if not stat.S_ISREG(mode):
         raise Unusable("it is not a regular file")
     with path.open("rb") as file:
-        if file.read(len(_ELF)) != _ELF:
+        header = file.read(_HEADER.size)
+        if header[: len(_ELF)] != _ELF:
             raise Unusable("it is not an ELF file")
+        if _is_cut_off(file, header):
+            raise Unusable("the file is shorter than its program headers say; copy or install it again")
+
+
+def _is_cut_off(file: BinaryIO, header: bytes) -> bool:
+    """Say whether the end of a segment is missing: the dynamic linker would touch it, and the process end in SIGBUS."""
+    if not header.startswith(_ELF64) or len(header) < _HEADER.size:
+        return False  # dlopen refuses it
+    table, entry_bytes, count = _HEADER.unpack(header)
+    file.seek(table)
+    rows = file.read(_SEGMENT.size * count)
+    if entry_bytes != _SEGMENT.size or len(rows) < _SEGMENT.size * count:
+        return False  # so it does here
+    size = os.fstat(file.fileno()).st_size
+    return any(
+        kind == _LOAD and offset + length > size for kind, offset, length in _SEGMENT.iter_unpack(rows)
+    )
 
 
 def _way(path: str) -> Iterator[tuple[Path, os.stat_result]]:

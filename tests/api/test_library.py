@@ -13,6 +13,7 @@ from aioacl import _library
 from aioacl._errors import LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._library import LibraryInfo, search
 from aioacl._locate import Candidate, Origin, Rules, Unusable, candidates, companions, inspect, requested
+from aioacl.simulator import library_path
 
 TRUSTING = Rules(frozenset({0, os.geteuid()}))
 STRICT = Rules(TRUSTING.owners, strict=True)
@@ -224,6 +225,15 @@ class TestLook:
     def test_a_file_that_is_not_elf_is_refused(self, library: Path, content: bytes) -> None:
         library.write_bytes(content)
         with pytest.raises(Unusable, match="not an ELF file"):
+            inspect(named(library), TRUSTING)
+
+    @pytest.mark.parametrize("size", [1 << 10, 1 << 16, 1 << 20])
+    def test_library_without_its_end_is_refused(self, library: Path, size: int) -> None:
+        whole = library_path().read_bytes()
+        library.write_bytes(whole)
+        assert inspect(named(library), TRUSTING) == ()
+        library.write_bytes(whole[:size])
+        with pytest.raises(Unusable, match="shorter than its program headers say"):
             inspect(named(library), TRUSTING)
 
     def test_a_circle_of_links_is_refused(self, folder: Path) -> None:

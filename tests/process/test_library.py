@@ -376,6 +376,13 @@ class TestLoadedSimulator:
         assert refused["error"] == "LibraryConflict"
 
 
+def test_library_without_its_end_does_not_end_the_process(tmp_path: Path) -> None:
+    whole, library = library_path().read_bytes(), tmp_path / "libascendcl.so"
+    for size in (65, 700, 1 << 12, 1 << 17, 1 << 20):
+        library.write_bytes(whole[:size])
+        assert outcome("report(library_info)", AIOACL_LIBRARY=str(library))["error"] == "LibraryNotFound"
+
+
 def test_long_text_of_the_runtime_is_cut_in_an_error(tmp_path: Path) -> None:
     needs = [str(library_path()), f"-Wl,-rpath,{library_path().parent}"]
     library = compiled(TALKATIVE, tmp_path / "libascendcl.so", "-Wl,--no-as-needed", *needs)
