@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from typing import Final, Literal
 
-from aioacl import _locate
+from aioacl import _locate, _paths
 from aioacl._errors import LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._locate import Candidate, Origin, Rules, Unusable
 from aioacl._unique import record
@@ -332,12 +332,7 @@ def _is_readable_simulator(path: str) -> bool:
 
 
 def _located(path: str) -> str:
-    if path != _WORD:
-        return path
-    # Not at the top: the simulator stands on a higher floor, and is seldom wanted.
-    from aioacl.simulator import library_path  # noqa: PLC0415
-
-    return str(library_path())
+    return str(_paths.NEWEST_SIMULATOR) if path == _WORD else path
 
 
 def _accepts(choice: str, loaded: str) -> bool:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
+from aioacl import _paths
 from aioacl._errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 Release = Literal["8.1", "8.5", "9.0", "9.1", "master"]
 RELEASES: Final[tuple[Release, ...]] = get_args(Release)
 NEWEST: Final = RELEASES[-1]
 WITHOUT_RUNTIME: Final[tuple[Release, ...]] = ("8.1",)
-
-_HERE: Final = Path(__file__).resolve().parent
 
 
 def library_path(cann: Release | None = None) -> Path:
@@ -28,23 +27,23 @@ def library_path(cann: Release | None = None) -> Path:
         ParameterError: the simulator does not know the release.
     """
     if cann is None or cann == NEWEST:
-        return _HERE / "libascendcl.so"
+        return _paths.NEWEST_SIMULATOR
     if cann not in RELEASES:
         raise ParameterError(
             f"cann={cann!r} is no release that the simulator knows",
             hint=f"Pass one of {', '.join(RELEASES)}.",
         )
-    return _HERE / f"libascendcl-{cann}.so"
+    return _paths.SIMULATOR / f"libascendcl-{cann}.so"
 
 
 def runtime_path(cann: Release) -> Path | None:
     """The libruntime.so that this release's libascendcl.so needs beside it; None if it needs none."""
-    return None if cann in WITHOUT_RUNTIME else _HERE / "libruntime.so"
+    return None if cann in WITHOUT_RUNTIME else _paths.SIMULATOR / "libruntime.so"
 
 
 def include_dir() -> Path:
     """The folder in which `aclsim.h` is, the header of the simulator's controls for C."""
-    return _HERE / "csrc"
+    return _paths.SIMULATOR / "csrc"
 
 
 def functions() -> dict[str, str]:

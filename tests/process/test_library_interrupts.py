@@ -166,6 +166,20 @@ def test_signal_handler_that_names_no_library_gets_the_one_that_is_being_loaded(
     assert interrupted == [too_early] * first + [joined] * (len(interrupted) - first)
 
 
+def test_first_load_imports_nothing() -> None:
+    """A child of a fork can never import what another thread was importing then."""
+    program = """
+import sys
+import aioacl
+before = set(sys.modules)
+print(aioacl.use_library("simulator").backend, *set(sys.modules) - before)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["simulator"]
+
+
 def test_choice_that_failed_is_not_that_of_a_later_call() -> None:
     program = """
 for choose in (lambda: use_library(CHOICE), library_info):
