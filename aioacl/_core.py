@@ -4,7 +4,7 @@ The *limbo* holds the in-flight references: the objects that the device still us
 call to C, so `close()` on another thread, a signal handler or Ctrl-C finds it there whenever it comes. It is dropped
 when the work that needs it is known to be done: every wait that ends and each enqueue past a bound looks for that. So
 does the maintenance thread, which the watcher kicks at most ten times a second when work is done that nothing awaits,
-and when a reset or close is over.
+and when a reset or the close of the device is over.
 
 No lock guards the limbo. A signal handler that interrupts one of these functions may enqueue too, and would wait for
 ever for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be repeated.

@@ -345,6 +345,33 @@ async def test_14_a_wait_that_is_overtaken_ends(open_device: OpenDevice) -> None
             assert await works(device)
 
 
+@anyio_test
+@pytest.mark.parametrize("closed", ["stream", "device"])
+async def test_14_close_of_the_device_ends_waits_and_close_of_a_stream_does_not(
+    open_device: OpenDevice, closed: str
+) -> None:
+    device = await open_device()
+    stream, memory = await device.create_stream(), await device.allocate(64)
+    simulator.hold(stream)
+    ticket, event = stream.fill(memory, 1), stream.record()
+    waits = (partial(wait_for, ticket), partial(wait_for, event), device.synchronize)
+    async with anyio.create_task_group() as group:
+        waiting = [Waiting(group, wait) for wait in waits]
+        await until(lambda: lib.aio_device_waits(0) >= 3)
+        if closed == "device":
+            await device.close()
+            for one in waiting:
+                with pytest.raises(aioacl.DeviceReset):
+                    await one.outcome()
+        else:
+            await stream.close()
+            assert not any(one.ended for one in waiting)
+            simulator.release_all()
+            for one in waiting:
+                await one.outcome()
+            await device.close()
+
+
 async def our_reset(device: aioacl.Device) -> None:
     await device.force_reset(grace=0)
 
