@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -91,6 +92,19 @@ def blocks(language: str, first: str) -> list[str]:
     return [block for block in found if block.startswith(first + "\n")]
 
 
+def consoles() -> list[str]:
+    """The page's blocks of a terminal: commands, each behind a `$`, or what a command prints."""
+    found: list[str] = re.findall(r"^```console\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+    return found
+
+
+def commands() -> list[list[str]]:
+    """The page's commands, with this Python in the place of `.venv/bin/python`."""
+    lines = [line for block in consoles() for line in block.splitlines() if line.startswith("$ ")]
+    words = [shlex.split(line.removeprefix("$ ")) for line in lines]
+    return [[sys.executable if word == ".venv/bin/python" else word for word in line] for line in words]
+
+
 def mypy(folder: Path, program: str, settings: str = STRICT, python: str = PYTHONS[0]) -> str:
     """What mypy says of a program, job.py, of a project with these settings."""
     pytest.importorskip("mypy", reason="needs mypy, of the extra `lint`")
@@ -151,22 +165,37 @@ class TestTypes:
         assert CHECKERS[checker](tmp_path, program, PYTHONS[0]) == lines
         assert len(lines) == 3
 
-    def test_dropped_ticket_is_reported_as_the_page_says(self, tmp_path: Path) -> None:
-        (program,) = blocks("python", "# reported")
+    @pytest.mark.parametrize("case", [0, 1], ids=["ticket", "stream and event"])
+    def test_dropped_awaitable_is_reported_as_the_page_says(self, tmp_path: Path, case: int) -> None:
+        program = blocks("python", "# reported")[case]
         (settings,) = blocks("toml", "# reports")
-        (told,) = re.findall(r"^```console\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+        told = [block for block in consoles() if not block.startswith("$ ")]
+        assert len(told) == len(blocks("python", "# reported")) == 2
         errors = [line for line in mypy(tmp_path, program, settings).splitlines() if ": error: " in line]
-        assert errors == told.splitlines()
+        assert errors == told[case].splitlines()
         assert mypy(tmp_path, program) == ""  # in strict mode, without the check
 
     def test_each_way_of_the_page_to_live_with_the_check_is_accepted(self, tmp_path: Path) -> None:
-        (reported,) = blocks("python", "# reported")
+        reported, _ = blocks("python", "# reported")
         (checks,) = blocks("toml", "# reports")
         (off,) = blocks("toml", "# accepts")
         accepted = blocks("python", "# accepted")
         assert len(accepted) == 2
         for program, settings in [(reported, off), *((program, checks) for program in accepted)]:
             assert mypy(tmp_path, program, settings + "\n") == ""
+
+    @pytest.mark.parametrize("checker", CHECKERS)
+    def test_command_of_the_page_checks_the_program_of_the_page(self, tmp_path: Path, checker: str) -> None:
+        pytest.importorskip(checker, reason=f"needs {checker}, of the extra `lint`")
+        (command,) = [command for command in commands() if command[1:3] == ["-m", checker]]
+        assert command[-1] == "job.py"
+        (program,) = blocks("python", "from __future__ import annotations")
+        (tmp_path / "job.py").write_text(program)
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        (tmp_path / "job.py").write_text(program + "aioacl.open_device('zero')\n")
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 1, ran.stdout + ran.stderr
 
     @pytest.mark.parametrize("checker", CHECKERS)
     def test_program_of_the_page_is_accepted_in_strict_mode(self, tmp_path: Path, checker: str) -> None:
@@ -184,6 +213,19 @@ def test_installation_is_found_by_a_path_as_type_checkers_need_it() -> None:
     assert (Path(found.origin).parent / "py.typed").exists()
 
 
+@pytest.mark.process
+@pytest.mark.packaging
+def test_installation_of_the_page_brings_the_type_checkers() -> None:
+    (command, editable) = [command for command in commands() if command[1:3] == ["-m", "pip"]]
+    ran = subprocess.run(
+        [*command, "--dry-run", "--ignore-installed"], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"^Would install .*\bmypy-.*\bpyright-", ran.stdout, flags=re.MULTILINE), ran.stdout
+    options = (ROOT / "scripts" / "environment.sh").read_text()
+    assert " ".join(editable[4:6]) in options  # ./test installs aioacl like that
+
+
 def test_program_of_the_page_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = blocks("python", "from __future__ import annotations")
     (tmp_path / "job.py").write_text(program)
@@ -197,6 +239,5 @@ def test_every_block_of_the_page_is_tried() -> None:
         *(block for first in (REFUSED, "# reported", "# accepted") for block in blocks("python", first)),
         *(block for first in ("# reports", "# accepts") for block in blocks("toml", first)),
     ]
-    told = re.findall(r"^```console\n", PAGE, flags=re.MULTILINE)
-    assert len(tried) + len(told) == PAGE.count("\n```") / 2
-    assert len(tried) == 7
+    assert len(tried) + len(consoles()) == PAGE.count("\n```") / 2
+    assert (len(tried), len(consoles())) == (8, 4)
