@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -9,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from aioacl.testing._snapshot import KNOWN
+from tests import test_typing
 from tests.support import forkserver
 from tests.testing.test_plugin import run
 
-PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "testing.md").read_text()
+PLUGIN = ROOT / "pytest_aioacl.py"
 
 
 def blocks(language: str) -> list[str]:
@@ -33,7 +37,28 @@ def test_the_tests_pass(project: Path) -> None:
     for number, block in enumerate(tests):
         (project / f"test_{number}.py").write_text(block)
     ran = run(project, "-W", "error")
-    assert (ran.status, len(ran.passed)) == (0, 8), ran.output
+    assert (ran.status, len(ran.passed)) == (0, 12), ran.output
+
+
+def test_types_of_fixtures_are_those_of_the_plugin() -> None:
+    told = dict(re.findall(r"^\| `(aioacl_\w+)` \| `([^`]+)` \|", PAGE, flags=re.MULTILINE))
+    returned = {
+        function.name: ast.unparse(function.returns).replace("'", '"')
+        for function in ast.parse(PLUGIN.read_text()).body
+        if isinstance(function, ast.FunctionDef)
+        and function.returns is not None
+        and any("pytest.fixture" in ast.unparse(each) for each in function.decorator_list)
+        and not function.name.startswith("_")
+    }
+    assert returned == {**told, "aioacl_open": "Generator[Open]"}
+    assert told["aioacl_open"] == "Callable[[int], aioacl.Device]"  # Open is not importable with its type
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", test_typing.CHECKERS)
+def test_annotated_fixtures_are_accepted_in_strict_mode(tmp_path: Path, checker: str) -> None:
+    (annotated,) = [block for block in blocks("python") if "Callable[[int], aioacl.Device]" in block]
+    assert test_typing.CHECKERS[checker](tmp_path, annotated, test_typing.PYTHONS[0]) == set()
 
 
 def test_the_leak_is_told_like_that(project: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from framestore import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import aioacl
-    from pytest_aioacl import Open
 
 
 def test_a_device_is_a_fixture(aioacl_device: aioacl.Device) -> None:
@@ -19,7 +20,7 @@ def test_a_device_is_a_fixture(aioacl_device: aioacl.Device) -> None:
     assert aioacl_device.health.status == "ok"
 
 
-def test_two_devices_know_nothing_of_each_other(aioacl_open: Open) -> None:
+def test_two_devices_know_nothing_of_each_other(aioacl_open: Callable[[int], aioacl.Device]) -> None:
     first, second = aioacl_open(0), aioacl_open(1)
     before = second.generation
     assert first.force_reset(grace=0).result().ok
