@@ -16,6 +16,7 @@ from aioacl._library import library_info
 from aioacl._options import whole_of
 from aioacl._stream import Stream
 from aioacl._unique import record
+from aioacl.simulator._names import c_text, functions, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -70,13 +71,27 @@ def control_function(name: str, signature: str) -> CData:
     return ffi.cast(signature, lib.aio_library_symbol(name.encode()))
 
 
-def checked(name: str, answer: int, what: object) -> int:
-    """The answer, unless it says that the argument was bad."""
+def of_device(name: str, device: SupportsIndex, signature: str = "int (*)(int32_t)") -> int:
+    """The answer of a control that takes a device. ParameterError if there is none of that index."""
+    index = word("device", device)
+    answer: int = control_function(name, signature)(index)
     if answer < 0:
         raise ParameterError(
-            f"{name} does not know {what!r}",
-            hint="Pass the name of a function of ACL, or the index of a device.",
+            f"expected the index of a simulated device, got {index}",
+            hint="list_devices() names them; AIOACL_SIM_DEVICES sets how many there are.",
         )
+    return answer
+
+
+def of_function(name: str, function: str, *values: int, signature: str = "int (*)(const char *)") -> int:
+    """The answer of a control that takes a function. ParameterError if ACL has none of that name."""
+    text = c_text("the name of an ACL function", function)
+    if control_function("aclsim_hung", "int (*)(const char *)")(text) < 0:
+        raise ParameterError(
+            f"expected the name of an ACL function, got {function!r}",
+            hint=suggestion(function, functions(), "Pass a name of acl_rt.h, aclrtMalloc for instance."),
+        )
+    answer: int = control_function(name, signature)(text, *values)
     return answer
 
 
@@ -170,37 +185,31 @@ def trap_next(stream: StreamLike, code: SupportsIndex) -> None:
 
 def fail_call(function: str, code: SupportsIndex, times: SupportsIndex = 1) -> None:
     """The next calls of the ACL function do nothing and answer the code; -1 times: all of them."""
-    call = control_function("aclsim_fail_call", "int (*)(const char *, int32_t, int32_t)")
-    checked("aclsim_fail_call", call(_text(function), word("code", code), word("times", times)), function)
+    number = word("times", times)
+    if number < -1:
+        raise ParameterError(f"times must be an int from -1, got {number}", hint="-1 stands for all calls.")
+    signature = "int (*)(const char *, int32_t, int32_t)"
+    of_function("aclsim_fail_call", function, word("code", code), number, signature=signature)
 
 
 def hang_call(function: str) -> None:
     """The next call of the ACL function stays inside until `unhang`."""
-    checked("aclsim_hang_call", _named("aclsim_hang_call", function), function)
+    of_function("aclsim_hang_call", function)
 
 
 def unhang(function: str) -> None:
     """Calls that hang in the function go on."""
-    checked("aclsim_unhang", _named("aclsim_unhang", function), function)
+    of_function("aclsim_unhang", function)
 
 
 def hung(function: str) -> int:
     """How many calls hang in the function now."""
-    return checked("aclsim_hung", _named("aclsim_hung", function), function)
+    return of_function("aclsim_hung", function)
 
 
 def calls(function: str) -> int:
     """Calls of the ACL function since the start or `forget()`."""
-    return int(control_function("aclsim_calls", "uint64_t (*)(const char *)")(_text(function)))
-
-
-def _text(text: str) -> CData:
-    return ffi.new("char[]", text.encode())
-
-
-def _named(name: str, function: str) -> int:
-    answer: int = control_function(name, "int (*)(const char *)")(_text(function))
-    return answer
+    return of_function("aclsim_calls", function, signature="uint64_t (*)(const char *)")
 
 
 def clear() -> None:
@@ -246,13 +255,13 @@ def stats() -> Stats:
 
 def retain_count(device: SupportsIndex = 0) -> int:
     """How often the device is set."""
-    count = control_function("aclsim_retain_count", "int (*)(int32_t)")
-    return checked("aclsim_retain_count", count(word("device", device)), device)
+    return of_device("aclsim_retain_count", device)
 
 
 def resets(device: SupportsIndex = 0) -> int:
     """Releasing resets of the device since the start."""
-    return int(control_function("aclsim_resets", "uint64_t (*)(int32_t)")(word("device", device)))
+    of_device("aclsim_retain_count", device)  # refuses what is no device: there, aclsim_resets answers 0
+    return of_device("aclsim_resets", device, "uint64_t (*)(int32_t)")
 
 
 def violations() -> list[str]:

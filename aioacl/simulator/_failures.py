@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from aioacl._errors import ParameterError
 from aioacl._options import whole_of
-from aioacl.simulator._control import checked, control_function, of_stream, word
+from aioacl.simulator._control import control_function, of_device, of_stream
 
 if TYPE_CHECKING:
     from aioacl.simulator._control import StreamLike
@@ -29,14 +29,12 @@ def faulted(stream: StreamLike) -> bool:
 
 def wakes(device: SupportsIndex = 0) -> int:
     """How often the thread that handles failed tasks has been woken since the start."""
-    count = control_function("aclsim_wakes", "int64_t (*)(int32_t)")
-    return checked("aclsim_wakes", count(word("device", device)), device)
+    return of_device("aclsim_wakes", device, "int64_t (*)(int32_t)")
 
 
 def wake(device: SupportsIndex = 0) -> None:
     """Wakes the thread that handles failed tasks, as another library of the process may at any time."""
-    call = control_function("aclsim_wake", "int (*)(int32_t)")
-    checked("aclsim_wake", call(word("device", device)), device)
+    of_device("aclsim_wake", device)
 
 
 def set_query_lag(on: bool = True) -> None:

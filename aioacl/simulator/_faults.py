@@ -15,6 +15,7 @@ from aioacl._errors import ParameterError
 from aioacl._ffi import ffi, pointer
 from aioacl._options import real_of, whole_of
 from aioacl.simulator._control import control_function, stream_handle
+from aioacl.simulator._names import c_text, functions, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,9 +93,20 @@ def _refusal() -> str:
 def _add(rule: str) -> int:
     made = ffi.new("uint32_t[1]")
     add = control_function("aclsim_fault_add", "int (*)(const char *, uint32_t *)")
-    if "\0" in rule or add(ffi.new("char[]", rule.encode()), made) != 0:
-        raise ParameterError(f"the simulator refuses the rule {rule!r}: {_refusal()}")
+    if add(c_text("a rule", rule), made) != 0:
+        hint = "aclsim.h, in the folder include_dir(), has the grammar of rules."
+        raise ParameterError(
+            f"the simulator refuses the rule {rule!r}: {_refusal()}", hint=_closest(rule, hint)
+        )
     return int(made[0])
+
+
+def _closest(rule: str, otherwise: str) -> str:
+    """A hint that names a function which is close to one that the rule names, but that does not exist."""
+    known = functions()
+    words = [word for word in rule.partition(":")[0].split("|") if word.startswith("acl")]
+    strange = next((word for word in words if word not in known and not {*"*?"} & {*word}), "")
+    return suggestion(strange, known, otherwise)
 
 
 # --- from named values to text ------------------------------------------------------------------------------------
@@ -271,7 +283,13 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
     given = {name: value for name, value in options.items() if value is not False or name not in _FLAGS}
     unknown = given.keys() - FaultOptions.__annotations__.keys()
     if unknown:
-        raise ParameterError(f"a fault has no {sorted(unknown)}")
+        strange = min(unknown)
+        known = ", ".join(FaultOptions.__annotations__)
+        raise ParameterError(
+            f"expected options of a fault, got {strange!r}",
+            hint=suggestion(strange, FaultOptions.__annotations__, f"The options are {known}."),
+        )
+    c_text("functions or groups of them", which)
     _spread(given)
     parts = [write(name, given[key]) for key, (name, write) in _WRITERS.items() if key in given]
     return Fault(":".join([which, *parts]))
@@ -292,7 +310,7 @@ def set_seed(seed: SupportsIndex) -> None:
 
 def release_key(key: str) -> None:
     """Calls that hang with that key go on; without one, their function's name is the key."""
-    control_function("aclsim_release_key", "int (*)(const char *)")(ffi.new("char[]", key.encode()))
+    control_function("aclsim_release_key", "int (*)(const char *)")(c_text("a key", key))
 
 
 def set_limits(limits: str = "") -> None:
@@ -300,10 +318,7 @@ def set_limits(limits: str = "") -> None:
 
     "host=32M" bounds the pinned, managed and physical memory of the host.
     """
-    if (
-        control_function("aclsim_set_limits", "int (*)(const char *)")(ffi.new("char[]", limits.encode()))
-        != 0
-    ):
+    if control_function("aclsim_set_limits", "int (*)(const char *)")(c_text("limits", limits)) != 0:
         raise ParameterError(f"the simulator refuses the limits {limits!r}: {_refusal()}")
 
 

@@ -19,6 +19,7 @@ from aioacl._errors import ParameterError
 from aioacl._ffi import ffi
 from aioacl._unique import record
 from aioacl.simulator._control import control_function
+from aioacl.simulator._names import c_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,7 +94,9 @@ class Kernel:
             mine = _registered.pop(self._key, None)
             newest = not any(kernel.name == self.name for kernel in _registered.values())
             if mine is not None and newest:
-                control_function("aclsim_register_kernel", _REGISTER)(_text(self.name), ffi.NULL, ffi.NULL)
+                control_function("aclsim_register_kernel", _REGISTER)(
+                    c_text("the name of a kernel", self.name), ffi.NULL, ffi.NULL
+                )
 
     def __enter__(self) -> Self:
         return self
@@ -150,21 +153,22 @@ def register_kernel(
             f"the kernel {name!r} is a coroutine function, which no loop would run",
             hint="Pass a plain function: it runs on the simulated device's thread.",
         )
+    c_name = c_text("the name of a kernel", name)
     kernel = Kernel(name, function)
     with _lock:
         _registered[kernel._key] = kernel
         user = ffi.cast("void *", kernel._key)
-        control_function("aclsim_register_kernel", _REGISTER)(_text(name), _trampoline(), user)
+        control_function("aclsim_register_kernel", _REGISTER)(c_name, _trampoline(), user)
         for key in [key for key, other in _registered.items() if other.name == name and other is not kernel]:
             del _registered[key]
     if parameters is not None:
-        _describe(name, parameters)
+        _describe(c_name, parameters)
     return kernel
 
 
-def _describe(name: str, parameters: Sequence[SupportsIndex]) -> None:
+def _describe(name: CData, parameters: Sequence[SupportsIndex]) -> None:
     describe = control_function("aclsim_kernel_parameters", "int (*)(const char *, const size_t *, size_t)")
-    if describe(_text(name), ffi.new("size_t[]", [*map(operator.index, parameters)]), len(parameters)) != 0:
+    if describe(name, ffi.new("size_t[]", [*map(operator.index, parameters)]), len(parameters)) != 0:
         raise ParameterError(f"{list(parameters)} are no sizes of parameters", hint="Pass sizes of 1 to 512.")
 
 
@@ -180,11 +184,7 @@ def _explain(error: BaseException) -> None:
     """The task's failure tells of the exception."""
     text = " ".join(f"{type(error).__name__}: {error}".split()).replace("\0", "")
     cut = text.encode("utf-8", "replace")[:EXPLAINED_BYTES].decode("utf-8", "ignore")
-    control_function("aclsim_explain", "void (*)(const char *)")(_text(cut))
-
-
-def _text(text: str) -> CData:
-    return ffi.new("char[]", text.encode())
+    control_function("aclsim_explain", "void (*)(const char *)")(c_text("a text", cut))
 
 
 @cache

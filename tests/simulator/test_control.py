@@ -208,22 +208,6 @@ def test_a_hung_call_stays_inside_until_it_is_let_go() -> None:
     assert simulator.hung("aclrtGetDeviceCount") == 0
 
 
-@pytest.mark.parametrize(
-    "control",
-    [
-        lambda: simulator.fail_call("aclrtNothing", 1),
-        lambda: simulator.fail_call("aclrtMalloc", 1, -2),
-        lambda: simulator.hang_call("aclrtNothing"),
-        lambda: simulator.unhang("aclrtNothing"),
-        lambda: simulator.hung("aclrtNothing"),
-        lambda: simulator.retain_count(99),
-    ],
-)
-def test_a_control_refuses_what_it_does_not_know(control: Callable[[], Any]) -> None:
-    with pytest.raises(aioacl.ParameterError, match="does not know"):
-        control()
-
-
 @pytest.mark.anyio
 async def test_the_journal_tells_calls_in_order_with_their_arguments_and_answers(
     open_device: OpenDevice,

@@ -82,6 +82,8 @@ def test_a_seed_that_is_set_before_the_first_call_holds() -> None:
         ("FAULTS", "alloc:rc=1; nobody:rc=1", '"nobody" is no function and no group of functions'),
         ("FAULTS", "copyy:rc=1", "the groups are alloc copy memory stream event"),
         ("FAULTS", "seed=-1", '"seed=-1": want a whole number'),
+        ("FAULTS", "copy:rcc=1", "no such field; the fields are dev stream thread tid"),
+        ("SPEED", "1", "AIOACL_SIM_SPEED=1: no such setting; the settings are AIOACL_SIM_DEVICES "),
         ("SEED", " -1", 'AIOACL_SIM_SEED: " -1": want a whole number'),
         ("SEED", "many", 'AIOACL_SIM_SEED: "many": want a whole number'),
         ("LIMITS", "stream=8,colour=3", '"colour": want context=, stream=, event=, notify=, mem= or host='),

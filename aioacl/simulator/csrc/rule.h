@@ -119,6 +119,9 @@ bool rule_parse(rule_t *rule, const char *text, char *why, size_t size);
  * ---------------------------------------------------------------------------------------------- */
 /* Sets one field; text is NULL when it has no value. False: `want` says what it wants, NULL: no such field. */
 bool rule_set(rule_t *rule, const char *name, const char *text, const char **want);
+
+/* The names of all fields. */
+void rule_field_names(char *text, size_t size);
 /* A number with an optional K, M or G, up to the end of the text. */
 bool parse_size(const char *text, uint64_t *value);
 

@@ -272,6 +272,13 @@ static const field_t *find(const char *name) {
     return NULL;
 }
 
+void rule_field_names(char *text, size_t size) {
+    size_t length = 0;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields && length < size; i++) {
+        length += (size_t)snprintf(text + length, size - length, "%s%s", i > 0 ? " " : "", fields[i].name);
+    }
+}
+
 _Static_assert(sizeof fields / sizeof *fields <= 32, "a bit for each");
 
 /* after= says what nth= says, and once what times= does. */

@@ -172,7 +172,12 @@ static bool read_field(const reader_t *reader) {
     if (rule_set(reader->rule, name, value, &want)) {
         return true;
     }
-    return want != NULL ? refuse(reader, "%s wants %s", name, want) : refuse(reader, "no such field");
+    if (want != NULL) {
+        return refuse(reader, "%s wants %s", name, want);
+    }
+    char known[320] = "";
+    rule_field_names(known, sizeof known);
+    return refuse(reader, "no such field; the fields are %s", known);
 }
 
 static bool read_fields(reader_t *reader) {

@@ -114,7 +114,13 @@ static void refuse_unknown(const char *entry) {
     }
     char name[96];
     snprintf(name, sizeof name, "%.*s", (int)length, entry);
-    refuse(name, entry[length] == '=' ? entry + length + 1 : "", "no such setting");
+    fprintf(stderr, "aclsim: %s=%s: no such setting; the settings are", name,
+            entry[length] == '=' ? entry + length + 1 : "");
+    for (size_t i = 0; i < sizeof known_variables / sizeof *known_variables; i++) {
+        fprintf(stderr, " %s", known_variables[i]);
+    }
+    fprintf(stderr, "\n");
+    abort();
 }
 
 void settings_read(settings_t *settings) {

@@ -1,0 +1,96 @@
+"""Controls that take the name of a function, an option, or a device, and are given a wrong one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BY_FUNCTION: dict[str, Callable[[str], object]] = {
+    "fail_call": lambda name: simulator.fail_call(name, 1),
+    "hang_call": simulator.hang_call,
+    "unhang": simulator.unhang,
+    "hung": simulator.hung,
+    "calls": simulator.calls,
+}
+BY_DEVICE: dict[str, Callable[[int], object]] = {
+    "retain_count": simulator.retain_count,
+    "resets": simulator.resets,
+    "wakes": simulator.wakes,
+    "wake": simulator.wake,
+}
+BY_TEXT: dict[str, Callable[[str], object]] = {
+    **BY_FUNCTION,
+    "set_limits": simulator.set_limits,
+    "release_key": simulator.release_key,
+    "register_kernel": lambda name: simulator.register_kernel(name, print),
+    "fault": lambda which: simulator.fault(which, rc=1).__enter__(),
+}
+
+
+def refusal(control: Callable[[Any], object], argument: object) -> str:
+    with pytest.raises(aioacl.ParameterError) as caught:
+        control(argument)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("control", BY_FUNCTION)
+def test_control_of_an_unknown_function_names_those_that_are_close(control: str) -> None:
+    text = refusal(BY_FUNCTION[control], "aclrtMaloc")
+    assert text.startswith(
+        "expected the name of an ACL function, got 'aclrtMaloc'. Did you mean aclrtMalloc "
+    )
+
+
+@pytest.mark.parametrize("control", BY_FUNCTION)
+def test_control_of_a_function_unlike_any_other_says_where_the_names_are(control: str) -> None:
+    text = refusal(BY_FUNCTION[control], "####")
+    assert (
+        text
+        == "expected the name of an ACL function, got '####'. Pass a name of acl_rt.h, aclrtMalloc for instance."
+    )
+
+
+@pytest.mark.parametrize("control", BY_DEVICE)
+@pytest.mark.parametrize("index", [-1, 99])
+def test_control_of_an_unknown_device_says_that_there_is_none(control: str, index: int) -> None:
+    assert refusal(BY_DEVICE[control], index).startswith(
+        f"expected the index of a simulated device, got {index}. "
+    )
+
+
+@pytest.mark.parametrize("control", BY_TEXT)
+@pytest.mark.parametrize("text", [3, "aclrtMalloc\0", b"aclrtMalloc"])
+def test_control_of_what_is_no_text_for_c_refuses_it(control: str, text: object) -> None:
+    assert f", got {text!r}. Pass a str" in refusal(BY_TEXT[control], text)
+
+
+def test_fail_call_a_negative_number_of_times_names_the_number() -> None:
+    text = refusal(lambda times: simulator.fail_call("aclrtMalloc", 1, times), -2)
+    assert text == "times must be an int from -1, got -2. -1 stands for all calls."
+
+
+def test_unknown_option_of_a_fault_names_those_that_are_close() -> None:
+    fault = cast("Any", simulator.fault)
+    assert refusal(lambda code: fault("copy", rcc=code), 1) == (
+        "expected options of a fault, got 'rcc'. Did you mean rc?"
+    )
+    assert "The options are device, stream, thread, " in refusal(lambda code: fault("copy", zzzz=code), 1)
+
+
+def test_rule_of_an_unknown_field_names_all_fields() -> None:
+    text = refusal(lambda rule: simulator.fault(rule).__enter__(), "copy:rcc=1")
+    assert 'column 6, "rcc=1": no such field; the fields are dev stream thread tid size> ' in text
+    assert " late-copy ext-reset errmsg. " in text
+
+
+def test_rule_of_an_unknown_function_names_those_that_are_close() -> None:
+    text = refusal(lambda which: simulator.fault(which, rc=1).__enter__(), "alloc|aclrtMaloc")
+    assert '"aclrtMaloc" is no function and no group of functions; the groups are alloc copy ' in text
+    assert "Did you mean aclrtMalloc " in text
