@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.reliability.part import PARTS, Outcome, Scale
+from tests.reliability.summary import again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -141,6 +142,8 @@ def main(arguments: list[str] | None = None) -> int:
         parts = {name: outcome.plain() for name, outcome in outcomes.items()}
         print(json.dumps({"ok": not failed, "scale": scale.value, "seed": options.seed, "parts": parts}))
     else:
+        for line in again(outcomes, with_not_run=scale in REQUIRED):
+            print(line)
         print(f"{'something was found' if failed else 'nothing was found'}, --seed={options.seed}")
     return int(failed)
 

@@ -1,0 +1,38 @@
+"""What the parts have found, once more, for the end of a run: who sees its last lines only sees it there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tests.reliability.part import Outcome
+
+MOST_LINES: Final = 30  # .ci/run shows the last 40 of a step that failed
+
+
+def _cut(lines: list[str], most: int) -> list[str]:
+    """The first line, which says what was found, and the last ones, where a traceback ends."""
+    if len(lines) <= most:
+        return lines
+    if most < 3:
+        return lines[:1]
+    return [lines[0], f"({len(lines) - most + 1} more lines are above)", *lines[-(most - 2) :]]
+
+
+def again(outcomes: dict[str, Outcome], *, with_not_run: bool) -> list[str]:
+    """The names of the parts that found something, or could not run if that counts; then their findings, cut."""
+    found = {
+        name: [line for finding in outcome.findings for line in finding.splitlines()]
+        for name, outcome in outcomes.items()
+        if outcome.findings
+    }
+    if with_not_run:
+        found |= {
+            name: [each.not_run] for name, each in outcomes.items() if each.not_run and name not in found
+        }
+    left, cut = MOST_LINES, dict[str, list[str]]()
+    for done, name in enumerate(sorted(found, key=lambda name: len(found[name]))):
+        cut[name] = _cut(found[name], left // (len(found) - done))
+        left -= len(cut[name])
+    lines = [f"  ! {name}: {line}" for name in found for line in cut[name]]
+    return [f"found by {', '.join(found)}:", *lines] if found else []
