@@ -156,11 +156,11 @@ def _queue_full(call: str, index: int, generation: int) -> AclError:
 @_refusal(lib.AIO_STAGE_FULL)
 def _stage_full(call: str, index: int, generation: int) -> AclError:
     return QueueFull(
-        "all staging memory is in flight",
+        "expected free staging memory, got none: all is in flight, or none is allocated yet after an open or reset",
         call=call,
         device=index,
         generation=generation,
-        hint="`await stream.ready()` waits for room; memory of `device.pinned(n)` needs none.",
+        hint="`await stream.ready()` waits for it; memory of `device.pinned(n)` needs none.",
     )
 
 

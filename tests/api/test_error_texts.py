@@ -169,3 +169,21 @@ async def test_quarantined_device_raises_that_names_the_failed_call_once_and_the
             "has returned. If that does not help, end the process."
         )
         assert (await device.force_reset()).ok
+
+
+async def test_copy_before_staging_memory_is_allocated_raises_what_is_true_and_the_remedy_works(
+    open_device: OpenDevice,
+) -> None:
+    simulator.fail_call("aclrtMallocHost", 207001, -1)  # as while a foreign reset is under way
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
+        with pytest.raises(aioacl.QueueFull) as caught:
+            stream.copy(memory, b"12345678")
+        simulator.clear()
+        assert caught.value.message == (
+            "expected free staging memory, got none: all is in flight, or none is allocated yet after an open or reset"
+        )
+        assert caught.value.hint == (
+            "`await stream.ready()` waits for it; memory of `device.pinned(n)` needs none."
+        )
+        await stream.ready()
+        await stream.copy(memory, b"12345678")
