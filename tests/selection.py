@@ -68,7 +68,8 @@ def choose(config: pytest.Config) -> None:
         check_paths(config.invocation_params.dir, config.args)
     if any(argument.startswith("-m") for argument in config.invocation_params.args):
         check_markers(option.markexpr, (line.partition(":")[0] for line in config.getini("markers")))
-    elif option.every_test or option.lf or option.failedfirst:
+    # Without the plugin of the cache (-p no:cacheprovider) the last two are not there.
+    elif option.every_test or getattr(option, "lf", False) or getattr(option, "failedfirst", False):
         option.markexpr = ALL
     elif not named:
         option.markexpr = QUICK

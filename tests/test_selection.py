@@ -51,6 +51,13 @@ def test_a_run_of_the_last_failures_takes_all_of_them() -> None:
     assert chosen(Source.TESTPATHS, last_failed=True) == "not slow and not sweep and not torch"
 
 
+@pytest.mark.process
+def test_run_without_the_cache_plugin_starts() -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", __file__]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_run_with_a_path_takes_every_test_there() -> None:
     assert chosen(Source.ARGS, "tests/api/test_lease.py::test_nested_leases_count") == ""
 
