@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from aioacl._origin import Origin, Site
 
 
-def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object:
-    """Who leaves now: a generator may be closed by another task than the one that has entered in it."""
+def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object | None:
+    """The holder that leaves now: a generator may be closed by another task than the one that entered in it.
+
+    None if the caller has not entered here, or has left already: what it holds by another entry stays.
+    """
     holder = current_holder()
     if kind is GeneratorExit and entered and holder not in entered:
         holder = entered[-1]
-    with suppress(ValueError):
+    try:
         entered.remove(holder)
+    except ValueError:
+        return None
     return holder
 
 
@@ -98,6 +103,8 @@ class Lease(Unique):
 
     def _leave(self, kind: type[BaseException] | None, entered: list[object]) -> None:
         holder = _leaver(kind, entered)
+        if holder is None:
+            return
         if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has the lock
             self._manager.forsake_lease(self, holder)
             return

@@ -14,7 +14,7 @@ from aioacl import _admission, _jobs, _reset, simulator
 from aioacl._ffi import lib
 from aioacl._lease import Lease
 from aioacl._lifecycle import manager_of
-from aioacl._port import current_port
+from aioacl._port import current_holder, current_port
 from tests.kit import Raised, Stop, Waiting, hanging, in_thread, until, until_now
 
 if TYPE_CHECKING:
@@ -182,15 +182,16 @@ def test_who_is_rid_of_a_lease_while_he_leaves_it_has_left_it(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = device.lease().__enter__()
+    holder = current_holder()
 
-    def leave() -> None:  # as a finalizer on this thread does, in its name
-        lease.__exit__(None, None, None)
+    def forsake() -> None:  # as a finalizer on this thread does, in its name
+        device._manager.forsake_lease(lease, holder)
 
-    monkeypatch.setattr(device._manager, "changed", Late(device._manager, leave))
-    leave()
+    monkeypatch.setattr(device._manager, "changed", Late(device._manager, forsake))
+    lease.__exit__(None, None, None)
     monkeypatch.undo()
     assert not lease.held
-    assert device.health.leases == 0
+    assert until_now(lambda: device.health.leases == 0)  # the maintenance thread sees to that
 
 
 def waits_here(manager: Manager) -> bool:
