@@ -13,11 +13,36 @@ from aioacl._law import State
 from aioacl._unique import record
 
 
+def _unreadable(value: Any, error: Exception) -> ParameterError:
+    """The error for a value whose own methods have raised one."""
+    return ParameterError(
+        f"expected a number, got an object of {type(value).__name__} whose value cannot be read: {error!r}",
+        hint="Pass an int, or a float where one is allowed.",
+    )
+
+
+def _has_no_value(value: Any) -> bool:
+    """Whether it is an array of several numbers, or a masked one, which numpy would read as nan or as its data."""
+    return bool(getattr(value, "ndim", 0)) or (
+        hasattr(value, "dtype") and bool(getattr(value, "mask", False))
+    )
+
+
 def whole_of(value: Any) -> int | None:
-    """The int that a value is, or gives as its `__index__`, as numpy's integers do. None for others, and for a bool."""
+    """The int that a value is, or gives as its `__index__`, as numpy's integers do. None for others, and for a bool.
+
+    ParameterError for one whose own methods raise an error.
+    """
     if type(value) is int:
         return value
-    if isinstance(value, bool):
+    try:
+        return _whole(value)
+    except Exception as error:
+        raise _unreadable(value, error) from error
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool) or _has_no_value(value):
         return None
     try:
         return int(operator.index(value))
@@ -29,22 +54,30 @@ REAL_KINDS: Final = "iuf"  # of numpy's types; its bools, complex numbers and du
 
 
 def real_of(value: Any) -> float | None:
-    """The float of a real number, numpy's too: what has `__float__` or `__index__`. None for others, and for a bool."""
+    """The float of a real number, numpy's too: what has `__float__` or `__index__`. None for others, and for a bool.
+
+    ParameterError for one whose own methods raise an error.
+    """
     if type(value) is float:
         return value
+    try:
+        return _real(value)
+    except Exception as error:
+        raise _unreadable(value, error) from error
+
+
+def _real(value: Any) -> float | None:
     kind = getattr(getattr(value, "dtype", None), "kind", "f")
     number = isinstance(value, SupportsFloat | SupportsIndex)  # float() takes texts too
-    if isinstance(value, bool) or kind not in REAL_KINDS or not number:
-        return None
-    if getattr(value, "ndim", 0):
+    if isinstance(value, bool) or kind not in REAL_KINDS or not number or _has_no_value(value):
         return None
     try:
         return float(value)
     except OverflowError:  # an int that no float can hold
-        whole = whole_of(value)
-        return None if whole is None or whole < 0 else sys.float_info.max
-    except (TypeError, ValueError):
-        return None
+        whole = _whole(value)
+        if whole is None:
+            raise
+        return None if whole < 0 else sys.float_info.max
 
 
 Seconds: TypeAlias = SupportsFloat | SupportsIndex

@@ -70,6 +70,47 @@ NO_TIMES: list[Any] = [
     -(10**400),
     np.int64(-1),
     np.float32(-0.5),
+    np.ma.masked,
+    np.ma.array(1.0, mask=True),
+]
+
+
+class FloatFails:
+    def __float__(self) -> float:
+        raise KeyError("its own")
+
+
+class FloatOverflows:
+    def __float__(self) -> float:
+        raise OverflowError("its own")
+
+
+class FloatIsText:
+    def __float__(self) -> Any:
+        return "x"
+
+
+class IndexFails:
+    def __index__(self) -> int:
+        raise OverflowError("its own")
+
+
+class DtypeFails:
+    @property
+    def dtype(self) -> Any:
+        raise ZeroDivisionError("its own")
+
+    def __float__(self) -> float:
+        return 1.0
+
+
+UNREADABLE: list[tuple[Any, type[Exception]]] = [
+    (FloatFails(), KeyError),
+    (FloatOverflows(), OverflowError),
+    (FloatIsText(), TypeError),
+    (IndexFails(), OverflowError),
+    (DtypeFails(), ZeroDivisionError),
+    (Decimal("sNaN"), ValueError),
 ]
 ZEROS = pytest.mark.parametrize("zero", [np.int64(0), np.float32(0), Fraction(0)], ids=repr)
 
@@ -174,6 +215,24 @@ def test_value_that_is_no_time_is_refused_before_c(
         for use in uses:
             with pytest.raises(aioacl.ParameterError, match=r"got|not from 0|cannot be moved"):
                 use()
+
+
+@pytest.mark.parametrize(("value", "kind"), UNREADABLE, ids=lambda value: type(value).__name__)
+def test_time_whose_own_methods_raise_is_refused_with_that_error_as_the_cause(
+    device: aioacl.Device, stream: aioacl.Stream, value: Any, kind: type[Exception]
+) -> None:
+    uses: list[Callable[[], object]] = [
+        lambda: stream.result(timeout=value),
+        lambda: device.force_reset(timeout=value),
+        lambda: device.lease(timeout=value).__enter__(),
+    ]
+    for use in uses:
+        with (
+            no_call(),
+            pytest.raises(aioacl.ParameterError, match="expected a number, got an object of") as caught,
+        ):
+            use()
+        assert isinstance(caught.value.__cause__, kind)
 
 
 def test_rule_of_a_fault_written_with_a_time_of_numpy_is_that_of_the_float() -> None:

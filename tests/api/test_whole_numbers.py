@@ -51,11 +51,28 @@ of_each_kind = pytest.mark.parametrize("number", KINDS.values(), ids=KINDS)
         (b"7", None),
         (None, None),
         (np.array([7, 8]), None),
+        (np.ma.array(7, mask=True), None),
+        (np.ma.array(7), 7),
     ],
     ids=lambda value: f"{type(value).__name__} {value!r}",
 )
 def test_whole_of_a_value_is_an_int_of_python_or_none(value: object, meant: int | None) -> None:
     assert (whole_of(value), type(whole_of(value))) == (meant, type(meant))
+
+
+class IndexFails:
+    def __index__(self) -> int:
+        raise KeyError("its own")
+
+
+def test_size_whose_own_index_raises_is_refused_with_that_error_as_the_cause(device: aioacl.Device) -> None:
+    with no_call(), pytest.raises(aioacl.ParameterError) as caught:
+        device.allocate(IndexFails())
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert str(caught.value) == (
+        "expected a number, got an object of IndexFails whose value cannot be read: KeyError('its own'). Pass an int, "
+        "or a float where one is allowed."
+    )
 
 
 @of_each_kind
