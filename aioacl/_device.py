@@ -294,7 +294,7 @@ class Device(Made):
 
         Args:
             grace: seconds that leases and work in flight get to end by themselves.
-            timeout: seconds for all of it, `grace` at most half of it; then it is quarantined, and the report says why.
+            timeout: seconds for all of it, at least 0.05; then it is quarantined, and the report says why.
             reason: goes into the report.
 
         Returns:

@@ -110,14 +110,15 @@ class DefaultSeconds(float):
 
 
 GRACE: Final = DefaultSeconds(5.0)
+LEAST_RESET_SECONDS: Final = 0.05  # with less, a reset of an idle device ends in quarantine
 
 
-def bound_of(name: str, value: Seconds) -> float:
+def bound_of(name: str, value: Seconds, least: float = 0.0) -> float:
     """The seconds of a time that has to be given. ParameterError for what is none."""
     seconds = real_of(value)
-    if seconds is None or not 0 <= seconds < float("inf"):
+    if seconds is None or not least <= seconds < float("inf"):
         raise ParameterError(
-            f"{name} must be a finite number of seconds, at least 0, got {value!r}",
+            f"{name} must be a finite number of seconds, at least {least:g}, got {value!r}",
             hint="Pass seconds, or leave it out for the default.",
         )
     return seconds
@@ -125,7 +126,7 @@ def bound_of(name: str, value: Seconds) -> float:
 
 def limits_of_reset(grace: Seconds, timeout: Seconds) -> tuple[float, float]:
     """The grace time and the time of a reset. ParameterError for what is none."""
-    drain, whole = bound_of("grace", grace), bound_of("timeout", timeout)
+    drain, whole = bound_of("grace", grace), bound_of("timeout", timeout, LEAST_RESET_SECONDS)
     if drain > whole and not isinstance(grace, DefaultSeconds):
         raise ParameterError(
             f"grace must not be above timeout, got grace={grace!r} and timeout={timeout!r}",

@@ -79,7 +79,7 @@ ARGUMENTS: dict[str, tuple[Callable[[aioacl.Device, Any], object], object, str]]
     "timeout of a reset": (
         lambda device, value: device.force_reset(timeout=value),
         -1,
-        "timeout must be a finite number of seconds, at least 0, got -1." + LIMITED,
+        "timeout must be a finite number of seconds, at least 0.05, got -1." + LIMITED,
     ),
     "reason": (
         lambda device, value: device.force_reset(reason=value),

@@ -164,7 +164,7 @@ async def test_lease_whose_entry_was_refused_may_be_entered_later(open_device: O
 # --- arguments ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("grace", "timeout"), [(10, 5), (0.2, 0.1), (61, 60.0), (1, 0)])
+@pytest.mark.parametrize(("grace", "timeout"), [(10, 5), (0.2, 0.1), (61, 60.0), (1, 0.05)])
 async def test_force_reset_with_grace_above_timeout_raises_and_resets_nothing(
     open_device: OpenDevice, grace: float, timeout: float
 ) -> None:

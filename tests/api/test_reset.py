@@ -13,7 +13,17 @@ import aioacl
 from aioacl import State, _gate, _reset, simulator
 from aioacl._ffi import lib
 from aioacl._reset import ResetFlight
-from tests.kit import LONG_SECONDS, Waiting, clock_in_place, hanging, in_thread, turns, until, wait_for
+from tests.kit import (
+    LONG_SECONDS,
+    Waiting,
+    clock_in_place,
+    hanging,
+    in_thread,
+    no_call_of_mine,
+    turns,
+    until,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,11 +201,26 @@ async def test_a_reset_that_has_landed_is_no_answer_to_who_asks_after_it(open_de
 
 async def test_a_reset_without_time_says_where_it_went(open_device: OpenDevice) -> None:
     async with open_device() as device:
-        report = await device.force_reset(timeout=0)
+        report = await device._manager.force_reset(grace=0.0, timeout=0.0, reason="")
         assert re.match(
             r"no time was left for aclrtDestroyEvent: turns \d+\.\d s, drain \d+\.\d s", report.problem
         )
         assert (await device.force_reset()).ok
+
+
+@pytest.mark.parametrize("timeout", [0, 0.0, 1e-9, 0.049])
+async def test_reset_with_a_timeout_in_which_none_ends_is_refused_and_the_device_stays_usable(
+    open_device: OpenDevice, timeout: float
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.lease() as lease:
+        with (
+            no_call_of_mine(),
+            pytest.raises(aioacl.ParameterError, match=r"at least 0\.05, got .*Pass seconds"),
+        ):
+            device.force_reset(grace=0, timeout=timeout)
+        assert device.state is aioacl.State.OPEN
+        assert lease.held
+        await stream
 
 
 @pytest.mark.parametrize("reason", [None, 1, b"because", ValueError("because")])
@@ -260,7 +285,8 @@ async def test_a_bound_that_is_none_is_refused_with_the_cure(
 ) -> None:
     async with open_device() as device:
         with pytest.raises(
-            aioacl.ParameterError, match=r"must be a finite number of seconds, at least 0, got .*Pass seconds"
+            aioacl.ParameterError,
+            match=r"must be a finite number of seconds, at least 0(\.05)?, got .*Pass seconds",
         ):
             device.force_reset(**{name: value})
         assert simulator.calls("aclrtResetDeviceForce") == 0
