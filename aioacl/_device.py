@@ -293,7 +293,8 @@ class Device(Made):
         Callers that ask meanwhile share it, with the arguments of the first; one that leaves does not stop it.
 
         Args:
-            grace: seconds that leases and work in flight get to end by themselves.
+            grace: seconds that leases and work in flight get to end by themselves. A `grace` above half of `timeout`
+                counts as half of it: with `grace=4, timeout=5` they get 2.5 seconds.
             timeout: seconds for all of it, at least 0.05; then it is quarantined, and the report says why.
             reason: goes into the report.
 
