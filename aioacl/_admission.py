@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioacl import _law, _sync
-from aioacl._errors import DeviceQuarantined, DeviceResetting, DeviceTimeout, ParameterError
+from aioacl._errors import DeviceQuarantined, DeviceReset, DeviceResetting, DeviceTimeout, ParameterError
 from aioacl._events import KINDS, Listeners
 from aioacl._ffi import generation_of, lib, next_generation
 from aioacl._gate import context_lives
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CONTEXT_IS_NULL = 107002
 NOT_CLOSED = "Open it again after the named call has returned. If that does not help, end the process."
+OPEN_AGAIN = "Open the device again, make new handles and repeat the work."
 NOTHING_BEGUN = "Nothing was begun: try again, or pass a longer timeout=."
 
 
@@ -46,6 +47,7 @@ class Admission:
         self.problem = ""  # why the device is quarantined
         self._subscribers: dict[tuple[Port, int], None] = {}
         self._heard = 0  # the generation that listeners know of
+        self._closed_generation = 0  # the one that the newest close has ended
         self.stop_generation = -1  # the newest in which a stream with on_failure="stop" was made
 
     # --- state -----------------------------------------------------------------------------------------------
@@ -74,6 +76,8 @@ class Admission:
         """Performs the law's step; call it with the lock held. What fails says by which problem."""
         step = _law.step(self.state, event)
         generation = self.generation
+        if event is Event.RELEASE:
+            self._closed_generation = generation
         unheard = generation != self._heard and lib.aio_gate_foreign(self.index)
         if (
             unheard and event is not Event.FOREIGN
@@ -153,6 +157,27 @@ class Admission:
             generation=self.generation,
             report=self.report,
             hint=None if self.opens else NOT_CLOSED,
+        )
+
+    def _how_ended(self, generation: int) -> str:
+        """What has ended a generation, or is about to; of one before the newest close it is not known any more."""
+        if generation == self.generation:
+            return "reset" if self.opens else "closed"
+        if generation == self._closed_generation:
+            return "closed"
+        return "reset" if generation > self._closed_generation else "reset or closed"
+
+    def was_ended(self, generation: int, call: str) -> DeviceReset:
+        """The error of what a reset or a close has dropped, with the report of that reset if it is the newest."""
+        how, report = self._how_ended(generation), self.report
+        known = report is not None and report.generation in (generation, next_generation(generation))
+        return DeviceReset(
+            f"the device was {how} before this was done",
+            call=call,
+            device=self.index,
+            generation=generation,
+            report=report if known else None,
+            hint=None if how == "reset" else OPEN_AGAIN,
         )
 
     def _resetting(self) -> DeviceResetting:

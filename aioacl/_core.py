@@ -235,8 +235,12 @@ class StreamCore:
                 "the device was not done in time", device=self.manager.index, generation=self.generation
             )
         lib.aio_stream_take_code(self.handle)
-        failed = self.error_at(position)
-        return self.raised(failed) if failed is not None else self.refusal(code_of(result))
+        failed, code = self.error_at(position), code_of(result)
+        if failed is not None:
+            return self.raised(failed)
+        if self.stale and code <= lib.AIO_LIMIT and code != lib.AIO_WAS_RESET:  # the wait began after the end
+            return self.manager.was_ended(self.generation, CALL)
+        return self.refusal(code)
 
     def error_at(self, position: int) -> Failed | None:
         """What has failed up to the position, with what it depends on; it counts as collected then."""
@@ -322,8 +326,11 @@ class StreamCore:
             return f", failed: {name_of(code)}"
         if position is None:
             return ""
-        known = lib.aio_stream_known(self.handle, position) != PENDING
-        return ", done" if known else ", not known to be done"
+        if lib.aio_stream_known(self.handle, position) != PENDING:
+            return ", done"
+        if self.stale:
+            return ", dropped"
+        return ", done" if self.passed(position) else ", not known to be done"
 
     def uncollected(self) -> Failed | None:
         """The failed task of its own that nothing collects; it counts as collected then."""

@@ -14,7 +14,6 @@ from aioacl._errors import (
     AclWarning,
     DeviceFault,
     DeviceQuarantined,
-    DeviceReset,
     ParameterError,
     of_device,
 )
@@ -68,10 +67,12 @@ def error_on(
         code, text = lib.AIO_WAS_RESET, None
     if code in (lib.AIO_DRAINING_NOW, lib.AIO_RESETTING_NOW) and not manager.opens:
         code = lib.AIO_NOT_OPEN  # the last close refuses it, not a reset
-    error = error_of(code, call, manager.index, generation, text)
-    if isinstance(error, DeviceReset) and manager.state is State.QUARANTINED:
+    if code == lib.AIO_WAS_RESET and manager.state is State.QUARANTINED:
         return manager.quarantined()  # the reset that has ended the wait has failed
-    if isinstance(error, DeviceReset | DeviceQuarantined):
+    if code == lib.AIO_WAS_RESET:
+        return manager.was_ended(generation, call)
+    error = error_of(code, call, manager.index, generation, text)
+    if isinstance(error, DeviceQuarantined):
         error.report = manager.report
     if stops is None:
         stops = manager.stop_generation == generation

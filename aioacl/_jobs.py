@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from aioacl._abortable import Named
 from aioacl._admission import Admission
-from aioacl._errors import DeviceReset
 from aioacl._executor import DeviceExecutor
 from aioacl._ffi import lib, make_pass
 from aioacl._gate import error_of
@@ -125,10 +124,7 @@ class Jobs(Admission):
         """The error of a job that was outside when its device was reset or closed."""
         if self.state is State.QUARANTINED:
             return self.quarantined()
-        error = error_of(lib.AIO_WAS_RESET, "a job's wait", self.index, generation)
-        assert isinstance(error, DeviceReset), "that is its code"
-        error.report = self.report
-        return error
+        return self.was_ended(generation, "a job's wait")
 
 
 class JobStay:

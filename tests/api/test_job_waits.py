@@ -196,7 +196,7 @@ async def test_what_was_made_for_a_job_that_is_told_of_a_reset_is_given_back(ope
             resetting = Waiting(group, lambda: device.force_reset(grace=0))
             await until(lambda: device.state is aioacl.State.RESETTING)
             go_on.set()
-            with pytest.raises(aioacl.DeviceReset, match="while this waited"):
+            with pytest.raises(aioacl.DeviceReset, match="the device was reset before this was done"):
                 await running.outcome()
             assert (await resetting.outcome()).ok
         await until(lambda: device.health.in_flight == 0)

@@ -93,6 +93,25 @@ async def test_unfinished_work_shows_that_it_is_not_known_to_be_done(open_device
         assert shown(event).endswith(", done>")
 
 
+async def test_work_that_a_reset_or_a_close_drops_shows_that_it_was_dropped(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        stream = await device.create_stream()
+        simulator.hold(stream)
+        ticket, event = stream.fill(memory, 1), stream.record()
+        assert (await device.force_reset(grace=0)).ok
+        for thing in (ticket, event):
+            assert shown(thing).endswith(", stale, dropped>")
+        assert ticket.done
+        async with device.create_stream() as another, device.allocate(64) as more:
+            known = another.fill(more, 1)
+            await known
+            simulator.hold(another)
+            dropped = another.fill(more, 2)
+    assert shown(dropped).endswith(", stale, dropped>")
+    assert dropped.done
+    assert shown(known).endswith(", stale, done>")
+
+
 async def test_operation_shows_of_what_it_is_and_how_far(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,

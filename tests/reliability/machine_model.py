@@ -258,7 +258,8 @@ class Point:
         if self.known:
             return (self.error,)
         if self.stream.generation != card.generation:
-            lost: Refusal = aioacl.StaleHandleError
+            is_ticket = isinstance(self.made, aioacl.Ticket)
+            lost: Refusal = aioacl.DeviceReset if is_ticket else aioacl.StaleHandleError
         elif card.state is State.QUARANTINED:
             lost = aioacl.DeviceQuarantined
         else:

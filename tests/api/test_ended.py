@@ -1,0 +1,87 @@
+"""What an await says whose work a reset or a close of its device has dropped: the same each time, and which it was."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._ffi import lib
+from tests.kit import Waiting, no_call_of_mine, reset_by_somebody_else, until, wait_for
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+AGAIN = "Make new handles from the device and repeat the work."
+OPEN_AGAIN = "Open the device again, make new handles and repeat the work."
+
+
+def text(generation: int, what: str, hint: str) -> str:
+    where = f"aclrtSynchronizeStream on device 0, generation {generation}"
+    return f"{where}: the device was {what} before this was done. {hint}"
+
+
+async def told(ticket: aioacl.Ticket) -> aioacl.DeviceReset:
+    with no_call_of_mine(), pytest.raises(aioacl.DeviceReset) as caught:
+        await ticket
+    return caught.value
+
+
+async def test_ticket_whose_work_a_reset_drops_raises_the_same_at_each_await(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        stream, memory = await device.create_stream(), await device.allocate(64)
+        generation = device.generation
+        simulator.hold(stream)
+        ticket = stream.fill(memory, 1)
+        waiting = Waiting(group, partial(wait_for, ticket))
+        await until(lambda: lib.aio_device_waits(0))
+        report = await device.force_reset(grace=0)
+        with pytest.raises(aioacl.DeviceReset) as caught:
+            await waiting.outcome()
+        for error in (caught.value, await told(ticket), await told(ticket)):
+            assert str(error) == text(generation, "reset", AGAIN)
+            assert error.report is report
+        assert (await device.force_reset()).ok
+        later = await told(ticket)
+        assert str(later) == text(generation, "reset", AGAIN)
+        assert later.report is None  # that of the newest reset tells nothing of this work
+
+
+async def test_ticket_whose_work_a_foreign_reset_drops_names_the_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        stream, memory, generation = (
+            await device.create_stream(),
+            await device.allocate(64),
+            device.generation,
+        )
+        simulator.hold(stream)
+        ticket = stream.fill(memory, 1)
+        reset_by_somebody_else()
+        await until(lambda: device.state is aioacl.State.OPEN and device.generation > generation)
+        assert str(await told(ticket)) == text(generation, "reset", AGAIN)
+
+
+async def test_ticket_whose_work_a_close_drops_names_the_close(open_device: OpenDevice) -> None:
+    async with anyio.create_task_group() as group:
+        async with open_device() as device:
+            stream, memory, generation = (
+                await device.create_stream(),
+                await device.allocate(64),
+                device.generation,
+            )
+            simulator.hold(stream)
+            ticket = stream.fill(memory, 1)
+            waiting = Waiting(group, partial(wait_for, ticket))
+            await until(lambda: lib.aio_device_waits(0))
+        with pytest.raises(aioacl.DeviceReset) as caught:
+            await waiting.outcome()
+        assert str(caught.value) == text(generation, "closed", OPEN_AGAIN)
+        assert str(await told(ticket)) == text(generation, "closed", OPEN_AGAIN)
+        async with open_device():
+            assert str(await told(ticket)) == text(generation, "closed", OPEN_AGAIN)
+        assert str(await told(ticket)) == text(generation, "reset or closed", OPEN_AGAIN)  # two closes back
