@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
     from aioacl._lifecycle import Manager
     from aioacl._memory import Buffer
+    from aioacl._origin import Site
     from aioacl._stream import Stream
 
 LIMBO_BOUND: Final = 64
@@ -77,13 +78,14 @@ class StreamCore:
         "gone",
         "handle",
         "limbo",
+        "made",
         "manager",
         "native",
         "number",
         "waiting",
     )
 
-    def __init__(self, manager: Manager, generation: int, native: CData) -> None:
+    def __init__(self, manager: Manager, generation: int, native: CData, made: Site | None) -> None:
         record = lib.aio_stream_new(make_pass(manager.index, generation), native)
         if not record:
             raise MemoryError
@@ -94,6 +96,7 @@ class StreamCore:
         self.generation = generation
         self.limbo: deque[Kept] = deque()
         self.waiting: dict[object, None] = {}  # awaits that are under way; each change is one step
+        self.made = made  # the line that made the stream
         self.gone = False  # closed or renewed, and destroyed
         manager.cores.add(self)
 
@@ -340,10 +343,10 @@ class StreamCore:
         return Failed.read(found)
 
     def warn_of_uncollected(self, what: str) -> None:
-        """AclWarning for it; `what` has happened."""
+        """AclWarning for it, at the line that made the stream; `what` has happened."""
         failed = self.uncollected()
         if failed is not None:
-            warn(failed, what)
+            warn(failed, what, self.made)
 
 
 def _of_task(error: AclError) -> TaskTimeout:

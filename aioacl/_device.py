@@ -132,10 +132,10 @@ class Device(Made):
                 f'on_failure must be "continue" or "stop", got {on_failure!r}',
                 hint='Leave it out for "continue".',
             )
-        manager = self._manager
+        manager, site = self._manager, _origin.site()
         return self._opening(
             "create_stream()",
-            lambda generation: make_stream(manager, generation, urgency, on_failure),
+            lambda generation: make_stream(manager, generation, urgency, on_failure, site),
             discard_stream,
             wait,
             timeout,

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl import _origin
+from aioacl import _origin, _sync
 from aioacl._codes import DEVICE_ACTIONS, lookup
 from aioacl._detection import detection
 from aioacl._errors import AclWarning, of_device
@@ -15,6 +15,7 @@ from aioacl._gate import error_of
 
 if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
+    from aioacl._origin import Site
 
 CALL: Final = "aclrtSynchronizeStream"  # what would have returned the code
 LAST: Final = (1 << 64) - 1  # a position behind every other
@@ -84,16 +85,29 @@ def tell_known(manager: Manager) -> None:
 
 
 def warn_at_close(manager: Manager) -> None:
-    """AclWarning for each failure of the device's streams that nothing has collected, once the device is closed."""
+    """AclWarning for each failure of the device's streams that nothing has collected, once the device is closed.
+
+    Where warnings are errors it raises the first of them, and the others go to sys.unraisablehook.
+    """
+    errors: list[Exception] = []
     for core in manager.cores.members():
-        core.warn_of_uncollected("its device was closed")
+        try:
+            core.warn_of_uncollected("its device was closed")
+        except Exception as error:  # noqa: BLE001 - it is raised or reported below
+            errors.append(error)
+    for other in errors[1:]:
+        _sync.report(other)
+    if errors:
+        raise errors[0]
 
 
-def warn(failed: Failed, what: str) -> None:
-    """AclWarning for a failure that nothing has collected; each is shown, not only the first from the same line."""
-    frame = _origin.caller()
+def warn(failed: Failed, what: str, made: Site | None = None) -> None:
+    """AclWarning for a failure that nothing has collected; each is shown, not only the first from the same line.
+
+    It names the line that made the stream, if that is given, else the caller's: a thread of aioacl has none.
+    """
     sentence = f"a task failed, no await raised it, and {what}: {failed.sentence}"
-    warnings.warn_explicit(sentence, AclWarning, frame.f_code.co_filename, frame.f_lineno, registry={})
+    warnings.warn_explicit(sentence, AclWarning, *(made or _origin.site()), registry={})
 
 
 def _tell_one(manager: Manager, failed: Failed) -> None:

@@ -10,7 +10,6 @@ awaits it waits for the doing only, and no longer than the device can be expecte
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
 from collections import deque
@@ -245,7 +244,7 @@ class Lane:
         if self._queue(job):
             return
         try:
-            _sync.spawn(self._name, job.run)
+            _sync.spawn(self._name, lambda: self._guarded(job.run))
         except RuntimeError:
             job.run()
 
@@ -291,10 +290,8 @@ class Lane:
         """A clean-up that raises, a warning turned error for instance, is reported; the lane goes on."""
         try:
             step()
-        except Exception:  # noqa: BLE001 - it is given to the hook for threads
-            kind, error, trace = sys.exc_info()
-            thread = threading.current_thread()
-            threading.excepthook(threading.ExceptHookArgs((kind, error, trace, thread)))
+        except Exception as error:  # noqa: BLE001 - it is reported
+            _sync.report(error)
 
     def _run_jobs(self) -> None:
         while self._jobs:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from aioacl._errors import AclError
     from aioacl._lifecycle import Manager
     from aioacl._options import OnFailure
+    from aioacl._origin import Site
 
 SYNC_TIMEOUT: Final = 507046
 BLAMES_NOBODY: Final = (SYNC_TIMEOUT, STREAM_ABORTED)  # an abort says itself whose work it was
@@ -33,14 +34,18 @@ def destroy(core: StreamCore) -> None:
         manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
         return
     core.gone = True
-    core.warn_of_uncollected("its stream was closed")
     if code == 0 and (not left or core.passed(lib.aio_stream_tail(core.handle))):
         manager.cores.discard(core)
-    if code > 0 and not manager.found_reset(core.generation, code):
-        warn_of_failure(manager, "aclrtDestroyStream", code, "it")
+    try:
+        core.warn_of_uncollected("its stream was closed")
+    finally:  # a warning may be an error
+        if code > 0 and not manager.found_reset(core.generation, code):
+            warn_of_failure(manager, "aclrtDestroyStream", code, "it")
 
 
-def make_core(manager: Manager, generation: int, priority: int, on_failure: OnFailure) -> StreamCore:
+def make_core(
+    manager: Manager, generation: int, priority: int, on_failure: OnFailure, made_at: Site | None
+) -> StreamCore:
     """On the maintenance lane: makes a native stream, and its record."""
     shown = make_pass(manager.index, generation)
     made = ffi.new("aclrtStream *")
@@ -61,7 +66,7 @@ def make_core(manager: Manager, generation: int, priority: int, on_failure: OnFa
             error = error_of(code, "aclrtSetStreamFailureMode", manager.index, generation)
             lib.aio_g_aclrtDestroyStream(shown, made[0])
             raise error
-    return StreamCore(manager, generation, made[0])
+    return StreamCore(manager, generation, made[0], made_at)
 
 
 def synchronize_device(manager: Manager, generation: int, slice_ms: int) -> AclError | None:

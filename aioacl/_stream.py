@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aioacl._lifecycle import Manager
     from aioacl._memory import Buffer, DeviceBuffer, PinnedBuffer
     from aioacl._options import OnFailure, Seconds
+    from aioacl._origin import Site
     from aioacl._place import HostMemory, Memory
 
 
@@ -320,7 +321,7 @@ class Stream(Handle):
     def _made_again(self, generation: int) -> StreamCore:
         if generation != self._generation:
             raise self._error(lib.AIO_STALE, "aclrtCreateStream")
-        return make_core(self._manager, generation, self._priority, self._on_failure)
+        return make_core(self._manager, generation, self._priority, self._on_failure, self._core.made)
 
     # --- ends ------------------------------------------------------------------------------------------------
 
@@ -373,9 +374,12 @@ class Stream(Handle):
         return f"<Stream {self._core.number}, {self._state()}{self._core.outcome()}>"
 
 
-def make_stream(manager: Manager, generation: int, priority: int, on_failure: OnFailure) -> Stream:
+def make_stream(
+    manager: Manager, generation: int, priority: int, on_failure: OnFailure, made_at: Site
+) -> Stream:
     """On the maintenance lane: makes a stream."""
-    return Stream._make(make_core(manager, generation, priority, on_failure), priority, on_failure)
+    core = make_core(manager, generation, priority, on_failure, made_at)
+    return Stream._make(core, priority, on_failure)
 
 
 def discard_stream(stream: Stream) -> None:

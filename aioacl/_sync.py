@@ -207,3 +207,23 @@ class WeakSet(Generic[T]):
         """Those that are still referred to."""
         with self._lock:
             return list(self._members)
+
+
+class _Unraisable:
+    """An error on its way to sys.unraisablehook, whose argument only a finalizer that raises can make."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __del__(self) -> None:
+        try:
+            raise self._error
+        finally:
+            del self._error  # the traceback keeps the frame, and the frame would keep the error
+
+
+def report(error: BaseException) -> None:
+    """Gives an error that no call can raise to sys.unraisablehook."""
+    _Unraisable(error)

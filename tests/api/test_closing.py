@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import sys
 import warnings
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -228,7 +228,7 @@ async def test_a_clean_up_that_raises_when_nobody_waits_any_more_is_reported(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = []
-    monkeypatch.setattr(threading, "excepthook", told.append)
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
     async with open_device() as device, anyio.create_task_group() as group:
         memory = await device.allocate(64)
         with warnings.catch_warnings(), simulator.fault("aclrtFree", rc=107000, nth=1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -89,8 +90,8 @@ async def test_a_wait_without_progress_wakes_the_runtime_by_a_stream_of_its_own(
 async def test_what_the_maintenance_thread_was_kicked_for_is_done_though_a_note_raises(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[threading.ExceptHookArgs] = []
-    monkeypatch.setattr(threading, "excepthook", told.append)
+    told: list[sys.UnraisableHookArgs] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
     begun, go = threading.Event(), threading.Event()
 
     def stay() -> None:

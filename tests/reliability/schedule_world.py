@@ -256,6 +256,7 @@ class Hooks:
         warnings.simplefilter("always")
         warnings.showwarning = self._warn
         threading.excepthook = self._hook
+        sys.unraisablehook = self._unraisable
 
     def _warn(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if category is not ResourceWarning:
@@ -263,3 +264,6 @@ class Hooks:
 
     def _hook(self, told: threading.ExceptHookArgs, /) -> None:
         self.errors.append(f"{told.thread and told.thread.name}: {told.exc_value!r}")
+
+    def _unraisable(self, told: sys.UnraisableHookArgs, /) -> None:
+        self.errors.append(f"unraisable: {told.exc_value!r}")
