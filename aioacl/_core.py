@@ -24,7 +24,7 @@ from aioacl._errors import (
     StreamAborted,
     TaskTimeout,
 )
-from aioacl._failures import CALL, LAST, Failed, name_of, warn
+from aioacl._failures import CALL, LAST, Failed, name_of, name_of_stream, warn
 from aioacl._ffi import PENDING, code_of, ffi, lib, make_pass, owner
 from aioacl._handle import error_on
 from aioacl._law import State
@@ -35,6 +35,7 @@ from aioacl._runtime import must_not_be_forked
 
 if TYPE_CHECKING:
     from aioacl._acl import CData
+    from aioacl._codes import Action
     from aioacl._lifecycle import Manager
     from aioacl._memory import Buffer
     from aioacl._origin import Site
@@ -219,28 +220,34 @@ class StreamCore:
                 raise self.failure(result, tail)
         return True
 
-    async def arrive(self, position: int, deadline: float | None = None) -> None:
-        """Returns when everything up to the position is done; raises what is known to have failed."""
+    async def arrive(self, position: int, deadline: float | None = None, call: str = "") -> None:
+        """Returns when everything up to the position is done; raises what is known to have failed.
+
+        `call` has enqueued the task at the position, if it is known.
+        """
         self.waiting[me := object()] = None
         try:
             result = await self.wait(position, deadline)
             if result < 0:
-                raise self.failure(result, position)
+                raise self.failure(result, position, call)
         finally:
             del self.waiting[me]
             if self.gone and not self.waiting:
                 self.warn_of_uncollected("its stream was closed")
 
-    def failure(self, result: int, position: int) -> Exception:
-        """The error behind a negative result of a wait."""
+    def failure(self, result: int, position: int, call: str = "") -> Exception:
+        """The error behind a negative result of a wait; `call` has enqueued the task at the position."""
         if result == TIMED_OUT:
+            name = name_of_stream(self.number)
             return DeviceTimeout(
-                "the device was not done in time", device=self.manager.index, generation=self.generation
+                f"{name} was not done up to position {position} in time",
+                device=self.manager.index,
+                generation=self.generation,
             )
         lib.aio_stream_take_code(self.handle)
         failed, code = self.error_at(position), code_of(result)
         if failed is not None:
-            return self.raised(failed)
+            return self.raised(failed, by=call if failed.position == position else "")
         if self.stale and code <= lib.AIO_LIMIT and code != lib.AIO_WAS_RESET:  # the wait began after the end
             return self.manager.was_ended(self.generation, CALL)
         return self.refusal(code)
@@ -255,18 +262,44 @@ class StreamCore:
         """The error for a code that is of no task: the gate's, or that of a query."""
         return error_on(self.manager, self.generation, code, CALL, "")
 
-    def raised(self, failed: Failed, call: str = CALL) -> AclError:
-        """A new error of what has failed, for one raise of it; `call` was refused for it."""
+    def raised(self, failed: Failed, call: str = CALL, by: str = "") -> AclError:
+        """A new error of what has failed, for one raise of it; `call` was refused for it, `by` enqueued it."""
         elsewhere = failed.device != self.manager.index
         if failed.code == STREAM_ABORTED or (failed.code == lib.AIO_WAS_RESET and elsewhere):
             return self._dropped(failed)
         if failed.code <= lib.AIO_LIMIT:
             return error_on(self.manager, self.generation, failed.code, "aclrtStreamWaitEvent", "")
-        text = f"{failed.task} failed" if failed.own else f"this work depends on {failed.task}, which failed"
-        text = f"{text}. {failed.text}" if failed.text else text
+        text = self._text(failed, by)
         manager = manager_of(failed.device) if elsewhere else self.manager
         error = error_on(manager, failed.generation, failed.code, call, text, told=True, stops=failed.stops)
-        return _of_task(error) if isinstance(error, DeviceTimeout) else error
+        error = _of_task(error) if isinstance(error, DeviceTimeout) else error
+        error.hint = self._remedy(error.action, failed) or error.hint
+        return error
+
+    @property
+    def _place(self) -> str:
+        return f"{name_of_stream(self.number)} on device {self.manager.index}"
+
+    def _text(self, failed: Failed, by: str) -> str:
+        text = f"the work of {self._place} depends on {failed.task}, which failed"
+        text = failed.ending(by) if failed.own else text
+        return f"{text}. {failed.text}" if failed.text else text
+
+    def _remedy(self, action: Action, failed: Failed) -> str:
+        """What helps where the usual hint of the code does not; "" where it does."""
+        if action not in ("new_stream", "reset"):
+            return ""
+        if self.stale:
+            return "The device was reset or closed since: repeat the work with new handles."
+        if self.gone:
+            return "Its stream was renewed or closed since: repeat the work on a stream that has not failed."
+        if failed.own or action == "reset":
+            return ""
+        other = f"{name_of_stream(failed.stream)} on device {failed.device}"
+        return (
+            f"Make a new stream, or renew {self._place}, whose work depends on it: `await stream.renew()`. "
+            f"To renew {other} alone does not help."
+        )
 
     def _dropped(self, failed: Failed) -> AclError:
         """The error of work that was dropped, by an abort or by a reset of another device, or that depends on it."""

@@ -36,10 +36,11 @@ class Ticket(Unique):
     after a reset.
     """
 
-    __slots__ = ("_core", "_position", "_twin")
+    __slots__ = ("_call", "_core", "_position", "_twin")
     noun = "ticket"
 
-    def __init__(self, core: StreamCore, position: int, *, twin: bool = False) -> None:
+    def __init__(self, core: StreamCore, position: int, call: str = "", *, twin: bool = False) -> None:
+        self._call = call  # the ACL function that enqueued its task
         self._core = core
         self._position = position
         self._twin = twin  # of another ticket at the same position
@@ -52,7 +53,7 @@ class Ticket(Unique):
         run_blocking(self._arrive, timeout)
 
     async def _arrive(self) -> None:
-        await self._core.arrive(self._position)
+        await self._core.arrive(self._position, call=self._call)
 
     @property
     def position(self) -> int:

@@ -18,12 +18,22 @@ if TYPE_CHECKING:
     from aioacl._origin import Site
 
 CALL: Final = "aclrtSynchronizeStream"  # what would have returned the code
+TASKS: Final = {  # by what enqueues them
+    "aclrtMemcpyAsync": "a copy",
+    "aclrtMemsetAsync": "a fill",
+    "aclrtStreamWaitEvent": "a wait for an event",
+}
 LAST: Final = (1 << 64) - 1  # a position behind every other
 
 
 def name_of(code: int) -> str:
     """A code of ACL and its name."""
     return f"{code} {lookup(code).name}" if code > lib.AIO_LIMIT else "not known"
+
+
+def name_of_stream(number: int) -> str:
+    """A stream by its number, if the runtime has one."""
+    return "a stream" if number < 0 else f"stream {number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +58,7 @@ class Failed:
     @property
     def place(self) -> str:
         """Which task it was."""
-        stream = "a stream" if self.stream < 0 else f"stream {self.stream}"
-        return f"position {self.position} of {stream} on device {self.device}"
+        return f"position {self.position} of {name_of_stream(self.stream)} on device {self.device}"
 
     @property
     def task(self) -> str:
@@ -57,6 +66,11 @@ class Failed:
         if detection() == "exact":
             return f"the task at {self.place}"
         return f"a task at or behind {self.place}"
+
+    def ending(self, by: str) -> str:
+        """That it failed, in a sentence; `by` is the ACL function that enqueued what is at the position, or ""."""
+        kind = f", {TASKS[by]}," if by in TASKS and detection() == "exact" else ""
+        return f"{self.task}{kind} failed"
 
     @property
     def name(self) -> str:

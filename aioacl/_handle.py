@@ -220,7 +220,9 @@ def size_of(value: object, what: str) -> int:
     """A size in bytes that C can take. ParameterError for anything else."""
     size = whole_of(value)
     if size is None or size <= 0:
-        raise ParameterError(f"{what}={value!r} is not a size", hint="Pass a number of bytes, at least 1.")
+        raise ParameterError(
+            f"{what} must be an int, at least 1, got {value!r}", hint="Pass a number of bytes."
+        )
     if size >= 1 << 63:
         raise ParameterError(f"{what}={size} is more than any device has", hint="Pass a number of bytes.")
     return size

@@ -86,11 +86,29 @@ def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager) -> Place:
     return Place(buffer._pointer, buffer.size, buffer, device=isinstance(buffer, DeviceBuffer))
 
 
-def copy_size(to: Place, of: Place, nbytes: SupportsIndex | None) -> int:
-    """How many bytes a copy moves. ParameterError when they do not fit."""
+def _size(of: Place, nbytes: SupportsIndex | None) -> int:
     size = of.size if nbytes is None else whole_of(nbytes)
     if size is None or size < 0:
-        raise ParameterError(f"nbytes={nbytes!r} is not a size", hint="Pass a number of bytes.")
+        raise ParameterError(
+            f"nbytes must be an int, at least 0, got {nbytes!r}", hint="Pass a number of bytes."
+        )
+    return size
+
+
+def fill_size(to: Place, nbytes: SupportsIndex | None) -> int:
+    """How many bytes a fill writes. ParameterError when they do not fit."""
+    size = _size(to, nbytes)
+    if size > to.size:
+        raise ParameterError(
+            f"nbytes must be at most {to.size}, the size of the target, got {size}",
+            hint=f"Pass nbytes={to.size} or less, or leave it out to fill all.",
+        )
+    return size
+
+
+def copy_size(to: Place, of: Place, nbytes: SupportsIndex | None) -> int:
+    """How many bytes a copy moves. ParameterError when they do not fit."""
+    size = _size(of, nbytes)
     if size > of.size or size > to.size:
         raise ParameterError(
             f"{size} bytes do not fit: the source has {of.size}, the target {to.size}",

@@ -17,7 +17,7 @@ from aioacl._native_streams import destroy, make_core
 from aioacl._operation import Operation
 from aioacl._options import deadline_of, whole_of
 from aioacl._origin import warn_of_drop
-from aioacl._place import Place, copy_kind, copy_size, place_of
+from aioacl._place import Place, copy_kind, copy_size, fill_size, place_of
 from aioacl._port import begun, run_blocking
 from aioacl._transfer import STAGED_AT_MOST, pump, room
 
@@ -123,7 +123,7 @@ class Stream(Handle):
             kept.position = position = self._enqueue(core, call, function, *arguments)
             if deferred:
                 free_deferred(kept)
-            return Ticket(core, position)
+            return Ticket(core, position, call)
         except AclError:  # it was refused
             core.forget(kept)
             raise
@@ -196,7 +196,7 @@ class Stream(Handle):
         value = whole_of(byte)
         if value is None or not 0 <= value <= 255:
             raise ParameterError(f"{byte!r} is not a byte", hint="Pass a number from 0 to 255.")
-        core, size = self._core, copy_size(to, to, nbytes)
+        core, size = self._core, fill_size(to, nbytes)
         if size == 0:
             return self._at_tail(core)
         arguments = (to.address, to.size, value, size)

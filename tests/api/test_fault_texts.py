@@ -1,0 +1,161 @@
+"""The texts of sizes that do not fit, of timeouts, and of failed tasks: they name what is meant, and what helps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from tests.kit import FAULT, TASK_FAULT, no_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+NAME = f"{TASK_FAULT} ACL_ERROR_RT_AICORE_EXCEPTION"
+CHECK = "Check the kernel's addresses and sizes; then make a new stream, or `await stream.renew()`."
+
+
+def refusal(use: Callable[[], object]) -> str:
+    with no_call(), pytest.raises(aioacl.ParameterError) as caught:
+        use()
+    return str(caught.value)
+
+
+def test_fill_beyond_the_memory_names_no_source(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:
+    assert refusal(lambda: stream.fill(memory, 1, nbytes=99)) == (
+        "nbytes must be at most 64, the size of the target, got 99. Pass nbytes=64 or less, or leave it out to fill "
+        "all."
+    )
+
+
+@pytest.mark.parametrize("size", [8.0, "8", True, 0, -1])
+def test_size_that_is_none_is_refused_with_the_int_that_is_expected(device: aioacl.Device, size: Any) -> None:
+    text = f"nbytes must be an int, at least 1, got {size!r}. Pass a number of bytes."
+    assert refusal(lambda: device.allocate(size)) == text
+    assert refusal(lambda: device.pinned(size)) == text
+
+
+@pytest.mark.parametrize("size", [8.0, "8", True, -1])
+def test_number_of_bytes_that_is_none_is_refused_with_the_int_that_is_expected(
+    stream: aioacl.Stream, memory: aioacl.DeviceBuffer, size: Any
+) -> None:
+    text = f"nbytes must be an int, at least 0, got {size!r}. Pass a number of bytes."
+    assert refusal(lambda: stream.fill(memory, 1, nbytes=size)) == text
+    assert refusal(lambda: stream.copy(memory, bytes(64), nbytes=size)) == text
+
+
+WAITS: dict[str, Callable[[aioacl.Stream, aioacl.Ticket], object]] = {
+    "synchronize": lambda stream, _: stream.synchronize(timeout=0).result(),
+    "result": lambda stream, _: stream.result(timeout=0),
+    "ticket": lambda _, ticket: ticket.result(timeout=0),
+    "renew": lambda stream, _: stream.renew(timeout=0).result(),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_timeout_of_a_wait_for_a_stream_names_the_stream_and_the_position(
+    stream: aioacl.Stream, memory: aioacl.DeviceBuffer, wait: Callable[..., object]
+) -> None:
+    with simulator.held(stream):
+        ticket = stream.fill(memory, 1)
+        with pytest.raises(aioacl.DeviceTimeout) as caught:
+            wait(stream, ticket)
+    number, generation = stream._core.number, stream.generation
+    assert str(caught.value).startswith(
+        f"device 0, generation {generation}: stream {number} was not done up to position {ticket.position} in time. "
+    )
+
+
+TASKS: dict[str, Callable[[aioacl.Stream, aioacl.DeviceBuffer], aioacl.Ticket]] = {
+    "a fill": lambda stream, memory: stream.fill(memory, 1),
+    "a copy": lambda stream, memory: stream.copy(memory, bytes(64)),
+}
+
+
+def place(ticket: aioacl.Ticket) -> str:
+    return (
+        f"position {ticket.position} of stream {ticket._core.number} on device {ticket._core.manager.index}"
+    )
+
+
+def error_of(ticket: aioacl.Ticket) -> aioacl.DeviceFault:
+    with pytest.raises(aioacl.DeviceFault) as caught:
+        ticket.result()
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_failed_task_that_is_the_one_awaited_is_named_and_an_earlier_one_is_not(
+    stream: aioacl.Stream, memory: aioacl.DeviceBuffer, kind: str
+) -> None:
+    with simulator.held(stream):
+        simulator.fail_next(stream, TASK_FAULT)
+        first, second = TASKS[kind](stream, memory), stream.fill(memory, 2)
+    start = f"aclrtSynchronizeStream on device 0, generation {stream.generation}: {NAME}"
+    assert str(error_of(first)) == f"{start}: the task at {place(first)}, {kind}, failed. {CHECK}"
+    assert str(error_of(second)) == f"{start}: the task at {place(first)} failed. {CHECK}"
+
+
+@pytest.mark.parametrize("code", [TASK_FAULT, FAULT])
+def test_failure_raised_after_a_reset_does_not_advise_to_renew_or_reset(
+    device: aioacl.Device, code: int
+) -> None:
+    stream, memory = device.create_stream().result(), device.allocate(64).result()
+    simulator.fail_next(stream, code)
+    ticket = stream.fill(memory, 1)
+    error_of(ticket)
+    assert device.force_reset().result().ok
+    hint = "The device was reset or closed since: repeat the work with new handles."
+    assert error_of(ticket).hint == hint
+
+
+def test_failure_raised_after_a_renewal_does_not_advise_to_renew(
+    stream: aioacl.Stream, memory: aioacl.DeviceBuffer
+) -> None:
+    simulator.fail_next(stream, TASK_FAULT)
+    ticket = stream.fill(memory, 1)
+    error_of(ticket)
+    stream.renew().result()
+    assert error_of(ticket).hint == (
+        "Its stream was renewed or closed since: repeat the work on a stream that has not failed."
+    )
+
+
+def test_inherited_failure_names_both_streams_and_which_one_to_renew(
+    device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer
+) -> None:
+    with device.create_stream() as other:
+        with simulator.held(other):
+            simulator.fail_next(other, TASK_FAULT)
+            failed = other.fill(memory, 1)
+            stream.wait_event(other.record())
+            ticket = stream.fill(memory, 2)
+        error = error_of(ticket)
+        mine, its = f"stream {stream._core.number} on device 0", other._core.number
+        assert f"the work of {mine} depends on the task at {place(failed)}, which failed" in str(error)
+        assert error.hint == (
+            f"Make a new stream, or renew {mine}, whose work depends on it: `await stream.renew()`. To renew "
+            f"stream {its} on device 0 alone does not help."
+        )
+        other.renew().result()
+        error_of(ticket)
+        stream.renew().result()
+        stream.fill(memory, 3).result()
+
+
+def test_failure_inherited_from_another_device_names_both_devices(
+    open_device: OpenDevice, stream: aioacl.Stream
+) -> None:
+    with open_device(1) as second, second.create_stream() as other, second.allocate(64) as memory:
+        with simulator.held(other):
+            simulator.fail_next(other, TASK_FAULT)
+            failed = other.fill(memory, 1)
+            ticket = stream.wait_event(other.record())
+        error = error_of(ticket)
+        mine = f"stream {stream._core.number} on device 0"
+        assert f"the work of {mine} depends on the task at {place(failed)}, which failed" in str(error)
+        assert f"renew {mine}, whose work depends on it" in error.hint
