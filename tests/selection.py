@@ -31,7 +31,7 @@ HERE: Final = Path(__file__).resolve().parent
 PROCESS_FOLDERS: Final = tuple(
     HERE / name for name in ("contract", "examples", "process", "sweep", "testing")
 )
-NOT_QUICK: Final = ("process", "packaging", "slow", "sweep", "torch")
+NOT_QUICK: Final = ("process", "thorough", "packaging", "slow", "sweep", "torch")
 QUICK: Final = "quick"
 ALL: Final = "not slow and not sweep and not torch"
 STARTS: Final = (

@@ -157,6 +157,7 @@ def test_the_guard_tries_again_until_a_hung_call_is_back(
     assert "quarantined QUARANTINED " in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_a_call_that_hangs_for_good_ends_the_service_and_leaves_nobody_behind(
     program: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

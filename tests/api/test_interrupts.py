@@ -108,6 +108,7 @@ def closed() -> bool:
     return manager.state is State.CLOSED and manager.flight is None and not manager.opens
 
 
+@pytest.mark.thorough
 def test_who_is_interrupted_while_he_opens_or_closes_has_nothing_open(open_device: OpenDevice) -> None:
     def check() -> None:
         assert until_now(closed), manager_of(0).flight
