@@ -242,7 +242,7 @@ static int ask(aio_stream *stream, uint64_t position) {
     int code = aio_stream_ask_marks(stream);
     if (code == 0 && atomic_load(&stream->finished) < position && !has_mark(stream, position))
         code = ask_stream(stream);
-    if (code)
+    if (code && aio_stream_current(stream)) /* else the reset or the abort is why, and no task has failed */
         aio_stream_condemn(stream, code);
     return code;
 }

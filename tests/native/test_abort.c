@@ -97,6 +97,33 @@ static void a_foreign_reset_finds_dead_streams(void) {
     bed_close_copied();
 }
 
+/* A query that is inside longer than a foreign reset waits for it says that the context is gone: no task
+ * failed. */
+static aclError query_after_a_reset(aclrtStream handle, aclrtStreamStatus *status) {
+    (void)handle;
+    (void)status;
+    bed_join(bed_thread(reset_from_abroad, NULL));
+    return 107002;
+}
+
+static void a_query_that_a_foreign_reset_overtakes_fails_no_task(void) {
+    aclError (*query_as_it_is)(aclrtStream, aclrtStreamStatus *);
+    bed_open_to_copy(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    CHECK_EQ(bed_copy(stream), 1);
+    query_as_it_is = aio_acl.aclrtStreamQuery;
+    aio_acl.aclrtStreamQuery = query_after_a_reset;
+    aio_stream_poll(stream, 1);
+    aio_acl.aclrtStreamQuery = query_as_it_is;
+    CHECK_EQ(aio_stream_error(stream, 1, NULL), 0);
+    aio_gate_met(0);
+    bed_bring_back_after(0);
+    CHECK_EQ(bed_await(stream, 1), aio_failed(AIO_STALE));
+    aio_stream_drop(stream);
+    bed_close_copied();
+}
+
 /* The callback of another library may come before ours, and a call of ours in between. */
 static void a_reset_that_was_found_out_is_met_once(void) {
     bed_open_to_copy(AIO_WATCH);
@@ -449,7 +476,8 @@ TESTS(TEST(an_abort_that_is_refused_has_ended_nothing), TEST(what_is_asked_durin
       TEST(a_wait_without_progress_asks_for_what_wakes_the_runtime),
       TEST(without_an_event_a_synchronize_wakes_the_runtime), TEST(an_abort_ends_what_was_left),
       TEST(an_abort_meets_an_enqueuer), TEST(a_foreign_reset_finds_dead_streams),
-      TEST(a_reset_that_was_found_out_is_met_once), TEST(a_reset_that_was_found_out_is_settled_by_the_set),
+      TEST(a_query_that_a_foreign_reset_overtakes_fails_no_task), TEST(a_reset_that_was_found_out_is_met_once),
+      TEST(a_reset_that_was_found_out_is_settled_by_the_set),
       TEST(who_destroys_the_events_stops_when_the_generation_has_moved),
       TEST(a_device_abort_counts_what_it_met), TEST(a_set_is_told_of_the_resets_that_it_has_outlived),
       TEST(a_reset_of_ours_is_nobody_elses))
