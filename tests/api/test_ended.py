@@ -10,8 +10,9 @@ import pytest
 
 import aioacl
 from aioacl import simulator
+from aioacl._failures import CALL
 from aioacl._ffi import lib
-from tests.kit import Waiting, no_call_of_mine, reset_by_somebody_else, until, wait_for
+from tests.kit import Waiting, hanging, no_call_of_mine, reset_by_somebody_else, until, wait_for
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -64,6 +65,21 @@ async def test_ticket_whose_work_a_foreign_reset_drops_names_the_reset(open_devi
         reset_by_somebody_else()
         await until(lambda: device.state is aioacl.State.OPEN and device.generation > generation)
         assert str(await told(ticket)) == text(generation, "reset", AGAIN)
+
+
+async def test_what_ends_work_is_named_before_the_generation_has_ended(open_device: OpenDevice) -> None:
+    """Some waits end when a reset or the last close begins, some when it is over."""
+    device = await open_device()
+    manager, generation = device._manager, device.generation
+    assert str(manager.was_ended(generation, CALL)) == text(generation, "reset", AGAIN)
+    simulator.hang_call("aclrtResetDevice")
+    async with anyio.create_task_group() as group:
+        closing = Waiting(group, device.close)
+        await until(hanging("aclrtResetDevice"))
+        assert manager.generation == generation
+        assert str(manager.was_ended(generation, CALL)) == text(generation, "closed", OPEN_AGAIN)
+        simulator.unhang("aclrtResetDevice")
+        await closing.outcome()
 
 
 async def test_ticket_whose_work_a_close_drops_names_the_close(open_device: OpenDevice) -> None:

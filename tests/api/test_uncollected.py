@@ -86,8 +86,11 @@ def test_failure_found_behind_the_close_of_its_stream_warns_at_the_line_that_mad
 def test_failure_of_a_stream_left_to_the_close_of_the_device_warns_at_the_line_that_made_it(
     open_device: OpenDevice,
 ) -> None:
-    with pytest.warns(aioacl.AclWarning, match="its device was closed") as warned, open_device() as device:
-        stream = failed(device, device.allocate(64).result())
+    device = open_device().result()
+    memory = device.allocate(64).result()
+    stream = failed(device, memory)
+    with pytest.warns(aioacl.AclWarning, match="its device was closed") as warned:
+        device.close().result()
     (told,) = (one for one in warned if one.category is aioacl.AclWarning)
     assert told.filename == __file__
     assert "# the line" in linecache.getline(told.filename, told.lineno)
