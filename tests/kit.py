@@ -57,7 +57,11 @@ def opener(waits: Any) -> OpenDevice:
 
 def live_streams() -> int:
     """Native streams that live in the simulator, without those by which the engine wakes the runtime."""
-    return simulator.stats().streams - lib.aio_equipped()
+    while True:  # the maintenance thread may make or destroy one between the two looks
+        before = lib.aio_equipped()
+        streams = simulator.stats().streams
+        if lib.aio_equipped() == before:
+            return streams - before
 
 
 # --- waiting for a state ------------------------------------------------------------------------------------------
