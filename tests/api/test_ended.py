@@ -27,7 +27,14 @@ def text(generation: int, what: str, hint: str) -> str:
     return f"{where}: the device was {what} before this was done. {hint}"
 
 
-async def told(ticket: aioacl.Ticket) -> aioacl.DeviceReset:
+async def held_fill(device: aioacl.Device) -> tuple[aioacl.Ticket, int, object]:
+    """A fill that does not begin, its generation, and the handles, which are to be kept until the device is closed."""
+    stream, memory = await device.create_stream(), await device.allocate(64)
+    simulator.hold(stream)
+    return stream.fill(memory, 1), device.generation, (stream, memory)
+
+
+async def error_of_await(ticket: aioacl.Ticket) -> aioacl.DeviceReset:
     with no_call_of_mine(), pytest.raises(aioacl.DeviceReset) as caught:
         await ticket
     return caught.value
@@ -35,36 +42,27 @@ async def told(ticket: aioacl.Ticket) -> aioacl.DeviceReset:
 
 async def test_ticket_whose_work_a_reset_drops_raises_the_same_at_each_await(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
-        stream, memory = await device.create_stream(), await device.allocate(64)
-        generation = device.generation
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 1)
+        ticket, generation, _kept = await held_fill(device)
         waiting = Waiting(group, partial(wait_for, ticket))
         await until(lambda: lib.aio_device_waits(0))
         report = await device.force_reset(grace=0)
         with pytest.raises(aioacl.DeviceReset) as caught:
             await waiting.outcome()
-        for error in (caught.value, await told(ticket), await told(ticket)):
+        for error in (caught.value, await error_of_await(ticket), await error_of_await(ticket)):
             assert str(error) == text(generation, "reset", AGAIN)
             assert error.report is report
         assert (await device.force_reset()).ok
-        later = await told(ticket)
+        later = await error_of_await(ticket)
         assert str(later) == text(generation, "reset", AGAIN)
-        assert later.report is None  # that of the newest reset tells nothing of this work
+        assert later.report is None  # the report is about other work
 
 
 async def test_ticket_whose_work_a_foreign_reset_drops_names_the_reset(open_device: OpenDevice) -> None:
     async with open_device() as device:
-        stream, memory, generation = (
-            await device.create_stream(),
-            await device.allocate(64),
-            device.generation,
-        )
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 1)
+        ticket, generation, _kept = await held_fill(device)
         reset_by_somebody_else()
         await until(lambda: device.state is aioacl.State.OPEN and device.generation > generation)
-        assert str(await told(ticket)) == text(generation, "reset", AGAIN)
+        assert str(await error_of_await(ticket)) == text(generation, "reset", AGAIN)
 
 
 async def test_what_ends_work_is_named_before_the_generation_has_ended(open_device: OpenDevice) -> None:
@@ -85,19 +83,15 @@ async def test_what_ends_work_is_named_before_the_generation_has_ended(open_devi
 async def test_ticket_whose_work_a_close_drops_names_the_close(open_device: OpenDevice) -> None:
     async with anyio.create_task_group() as group:
         async with open_device() as device:
-            stream, memory, generation = (
-                await device.create_stream(),
-                await device.allocate(64),
-                device.generation,
-            )
-            simulator.hold(stream)
-            ticket = stream.fill(memory, 1)
+            ticket, generation, _kept = await held_fill(device)
             waiting = Waiting(group, partial(wait_for, ticket))
             await until(lambda: lib.aio_device_waits(0))
         with pytest.raises(aioacl.DeviceReset) as caught:
             await waiting.outcome()
         assert str(caught.value) == text(generation, "closed", OPEN_AGAIN)
-        assert str(await told(ticket)) == text(generation, "closed", OPEN_AGAIN)
+        assert str(await error_of_await(ticket)) == text(generation, "closed", OPEN_AGAIN)
         async with open_device():
-            assert str(await told(ticket)) == text(generation, "closed", OPEN_AGAIN)
-        assert str(await told(ticket)) == text(generation, "reset or closed", OPEN_AGAIN)  # two closes back
+            assert str(await error_of_await(ticket)) == text(generation, "closed", OPEN_AGAIN)
+        assert str(await error_of_await(ticket)) == text(
+            generation, "reset or closed", OPEN_AGAIN
+        )  # two closes back
