@@ -263,7 +263,7 @@ class Leases:
             (lease._holders if holder in lease._holders else lease._lost).remove(holder)
 
     def tidy(self) -> None:
-        """Drops leases that have no holder left. To be called after `forsake`."""
+        """Drops the leases without a holder. To be called after `forsake`."""
         for lease in tuple(self._held):
             if not lease._holders:
                 self._held.discard(lease)

@@ -72,7 +72,7 @@ def control_function(name: str, signature: str) -> CData:
 
 
 def of_device(name: str, device: SupportsIndex, signature: str = "int (*)(int32_t)") -> int:
-    """The answer of a control that takes a device. ParameterError if there is none of that index."""
+    """The answer of a control that takes a device. ParameterError for an index without a device."""
     index = word("device", device)
     answer: int = control_function(name, signature)(index)
     if answer < 0:
@@ -84,7 +84,7 @@ def of_device(name: str, device: SupportsIndex, signature: str = "int (*)(int32_
 
 
 def of_function(name: str, function: str, *values: int, signature: str = "int (*)(const char *)") -> int:
-    """The answer of a control that takes a function. ParameterError if ACL has none of that name."""
+    """The answer of a control that takes a function. ParameterError for a name that ACL does not have."""
     text = c_text("the name of an ACL function", function)
     if control_function("aclsim_hung", "int (*)(const char *)")(text) < 0:
         raise ParameterError(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def c_text(what: str, text: object) -> CData:
-    """The text for C. ParameterError if it is none, or would end early there."""
+    """The text for C. ParameterError for what is not a str, or holds a null character, at which C would end it."""
     if not isinstance(text, str) or "\0" in text:
         raise ParameterError(f"expected {what}, got {text!r}", hint="Pass a str without null characters.")
     return ffi.new("char[]", text.encode("utf-8", "surrogatepass"))
