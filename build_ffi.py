@@ -231,7 +231,7 @@ EXPORT = re.compile(
 
 def exports() -> dict[str, str]:
     """The ACL functions that the simulator has, each with the release of CANN that it came with."""
-    text = inlined(SIMULATOR / "sim_api.inc")
+    text = inlined(SIMULATOR / "core" / "sim_api.inc")
     found = {match["name"]: match["since"] for match in EXPORT.finditer(text)}
     if len(found) != len(re.findall(r"^ACL_FN", text, re.MULTILINE)):
         raise SystemExit("sim_api.inc: a row cannot be read")

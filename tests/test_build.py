@@ -15,7 +15,7 @@ import build_ffi
 import build_ninja
 
 ROOT = Path(__file__).parents[1]
-EDITED = "aioacl/simulator/csrc/stream.c"
+EDITED = "aioacl/simulator/csrc/stream/stream.c"
 
 
 def written(folder: Path, *names: str) -> Path:

@@ -129,7 +129,7 @@ def enumerators() -> tuple[tuple[str, ...], ...]:
 @cache
 def types_text() -> str:
     """Our declarations of types."""
-    return build_ffi.plain(str(build_ffi.SIMULATOR / "sim_types.h"))
+    return build_ffi.plain(str(build_ffi.SIMULATOR / "core" / "sim_types.h"))
 
 
 def enumerations(text: str) -> dict[str, dict[str, str]]:

@@ -79,7 +79,7 @@ class Types:
 
     def __init__(self) -> None:
         api = [path for folder in header_folders(NATIVE / "api") for path in sorted(folder.glob("*.h"))]
-        headers = [*api, SIMULATOR / "sim_types.h", NATIVE / "acl_types.h"]
+        headers = [*api, SIMULATOR / "core" / "sim_types.h", NATIVE / "acl_types.h"]
         text = "\n".join(header.read_text() for header in headers)
         self.callbacks = set(re.findall(r"typedef [\w ]+\**\(\*(\w+)\)", text))
         self.handles = re.findall(r"typedef void \*(\w+);", text)

@@ -6,7 +6,7 @@
  *     Maintenance   Manager._on_wake, as far as it meets a foreign reset
  *     call          Lane.call: a job that does not come back in time is withdrawn, or left behind in C
  *
- * The runtime's side, as the simulator has it (csrc/device.c, reset.c) and the self-test asks of any library: what sets
+ * The runtime's side, as the simulator has it (csrc/device/device.c, reset.c) and the self-test asks of any library: what sets
  * and what resets a device exclude each other; a reset that releases forgets the count at once and tells RESET_PRE
  * before it tears down; a reset of a device that is not set answers 507007 and does nothing.
  *
