@@ -129,9 +129,9 @@ FUNCTIONS_HEAD: Final = '''"""Made by `python build_ffi.py --stub` from acl_api.
 from typing import TypeAlias
 
 from aioacl._acl import CData
-from aioacl._event import Event
-from aioacl._memory import DeviceBuffer, PinnedBuffer
-from aioacl._stream import Stream
+from aioacl._handles.event import Event
+from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+from aioacl._handles.stream import Stream
 from aioacl.lowlevel._calls import Place
 
 Memory: TypeAlias = CData | DeviceBuffer | PinnedBuffer

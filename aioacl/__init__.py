@@ -4,9 +4,7 @@ Enqueueing is a plain call that never waits; waiting is an await. Importing this
 thread: that happens at the first `open_device`.
 """
 
-from aioacl import _trio as _trio  # now, for `_port` must import nothing on an event loop's thread
-from aioacl._device import Device
-from aioacl._errors import (
+from aioacl._base.errors import (
     AclError,
     AclWarning,
     ContextError,
@@ -28,17 +26,21 @@ from aioacl._errors import (
     StreamAborted,
     TaskTimeout,
 )
-from aioacl._event import Event, Ticket
-from aioacl._events import DeviceEvents
-from aioacl._executor import DeviceExecutor
-from aioacl._law import State
-from aioacl._lease import Lease, SharedLease
-from aioacl._library import LibraryInfo, library_info, use_library
-from aioacl._memory import DeviceBuffer, PinnedBuffer
+from aioacl._base.options import DeviceEvent, DeviceInfo, Health, MemoryInfo, ResetReport, Stuck
+from aioacl._base.states import State
+from aioacl._device import Device
+from aioacl._handles.event import Event, Ticket
+from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+from aioacl._handles.operation import Opening, Operation
+from aioacl._handles.stream import Stream
+from aioacl._library.load import LibraryInfo, library_info, use_library
+from aioacl._lifecycle.executor import DeviceExecutor
+from aioacl._lifecycle.lease import Lease, SharedLease
+from aioacl._lifecycle.notifications import DeviceEvents
 from aioacl._open import list_devices, open_device
-from aioacl._operation import Opening, Operation
-from aioacl._options import DeviceEvent, DeviceInfo, Health, MemoryInfo, ResetReport, Stuck
-from aioacl._stream import Stream
+from aioacl._wait import (
+    trio as trio,  # now, for `_wait.port` must import nothing on the thread of an event loop
+)
 
 __version__ = "0.1.0"
 

@@ -10,8 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from aioacl import __version__
+from aioacl._base.errors import AclError, LibraryConflict
 from aioacl._cli import UserError, demo, devices, doctor, selftest, simulator
-from aioacl._errors import AclError, LibraryConflict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

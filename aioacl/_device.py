@@ -5,24 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, SupportsIndex, TypeVar
 
-from aioacl import _origin, _runtime, _sync
-from aioacl._abortable import address_of
-from aioacl._core import STREAM_ABORTED
-from aioacl._errors import DeviceTimeout, ParameterError
-from aioacl._event import Event
-from aioacl._events import DeviceEvents
-from aioacl._executor import must_be_plain
-from aioacl._ffi import ffi, lib, make_pass
-from aioacl._gate import error_of
-from aioacl._handle import Made, error_on, size_of
-from aioacl._health import health_of
-from aioacl._lanes import call_on
-from aioacl._law import State
-from aioacl._lease import Lease
-from aioacl._memory import DeviceBuffer, PinnedBuffer, discard, make_device, make_pinned
-from aioacl._native_streams import SYNC_TIMEOUT, synchronize_device
-from aioacl._operation import Opening, Operation
-from aioacl._options import (
+from aioacl._base import origin as _origin
+from aioacl._base import sync as _sync
+from aioacl._base.errors import DeviceTimeout, ParameterError
+from aioacl._base.ffi import ffi, lib, make_pass
+from aioacl._base.options import (
     GRACE,
     Health,
     MemoryInfo,
@@ -33,18 +20,33 @@ from aioacl._options import (
     must_be_reason,
     whole_of,
 )
-from aioacl._port import current_port
-from aioacl._stream import Stream, discard_stream, make_stream
+from aioacl._base.states import State
+from aioacl._handles.event import Event
+from aioacl._handles.handle import Made, error_on, size_of
+from aioacl._handles.memory import DeviceBuffer, PinnedBuffer, discard, make_device, make_pinned
+from aioacl._handles.native_streams import SYNC_TIMEOUT, synchronize_device
+from aioacl._handles.operation import Opening, Operation
+from aioacl._handles.stream import Stream, discard_stream, make_stream
+from aioacl._handles.stream_core import STREAM_ABORTED
+from aioacl._library import runtime as _runtime
+from aioacl._lifecycle.abortable import address_of
+from aioacl._lifecycle.executor import must_be_plain
+from aioacl._lifecycle.gate import error_of
+from aioacl._lifecycle.health import health_of
+from aioacl._lifecycle.lease import Lease
+from aioacl._lifecycle.notifications import DeviceEvents
+from aioacl._wait.port import current_port
+from aioacl._wait.workers import call_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from aioacl._core import StreamCore
-    from aioacl._executor import DeviceExecutor
-    from aioacl._lifecycle import Manager
-    from aioacl._options import Seconds
-    from aioacl._origin import Origin, Site
+    from aioacl._base.options import Seconds
+    from aioacl._base.origin import Origin, Site
+    from aioacl._handles.stream_core import StreamCore
+    from aioacl._lifecycle.executor import DeviceExecutor
+    from aioacl._lifecycle.manager import Manager
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, SupportsIndex
 
-from aioacl import _runtime
+from aioacl._base.errors import ParameterError
+from aioacl._base.ffi import ffi, lib, text_of
+from aioacl._base.options import DeviceInfo, Strategy, deadline_of
 from aioacl._device import Device
-from aioacl._errors import ParameterError
-from aioacl._ffi import ffi, lib, text_of
-from aioacl._gate import error_of
-from aioacl._lifecycle import manager_of
-from aioacl._operation import Opening
-from aioacl._options import DeviceInfo, Strategy, deadline_of
+from aioacl._handles.operation import Opening
+from aioacl._library import runtime as _runtime
+from aioacl._lifecycle.gate import error_of
+from aioacl._lifecycle.manager import manager_of
 
 if TYPE_CHECKING:
-    from aioacl._options import Seconds
+    from aioacl._base.options import Seconds
 
 
 def open_device(

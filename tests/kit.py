@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
-from aioacl import QueueFull, State, _sync, open_device, simulator
-from aioacl._ffi import lib
+from aioacl import QueueFull, State, open_device, simulator
+from aioacl._base import sync as _sync
+from aioacl._base.ffi import lib
 from aioacl.testing._waiting import holds_within
 
 if TYPE_CHECKING:

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 import aioacl
-from aioacl import _flights, _reset, simulator
-from aioacl._locate import candidates
+from aioacl import simulator
+from aioacl._library.locate import candidates
+from aioacl._lifecycle.procedures import procedure as _flights
+from aioacl._lifecycle.procedures import reset as _reset
 from tests.kit import FAULT, TASK_FAULT, hanging, until
 
 PAGE = (Path(__file__).parents[1] / "docs" / "services.md").read_text()

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import anyio
 import anyio.to_thread
 
-from aioacl._errors import AclError, DeviceReset, DeviceResetting, QueueFull, StaleHandleError
-from aioacl._transfer import STAGED_AT_MOST
+from aioacl._base.errors import AclError, DeviceReset, DeviceResetting, QueueFull, StaleHandleError
+from aioacl._handles.transfer import STAGED_AT_MOST
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from aioacl._cli._demo_input import Source
     from aioacl._device import Device
-    from aioacl._event import Ticket
-    from aioacl._memory import PinnedBuffer
-    from aioacl._stream import Stream
+    from aioacl._handles.event import Ticket
+    from aioacl._handles.memory import PinnedBuffer
+    from aioacl._handles.stream import Stream
 
 T = TypeVar("T")
 

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import anyio.to_thread
 
-from aioacl._errors import error_for
-from aioacl._ffi import ffi, lib, make_pass
+from aioacl._base.errors import error_for
+from aioacl._base.ffi import ffi, lib, make_pass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from aioacl._cli._demo_input import Source
     from aioacl._device import Device
-    from aioacl._memory import DeviceBuffer, PinnedBuffer
-    from aioacl._stream import Stream
+    from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+    from aioacl._handles.stream import Stream
 
 RUNS: Final = 3
 FILES: Final = 384

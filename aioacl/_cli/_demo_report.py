@@ -12,7 +12,7 @@ from aioacl._cli._screen import BOLD, DIM, GREEN, RED, Screen
 if TYPE_CHECKING:
     from aioacl._cli._demo_job import Tally
     from aioacl._cli._demo_lag import Comparison
-    from aioacl._library import LibraryInfo
+    from aioacl._library.load import LibraryInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl import __version__, _detection, _runtime
-from aioacl._codes import lookup
-from aioacl._costs import cost_of, is_needed
-from aioacl._errors import AclError
-from aioacl._ffi import ffi, lib, text_of
+from aioacl import __version__
+from aioacl._base.codes import lookup
+from aioacl._base.errors import AclError
+from aioacl._base.ffi import ffi, lib, text_of
+from aioacl._library import detection as _detection
+from aioacl._library import runtime as _runtime
+from aioacl._library.features import cost_of, is_needed
 
 if TYPE_CHECKING:
-    from aioacl._library import LibraryInfo
+    from aioacl._library.load import LibraryInfo
 
 PACKAGE: Final = b"runtime"
 VERSION_BYTES: Final = 128  # ACL_PKG_VERSION_MAX_SIZE

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aioacl._base.errors import LibraryNotFound
 from aioacl._cli import UserError
-from aioacl._errors import LibraryNotFound
-from aioacl._library import LibraryInfo, library_info, use_library
+from aioacl._library.load import LibraryInfo, library_info, use_library
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

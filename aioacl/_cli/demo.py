@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from aioacl._base.errors import AclError
 from aioacl._cli import UserError
 from aioacl._cli._demo_input import find_input
 from aioacl._cli._demo_job import Job
@@ -17,7 +18,6 @@ from aioacl._cli._demo_lag import compare
 from aioacl._cli._demo_report import Outcome, as_json, show
 from aioacl._cli._library import add_option, load_or_explain
 from aioacl._cli._screen import Bar, Screen
-from aioacl._errors import AclError
 from aioacl._open import open_device
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aioacl._cli._demo_input import Input
     from aioacl._cli._demo_lag import Comparison
     from aioacl._device import Device
-    from aioacl._library import LibraryInfo
+    from aioacl._library.load import LibraryInfo
 
 TASKS: Final = 64
 MOST_TASKS: Final = 1024

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from aioacl._base.codes import lookup
+from aioacl._base.ffi import ffi, lib
 from aioacl._cli._library import add_option, described, load_or_explain
 from aioacl._cli._screen import GREEN, YELLOW, Screen
-from aioacl._codes import lookup
-from aioacl._ffi import ffi, lib
 from aioacl._open import list_devices
 
 if TYPE_CHECKING:

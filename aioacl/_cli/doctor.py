@@ -7,11 +7,11 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from aioacl._base.errors import LibraryNotFound
 from aioacl._cli._doctor_facts import Facts, ask_runtime, look_at_library, look_at_limits, look_at_python
 from aioacl._cli._doctor_visible import meaning, traps
 from aioacl._cli._library import add_option, load
 from aioacl._cli._screen import BOLD, DIM, GREEN, RED, YELLOW, Screen
-from aioacl._errors import LibraryNotFound
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -13,10 +13,10 @@ from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from aioacl._base.errors import LibraryNotFound
 from aioacl._cli import UserError
 from aioacl._cli._library import add_option, in_one_line
 from aioacl._cli._screen import BOLD, DIM, GREEN, RED, YELLOW, Bar, Screen
-from aioacl._errors import LibraryNotFound
 from aioacl._selftest._records import Assumption, Family, Verdict
 from aioacl._selftest._runner import Library, Request, identify
 from aioacl._selftest._runner import run as run_checks

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from aioacl._ffi import ffi
+from aioacl._base.ffi import ffi
 from aioacl.lowlevel._table import Parameter, Row, rows
 
 _NUMBERS: Final = {

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aioacl._errors import LibraryNotFound
-from aioacl._ffi import ffi
-from aioacl._library import LibraryInfo, library_info, use_library
+from aioacl._base.errors import LibraryNotFound
+from aioacl._base.ffi import ffi
+from aioacl._library.load import LibraryInfo, library_info, use_library
 from aioacl._selftest._bench import Bench, Guest, call, named, patience
 from aioacl._selftest._records import Assumption, Broken, Needs, NotTestable
 from aioacl._selftest._table import ASSUMPTIONS

@@ -15,8 +15,8 @@ from contextlib import ExitStack, contextmanager
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._codes import lookup
-from aioacl._ffi import ffi, lib, text_of
+from aioacl._base.codes import lookup
+from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._selftest._records import Broken, NotTestable
 
 if TYPE_CHECKING:

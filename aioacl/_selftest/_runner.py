@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from aioacl._errors import LibraryNotFound
+from aioacl._base.errors import LibraryNotFound
 from aioacl._selftest._records import Needs, Verdict
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._ffi import ffi, lib
+from aioacl._base.ffi import ffi, lib
 from aioacl._selftest._bench import (
     BLOCK_BYTES,
     NO_CONTEXT,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._ffi import ffi, lib, text_of
+from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._selftest._bench import Bench, call, expect, fill, named, on_a_thread, require, require_code
 from aioacl._selftest._records import Broken, Family, Needs
 

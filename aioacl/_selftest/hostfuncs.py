@@ -6,7 +6,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._ffi import ffi
+from aioacl._base.ffi import ffi
 from aioacl._selftest._bench import Bench, download, expect, fill, require
 from aioacl._selftest._records import NOBODY, Family
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from aioacl._costs import called, is_needed
-from aioacl._ffi import ffi, lib, text_of
+from aioacl._base.ffi import ffi, lib, text_of
+from aioacl._library.features import called, is_needed
 from aioacl._selftest._bench import NO_DEVICE, REPEAT_INITIALIZE, call, expect, fill, named, one_of, require
 from aioacl._selftest._records import NOBODY, Family, NotTestable
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aioacl import _detection
-from aioacl._ffi import ffi, lib
+from aioacl._base.ffi import ffi, lib
+from aioacl._library import detection as _detection
 from aioacl._selftest._bench import Bench, call, expect, fill, patience, require, status_of
 from aioacl._selftest._records import Family, Needs, NotTestable
 

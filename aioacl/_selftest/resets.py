@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aioacl import _law
-from aioacl._ffi import ffi, lib
-from aioacl._probe import probe
+from aioacl._base import states as _law
+from aioacl._base.ffi import ffi, lib
+from aioacl._lifecycle.probe import probe
 from aioacl._selftest._bench import (
     BLOCK_BYTES,
     NO_CONTEXT,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._ffi import ffi
+from aioacl._base.ffi import ffi
 from aioacl._selftest._bench import (
     ABORTED,
     NO_CONTEXT,

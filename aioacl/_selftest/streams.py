@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aioacl._ffi import ffi, lib
+from aioacl._base.ffi import ffi, lib
 from aioacl._selftest._bench import (
     BLOCK_BYTES,
     REFUSED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from aioacl._ffi import ffi
+from aioacl._base.ffi import ffi
 from aioacl._selftest._bench import (
     EVENT_TIMEOUT,
     REFUSED,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from aioacl._base.errors import ParameterError
 from aioacl._device import Device
-from aioacl._errors import ParameterError
 from aioacl.lowlevel import constants, ffi
 from aioacl.lowlevel._calls import Place, handle
 from aioacl.lowlevel._counts import reset_device, reset_device_force, set_device

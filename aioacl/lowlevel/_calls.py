@@ -15,21 +15,21 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from aioacl import _runtime
-from aioacl._errors import AclError, NotSupported, ParameterError, error_for
-from aioacl._event import Event
-from aioacl._ffi import ffi, lib, make_pass, text_of
-from aioacl._gate import absent
-from aioacl._handle import Handle, error_on
-from aioacl._memory import Buffer, PinnedBuffer
-from aioacl._stream import Stream
+from aioacl._base.errors import AclError, NotSupported, ParameterError, error_for
+from aioacl._base.ffi import ffi, lib, make_pass, text_of
+from aioacl._handles.event import Event
+from aioacl._handles.handle import Handle, error_on
+from aioacl._handles.memory import Buffer, PinnedBuffer
+from aioacl._handles.stream import Stream
+from aioacl._library import runtime as _runtime
+from aioacl._lifecycle.gate import absent
 from aioacl.lowlevel._table import Parameter, Row, like, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aioacl._acl import CData
-    from aioacl._lifecycle import Manager
+    from aioacl._lifecycle.manager import Manager
 
 # They answer the thread's last error in the place of their own.
 _ANSWERS: Final = frozenset({"aclrtPeekAtLastError", "aclrtGetLastError"})

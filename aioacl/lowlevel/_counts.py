@@ -10,19 +10,20 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from aioacl import _law, _runtime
-from aioacl._errors import ParameterError, error_for
-from aioacl._ffi import ffi, lib
-from aioacl._flights import Flight
-from aioacl._gate import error_of
-from aioacl._law import RELEASED_ALREADY, Counts, State
-from aioacl._lifecycle import Manager, manager_of
+from aioacl._base import states as _law
+from aioacl._base.errors import ParameterError, error_for
+from aioacl._base.ffi import ffi, lib
+from aioacl._base.states import RELEASED_ALREADY, Counts, State
+from aioacl._library import runtime as _runtime
+from aioacl._lifecycle.gate import error_of
+from aioacl._lifecycle.manager import Manager, manager_of
+from aioacl._lifecycle.procedures.procedure import Flight
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._acl import CData
-    from aioacl._law import Verdict
+    from aioacl._base.states import Verdict
 
 NAP_SECONDS = 0.001
 

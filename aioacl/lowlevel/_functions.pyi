@@ -3,9 +3,9 @@
 from typing import TypeAlias
 
 from aioacl._acl import CData
-from aioacl._event import Event
-from aioacl._memory import DeviceBuffer, PinnedBuffer
-from aioacl._stream import Stream
+from aioacl._handles.event import Event
+from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+from aioacl._handles.stream import Stream
 from aioacl.lowlevel._calls import Place
 
 Memory: TypeAlias = CData | DeviceBuffer | PinnedBuffer

@@ -10,7 +10,7 @@ from functools import cache
 from inspect import Parameter as Argument
 from typing import TYPE_CHECKING, Final
 
-from aioacl._ffi import lib, text_of
+from aioacl._base.ffi import lib, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

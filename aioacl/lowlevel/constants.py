@@ -5,7 +5,7 @@ The stub beside this file lists them with their values, for editors and type che
 
 from __future__ import annotations
 
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 from aioacl.lowlevel._table import like
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aioacl._ffi import ffi as _ffi
+from aioacl._base.ffi import ffi as _ffi
 
 __all__ = ["NULL", "buffer", "callback", "cast", "from_buffer", "gc", "new", "sizeof", "string", "unpack"]
 

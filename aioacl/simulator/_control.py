@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
-from aioacl._errors import ParameterError
-from aioacl._ffi import ffi, lib, pointer
-from aioacl._library import library_info
-from aioacl._options import whole_of
-from aioacl._stream import Stream
-from aioacl._unique import record
+from aioacl._base.errors import ParameterError
+from aioacl._base.ffi import ffi, lib, pointer
+from aioacl._base.options import whole_of
+from aioacl._base.unique import record
+from aioacl._handles.stream import Stream
+from aioacl._library.load import library_info
 from aioacl.simulator._names import c_text, functions, suggestion
 
 if TYPE_CHECKING:

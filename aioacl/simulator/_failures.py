@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, SupportsIndex
 
-from aioacl._errors import ParameterError
-from aioacl._options import whole_of
+from aioacl._base.errors import ParameterError
+from aioacl._base.options import whole_of
 from aioacl.simulator._control import control_function, of_device, of_stream
 
 if TYPE_CHECKING:

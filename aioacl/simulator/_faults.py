@@ -11,9 +11,9 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, SupportsIndex, TypedDict, Unpack
 
-from aioacl._errors import ParameterError
-from aioacl._ffi import ffi, pointer
-from aioacl._options import real_of, whole_of
+from aioacl._base.errors import ParameterError
+from aioacl._base.ffi import ffi, pointer
+from aioacl._base.options import real_of, whole_of
 from aioacl.simulator._control import control_function, stream_handle
 from aioacl.simulator._names import c_text, functions, suggestion
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from aioacl._options import Seconds
+    from aioacl._base.options import Seconds
     from aioacl.simulator._control import StreamLike
 
 TEXT_BYTES: Final = 1024

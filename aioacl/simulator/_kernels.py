@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex, cast
 
-from aioacl._errors import ParameterError
-from aioacl._ffi import ffi
-from aioacl._unique import record
+from aioacl._base.errors import ParameterError
+from aioacl._base.ffi import ffi
+from aioacl._base.unique import record
 from aioacl.simulator._control import control_function
 from aioacl.simulator._names import c_text
 

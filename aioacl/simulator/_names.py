@@ -5,8 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from aioacl._errors import ParameterError
-from aioacl._ffi import ffi, lib, text_of
+from aioacl._base.errors import ParameterError
+from aioacl._base.ffi import ffi, lib, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from aioacl import _paths
-from aioacl._errors import ParameterError
+from aioacl._base import paths as _paths
+from aioacl._base.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from aioacl import simulator
-from aioacl._options import bound_of
+from aioacl._base.options import bound_of
 from aioacl.simulator._control import times_forgotten
 from aioacl.testing import _temporary
 from aioacl.testing._below import makers_of
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Generator, Iterable, Iterator
 
-    from aioacl._options import Seconds
-    from aioacl._origin import Frame, Origin
+    from aioacl._base.options import Seconds
+    from aioacl._base.origin import Frame, Origin
 
 BEFORE_GC_SECONDS: Final = 0.2
 PATIENCE_SECONDS: Final = 2.0

@@ -8,23 +8,24 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeVar
 
-from aioacl import _lifecycle, simulator
+from aioacl import simulator
+from aioacl._base.errors import AclError
+from aioacl._base.states import State
 from aioacl._device import Device
-from aioacl._errors import AclError
-from aioacl._gate import inside
-from aioacl._health import health_of
-from aioacl._law import State
-from aioacl._lease import Lease
+from aioacl._handles.operation import Operation
+from aioacl._lifecycle import manager as _lifecycle
+from aioacl._lifecycle.gate import inside
+from aioacl._lifecycle.health import health_of
+from aioacl._lifecycle.lease import Lease
+from aioacl._lifecycle.probe import probe
 from aioacl._open import open_device
-from aioacl._operation import Operation
-from aioacl._probe import probe
 from aioacl.testing._snapshot import is_simulated, open_devices
 from aioacl.testing._waiting import PATIENCE_SECONDS, holds_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from aioacl._lifecycle import Manager
+    from aioacl._lifecycle.manager import Manager
 
 T = TypeVar("T")
 

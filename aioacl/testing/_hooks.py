@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex
 
 import pytest
 
-from aioacl import _lifecycle
-from aioacl._errors import AclError, LibraryConflict, LibraryNotFound, ParameterError
-from aioacl._library import library_info, use_library
+from aioacl._base.errors import AclError, LibraryConflict, LibraryNotFound, ParameterError
+from aioacl._library.load import library_info, use_library
+from aioacl._lifecycle import manager as _lifecycle
 from aioacl._open import open_device
 from aioacl.testing._audit import Audit, Finding, report
 from aioacl.testing._broader import Broader
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from aioacl._device import Device
-    from aioacl._library import LibraryInfo
+    from aioacl._library.load import LibraryInfo
     from pytest_aioacl import Open, Settings
 
 HELD_BY_A_TRACEBACK: Final = ("descriptors", "directories")

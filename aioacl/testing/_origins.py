@@ -15,12 +15,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl import _origin
+from aioacl._base import origin as _origin
+from aioacl._base.origin import Frame, Origin
 from aioacl._device import Device
-from aioacl._lease import Lease
-from aioacl._memory import DeviceBuffer, PinnedBuffer
-from aioacl._origin import Frame, Origin
-from aioacl._stream import Stream
+from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+from aioacl._handles.stream import Stream
+from aioacl._lifecycle.lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

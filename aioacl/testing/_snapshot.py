@@ -11,10 +11,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from aioacl import _library, _lifecycle, _port, simulator
-from aioacl._errors import ParameterError
-from aioacl._ffi import lib
-from aioacl._law import State
+from aioacl import simulator
+from aioacl._base.errors import ParameterError
+from aioacl._base.ffi import lib
+from aioacl._base.states import State
+from aioacl._library import load as _library
+from aioacl._lifecycle import manager as _lifecycle
+from aioacl._wait import port as _port
 from aioacl.testing import _temporary
 
 if TYPE_CHECKING:

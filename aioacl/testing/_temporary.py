@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
 
-    from aioacl._origin import Frame
+    from aioacl._base.origin import Frame
 
     Lines = tuple[Frame, ...]
 

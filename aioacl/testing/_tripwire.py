@@ -21,7 +21,7 @@ from aioacl.testing._temporary import REMEMBERED, UNLINKED, Nameless, directorie
 if TYPE_CHECKING:
     from socket import socket
 
-    from aioacl._origin import Frame
+    from aioacl._base.origin import Frame
 
 
 class Tripwire:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from aioacl._executor import plain
-from aioacl._options import bound_of
+from aioacl._base.options import bound_of
+from aioacl._lifecycle.executor import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._options import Seconds
+    from aioacl._base.options import Seconds
 
 PATIENCE_SECONDS: Final = 5.0
 NAP_SECONDS: Final = 0.0005

@@ -9,8 +9,9 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _reset, simulator
-from aioacl._ffi import ffi, lib, pointer
+from aioacl import simulator
+from aioacl._base.ffi import ffi, lib, pointer
+from aioacl._lifecycle.procedures import reset as _reset
 from tests.kit import Stop, Waiting, hanging, in_thread, runs_out_of_time, until, works
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def test_abortable_without_the_runtimes_abort_is_not_supported(
             raise AssertionError
 
     opened = in_thread(lambda: open_device().result())
-    monkeypatch.setattr("aioacl._abortable._can_abort", lambda: False)
+    monkeypatch.setattr("aioacl._lifecycle.abortable._can_abort", lambda: False)
     with pytest.raises(aioacl.NotSupported, match="aclrtStreamAbort"):
         in_thread(enter)
     monkeypatch.undo()

@@ -12,7 +12,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 from tests.kit import FAULT, TASK_FAULT, Raised, Waiting, fill_queue, in_thread, until, until_now
 
 if TYPE_CHECKING:

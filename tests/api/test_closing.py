@@ -11,7 +11,10 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _flights, _reset, _sync, simulator
+from aioacl import simulator
+from aioacl._base import sync as _sync
+from aioacl._lifecycle.procedures import procedure as _flights
+from aioacl._lifecycle.procedures import reset as _reset
 from tests.kit import FewThreads, Waiting, hanging, no_call_of_mine, runs_out_of_time, until, works
 
 if TYPE_CHECKING:

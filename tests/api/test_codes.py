@@ -2,7 +2,7 @@
 
 import pytest
 
-from aioacl._codes import (
+from aioacl._base.codes import (
     _CODES,
     _HINTS,
     _ROWS,

@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _stream, simulator
-from aioacl._ffi import lib
-from aioacl._lanes import call_on
+from aioacl import simulator
+from aioacl._base.ffi import lib
+from aioacl._handles import stream as _stream
+from aioacl._wait.workers import call_on
 from tests.kit import Waiting, hanging, in_thread, until
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 from tests.api import test_contract_awaits
 from tests.kit import (
     Waiting,
@@ -487,7 +487,7 @@ GUEST = """
 async def main():
     use_library("simulator")
     aioacl.list_devices()
-    from aioacl._ffi import ffi, lib
+    from aioacl._base.ffi import ffi, lib
     assert lib.aio_u_aclInit(ffi.NULL) == 0  # as torch_npu would have it
     async with open_device():
         pass

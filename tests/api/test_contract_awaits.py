@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _detection, simulator
+from aioacl import simulator
+from aioacl._library import detection as _detection
 from aioacl.lowlevel import ffi, on
 from tests.kit import FAULT, TASK_FAULT, Raised, Waiting, no_call_of_mine, turns, until, wait_for
 from tests.process.child import run
@@ -592,7 +593,7 @@ def test_34_only_chips_that_keep_the_order_are_trusted(soc: str, keeps: bool) ->
 
 CONFIRMED = """
 import warnings
-from aioacl import _detection
+from aioacl._library import detection as _detection
 _detection.allow(0)
 async def main():
     with warnings.catch_warnings(record=True) as warned:

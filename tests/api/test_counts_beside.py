@@ -8,8 +8,9 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _flights, lowlevel, simulator
-from aioacl._lifecycle import manager_of
+from aioacl import lowlevel, simulator
+from aioacl._lifecycle.manager import manager_of
+from aioacl._lifecycle.procedures import procedure as _flights
 from tests.kit import Raised, Waiting, hanging, reset_by_somebody_else, turns, until
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _health, simulator, testing
-from aioacl._ffi import lib
-from aioacl._lifecycle import manager_of
+from aioacl import simulator, testing
+from aioacl._base.ffi import lib
+from aioacl._lifecycle import health as _health
+from aioacl._lifecycle.manager import manager_of
 from tests.kit import FAULT, Waiting, hanging, no_call, no_call_of_mine, turns, until
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aioacl
-from aioacl._lifecycle import manager_of
+from aioacl._lifecycle.manager import manager_of
 from tests.kit import Raised, in_thread, until_now
 
 if TYPE_CHECKING:

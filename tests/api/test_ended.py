@@ -10,8 +10,8 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._failures import CALL
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
+from aioacl._lifecycle.failures import CALL
 from tests.kit import Waiting, hanging, no_call_of_mine, reset_by_somebody_else, until, wait_for
 
 if TYPE_CHECKING:

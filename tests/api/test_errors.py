@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
-from aioacl import _errors
-from aioacl._codes import Family, lookup
-from aioacl._errors import (
+from aioacl._base import errors as _errors
+from aioacl._base.codes import Family, lookup
+from aioacl._base.errors import (
     _CLASSES,
     MESSAGE_LIMIT_BYTES,
     AclError,

@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 from tests.kit import Blocker, Waiting, no_call, turns, until
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._events import KEPT
-from aioacl._lifecycle import manager_of
+from aioacl._lifecycle.manager import manager_of
+from aioacl._lifecycle.notifications import KEPT
 from tests.kit import FAULT, Raised, Waiting, no_call, reset_by_somebody_else, turns, until, until_now
 
 if TYPE_CHECKING:

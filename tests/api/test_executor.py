@@ -13,9 +13,11 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _executor, _sync, simulator
-from aioacl._ffi import ffi, lib
-from aioacl._lifecycle import manager_of
+from aioacl import simulator
+from aioacl._base import sync as _sync
+from aioacl._base.ffi import ffi, lib
+from aioacl._lifecycle import executor as _executor
+from aioacl._lifecycle.manager import manager_of
 from tests.kit import FAULT, FewThreads, Raised, Waiting, in_thread, until
 
 if TYPE_CHECKING:

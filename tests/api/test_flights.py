@@ -11,11 +11,14 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _flights, _open_flight, _sync, simulator
-from aioacl._ffi import lib
-from aioacl._flights import Flight
-from aioacl._law import Event
-from aioacl._lifecycle import manager_of
+from aioacl import simulator
+from aioacl._base import sync as _sync
+from aioacl._base.ffi import lib
+from aioacl._base.states import Event
+from aioacl._lifecycle.manager import manager_of
+from aioacl._lifecycle.procedures import open as _open_flight
+from aioacl._lifecycle.procedures import procedure as _flights
+from aioacl._lifecycle.procedures.procedure import Flight
 from tests.kit import (
     FAULT,
     PATIENCE_SECONDS,

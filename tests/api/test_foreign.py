@@ -9,9 +9,11 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _admission, _flights, simulator
-from aioacl._ffi import ffi, lib
-from aioacl._flights import POOL_EVENTS, ForeignFlight
+from aioacl import simulator
+from aioacl._base.ffi import ffi, lib
+from aioacl._lifecycle import admission as _admission
+from aioacl._lifecycle.procedures import procedure as _flights
+from aioacl._lifecycle.procedures.procedure import POOL_EVENTS, ForeignFlight
 from tests.kit import (
     FAULT,
     Stop,

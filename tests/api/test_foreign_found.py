@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CONTEXT_IS_NULL = 107002
 UNTOLD = {"AIOACL_SIM_FAULTS": "aclrtRegDeviceStateCallback:after=0:rc=507000"}
 PROGRAM = """
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 
 async def use(device, stream, memory):
     {use}

@@ -9,11 +9,12 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _flights, simulator
-from aioacl._ffi import lib, make_pass
-from aioacl._gate import counts
-from aioacl._lanes import Job
-from aioacl._probe import probe
+from aioacl import simulator
+from aioacl._base.ffi import lib, make_pass
+from aioacl._lifecycle.gate import counts
+from aioacl._lifecycle.probe import probe
+from aioacl._lifecycle.procedures import procedure as _flights
+from aioacl._wait.workers import Job
 from tests.kit import Waiting, elsewhere, hanging, reset_by_somebody_else, turns, until, works
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._lanes import Job
+from aioacl._wait.workers import Job
 from tests.kit import PATIENCE_SECONDS, reset_by_somebody_else, until_now
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aioacl
-from aioacl._formats import format_holds_pointers
+from aioacl._handles.formats import format_holds_pointers
 from tests.kit import no_call_of_mine
 
 if TYPE_CHECKING:

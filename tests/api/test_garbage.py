@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aioacl
-from aioacl import _reset, simulator
-from aioacl._ffi import ffi, lib, owner, pointer
-from aioacl._law import State
-from aioacl._lifecycle import manager_of
+from aioacl import simulator
+from aioacl._base.ffi import ffi, lib, owner, pointer
+from aioacl._base.states import State
+from aioacl._lifecycle.manager import manager_of
+from aioacl._lifecycle.procedures import reset as _reset
 from tests.kit import (
     FAULT,
     PATIENCE_SECONDS,

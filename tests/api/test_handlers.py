@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import aioacl
-from aioacl import _sync, simulator
+from aioacl import simulator
+from aioacl._base import sync as _sync
 from tests.kit import FAULT, PATIENCE_SECONDS, until_now
 
 if TYPE_CHECKING:

@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import aioacl
-from aioacl import _executor, _sync, lowlevel, simulator
-from aioacl._core import StreamCore
-from aioacl._event import Event
-from aioacl._ffi import lib
-from aioacl._law import State
-from aioacl._lifecycle import manager_of
-from aioacl._operation import Operation
-from aioacl._port import run_blocking
-from aioacl._stream import Stream
+from aioacl import lowlevel, simulator
+from aioacl._base import sync as _sync
+from aioacl._base.ffi import lib
+from aioacl._base.states import State
+from aioacl._handles.event import Event
+from aioacl._handles.operation import Operation
+from aioacl._handles.stream import Stream
+from aioacl._handles.stream_core import StreamCore
+from aioacl._lifecycle import executor as _executor
+from aioacl._lifecycle.manager import manager_of
+from aioacl._wait.port import run_blocking
 from tests.kit import PATIENCE_SECONDS, Raised, until, until_now, wait_for
 from tests.support.steps import beginnings
 

@@ -10,8 +10,9 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _sync, simulator
-from aioacl._ffi import ffi, lib
+from aioacl import simulator
+from aioacl._base import sync as _sync
+from aioacl._base.ffi import ffi, lib
 from tests.kit import (
     FewThreads,
     Stop,

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 UNTOLD = {"AIOACL_SIM_FAULTS": "aclrtRegDeviceStateCallback:after=0:rc=507000"}
 FOUND_BEFORE_THE_CLOSE = """
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 from tests.kit import elsewhere
 
 async def main():

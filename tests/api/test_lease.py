@@ -9,8 +9,9 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _stream, simulator
-from aioacl._ffi import lib
+from aioacl import simulator
+from aioacl._base.ffi import lib
+from aioacl._handles import stream as _stream
 from tests.kit import Raised, Waiting, fill_staging, hanging, in_thread, no_call, turns, until, until_now
 
 if TYPE_CHECKING:

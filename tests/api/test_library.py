@@ -9,10 +9,19 @@ from typing import Any, cast
 
 import pytest
 
-from aioacl import _library
-from aioacl._errors import LibraryConflict, LibraryNotFound, ParameterError
-from aioacl._library import LibraryInfo, search
-from aioacl._locate import Candidate, Origin, Rules, Unusable, candidates, companions, inspect, requested
+from aioacl._base.errors import LibraryConflict, LibraryNotFound, ParameterError
+from aioacl._library import load as _library
+from aioacl._library.load import LibraryInfo, search
+from aioacl._library.locate import (
+    Candidate,
+    Origin,
+    Rules,
+    Unusable,
+    candidates,
+    companions,
+    inspect,
+    requested,
+)
 from aioacl.simulator import library_path
 
 TRUSTING = Rules(frozenset({0, os.geteuid()}))

@@ -11,9 +11,9 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import lib
-from aioacl._flights import POOL_EVENTS
-from aioacl._lanes import Job
+from aioacl._base.ffi import lib
+from aioacl._lifecycle.procedures.procedure import POOL_EVENTS
+from aioacl._wait.workers import Job
 from tests.kit import Waiting, live_streams, reset_by_somebody_else, until, works
 
 if TYPE_CHECKING:

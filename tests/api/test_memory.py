@@ -14,7 +14,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 from tests.kit import FAULT, PATIENCE_SECONDS, Raised, Waiting, hanging, no_call, turns, until, until_now
 
 if TYPE_CHECKING:

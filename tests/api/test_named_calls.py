@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._gate import inside
+from aioacl._lifecycle.gate import inside
 from tests.kit import Raised, Waiting, hanging, in_thread, runs_out_of_time, until
 
 if TYPE_CHECKING:

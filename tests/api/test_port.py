@@ -14,9 +14,11 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _port, _sync, simulator
-from aioacl._ffi import failure, lib
-from aioacl._port import TIMED_OUT, Port, ThreadPort, current_holder, current_port, run_blocking
+from aioacl import simulator
+from aioacl._base import sync as _sync
+from aioacl._base.ffi import failure, lib
+from aioacl._wait import port as _port
+from aioacl._wait.port import TIMED_OUT, Port, ThreadPort, current_holder, current_port, run_blocking
 from aioacl.testing._snapshot import thread_ports
 from tests.kit import PATIENCE_SECONDS, Raised, descriptors, in_thread, turns, until_now
 

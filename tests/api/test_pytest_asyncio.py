@@ -10,7 +10,7 @@ import pytest_asyncio
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 from tests.kit import FAULT, until
 
 if TYPE_CHECKING:

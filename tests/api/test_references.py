@@ -12,11 +12,13 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _memory, _stream, simulator
-from aioacl._ffi import lib
-from aioacl._memory import discard
-from aioacl._place import copy_size
-from aioacl._stream import discard_stream
+from aioacl import simulator
+from aioacl._base.ffi import lib
+from aioacl._handles import memory as _memory
+from aioacl._handles import stream as _stream
+from aioacl._handles.memory import discard
+from aioacl._handles.operand import copy_size
+from aioacl._handles.stream import discard_stream
 from tests.kit import Raised, Waiting, hanging, in_thread, until, until_now, wait_for
 
 if TYPE_CHECKING:

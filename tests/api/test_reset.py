@@ -10,9 +10,11 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import State, _gate, _reset, simulator
-from aioacl._ffi import lib
-from aioacl._reset import ResetFlight
+from aioacl import State, simulator
+from aioacl._base.ffi import lib
+from aioacl._lifecycle import gate as _gate
+from aioacl._lifecycle.procedures import reset as _reset
+from aioacl._lifecycle.procedures.reset import ResetFlight
 from tests.kit import (
     LONG_SECONDS,
     Waiting,
@@ -28,7 +30,7 @@ from tests.kit import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._options import Stuck
+    from aioacl._base.options import Stuck
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,12 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _flights, _health, _reset, simulator
-from aioacl._ffi import lib
-from aioacl._gate import inside
+from aioacl import simulator
+from aioacl._base.ffi import lib
+from aioacl._lifecycle import health as _health
+from aioacl._lifecycle.gate import inside
+from aioacl._lifecycle.procedures import procedure as _flights
+from aioacl._lifecycle.procedures import reset as _reset
 from tests.kit import (
     LONG_SECONDS,
     Raised,

@@ -16,7 +16,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 from tests.kit import Blocker, Waiting, descriptors, native_threads, until, until_now
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class ForeignStream:
     """A stream that another library has made, with work on it."""
 
     def __init__(self) -> None:
-        from aioacl._ffi import ffi
+        from aioacl._base.ffi import ffi
 
         made, memory = ffi.new("aclrtStream *"), ffi.new("void **")
         assert lib.aio_u_aclrtCreateStream(made) == 0

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aioacl
-from aioacl import _flights, _lanes, simulator
-from aioacl._lifecycle import manager_of
+from aioacl import simulator
+from aioacl._lifecycle.manager import manager_of
+from aioacl._lifecycle.procedures import procedure as _flights
+from aioacl._wait import workers as _lanes
 from tests.kit import hanging, in_thread, until, works
 
 if TYPE_CHECKING:

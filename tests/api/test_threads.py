@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _sync, simulator
+from aioacl import simulator
+from aioacl._base import sync as _sync
 from tests.kit import Raised, in_thread
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._options import real_of
+from aioacl._base.options import real_of
 from aioacl.testing import audit, until_now
 from tests.kit import no_call
 

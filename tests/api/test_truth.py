@@ -10,7 +10,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import PENDING, lib
+from aioacl._base.ffi import PENDING, lib
 from aioacl.lowlevel import on
 from tests.kit import TASK_FAULT, in_thread, live_streams, until, until_now
 

@@ -11,7 +11,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 from tests.kit import (
     FAULT,
     TASK_FAULT,

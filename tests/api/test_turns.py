@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from aioacl import _sync
-from aioacl._turns import Turns
+from aioacl._base import sync as _sync
+from aioacl._lifecycle.turns import Turns
 from tests.kit import PATIENCE_SECONDS, Raised
 
 if TYPE_CHECKING:

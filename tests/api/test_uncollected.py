@@ -12,8 +12,8 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import lib
-from aioacl._lifecycle import manager_of
+from aioacl._base.ffi import lib
+from aioacl._lifecycle.manager import manager_of
 from tests.kit import TASK_FAULT, until_now
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 import aioacl
 from aioacl import lowlevel, simulator
-from aioacl._ffi import pointer
-from aioacl._options import whole_of
+from aioacl._base.ffi import pointer
+from aioacl._base.options import whole_of
 from aioacl.testing import mend
 from tests.kit import no_call
 

@@ -12,7 +12,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._lifecycle import manager_of
+from aioacl._lifecycle.manager import manager_of
 from tests.kit import TASK_FAULT, in_thread, live_streams, until, until_now
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import lib
-from aioacl._port import current_port
+from aioacl._base.ffi import lib
+from aioacl._wait.port import current_port
 from tests.kit import Waiting, hanging, live_streams, turns, until
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aioacl._locate import candidates
+from aioacl._library.locate import candidates
 from tests.support import forkserver
 
 ROOT = Path(__file__).parents[2]

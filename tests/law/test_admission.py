@@ -10,19 +10,22 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import _admission, _jobs, _reset, simulator
-from aioacl._ffi import lib
-from aioacl._lease import Lease
-from aioacl._lifecycle import manager_of
-from aioacl._port import current_holder, current_port
+from aioacl import simulator
+from aioacl._base.ffi import lib
+from aioacl._lifecycle import admission as _admission
+from aioacl._lifecycle import jobs as _jobs
+from aioacl._lifecycle.lease import Lease
+from aioacl._lifecycle.manager import manager_of
+from aioacl._lifecycle.procedures import reset as _reset
+from aioacl._wait.port import current_holder, current_port
 from tests.kit import Raised, Stop, Waiting, hanging, in_thread, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import TracebackType
 
-    from aioacl._jobs import JobStay
-    from aioacl._lifecycle import Manager
+    from aioacl._lifecycle.jobs import JobStay
+    from aioacl._lifecycle.manager import Manager
 
 
 class Interleaved:

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aioacl
-from aioacl import _law, lowlevel, simulator
-from aioacl._ffi import lib
-from aioacl._gate import context_lives
+from aioacl import lowlevel, simulator
+from aioacl._base import states as _law
+from aioacl._base.ffi import lib
+from aioacl._lifecycle.gate import context_lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

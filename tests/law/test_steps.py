@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aioacl import _law
-from aioacl._admission import Admission
-from aioacl._ffi import lib
-from aioacl._law import Event, LawError, State
+from aioacl._base import states as _law
+from aioacl._base.ffi import lib
+from aioacl._base.states import Event, LawError, State
+from aioacl._lifecycle.admission import Admission
 
 EVERY = [(state, event) for state in State for event in Event]
 

@@ -58,7 +58,7 @@ class Copies:
         await self.opening.__aexit__(*raised)
 """
 
-SHORT_GRACE = "aioacl._runtime.EXIT_GRACE_SECONDS = 0.2\n"
+SHORT_GRACE = "aioacl._library.runtime.EXIT_GRACE_SECONDS = 0.2\n"
 
 
 class Child:

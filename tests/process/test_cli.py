@@ -17,8 +17,8 @@ from aioacl._cli._doctor_facts import Facts, look_at_library
 from aioacl._cli._doctor_visible import meaning, traps
 from aioacl._cli._screen import GREEN, Bar, Screen
 from aioacl._cli.doctor import show_library
-from aioacl._costs import cost_of, is_needed
-from aioacl._library import LibraryInfo, MissingSymbol
+from aioacl._library.features import cost_of, is_needed
+from aioacl._library.load import LibraryInfo, MissingSymbol
 from aioacl.simulator import library_path
 from aioacl.simulator._releases import RELEASES
 from tests import elf

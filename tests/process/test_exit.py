@@ -45,7 +45,7 @@ def test_with_a_wait_in_flight_on_a_thread_without_a_loop(waits: str) -> None:
     simulator.hold(stream)
     memory = device.allocate(64).result()
     ticket = stream.fill(memory, 1)
-    from aioacl._ffi import lib
+    from aioacl._base.ffi import lib
     threading.Thread(target=ticket.result, daemon=True).start()
     while not lib.aio_device_waits(0):
         time.sleep(0.001)

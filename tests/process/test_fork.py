@@ -215,7 +215,8 @@ parent(pid)
 # the library in the hands of a thread that the child does not have.
 LOCKED = """
 import gc, types
-from aioacl import _port, _sync
+from aioacl._wait import port as _port
+from aioacl._base import sync as _sync
 class Recording(_sync.Threads):
     made = []
     def lock(self):

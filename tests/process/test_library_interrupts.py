@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 PRELUDE = """
 import json, os, signal, sys, threading
 import aioacl
-from aioacl import _library, _locate, library_info, use_library
+from aioacl import library_info, use_library
+from aioacl._library import load as _library
+from aioacl._library import locate as _locate
 
 LOADER = {_library.__file__, _locate.__file__}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioacl._ffi import lib, text_of
+from aioacl._base.ffi import lib, text_of
 from aioacl._selftest._records import Needs
 from aioacl._selftest._table import ASSUMPTIONS, FAMILIES
 from aioacl.simulator import library_path

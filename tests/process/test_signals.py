@@ -67,7 +67,7 @@ def test_once_closes_everything(backend: str, waits: str) -> None:
 IN_BETWEEN = (
     INTERRUPTED
     + """
-from aioacl._port import current_port
+from aioacl._wait.port import current_port
 async def main():
     async with Copies() as copies:
         port, begun = current_port(), []
@@ -79,7 +79,7 @@ async def main():
         try:
             await port.wait(start)
         finally:
-            aioacl._ffi.lib.aio_port_post(port.handle, begun[0], 7)  # late, and nobody's
+            aioacl._base.ffi.lib.aio_port_post(port.handle, begun[0], 7)  # late, and nobody's
 run(main)
 """
 )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl import Device, Opening
-    from aioacl._operation import Closable
+    from aioacl._handles.operation import Closable
     from tests.reliability.hand import Hand
 
 

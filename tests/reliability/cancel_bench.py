@@ -12,9 +12,9 @@ import anyio
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import lib
-from aioacl._gate import counts, inside
-from aioacl._port import current_port
+from aioacl._base.ffi import lib
+from aioacl._lifecycle.gate import counts, inside
+from aioacl._wait.port import current_port
 from aioacl.testing import snapshot
 from tests.kit import NAP_SECONDS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aioacl import Device
-    from aioacl._lifecycle import Manager
+    from aioacl._lifecycle.manager import Manager
     from tests.reliability.loops import Turns
 
 WATCHED: Final = 8  # devices whose awaits are watched, and one whose awaits have threads

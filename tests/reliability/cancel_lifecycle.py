@@ -9,9 +9,9 @@ import anyio
 
 import aioacl
 from aioacl import State, simulator
-from aioacl._gate import counts
-from aioacl._lifecycle import manager_of
-from aioacl._open_flight import OpenFlight
+from aioacl._lifecycle.gate import counts
+from aioacl._lifecycle.manager import manager_of
+from aioacl._lifecycle.procedures.open import OpenFlight
 from tests.kit import Waiting, until, until_now
 from tests.reliability.cancel_bench import JOBS_AT_ONCE, SPARE
 from tests.reliability.cancel_scene import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from aioacl import State, simulator
-from aioacl._reset import ResetFlight
+from aioacl._lifecycle.procedures.reset import ResetFlight
 from tests.kit import Waiting, until, until_now
 from tests.reliability.cancel_bench import WATCHED
 from tests.reliability.cancel_scene import (
@@ -27,7 +27,7 @@ from tests.reliability.cancel_scene import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from aioacl._lifecycle import Manager
+    from aioacl._lifecycle.manager import Manager
     from tests.reliability.cancel_bench import Bench
 
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from aioacl import simulator
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 from tests.kit import Waiting, hanging, until
 from tests.reliability.loops import BACKENDS
 
 if TYPE_CHECKING:
     from aioacl import Device, ResetReport, Stream
-    from aioacl._lifecycle import Manager
+    from aioacl._lifecycle.manager import Manager
     from tests.reliability.cancel_bench import Bench
     from tests.reliability.cancel_kinds import Kind
 

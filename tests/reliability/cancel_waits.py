@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import DeviceTimeout, simulator
-from aioacl._gate import counts
-from aioacl._port import current_port
+from aioacl._lifecycle.gate import counts
+from aioacl._wait.port import current_port
 from tests.kit import fill_queue, until_now
 from tests.reliability.cancel_bench import WATCHED
 from tests.reliability.cancel_scene import (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from aioacl import AclError, AclWarning, State, open_device, simulator
-from aioacl._errors import error_for
+from aioacl._base.errors import error_for
 from aioacl.testing import snapshot
 from tests.reliability import crowd, operations
 from tests.reliability.hand import Hand, Plan
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from aioacl import Device
-    from aioacl._options import Strategy
+    from aioacl._base.options import Strategy
 
 LIMIT_SECONDS: Final[dict[Scale, float]] = {Scale.QUICK: 60, Scale.DEFAULT: 240, Scale.SLOW: 2400}
 DEVICES: Final = 3

@@ -24,17 +24,17 @@ from tests.reliability.part import Outcome, Scale
 LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1800.0}
 PACKAGE_PERCENT: Final = 95.0
 LIFECYCLE: Final = (
-    "_law",
-    "_lifecycle",
-    "_admission",
-    "_lease",
-    "_turns",
-    "_flights",
-    "_reset",
-    "_executor",
-    "_jobs",
-    "_port",
-    "_trio",
+    "_base/states",
+    "_lifecycle/manager",
+    "_lifecycle/admission",
+    "_lifecycle/lease",
+    "_lifecycle/turns",
+    "_lifecycle/procedures/procedure",
+    "_lifecycle/procedures/reset",
+    "_lifecycle/executor",
+    "_lifecycle/jobs",
+    "_wait/port",
+    "_wait/trio",
 )
 SUBJECTS: Final = (  # of the tests that are about the lifecycle
     "closing",
@@ -84,7 +84,7 @@ class Selection:
 
 SELECTIONS: Final = {
     Scale.QUICK: Selection(
-        ("tests/law/test_steps.py", "tests/law/test_counts.py"), ("_law",), 0, match="not walk"
+        ("tests/law/test_steps.py", "tests/law/test_counts.py"), ("_base/states",), 0, match="not walk"
     ),
     Scale.DEFAULT: Selection(
         (

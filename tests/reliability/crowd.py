@@ -22,7 +22,7 @@ from tests.kit import until_now
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence
 
-    from aioacl._options import Strategy
+    from aioacl._base.options import Strategy
 
 BACKENDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "asyncio": ("asyncio", {}),

@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aioacl import DeviceReset, DeviceResetting, StaleHandleError, open_device
-from aioacl._port import current_holder
-from aioacl._turns import TURN_SECONDS
+from aioacl._lifecycle.turns import TURN_SECONDS
+from aioacl._wait.port import current_holder
 from aioacl.testing import snapshot
 from tests.reliability import crowd
 from tests.reliability.operations import copied
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioacl import Device, ResetReport, Stream
-    from aioacl._turns import Place
+    from aioacl._lifecycle.turns import Place
 
 LIMIT_SECONDS: Final[dict[Scale, float]] = {Scale.QUICK: 60, Scale.DEFAULT: 240, Scale.SLOW: 2400}
 TASKS: Final = (1, 8, 64, 256, 1024)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._runtime import EXIT_GRACE_SECONDS
+from aioacl._library.runtime import EXIT_GRACE_SECONDS
 from aioacl.simulator import include_dir
 from tests.process.child import Child
 
@@ -35,7 +35,7 @@ PRELUDE = """
 import atexit, ctypes, gc, queue
 from concurrent.futures import Future
 from aioacl import lowlevel
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 ctypes.CDLL(os.environ["TEST_WITNESS"])
 os.environ["TEST_LIBRARY"] = str(simulator.library_path())  # for the witness
 

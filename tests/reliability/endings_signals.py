@@ -18,7 +18,7 @@ interruptible(main)
 """
 
 _LINES = """
-from aioacl._port import current_port
+from aioacl._wait.port import current_port
 package = os.path.dirname(aioacl.__file__) + os.sep
 left, again = int(os.environ["TEST_LINE"]), int(os.environ.get("TEST_LINE_AGAIN", 0))
 def finalizing(frame):

@@ -20,7 +20,7 @@ from tests.kit import descriptors, live_streams, until_now
 from tests.reliability.part import Outcome, Scale
 
 if TYPE_CHECKING:
-    from aioacl._options import Strategy
+    from aioacl._base.options import Strategy
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 200.0, Scale.SLOW: 600.0}
 FAILURES: Final = {Scale.QUICK: 3_000, Scale.DEFAULT: 4_000, Scale.SLOW: 10_000}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from aioacl import Device, DeviceBuffer, PinnedBuffer, ResetReport, Stream
-    from aioacl._options import Strategy
+    from aioacl._base.options import Strategy
     from tests.reliability.operations import Operation
 
 HANGS_SECONDS: Final = 60.0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import aioacl
 from aioacl import lowlevel, simulator, testing
-from aioacl._lifecycle import manager_of
+from aioacl._lifecycle.manager import manager_of
 from tests.kit import PATIENCE_SECONDS, descriptors, until_now
 from tests.reliability.interrupts_calls import BY_HAND, CALLS, Bench
 from tests.reliability.interrupts_loops import KINDS, abandon

@@ -1,4 +1,4 @@
-"""What must be answered to sets, resets and looks: counts by `aioacl._law`, contexts and bindings by ACL's rules.
+"""What must be answered to sets, resets and looks: counts by `_base.states`, contexts and bindings by ACL's rules.
 
 The rules beyond the counts: a thread is bound to a device (by setting it) or to a context. It finds a device's primary
 context while that is set, and an explicit context while it lives, whatever becomes of its device. The thread that
@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl import _law
-from aioacl._law import Counts
+from aioacl._base import states as _law
+from aioacl._base.states import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._law import Verdict
+    from aioacl._base.states import Verdict
 
 SET, RESET, FORCE = range(3)
 LAWS: Final[tuple[Callable[[Counts], Verdict], ...]] = (

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aioacl._admission import Admission
-from aioacl._ffi import generation_of, lib, make_pass, state_of
-from aioacl._law import Event, LawError, State
+from aioacl._base.ffi import generation_of, lib, make_pass, state_of
+from aioacl._base.states import Event, LawError, State
+from aioacl._lifecycle.admission import Admission
 
 if TYPE_CHECKING:
     import random

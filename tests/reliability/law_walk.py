@@ -16,10 +16,11 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 import aioacl
-from aioacl import _law, lowlevel, simulator
-from aioacl._ffi import ffi, lib
-from aioacl._law import RELEASED_ALREADY
-from aioacl._lifecycle import manager_of
+from aioacl import lowlevel, simulator
+from aioacl._base import states as _law
+from aioacl._base.ffi import ffi, lib
+from aioacl._base.states import RELEASED_ALREADY
+from aioacl._lifecycle.manager import manager_of
 from aioacl.simulator._control import control_function
 from tests.reliability.law_model import (
     FORCE,

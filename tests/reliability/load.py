@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from aioacl import Device
-    from aioacl._options import Strategy
+    from aioacl._base.options import Strategy
     from tests.reliability.operations import Operation
 
     Listener = Callable[[anyio.Event], Coroutine[Any, Any, None]]

@@ -10,9 +10,9 @@ from hypothesis.stateful import initialize, precondition
 
 import aioacl
 from aioacl import State, simulator
-from aioacl._ffi import lib
-from aioacl._lifecycle import manager_of
-from aioacl._port import run_blocking
+from aioacl._base.ffi import lib
+from aioacl._lifecycle.manager import manager_of
+from aioacl._wait.port import run_blocking
 from tests.kit import in_thread, until_now
 from tests.reliability.machine_ground import BYTES, DEVICES, PATIENCE_SECONDS, PICK, Ground, expect, step
 from tests.reliability.machine_model import RESETS, Device, Event, Listener, Pinned, Stream, Thing
@@ -20,7 +20,7 @@ from tests.reliability.machine_model import RESETS, Device, Event, Listener, Pin
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._lifecycle import Manager
+    from aioacl._lifecycle.manager import Manager
 
 with_a_device = precondition(lambda self: self.devices)
 

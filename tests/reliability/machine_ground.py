@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import aioacl
 from aioacl import State, simulator
-from aioacl._lifecycle import manager_of
+from aioacl._lifecycle.manager import manager_of
 from aioacl.testing import Audit, force_close, release_everything
 from tests.reliability.machine_model import Card, Device, Event, Point, Stream, Thing
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import precondition
 
 import aioacl
 from aioacl import State, simulator
-from aioacl._lifecycle import manager_of
+from aioacl._lifecycle.manager import manager_of
 from tests.kit import until_now
 from tests.reliability.machine_ground import BYTES, PATIENCE_SECONDS, PICK, Ground, expect, step
 from tests.reliability.machine_model import Event, Pinned, Point, Stream, Thing

@@ -49,26 +49,30 @@ BUG_SECONDS: Final = 5.0  # after which the one test that is there for a bug cou
 
 # What notices most of a module comes first; the rest follows in this order.
 FIRST: Final = {
-    "_law": ("tests/law",),
-    "_lifecycle": ("tests/api/test_device.py", "tests/api/test_flights.py", "tests/api/test_reset.py"),
-    "_admission": ("tests/law", "tests/api/test_lease.py", "tests/api/test_flights.py"),
-    "_lease": ("tests/api/test_lease.py", "tests/api/test_dropped.py", "tests/api/test_misuse.py"),
-    "_turns": ("tests/api/test_contract.py", "tests/api/test_lease.py"),
-    "_flights": (
+    "_base/states": ("tests/law",),
+    "_lifecycle/manager": (
+        "tests/api/test_device.py",
+        "tests/api/test_flights.py",
+        "tests/api/test_reset.py",
+    ),
+    "_lifecycle/admission": ("tests/law", "tests/api/test_lease.py", "tests/api/test_flights.py"),
+    "_lifecycle/lease": ("tests/api/test_lease.py", "tests/api/test_dropped.py", "tests/api/test_misuse.py"),
+    "_lifecycle/turns": ("tests/api/test_contract.py", "tests/api/test_lease.py"),
+    "_lifecycle/procedures/procedure": (
         "tests/api/test_flights.py",
         "tests/api/test_foreign.py",
         "tests/api/test_foreign_set.py",
         "tests/api/test_device.py",
     ),
-    "_reset": (
+    "_lifecycle/procedures/reset": (
         "tests/api/test_reset.py",
         "tests/api/test_reset_failing.py",
         "tests/api/test_reset_stuck.py",
         "tests/api/test_contract.py",
     ),
-    "_executor": ("tests/api/test_executor.py",),
-    "_jobs": ("tests/api/test_executor.py", "tests/api/test_job_waits.py"),
-    "_port": ("tests/api/test_port.py", "tests/api/test_awaits.py"),
+    "_lifecycle/executor": ("tests/api/test_executor.py",),
+    "_lifecycle/jobs": ("tests/api/test_executor.py", "tests/api/test_job_waits.py"),
+    "_wait/port": ("tests/api/test_port.py", "tests/api/test_awaits.py"),
 }
 # The list of native tests that is about a file of the engine; for the others it is test_stream.c.
 LISTS: Final = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._admission import Admission
-from aioacl._ffi import lib
-from aioacl._flights import CloseFlight
-from aioacl._law import Event, State
-from aioacl._lifecycle import Manager
-from aioacl._port import current_holder, current_port
-from aioacl._reset import ResetFlight
-from aioacl._turns import Turns
+from aioacl._base.ffi import lib
+from aioacl._base.states import Event, State
+from aioacl._lifecycle.admission import Admission
+from aioacl._lifecycle.manager import Manager
+from aioacl._lifecycle.procedures.procedure import CloseFlight
+from aioacl._lifecycle.procedures.reset import ResetFlight
+from aioacl._lifecycle.turns import Turns
+from aioacl._wait.port import current_holder, current_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from aioacl._admission import Admission
-from aioacl._law import Event
-from aioacl._lease import Lease
-from aioacl._port import run_blocking
+from aioacl._base.states import Event
+from aioacl._lifecycle.admission import Admission
+from aioacl._lifecycle.lease import Lease
+from aioacl._wait.port import run_blocking
 from tests.reliability.schedule_scenarios import SCENARIOS, Bodies, scenario
 
 if TYPE_CHECKING:
-    from aioacl._lifecycle import Manager
+    from aioacl._lifecycle.manager import Manager
     from tests.reliability.schedule_world import World
 
 __all__ = ["SCENARIOS"]  # all of them, with these

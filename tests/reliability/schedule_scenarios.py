@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aioacl import AclError, DeviceReset, DeviceResetting, simulator
-from aioacl._ffi import lib
-from aioacl._port import run_blocking
+from aioacl._base.ffi import lib
+from aioacl._wait.port import run_blocking
 from tests.reliability.schedule_world import INDEX, Closed, Quarantined, Stale, TimedOut
 
 if TYPE_CHECKING:

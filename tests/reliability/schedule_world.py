@@ -8,19 +8,13 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import aioacl
-from aioacl import (
-    DeviceQuarantined,
-    DeviceTimeout,
-    ParameterError,
-    StaleHandleError,
-    _ffi,
-    _flights,
-    _lifecycle,
-    _runtime,
-    _sync,
-    simulator,
-)
-from aioacl._law import State
+from aioacl import DeviceQuarantined, DeviceTimeout, ParameterError, StaleHandleError, simulator
+from aioacl._base import ffi as _ffi
+from aioacl._base import sync as _sync
+from aioacl._base.states import State
+from aioacl._library import runtime as _runtime
+from aioacl._lifecycle import manager as _lifecycle
+from aioacl._lifecycle.procedures import procedure as _flights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

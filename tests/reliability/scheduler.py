@@ -1,6 +1,6 @@
 """A cooperative scheduler behind aioacl's seam: real threads that run one at a time, in an order that is decided.
 
-Theory of operation. `Scheduler` is a backend of `aioacl._sync`. Every thread that the lifecycle starts, and every
+Theory of operation. `Scheduler` is a backend of `aioacl._base.sync`. Every thread that the lifecycle starts, and every
 user's thread of a scenario, has a baton of its own, a lock on which it sleeps; one of them runs. At a *point* (a lock
 taken or given, a condition, a start, a descriptor, a wait in C; `Grain` says which) the thread that runs looks who
 could go on, and where that is more than one the strategy decides: a *decision*. The list of decisions is the schedule;
@@ -154,7 +154,7 @@ class _Condition:
 
 
 class Scheduler:
-    """A backend of `aioacl._sync`, for many runs one after another: what a run makes may outlive it."""
+    """A backend of `aioacl._base.sync`, for many runs one after another: what a run makes may outlive it."""
 
     def __init__(self) -> None:
         self.current: Actor | None = None

@@ -19,7 +19,7 @@ from tests.reliability.stuck_flights import Bench, quarantined_and_back, sat_out
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aioacl._options import Strategy
+    from aioacl._base.options import Strategy
     from tests.reliability.loops import Turns
     from tests.reliability.stuck_cases import Case
 

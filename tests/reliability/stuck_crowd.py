@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioacl import open_device
-from aioacl._ffi import lib
+from aioacl._base.ffi import lib
 from tests.kit import Waiting, until
 from tests.reliability.stuck_cases import InThread
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from aioacl._options import Strategy
+    from aioacl._base.options import Strategy
     from tests.reliability.stuck_cases import Scene, Somebody
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from aioacl import Device, ResetReport
-    from aioacl._options import Strategy
+    from aioacl._base.options import Strategy
     from tests.reliability.stuck_cases import Case, Somebody
 
 GRACE_SECONDS: Final = 0.02

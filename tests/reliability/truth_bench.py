@@ -14,7 +14,7 @@ from aioacl.lowlevel import ffi, on
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._options import Strategy
+    from aioacl._base.options import Strategy
     from tests.reliability.truth_oracle import Failure
 
 CELLS: Final = 96

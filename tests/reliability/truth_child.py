@@ -18,8 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import aioacl
-from aioacl import _detection, simulator
-from aioacl._ffi import lib
+from aioacl import simulator
+from aioacl._base.ffi import lib
+from aioacl._library import detection as _detection
 from aioacl.lowlevel import ffi, functions, on
 from tests.reliability.truth_bench import KERNEL, Bench
 from tests.reliability.truth_scene import Scene

@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from aioacl import _runtime
-from aioacl._ffi import ffi, lib
+from aioacl._base.ffi import ffi, lib
+from aioacl._library import runtime as _runtime
 from aioacl.simulator._control import control_function
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from aioacl import Opening
-    from aioacl._operation import C
+    from aioacl._handles.operation import C
 
 DEVICE = 1
 EVENT_SYNC = 1

@@ -10,8 +10,9 @@ import pytest
 
 import aioacl
 import build_ffi
-from aioacl import _runtime, simulator
-from aioacl._ffi import ffi
+from aioacl import simulator
+from aioacl._base.ffi import ffi
+from aioacl._library import runtime as _runtime
 from aioacl.simulator import _releases
 from aioacl.simulator._releases import RELEASES
 from tests.kit import FAULT, Raised, until, until_now
@@ -243,7 +244,7 @@ async def test_stats_count_what_lives(open_device: OpenDevice) -> None:
 
 @pytest.mark.anyio
 async def test_the_referee_sees_a_dead_handle(open_device: OpenDevice) -> None:
-    from aioacl._ffi import ffi, lib
+    from aioacl._base.ffi import ffi, lib
 
     async with open_device() as device:
         dead = ffi.cast("aclrtStream", 0xDEAD)

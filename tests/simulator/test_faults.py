@@ -10,7 +10,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import ffi
+from aioacl._base.ffi import ffi
 from tests.kit import in_thread
 from tests.simulator.rawacl import DEVICE, device, fill, malloc, new_memory, new_stream, query, rc
 

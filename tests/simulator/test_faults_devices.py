@@ -8,7 +8,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._ffi import ffi, lib
+from aioacl._base.ffi import ffi, lib
 from tests.kit import Raised, until_now
 from tests.simulator.rawacl import (
     DEVICE,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioacl import simulator
-from aioacl._ffi import ffi, lib, text_of
+from aioacl._base.ffi import ffi, lib, text_of
 from tests.kit import Raised, until_now
 from tests.simulator.rawacl import (
     TO_DEVICE,

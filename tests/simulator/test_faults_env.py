@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 
 CALLS = """
 from aioacl import use_library
-from aioacl._ffi import ffi, lib
+from aioacl._base.ffi import ffi, lib
 use_library("simulator")
 count = ffi.new("uint32_t *")
 """

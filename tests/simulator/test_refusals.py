@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from aioacl import _runtime, simulator
-from aioacl._ffi import ffi
+from aioacl import simulator
+from aioacl._base.ffi import ffi
+from aioacl._library import runtime as _runtime
 from tests.simulator.rawacl import DEVICE, device, good, made, new_memory, new_stream, rc
 
 NO_HANDLE = 100000

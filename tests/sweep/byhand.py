@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import open_device
-from aioacl._ffi import ffi
+from aioacl._base.ffi import ffi
 from aioacl.lowlevel import functions, on
 from aioacl.simulator._control import control_function
 from tests.kit import until_now

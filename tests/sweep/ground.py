@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from aioacl import _lifecycle, simulator
-from aioacl._ffi import lib
-from aioacl._law import State
+from aioacl import simulator
+from aioacl._base.ffi import lib
+from aioacl._base.states import State
+from aioacl._lifecycle import manager as _lifecycle
 from tests.kit import descriptors, until_now
 
 KINDS = ("contexts", "streams", "events", "notifies", "device_blocks", "host_blocks")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import aioacl
 from aioacl import AclError, lowlevel, simulator
-from aioacl._codes import Family, lookup
-from aioacl._errors import error_for
-from aioacl._lifecycle import manager_of
+from aioacl._base.codes import Family, lookup
+from aioacl._base.errors import error_for
+from aioacl._lifecycle.manager import manager_of
 from tests.kit import until_now
 from tests.sweep import byhand, ground, scenarios
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import AclError, DeviceFault, DeviceTimeout, lowlevel, open_device, simulator
-from aioacl._ffi import ffi
+from aioacl._base.ffi import ffi
 from aioacl.lowlevel import on
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from framestore import open_store
 
 import aioacl
 from aioacl import lowlevel
-from aioacl._ffi import ffi, lib
+from aioacl._base.ffi import ffi, lib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

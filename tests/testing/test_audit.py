@@ -11,8 +11,9 @@ import pytest
 import uvloop
 
 import aioacl
-from aioacl import _origin, lowlevel, simulator
-from aioacl._ffi import ffi, lib
+from aioacl import lowlevel, simulator
+from aioacl._base import origin as _origin
+from aioacl._base.ffi import ffi, lib
 from aioacl.testing import AuditFailed, audit, origin_of, snapshot
 
 if TYPE_CHECKING:

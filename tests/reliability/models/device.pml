@@ -4,9 +4,9 @@
  * This file has the parameters, what is shared, and what must hold at the end; the rest follows the code:
  *
  *     word.pml      aioacl/_native/gate.c, abort.c                      the gate's word
- *     manager.pml   aioacl/_admission.py, _lifecycle.py, _turns.py, _lease.py  the state under `changed`
- *     flights.pml   aioacl/_flights.py, _reset.py, _lanes.py            flights, the control lane, a foreign reset
- *     clients.pml   who calls: _stream.py, waiters.c, Manager.make, .enter_job, .grant, .force_reset, .open
+ *     manager.pml   aioacl/_lifecycle/admission.py, _lifecycle/manager.py, _lifecycle/turns.py, _lifecycle/lease.py  the state under `changed`
+ *     flights.pml   aioacl/_lifecycle/procedures/procedure.py, _lifecycle/procedures/reset.py, _wait/workers.py            flights, the control lane, a foreign reset
+ *     clients.pml   who calls: _handles/stream.py, waiters.c, Manager.make, .enter_job, .grant, .force_reset, .open
  *
  * How time is abstracted.  A bound that may run out is a choice that may be taken at any time, so whatever clocks do
  * is covered.  That also hides who would wait for ever without the bound: under PATIENT the bounds of the drain, the

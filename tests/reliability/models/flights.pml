@@ -1,5 +1,5 @@
 /*
- * Flights, the control lane, and a reset by somebody else: aioacl/_flights.py, _reset.py, _lanes.py, and abort.c.
+ * Flights, the control lane, and a reset by somebody else: aioacl/_lifecycle/procedures/procedure.py, _lifecycle/procedures/reset.py, _wait/workers.py, and abort.c.
  *
  *     Flight        Flight.run with the fly() of ResetFlight, ForeignFlight, OpenFlight, CloseFlight
  *     Lane          Lane._run of the control lane: one job after another, each to its end, awaited or not

@@ -1,5 +1,5 @@
 /*
- * The manager's state, under its lock `changed`: aioacl/_admission.py, _lifecycle.py, _turns.py, _lease.py.
+ * The manager's state, under its lock `changed`: aioacl/_lifecycle/admission.py, _lifecycle/manager.py, _lifecycle/turns.py, _lifecycle/lease.py.
  *
  *     apply, apply_foreign   Admission.apply          announce      Admission.announce
  *     look                   `seen = self.version`    change        Admission.change, Port.wait
@@ -65,7 +65,7 @@ inline give_turns() {
     fi
 }
 
-/* The law, as a referee of who applies what: aioacl/_law.py STEPS. */
+/* The law, as a referee of who applies what: aioacl/_base/states.py STEPS. */
 inline lawful(to) {
     assert((state == CLOSED && to == OPEN) || (state == OPEN && (to == DRAINING || to == RESETTING)) ||
            (state == DRAINING && to == RESETTING) || (state == QUARANTINED && to == RESETTING) ||

@@ -1,0 +1,8 @@
+"""Where the files of the package are."""
+
+from pathlib import Path
+from typing import Final
+
+PACKAGE: Final = Path(__file__).resolve().parents[1]
+SIMULATOR: Final = PACKAGE / "simulator"
+NEWEST_SIMULATOR: Final = SIMULATOR / "libascendcl.so"

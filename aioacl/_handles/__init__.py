@@ -1,0 +1,1 @@
+"""What lives on a device: streams, events, memory, and what is awaited."""

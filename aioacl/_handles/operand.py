@@ -1,0 +1,130 @@
+"""Where a copy goes to or comes from: on the device, in pinned memory, or in pageable memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, TypeAlias
+
+from aioacl._base.errors import ParameterError
+from aioacl._base.ffi import ffi, lib
+from aioacl._base.options import whole_of
+from aioacl._handles.formats import view_of
+from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # type checkers bring it; collections.abc has it since Python 3.12
+
+    from aioacl._acl import CData
+    from aioacl._lifecycle.manager import Manager
+
+    class _Array(Protocol):
+        """An array of numpy, whose stubs declare `__buffer__` for Python 3.12 and later only."""
+
+        @property
+        def __array_interface__(self) -> dict[str, Any]: ...
+        @property
+        def data(self) -> memoryview: ...
+
+    HostMemory: TypeAlias = Buffer | _Array  # a PinnedBuffer is a Buffer
+    Memory: TypeAlias = DeviceBuffer | HostMemory
+
+_BYTES: Final = (bytes, bytearray)
+
+_WRITABLE = (
+    "The target comes first: pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous, writable buffer, "
+    "a bytearray or a numpy array for instance."
+)
+_READABLE = (
+    "Pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous buffer (text.encode(), "
+    "numpy.ascontiguousarray(a))."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address, how much is there, what kind of memory it is, and what keeps it alive."""
+
+    address: CData
+    size: int
+    owner: Any  # the Buffer, or what exports pageable memory
+    device: bool = False
+    pageable: bool = False
+
+    def part(self, offset: int, size: int) -> Place:
+        """The same memory from an offset on."""
+        address = ffi.cast("char *", self.address) + offset
+        return Place(address, size, self.owner, self.device, self.pageable)
+
+
+def place_of(thing: object, manager: Manager, *, writable: bool = False) -> Place:
+    """The place that an argument of a copy means. ParameterError for what is none."""
+    if isinstance(thing, DeviceBuffer | PinnedBuffer):
+        return _buffer(thing, manager)
+    source, pointers = (thing, "") if type(thing) in _BYTES else view_of(thing)
+    if pointers:
+        raise ParameterError(
+            f"expected a buffer of plain values, got {type(thing).__name__} of the format {pointers!r}, which holds "
+            "pointers",
+            hint="Copy the values that they point to: array.astype(float), or a bytearray, for instance.",
+        )
+    try:
+        held = ffi.from_buffer("char[]", source, writable)
+    except (TypeError, ValueError, BufferError) as error:
+        raise ParameterError(
+            f"{type(thing).__name__} cannot be {'written to' if writable else 'copied from'}: {error}",
+            hint=_WRITABLE if writable else _READABLE,
+        ) from error
+    return Place(held, len(held), held, pageable=True)
+
+
+def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager) -> Place:
+    buffer._check()
+    if isinstance(buffer, DeviceBuffer) and buffer._manager is not manager:
+        raise ParameterError(
+            "the buffer is of another device", hint="Copy between devices through pinned host memory."
+        )
+    return Place(buffer._pointer, buffer.size, buffer, device=isinstance(buffer, DeviceBuffer))
+
+
+def _size(of: Place, nbytes: SupportsIndex | None) -> int:
+    size = of.size if nbytes is None else whole_of(nbytes)
+    if size is None or size < 0:
+        raise ParameterError(
+            f"nbytes must be an int, at least 0, got {nbytes!r}", hint="Pass a number of bytes."
+        )
+    return size
+
+
+def fill_size(to: Place, nbytes: SupportsIndex | None) -> int:
+    """How many bytes a fill writes. ParameterError when they do not fit."""
+    size = _size(to, nbytes)
+    if size > to.size:
+        raise ParameterError(
+            f"nbytes must be at most {to.size}, the size of the target, got {size}",
+            hint=f"Pass nbytes={to.size} or less, or leave it out to fill all.",
+        )
+    return size
+
+
+def copy_size(to: Place, of: Place, nbytes: SupportsIndex | None) -> int:
+    """How many bytes a copy moves. ParameterError when they do not fit."""
+    size = _size(of, nbytes)
+    if size > of.size or size > to.size:
+        raise ParameterError(
+            f"{size} bytes do not fit: the source has {of.size}, the target {to.size}",
+            hint="Pass nbytes=, at most the smaller of the two.",
+        )
+    return size
+
+
+def copy_kind(to: Place, of: Place) -> int:
+    """The aclrtMemcpyKind. ParameterError when neither is on the device."""
+    if to.device and of.device:
+        return lib.ACL_MEMCPY_DEVICE_TO_DEVICE
+    if to.device:
+        return lib.ACL_MEMCPY_HOST_TO_DEVICE
+    if of.device:
+        return lib.ACL_MEMCPY_DEVICE_TO_HOST
+    raise ParameterError(
+        "neither the source nor the target is on the device", hint="Copy host memory yourself."
+    )

@@ -1,0 +1,182 @@
+"""Operations: what is awaited in a task, and called from a plain thread.
+
+An `Operation` starts nothing until it is awaited, entered, or asked for its `result()`. One that makes something is
+an `Opening`: it is a context manager too, and one that was forgotten warns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from aioacl._base import origin as _origin
+from aioacl._base.errors import ParameterError
+from aioacl._base.ffi import lib
+from aioacl._base.unique import Unique
+from aioacl._library.runtime import must_not_be_forked
+from aioacl._wait.port import begun, run_blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+
+    from aioacl._base.options import Seconds
+    from aioacl._base.origin import Site
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+NOT_STARTED: Final = "not started"
+STARTED: Final = "started"
+DONE: Final = "done"
+REFUSED: Final = "refused"
+
+
+class Operation(Unique, Generic[T_co]):
+    """Something to `await`, or to take the `result()` of on a thread without a running loop."""
+
+    __slots__ = ("__weakref__", "_begin", "_of", "_state", "_what")
+    noun = "operation"
+    _lost = "so nothing was done: await it, or take its result()"
+
+    def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, T_co]], of: object = None) -> None:
+        self._what = what
+        self._begin = begin
+        self._of = of  # for the repr
+        self._state = NOT_STARTED
+
+    def _use(self) -> Coroutine[Any, Any, T_co]:
+        self._state = STARTED
+        return self._begin()
+
+    def __await__(self) -> Generator[Any, Any, T_co]:
+        try:
+            result = yield from begun(self._use)
+        except BaseException as error:
+            self._failed(error)
+            raise
+        self._state = DONE
+        return result
+
+    def _block(self, timeout: Seconds | None, instead: str) -> T_co:
+        """Blocks until it is done. Where a loop runs it is refused, and can still be awaited."""
+        try:
+            result = run_blocking(self._use, timeout, instead)
+        except BaseException as error:
+            self._failed(error)
+            raise
+        self._state = DONE
+        return result
+
+    def _failed(self, error: BaseException) -> None:
+        if self._state in (NOT_STARTED, STARTED):
+            self._state = REFUSED if self._state == NOT_STARTED else f"raised {type(error).__name__}"
+
+    def __repr__(self) -> str:
+        of = "" if self._of is None else f" of {self._of!r}"
+        return f"<{type(self).__name__} {self._what}{of}, {self._state}>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", "") == NOT_STARTED:
+            warnings.warn(f"{self._what} was never awaited, {self._lost}", RuntimeWarning, stacklevel=2)
+
+    def result(self, timeout: Seconds | None = None) -> T_co:
+        """Blocks until it is done, at most `timeout` seconds.
+
+        Raises:
+            RuntimeError: on a thread whose event loop runs.
+            DeviceTimeout: after the time.
+        """
+        return self._block(timeout, "await it instead of calling result()")
+
+
+class Closable(Protocol):
+    """What an opening makes."""
+
+    _site: Site | None
+
+    def close(self) -> Operation[None]:
+        """Gives it back."""
+        ...
+
+    def _leave_open(self) -> None:
+        """For finalizers: leaves it to the maintenance lane to give it back. Takes no lock."""
+        ...
+
+    def _close_later(self) -> bool:
+        """Closes it without a wait; False, and nothing is done, if its close has to be waited for."""
+        ...
+
+    async def _close_at_end(self) -> None:
+        """Closes it at the end of its block."""
+        ...
+
+
+C = TypeVar("C", bound=Closable)
+
+
+class Opening(Operation[C]):
+    """Makes something that is to be closed: `x = await opening`, or `async with opening as x`.
+
+    A thread without a running loop calls `result()`, or enters it with `with`.
+    """
+
+    __slots__ = ("_made", "_site")
+    _lost = "so nothing was made: await it, or enter it with `async with`"
+
+    def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]], of: object = None) -> None:
+        super().__init__(what, begin if _origin.keeper is None else _origin.keeper.follow(begin), of)
+        self._made: C | None = None
+        self._site = _origin.site()
+
+    def _use(self) -> Coroutine[Any, Any, C]:
+        must_not_be_forked()
+        if self._state not in (NOT_STARTED, REFUSED):
+            raise ParameterError(
+                f"expected an Opening that was not used before, got {self._what} a second time",
+                hint=f"Call {self._what} once more: each Opening makes one thing.",
+            )
+        self._state = STARTED
+        return self._make()
+
+    async def _make(self) -> C:
+        made = await self._begin()
+        made._site = self._site
+        return made
+
+    async def __aenter__(self) -> C:
+        self._made = made = await self
+        return made
+
+    async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        """Closes what was made, and waits for that."""
+        made = self._left(kind)
+        if made is not None:
+            await made._close_at_end()
+
+    def __enter__(self) -> C:
+        """For a thread without a running loop; blocks until it is made."""
+        self._made = made = self._block(None, "enter it with `async with`")
+        return made
+
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        """Closes what was made, and blocks until that is done."""
+        made = self._left(kind)
+        if made is None:
+            return
+        try:
+            run_blocking(made._close_at_end, None, "enter it with `async with`")
+        except (
+            BaseException
+        ):  # Ctrl-C, or a loop has begun to run on this thread: it is closed without a wait
+            made._leave_open()
+            raise
+
+    def _left(self, kind: type[BaseException] | None) -> C | None:
+        """Its block is left; returns what is to be closed, if the caller has to wait for that."""
+        made, self._made = self._made, None
+        if made is None or lib.aio_forked():  # a child has nothing to close, and leaves as it was going to
+            return None
+        if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has a lock: it must not wait
+            made._leave_open()
+            return None
+        cancelled = kind is not None and not issubclass(kind, Exception)
+        return None if cancelled and made._close_later() else made

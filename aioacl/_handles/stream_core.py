@@ -1,0 +1,388 @@
+"""What tickets, events and buffers know of a stream: the engine's record of it, and its limbo.
+
+The *limbo* holds the in-flight references: the objects that the device still uses. A reference is taken before the
+call to C, so `close()` on another thread, a signal handler or Ctrl-C finds it there whenever it comes. It is dropped
+when the work that needs it is known to be done: every wait that ends and each enqueue past a bound looks for that. So
+does the maintenance thread, which the watcher kicks at most ten times a second when work is done that nothing awaits,
+and when a reset or the close of the device is over.
+
+No lock guards the limbo. A signal handler that interrupts one of these functions may enqueue too, and would wait for
+ever for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from aioacl._base.errors import (
+    NEW_STREAM,
+    AclError,
+    DeviceReset,
+    DeviceTimeout,
+    StaleHandleError,
+    StreamAborted,
+    TaskTimeout,
+)
+from aioacl._base.ffi import PENDING, code_of, ffi, lib, make_pass, owner
+from aioacl._base.states import State
+from aioacl._handles.handle import error_on
+from aioacl._handles.memory import UNKNOWN, deferred, free_deferred
+from aioacl._library.runtime import must_not_be_forked
+from aioacl._lifecycle.failures import CALL, LAST, Failed, name_of, name_of_stream, warn
+from aioacl._lifecycle.manager import manager_of
+from aioacl._wait.port import TIMED_OUT, current_port
+
+if TYPE_CHECKING:
+    from aioacl._acl import CData
+    from aioacl._base.codes import Action
+    from aioacl._base.origin import Site
+    from aioacl._handles.memory import Buffer
+    from aioacl._handles.stream import Stream
+    from aioacl._lifecycle.manager import Manager
+
+LIMBO_BOUND: Final = 64
+STREAM_ABORTED: Final = 107023
+NOTHING_OLDER_RUNS: Final = (State.OPEN, State.DRAINING, State.CLOSED)  # on these, what a reset drops is gone
+
+
+_own: Final = owner(lib.aio_stream_drop)
+
+
+class _Where(TypedDict):
+    device: int | None
+    generation: int | None
+
+
+class Kept:
+    """An in-flight reference: what a piece of work uses, its stream, and its position.
+
+    The position is UNKNOWN while the work is enqueued, and 0 if it was refused. A buffer that is closed stays allocated
+    until the work of each Kept that names it is done.
+    """
+
+    __slots__ = ("buffers", "core", "held", "position")
+
+    def __init__(self, core: StreamCore, buffers: tuple[Buffer, ...], held: object) -> None:
+        self.core = core
+        self.buffers = buffers
+        self.held = held
+        self.position = UNKNOWN
+
+
+class StreamCore:
+    """The engine's record of a stream, and what its unfinished work needs."""
+
+    __slots__ = (
+        "__weakref__",
+        "generation",
+        "gone",
+        "handle",
+        "limbo",
+        "made",
+        "manager",
+        "native",
+        "number",
+        "waiting",
+    )
+
+    def __init__(self, manager: Manager, generation: int, native: CData, made: Site | None) -> None:
+        record = lib.aio_stream_new(make_pass(manager.index, generation), native)
+        if not record:
+            raise MemoryError
+        self.handle = _own(record)
+        self.native = native
+        self.number = lib.aio_stream_id(record)  # aclrtStreamGetId; -1 where the runtime has none
+        self.manager = manager
+        self.generation = generation
+        self.limbo: deque[Kept] = deque()
+        self.waiting: dict[object, None] = {}  # awaits that are under way; each change is one step
+        self.made = made  # the line that made the stream
+        self.gone = False  # closed or renewed, and destroyed
+        manager.cores.add(self)
+
+    @property
+    def stale(self) -> bool:
+        """Whether its device was reset since."""
+        return self.generation != self.manager.generation
+
+    @property
+    def shown(self) -> str:
+        """Its number, for a repr. The runtime gives the number of a destroyed stream to a new one."""
+        return f"stream {self.number}{' (destroyed)' if self.gone else ''}"
+
+    def passed(self, position: int) -> bool:
+        """Whether the device is done with what was enqueued up to the position."""
+        return self.stale or lib.aio_stream_completed(self.handle) >= position
+
+    def keep(self, kept: Kept) -> None:
+        """Takes the references of work that is about to be enqueued. ParameterError if a buffer is closed.
+
+        The reference comes first and the look at `_closed` second; `close()` does both the other way round. So one of
+        the two notices the other.
+        """
+        self.limbo.append(kept)
+        for buffer in kept.buffers:
+            buffer._uses[kept] = None
+            if buffer._closed:
+                buffer._check()
+        if len(self.limbo) > LIMBO_BOUND and (oldest := self.oldest()):
+            lib.aio_stream_query(self.handle, oldest)
+            self.sweep()
+
+    def hold(self, kept: Kept) -> None:
+        """As `keep`, for an operation of several enqueues, until `placed`. The limbo would wait for its end."""
+        for buffer in kept.buffers:
+            buffer._uses[kept] = None
+            if buffer._closed:
+                buffer._check()
+
+    def placed(self, kept: Kept) -> None:
+        """An operation that was held ends, and work that it has enqueued may be unfinished."""
+        kept.position = lib.aio_stream_tail(self.handle)
+        self.limbo.append(kept)
+        if deferred:
+            free_deferred(kept)
+        self.sweep()
+
+    def forget(self, kept: Kept) -> None:
+        """The work was refused, or all of it is done: drops its references."""
+        kept.position = 0
+        self._drop(kept)
+        if deferred:
+            free_deferred(kept)
+
+    def _drop(self, kept: Kept) -> None:
+        for buffer in kept.buffers:
+            buffer._uses.pop(kept, None)
+        try:
+            self.limbo.remove(kept)
+        except (
+            ValueError
+        ):  # another sweep has removed it: of another thread, or one that a signal has interrupted
+            return
+
+    def sweep(self) -> None:
+        """Drops the references of work that is done."""
+        limbo = self.limbo
+        if not limbo:
+            return
+        dropped = self.stale and self.manager.shown in NOTHING_OLDER_RUNS
+        last = UNKNOWN - 1 if dropped else lib.aio_stream_completed(self.handle)
+        while limbo:
+            try:
+                kept = limbo[0]
+            except IndexError:  # another sweep was faster
+                return
+            if kept.position > last:
+                return
+            self._drop(kept)
+
+    def oldest(self) -> int:
+        """The first position that something in limbo waits for, or 0."""
+        limbo = self.limbo
+        for index in range(len(limbo)):
+            try:
+                position = limbo[index].position
+            except IndexError:  # a sweep was faster
+                return 0
+            if position != UNKNOWN:
+                return position
+        return 0
+
+    async def wait(self, position: int, deadline: float | None = None) -> int:
+        """The engine's result for everything up to the position."""
+        must_not_be_forked()
+        result = lib.aio_stream_poll(self.handle, position)
+        port = current_port()
+        if result != PENDING:
+            await port.breathe()
+        else:
+            result = await port.wait(
+                lambda handle, key: lib.aio_watch(self.handle, position, handle, key),
+                deadline=deadline,
+                after=self.sweep,
+            )
+        self.sweep()
+        return result
+
+    async def settle(self, deadline: float | None) -> bool:
+        """Waits until the device is done with everything that was enqueued, however that ended.
+
+        False if it never will be, for some of it depends on work that was dropped.
+        """
+        tail = lib.aio_stream_tail(self.handle)
+        while lib.aio_stream_completed(self.handle) < tail:
+            if self.stranded:
+                return False
+            result = await self.wait(tail, deadline)
+            if result < 0 and lib.aio_stream_completed(self.handle) < tail and not self.stranded:
+                raise self.failure(result, tail)
+        return True
+
+    async def arrive(self, position: int, deadline: float | None = None, call: str = "") -> None:
+        """Returns when everything up to the position is done; raises what is known to have failed.
+
+        `call` has enqueued the task at the position, if it is known.
+        """
+        self.waiting[me := object()] = None
+        try:
+            result = await self.wait(position, deadline)
+            if result < 0:
+                raise self.failure(result, position, call)
+        finally:
+            del self.waiting[me]
+            if self.gone and not self.waiting:
+                self.warn_of_uncollected("its stream was closed")
+
+    def failure(self, result: int, position: int, call: str = "") -> Exception:
+        """The error behind a negative result of a wait; `call` has enqueued the task at the position."""
+        if result == TIMED_OUT:
+            name = name_of_stream(self.number)
+            return DeviceTimeout(
+                f"{name} was not done up to position {position} in time",
+                device=self.manager.index,
+                generation=self.generation,
+            )
+        lib.aio_stream_take_code(self.handle)
+        failed, code = self.error_at(position), code_of(result)
+        if failed is not None:
+            return self.raised(failed, by=call if failed.position == position else "")
+        if self.stale and code <= lib.AIO_LIMIT and code != lib.AIO_WAS_RESET:  # the wait began after the end
+            return self.manager.was_ended(self.generation, CALL)
+        return self.refusal(code)
+
+    def error_at(self, position: int) -> Failed | None:
+        """What has failed up to the position, with what it depends on; it counts as collected then."""
+        found: Any = ffi.new("aio_error *")
+        code = lib.aio_stream_error(self.handle, position, found)
+        return Failed.read(found) if code else None
+
+    def refusal(self, code: int) -> AclError:
+        """The error for a code that is of no task: the gate's, or that of a query."""
+        return error_on(self.manager, self.generation, code, CALL, "")
+
+    def raised(self, failed: Failed, call: str = CALL, by: str = "") -> AclError:
+        """A new error of what has failed, for one raise of it; `call` was refused for it, `by` enqueued it."""
+        elsewhere = failed.device != self.manager.index
+        if failed.code == STREAM_ABORTED or (failed.code == lib.AIO_WAS_RESET and elsewhere):
+            return self._dropped(failed)
+        if failed.code <= lib.AIO_LIMIT:
+            return error_on(self.manager, self.generation, failed.code, "aclrtStreamWaitEvent", "")
+        text = self._text(failed, by)
+        manager = manager_of(failed.device) if elsewhere else self.manager
+        error = error_on(manager, failed.generation, failed.code, call, text, told=True, stops=failed.stops)
+        error = _of_task(error) if isinstance(error, DeviceTimeout) else error
+        error.hint = self._remedy(error.action, failed) or error.hint
+        return error
+
+    @property
+    def _place(self) -> str:
+        return f"{name_of_stream(self.number)} on device {self.manager.index}"
+
+    def _text(self, failed: Failed, by: str) -> str:
+        text = f"the work of {self._place} depends on {failed.task}, which failed"
+        text = failed.ending(by) if failed.own else text
+        return f"{text}. {failed.text}" if failed.text else text
+
+    def _remedy(self, action: Action, failed: Failed) -> str:
+        """What helps where the usual hint of the code does not; "" where it does."""
+        if action not in ("new_stream", "reset"):
+            return ""
+        if self.stale:
+            return "The device was reset or closed since: repeat the work with new handles."
+        if self.gone:
+            return "Its stream was renewed or closed since: repeat the work on a stream that has not failed."
+        if failed.own or action == "reset":
+            return ""
+        other = f"{name_of_stream(failed.stream)} on device {failed.device}"
+        return (
+            f"Make a new stream, or renew {self._place}, whose work depends on it: `await stream.renew()`. "
+            f"To renew {other} alone does not help."
+        )
+
+    def _dropped(self, failed: Failed) -> AclError:
+        """The error of work that was dropped, by an abort or by a reset of another device, or that depends on it."""
+        where: _Where = {"device": self.manager.index, "generation": self.generation}
+        if failed.code == lib.AIO_WAS_RESET:
+            return DeviceReset(
+                f"this work depends on that at {failed.place}, which was dropped by a reset or close",
+                call="aclrtStreamWaitEvent",
+                hint=f"Repeat the work on device {failed.device}. {NEW_STREAM}",
+                action="new_stream",
+                **where,
+            )
+        if not failed.position:  # its own stream was aborted
+            text = "the work was dropped by an abort of its stream"
+            return StreamAborted(text, code=failed.code, call=CALL, **where)
+        return StreamAborted(
+            f"this work depends on that at {failed.place}, which was dropped by an abort",
+            code=failed.code,
+            call="aclrtStreamWaitEvent",
+            hint=NEW_STREAM,
+            action="new_stream",
+            **where,
+        )
+
+    def refused(self, code: int, call: str, stream: Stream) -> AclError:
+        """The error for an enqueue on the stream that was refused or has failed."""
+        if code == lib.AIO_STAGE_FULL and self.stale:  # a close gives the staging memory back
+            code = lib.AIO_STALE
+        failed = self.error_at(LAST) if code in (lib.AIO_STREAM_FAILED, lib.AIO_STALE) else None
+        if failed is not None and not self.stale:
+            return self.raised(failed, call)
+        if code == lib.AIO_STREAM_FAILED:  # and a reset came in between
+            code = lib.AIO_STALE
+        if code == lib.AIO_STALE and not self.stale:
+            if stream._closed:  # by another thread
+                return stream._was_closed()
+            return StaleHandleError(
+                "the stream was renewed while work was enqueued on it",
+                call=call,
+                device=self.manager.index,
+                generation=self.generation,
+                hint="Repeat the operation: it goes to the new native stream.",
+            )
+        return error_on(self.manager, self.generation, code, call)
+
+    @property
+    def stranded(self) -> bool:
+        """Whether some of its work depends on work that was dropped, and so never ends."""
+        return lib.aio_stream_stranded(self.handle) <= lib.aio_stream_tail(self.handle)
+
+    def outcome(self, position: int | None = None) -> str:
+        """For a repr: what is known of the work up to the position, or of all. It calls no ACL function.
+
+        A failure that it shows does not count as collected.
+        """
+        if lib.aio_forked():  # a thread of the parent may have had a lock of C
+            return ""
+        code = lib.aio_stream_error(self.handle, LAST if position is None else position, ffi.NULL)
+        if code:
+            return f", failed: {name_of(code)}"
+        if position is None:
+            return ""
+        if lib.aio_stream_known(self.handle, position) != PENDING:
+            return ", done"
+        if self.stale:
+            return ", dropped"
+        return ", done" if self.passed(position) else ", not known to be done"
+
+    def uncollected(self) -> Failed | None:
+        """The failed task of its own that nothing collects; it counts as collected then."""
+        found: Any = ffi.new("aio_error *")
+        if self.waiting or lib.aio_forked() or not lib.aio_stream_uncollected(self.handle, found):
+            return None
+        return Failed.read(found)
+
+    def warn_of_uncollected(self, what: str) -> None:
+        """AclWarning for it, at the line that made the stream; `what` has happened."""
+        failed = self.uncollected()
+        if failed is not None:
+            warn(failed, what, self.made)
+
+
+def _of_task(error: AclError) -> TaskTimeout:
+    """The same of a task, for a code that speaks of the awaiter's own limit when a wait returns it."""
+    where: _Where = {"device": error.device, "generation": error.generation}
+    return TaskTimeout(error.message, code=error.code, call=error.call, action="new_stream", **where)

@@ -1,0 +1,120 @@
+"""Copies of pageable memory of any size: chunk by chunk, at most four of them under way; and waiting for room."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, SupportsIndex
+
+from aioacl._base.errors import ParameterError, QueueFull
+from aioacl._base.ffi import code_of, lib
+from aioacl._handles.operand import Place, copy_kind, copy_size, place_of
+from aioacl._handles.stream_core import Kept, StreamCore
+
+if TYPE_CHECKING:
+    from aioacl._handles.event import Ticket
+    from aioacl._handles.stream import Stream
+
+HALF_A_QUEUE: Final = 1023
+STAGED_AT_MOST: Final = 1 << 20
+
+
+async def pump(
+    stream: Stream, target: object, source: object, nbytes: SupportsIndex | None, *, up: bool
+) -> None:
+    """Copies chunk by chunk, to the device or from it. The buffers are in use from the start to the end."""
+    stream._check()
+    to, of = place_of(target, stream._manager, writable=True), place_of(source, stream._manager)
+    if to.device is not up or of.device is up:
+        raise _wrong_ends(target, source, to, of, up=up)
+    size, kind = copy_size(to, of, nbytes), copy_kind(to, of)
+    buffers = (to.owner, of.owner) if not (to.pageable or of.pageable) else (to.owner if up else of.owner,)
+    core = stream._core
+    # Not a pageable source: this coroutine has it, and takes its bytes chunk by chunk.
+    kept = Kept(core, buffers, to.owner)
+    try:
+        core.hold(kept)
+        await _pump_held(stream, core, to, of, size, kind)
+    except BaseException:  # some chunks may be under way
+        core.placed(kept)
+        raise
+    core.forget(kept)
+
+
+def _wrong_ends(target: object, source: object, to: Place, of: Place, *, up: bool) -> ParameterError:
+    """The error for a transfer that does not go between the host and the device, or goes the other way."""
+    name, other = ("upload", "download") if up else ("download", "upload")
+    first, second = ("a DeviceBuffer", "host memory") if up else ("host memory", "a DeviceBuffer")
+    if to.device and of.device:
+        hint = "Use stream.copy(target, source) between two DeviceBuffers."
+    elif to.device or of.device:
+        hint = f"The target comes first: exchange the two, or call {other}."
+    else:
+        hint = "The target comes first. Copy host memory to host memory yourself."
+    return ParameterError(
+        f"{name} expected {first} as target and {second} as source, "
+        f"got {type(target).__name__} and {type(source).__name__}",
+        hint=hint,
+    )
+
+
+async def _pump_held(stream: Stream, core: StreamCore, to: Place, of: Place, size: int, kind: int) -> None:
+    tickets: deque[Ticket] = deque()
+    for offset in range(0, size, STAGED_AT_MOST):
+        if len(tickets) == 4:
+            await tickets.popleft()
+        chunk = min(STAGED_AT_MOST, size - offset)
+        part = to.part(offset, chunk), of.part(offset, chunk)
+        tickets.append(await _chunk(stream, core, *part, chunk, kind))
+    while tickets:
+        await tickets.popleft()
+
+
+async def _chunk(stream: Stream, core: StreamCore, to: Place, of: Place, size: int, kind: int) -> Ticket:
+    waited = False
+    while True:
+        try:
+            if to.pageable or of.pageable:
+                return stream._copy_staged(core, to, of, size, ())
+            return stream._copy_directly(core, to, of, size, kind, ())
+        except QueueFull as full:
+            if full.code is not None and waited:
+                raise  # what the runtime calls full with nothing in it will not have room either
+            waited = full.code is not None
+            await (stream._wait(None) if waited else room(stream))
+
+
+async def room(stream: Stream) -> None:
+    """Returns once there is room in the stream's queue and in the staging memory."""
+    while True:
+        stream._check()
+        core = stream._core
+        if lib.aio_stream_room(core.handle) < 2:
+            await _half_empty(core)
+        elif not await _staging(stream):
+            return
+
+
+async def _half_empty(core: StreamCore) -> None:
+    position = max(1, lib.aio_stream_tail(core.handle) - HALF_A_QUEUE)
+    result = await core.wait(position)
+    if result < 0 and (code_of(result) <= lib.AIO_LIMIT or core.stranded):
+        raise core.failure(result, position)
+
+
+async def _staging(stream: Stream) -> bool:
+    """Waits for staging memory; True when it had to."""
+    manager = stream._manager
+    index = manager.index
+    if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
+        return False
+    code = await manager.make(lambda _: lib.aio_stage_grow(index, 1))
+    if code == 0:
+        return True
+    for core in manager.cores.members():
+        oldest = core.oldest()
+        if oldest and not core.passed(oldest):
+            await core.wait(oldest)
+            return True
+    if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
+        return True  # they came back while we were asking for more
+    raise stream._error(code, "aclrtMallocHost")  # nothing is under way that could give a slot back

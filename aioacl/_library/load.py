@@ -1,0 +1,392 @@
+"""Load the ACL library once, and say what was found.
+
+`_locate` finds the candidates and inspects them. A process has one ACL library: a reset through one copy does not reach
+the handles of another. So a copy that other code has loaded before is used, unless the caller names another file;
+then LibraryConflict is raised. Candidates that were passed over stay in the findings.
+"""
+
+import filecmp
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from typing import Final, Literal
+
+from aioacl._base import paths as _paths
+from aioacl._base.errors import LibraryConflict, LibraryNotFound, ParameterError
+from aioacl._base.unique import record
+from aioacl._library import locate as _locate
+from aioacl._library.locate import Candidate, Origin, Rules, Unusable
+
+_ERROR_SIZE_BYTES: Final = 1024
+_PATHS_SIZE_BYTES: Final = 1 << 16
+_TURN_US: Final = 100_000
+_WORD: Final = "simulator"
+_MAY_BE_SIMULATED: Final = (*_locate.ON_REQUEST, "loaded")  # of a loaded one C knows what it is, not its file
+
+Backend = Literal["simulator", "ascend"]
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class MissingSymbol:
+    """A function the library lacks, and the release of CANN that introduced it."""
+
+    name: str
+    since: str
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class LibraryInfo:
+    """The library of this process: where it is, which rule found it, what it lacks, what is odd about it."""
+
+    backend: Backend
+    path: str
+    origin: Origin
+    extra_paths: tuple[str, ...] = ()
+    missing: tuple[MissingSymbol, ...] = ()
+    findings: tuple[str, ...] = ()
+
+    @property
+    def failure_detection(self) -> Literal["exact", "confirmed"]:
+        """How failed tasks are found.
+
+        "exact": the runtime reports each one, and the chip keeps the order that this takes. "confirmed": by
+        synchronizing; an await may then miss a failure if other code synchronizes the same stream or device.
+        """
+        from aioacl._library import detection as _detection  # noqa: PLC0415 - it needs the compiled module, and this class does not
+
+        return _detection.detection()
+
+
+def search(
+    tries: Iterable[Candidate], rules: Rules, load: Callable[[Candidate, tuple[str, ...]], LibraryInfo]
+) -> LibraryInfo:
+    """Load the first candidate that can be used; if there is none, say why for each."""
+    refused: list[tuple[Candidate, str]] = []
+    for candidate in tries:
+        passed_over = tuple(
+            f"passed over {each.path}: {why}" for each, why in refused if why != _locate.ABSENT
+        )
+        try:
+            return load(candidate, passed_over + _locate.inspect(candidate, rules))
+        except Unusable as unusable:
+            refused.append((candidate, str(unusable)))
+    raise LibraryNotFound(candidates=_locate.report(refused))
+
+
+class _Native:
+    """The native table as the loader sees it: text in and out, and Unusable for what fails."""
+
+    def __init__(self) -> None:
+        # Not at the top: the half of this file that loads nothing works without the compiled module.
+        from aioacl._base.ffi import ffi, lib  # noqa: PLC0415
+
+        self._ffi, self._lib = ffi, lib
+
+    def open(self, attempt: "_Attempt", key: int, wanted: int) -> int:
+        """Open the library of the attempt with its companions, unless one is open; return the key of the open one."""
+        path = os.fsencode(attempt.candidate.path)
+        companions = b"".join(os.fsencode(each.path) + b"\0" for each in attempt.offered)
+        error = self._ffi.new("char[]", _ERROR_SIZE_BYTES)
+        if self._lib.aio_library_open(path, companions, wanted, key, error, _ERROR_SIZE_BYTES) != 0:
+            raise Unusable(self._ffi.string(error).decode("utf-8", "replace"))
+        return self._lib.aio_library_key()
+
+    def key(self) -> int | None:
+        """Return the key of the attempt whose library is open."""
+        key = self._lib.aio_library_key()
+        return None if key < 0 else key
+
+    def present(self) -> dict[str, bool]:
+        """Return the files from which ACL is loaded, by whatever code, and whether each was a simulator then."""
+        while not self._lib.aio_library_wait(_TURN_US):
+            pass  # Ctrl-C ends the wait for another thread, whose constructors may not return
+        paths = self._ffi.new("char[]", _PATHS_SIZE_BYTES)
+        size = self._lib.aio_library_present(paths, _PATHS_SIZE_BYTES)
+        if size < 0:
+            raise MemoryError("the list of the objects of this process does not fit in memory")
+        found = [path for path in bytes(self._ffi.buffer(paths, size)).split(b"\0") if path]
+        return {os.fsdecode(path): bool(self._lib.aio_library_loaded_simulator(path)) for path in found}
+
+    def wanted(self, request: Candidate | None) -> int:
+        """Return what may be opened: the simulator must be requested, and the word gets nothing else."""
+        if request is None:
+            return self._lib.AIO_WANT_REAL
+        return self._lib.AIO_WANT_SIMULATOR if request.path == _WORD else self._lib.AIO_WANT_ANY
+
+    def part(self, index: int) -> tuple[bool, str]:
+        """Say whether an offered companion is used, or why it was passed over."""
+        part, lib = self._lib.aio_library_part(index), self._lib
+        reasons = {
+            lib.AIO_PART_BROKEN: "it cannot be loaded",
+            lib.AIO_PART_SIMULATOR: "it depends on the simulator, which never completes a real library",
+        }
+        return part == lib.AIO_PART_USED, reasons.get(part, "")
+
+    def borrowed(self) -> bool:
+        """Say whether the process began with rights of its file, even if its ids are equal again."""
+        return bool(self._lib.aio_borrowed_rights())
+
+    def backend(self) -> Backend:
+        return "simulator" if self._lib.aio_library_is_simulator() else "ascend"
+
+    def missing(self) -> tuple[MissingSymbol, ...]:
+        indices = range(self._lib.aio_table_size())
+        return tuple(self._symbol(index) for index in indices if not self._lib.aio_table_present(index))
+
+    def _symbol(self, index: int) -> MissingSymbol:
+        string, lib = self._ffi.string, self._lib
+        name, since = string(lib.aio_table_name(index)), string(lib.aio_table_since(index))
+        return MissingSymbol(name.decode(), since.decode())
+
+
+@dataclass(frozen=True, slots=True)
+class _Companion:
+    """A file beside the library, what is odd about it, and why it is not offered to complete the library, or ""."""
+
+    path: str
+    findings: tuple[str, ...]
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A library that C is asked to open, and what is to be reported of it if it does."""
+
+    candidate: Candidate
+    findings: tuple[str, ...]
+    companions: tuple[_Companion, ...]
+
+    @property
+    def offered(self) -> list[_Companion]:
+        return [each for each in self.companions if not each.refused]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a search tries, and what it allows."""
+
+    request: Candidate | None
+    tries: Sequence[Candidate]
+    rules: Rules
+
+
+def _inspect_companion(companion: Candidate, rules: Rules) -> _Companion:
+    try:
+        findings = _locate.inspect(companion, rules)
+    except Unusable as unusable:
+        return _Companion(companion.path, (), str(unusable))
+    simulated = _locate.is_simulator(companion.path)
+    why = "it is the simulator, which never completes a real library" if simulated else ""
+    return _Companion(companion.path, findings, why)
+
+
+def _describe(native: _Native, attempt: _Attempt) -> LibraryInfo:
+    """Report the library that is open, which the attempt has opened."""
+    from aioacl._library import detection as _detection  # noqa: PLC0415 - it needs the compiled module
+
+    _detection.begin()
+    backend = native.backend()
+    extra: list[str] = []
+    findings = list(attempt.findings)
+    outcomes = {each.path: native.part(index) for index, each in enumerate(attempt.offered)}
+    for each in attempt.companions if backend == "ascend" else ():
+        used, why = outcomes.get(each.path, (False, each.refused))
+        if used:
+            extra.append(each.path)
+            findings += each.findings
+        elif why and why != _locate.ABSENT:
+            findings.append(f"passed over {each.path}: {why}")
+    candidate, told = attempt.candidate, tuple(dict.fromkeys(findings))
+    return LibraryInfo(backend, candidate.path, candidate.origin, tuple(extra), native.missing(), told)
+
+
+class _Process:
+    """The one library of this process.
+
+    Only C knows which library is open, and one call of C opens it. So this takes no lock. An exception between any two
+    lines, such as KeyboardInterrupt, leaves a library that the next call finds; so do a signal handler and another
+    thread that load one meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._info: LibraryInfo | None = None
+        self._attempts: dict[int, _Attempt] = {}
+        self._choices: dict[int, str] = {}  # of the searches that run
+        self._keys = count()
+
+    def use(self, choice: str | None) -> LibraryInfo:
+        info = self._info
+        if info is None:
+            info = self._info = self._find_chosen(choice)
+        if choice is not None:
+            _refuse_another(info, choice)
+        return info
+
+    def _find_chosen(self, choice: str | None) -> LibraryInfo:
+        """Search; a call without a choice joins a search that has one and still runs, such as the one it interrupts."""
+        if choice is None:
+            return self._find(next(iter([*self._choices.values()]), None))
+        key = next(self._keys)
+        try:
+            self._choices[key] = choice
+            return self._find(choice)
+        finally:
+            self._choices.pop(key, None)
+
+    def _find(self, choice: str | None) -> LibraryInfo:
+        native = _Native()
+        present = native.present()
+        # In this order: a library that is opened between the two is among the present ones, but is not other code's.
+        if (key := native.key()) is not None:
+            return _describe(native, self._attempts[key])
+        plan = _plan(native, choice, present)
+        return search(plan.tries, plan.rules, partial(self._load, native, plan))
+
+    def _load(
+        self, native: _Native, plan: _Plan, candidate: Candidate, findings: tuple[str, ...]
+    ) -> LibraryInfo:
+        if candidate.origin not in _MAY_BE_SIMULATED and _locate.is_simulator(candidate.path):
+            raise Unusable("it is the simulator, which is used on request only")
+        beside = tuple(_inspect_companion(each, plan.rules) for each in _locate.companions(candidate))
+        key = next(self._keys)
+        attempt = self._attempts[key] = _Attempt(candidate, findings, beside)
+        try:
+            opened = native.open(attempt, key, native.wanted(plan.request))
+        except Unusable:
+            del self._attempts[key]
+            raise
+        return _describe(native, self._attempts[opened])
+
+
+def _plan(native: _Native, choice: str | None, present: Mapping[str, bool]) -> _Plan:
+    borrowed = native.borrowed() or os.getuid() != os.geteuid() or os.getgid() != os.getegid()
+    environ: Mapping[str, str] = {"AIOACL_STRICT": "1"} if borrowed else os.environ
+    rules = Rules(frozenset({0, os.geteuid()}), strict=environ.get("AIOACL_STRICT", "") not in ("", "0"))
+    request = _locate.requested(choice, environ)
+    if present:
+        tries = [_of_present(request, present)]
+    elif request is not None:
+        tries = [replace(request, path=_located(request.path))]
+    else:
+        tries = _locate.candidates(environ)
+    return _Plan(request, tries, rules)
+
+
+def _of_present(request: Candidate | None, present: Mapping[str, bool]) -> Candidate:
+    """Choose among the copies of ACL that other code has loaded; any other file would be a second copy.
+
+    Raises:
+        LibraryConflict: the request names another file, or there is no request and the choice is not clear; or the
+            file is not the one that was loaded.
+    """
+    if request is None:
+        chosen = Candidate(_only(present), "loaded")
+    else:
+        chosen = replace(request, path=_requested_copy(request, present))
+    if present[chosen.path] != _is_readable_simulator(chosen.path):
+        raise LibraryConflict(
+            f"expected that {chosen.path!r} is the file that other code has loaded, got another file of that name",
+            hint="Start a new process: the file was replaced after it was loaded.",
+        )
+    return chosen
+
+
+def _requested_copy(request: Candidate, present: Mapping[str, bool]) -> str:
+    for path in present:
+        if _accepts(request.path, path):
+            return path
+    raise LibraryConflict(
+        f"expected the ACL library that this process has loaded already, {_listed(present)}, "
+        f"got {request.path!r} (by {request.origin})",
+        hint="Name the loaded one, or choose with use_library() before other code loads ACL.",
+    )
+
+
+def _only(present: Mapping[str, bool]) -> str:
+    if len(present) > 1:
+        raise LibraryConflict(
+            f"this process has loaded more than one ACL library: {_listed(present)}",
+            hint="Name the one to use: use_library(path), or AIOACL_LIBRARY.",
+        )
+    [(path, simulated)] = present.items()
+    if simulated:
+        raise LibraryConflict(
+            f"other code has loaded the simulator into this process, {path!r}, and no library was named",
+            hint="Set AIOACL_LIBRARY=simulator if the simulator is meant; it is used on request only.",
+        )
+    return path
+
+
+def _listed(present: Mapping[str, bool]) -> str:
+    return " and ".join(repr(path) for path in present)
+
+
+def _is_readable_simulator(path: str) -> bool:
+    try:
+        return _locate.is_simulator(path)
+    except OSError:  # the inspection refuses the path with the reason
+        return False
+
+
+def _located(path: str) -> str:
+    return str(_paths.NEWEST_SIMULATOR) if path == _WORD else path
+
+
+def _accepts(choice: str, loaded: str) -> bool:
+    """Whether a choice means the loaded library; the word `simulator` means any copy of this release's simulator."""
+    path = _located(choice)
+    if path == loaded or _locate.same_installation(path, loaded):
+        return True
+    try:
+        return choice == _WORD and filecmp.cmp(path, loaded, shallow=False)
+    except OSError:
+        return False
+
+
+def _refuse_another(info: LibraryInfo, choice: str) -> None:
+    if not _accepts(choice, info.path):
+        raise LibraryConflict(f"this process uses {info.path!r} already (by {info.origin}), not {choice!r}")
+
+
+_process: Final = _Process()
+
+
+def use_library(choice: str | os.PathLike[str]) -> LibraryInfo:
+    """Load the ACL library at an absolute path, or the simulator by the word "simulator".
+
+    Call it once, before the first open. The same choice again changes nothing.
+
+    Raises:
+        LibraryConflict: this process has loaded another ACL library already, here or in other code.
+        LibraryNotFound: the library is absent or refused; the error says why.
+        ParameterError: the choice is neither text nor a path of text.
+    """
+    path: object = (
+        choice if isinstance(choice, type) or not isinstance(choice, os.PathLike) else os.fspath(choice)
+    )
+    if not isinstance(path, str):
+        raise ParameterError(
+            f"expected a path as str or os.PathLike[str], or 'simulator', got {choice!r}",
+            hint="Turn a path of bytes into text by os.fsdecode(); library_info() searches for the library.",
+        )
+    return _process.use(path)
+
+
+def library_info() -> LibraryInfo:
+    """Report the library of this process, and load it by the usual search if none is loaded yet.
+
+    Raises:
+        LibraryConflict: AIOACL_LIBRARY names another ACL library than other code has loaded; or it names none, and
+            the loaded one is a simulator, or there are several.
+        LibraryNotFound: no library was found; the error says why for each candidate.
+    """
+    return _process.use(None)
+
+
+def ensure_loaded() -> LibraryInfo:
+    """Load the library by the usual search, unless one is loaded: what the first open calls."""
+    return _process.use(None)

@@ -1,0 +1,131 @@
+"""Streams of other libraries that a reset may abort: `with device.abortable(stream):` in a job."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from aioacl._base.errors import ParameterError
+from aioacl._base.ffi import ffi, lib, pointer, text_of
+from aioacl._base.options import whole_of
+from aioacl._library.runtime import must_not_be_forked
+from aioacl._lifecycle.gate import absent
+from aioacl._wait.port import ThreadPort, current_holder, current_port
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    from aioacl._lifecycle.admission import Admission
+
+ABORT: Final = "aclrtStreamAbort"
+_C_VALUE: Final = type(ffi.NULL)
+
+
+def address_of(stream: Any) -> int:
+    """The address of a native stream, given as an int or as a C value. ParameterError for anything else."""
+    address = pointer(stream) if isinstance(stream, _C_VALUE) else whole_of(stream)
+    if address is not None and 0 < address < 1 << 64:
+        return address
+    raise ParameterError(
+        f"expected the address of an aclrtStream, got {stream!r}",
+        hint="Pass a raw handle that is not 0, as an int or a C value; streams of aioacl need not be named.",
+    )
+
+
+def _can_abort() -> bool:
+    index = next(i for i in range(lib.aio_table_size()) if text_of(lib.aio_table_name(i)) == ABORT)
+    return bool(lib.aio_table_present(index))
+
+
+class _InAJob:
+    """A context manager for a job, which is no coroutine."""
+
+    __slots__ = ("_block",)
+
+    def __init__(self, block: AbstractContextManager[None]) -> None:
+        self._block = block
+
+    def __enter__(self) -> None:
+        self._block.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._block.__exit__(kind, error, trace)
+
+    if not TYPE_CHECKING:  # type checkers report `async with`, for they see none of these
+
+        def __aenter__(self, *_: object) -> NoReturn:
+            raise TypeError(
+                "expected a job, got `async with`; write `with device.abortable(stream):` in the function that "
+                "device.run() calls"
+            )
+
+        __aexit__ = __aenter__  # not called, but Python looks for it first
+
+
+class Named:
+    """The streams of one device that were named. Guarded by the lock of the device's manager."""
+
+    def __init__(self, manager: Admission) -> None:
+        self._manager = manager
+        self._all: dict[object, tuple[int, tuple[int, ...]]] = {}
+        self._in_use = False  # a reset aborts those that it has found
+
+    def within(self, streams: tuple[int, ...]) -> AbstractContextManager[None]:
+        """Inside the block a reset may abort the streams."""
+        return _InAJob(self._within(streams))
+
+    @contextmanager
+    def _within(self, streams: tuple[int, ...]) -> Generator[None]:
+        must_not_be_forked()
+        if not isinstance(current_port(), ThreadPort):
+            # TypeError would speak of the arguments; it is the place that is wrong.
+            where = "this thread runs an event loop: enter device.abortable() inside the job"
+            raise RuntimeError(where)  # noqa: TRY004
+        token = object()
+        try:
+            self._add(token, streams)
+            yield
+        finally:
+            try:
+                self._remove(token)
+            finally:
+                self._remove(token)  # Ctrl-C may have interrupted the first
+
+    def _add(self, token: object, streams: tuple[int, ...]) -> None:
+        manager = self._manager
+        if not _can_abort():
+            raise absent(ABORT, manager.index, manager.generation)
+        with manager.changed:
+            if not manager.may_pass(current_holder()):
+                raise manager._resetting()
+            self._all[token] = (manager.generation, streams)
+
+    def _remove(self, token: object) -> None:
+        """The caller may destroy its streams from then on, so an abort that is under way is waited for."""
+        if lib.aio_forked():
+            return
+        with self._manager.changed:
+            self._all.pop(token, None)
+            while self._in_use:
+                self._manager.changed.wait()
+
+    @contextmanager
+    def in_use(self) -> Generator[list[int]]:
+        """For a reset: the streams that it may abort, none of which is taken back inside the block."""
+        manager = self._manager
+        with manager.changed:
+            self._in_use = True
+            now = manager.generation
+            found = [
+                one for generation, streams in self._all.values() if generation == now for one in streams
+            ]
+        try:
+            yield found
+        finally:
+            with manager.changed:
+                self._in_use = False
+                manager.changed.notify_all()

@@ -1,0 +1,235 @@
+"""What the gate of a device knows: how many are inside, who they are, and what its refusals mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioacl._base.errors import (
+    AclError,
+    DeviceFault,
+    DeviceQuarantined,
+    DeviceReset,
+    DeviceResetting,
+    ForkedProcessError,
+    NotSupported,
+    OutOfMemoryError,
+    QueueFull,
+    ResourceExhausted,
+    StaleHandleError,
+    error_for,
+)
+from aioacl._base.ffi import ffi, generation_of, lib, name_of_function, state_of, text_of
+from aioacl._base.options import Stuck
+from aioacl._base.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INSIDE_AT_MOST: Final = 256
+
+
+def counts(index: int) -> list[int]:
+    """Calls that are inside: enqueueing, waiting, lifetime."""
+    found = ffi.new("int32_t[3]")
+    lib.aio_gate_counts(index, found)
+    return ffi.unpack(found, 3)
+
+
+def inside(index: int) -> tuple[Stuck, ...]:
+    """The calls that are inside, each with its thread and since when."""
+    functions = ffi.new("int32_t[]", INSIDE_AT_MOST)
+    threads = ffi.new("int32_t[]", INSIDE_AT_MOST)
+    microseconds = ffi.new("int64_t[]", INSIDE_AT_MOST)
+    found = lib.aio_gate_inside(index, functions, threads, microseconds, INSIDE_AT_MOST)
+    return tuple(
+        Stuck(name_of_function(functions[i]), threads[i], microseconds[i] / 1e6) for i in range(found)
+    )
+
+
+def context_lives(index: int) -> bool:
+    """Whether the device is set; True as well where the runtime does not tell (aclrtGetPrimaryCtxState)."""
+    active = ffi.new("int32_t *")
+    code = lib.aio_u_aclrtGetPrimaryCtxState(index, ffi.NULL, active)  # the runtime takes no other flags
+    return code != 0 or active[0] != 0
+
+
+_REFUSALS: Final[dict[int, Callable[[str, int, int], AclError]]] = {}
+
+
+def _refusal(
+    code: int,
+) -> Callable[[Callable[[str, int, int], AclError]], Callable[[str, int, int], AclError]]:
+    def add(make: Callable[[str, int, int], AclError]) -> Callable[[str, int, int], AclError]:
+        _REFUSALS[code] = make
+        return make
+
+    return add
+
+
+@_refusal(lib.AIO_STALE)
+def _stale(call: str, index: int, generation: int) -> AclError:
+    now = generation_of(index)
+    if state_of(index) == State.CLOSED:
+        return _not_open(call, index, generation)
+    return StaleHandleError(
+        f"expected a handle of generation {now}, the current one, got one of generation {generation}",
+        call=call,
+        device=index,
+        generation=generation,
+    )
+
+
+@_refusal(lib.AIO_NOT_OPEN)
+def _not_open(call: str, index: int, generation: int) -> AclError:
+    return StaleHandleError(
+        "the device is closed",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="Open it again, and make new handles.",
+    )
+
+
+@_refusal(lib.AIO_RESETTING_NOW)
+def _resetting(call: str, index: int, generation: int) -> AclError:
+    return DeviceResetting("the device is being reset", call=call, device=index, generation=generation)
+
+
+@_refusal(lib.AIO_DRAINING_NOW)
+def _draining(call: str, index: int, generation: int) -> AclError:
+    return DeviceResetting(
+        "the device is draining before a reset", call=call, device=index, generation=generation
+    )
+
+
+@_refusal(lib.AIO_QUARANTINE)
+def _quarantine(call: str, index: int, generation: int) -> AclError:
+    return DeviceQuarantined(
+        "expected an open device, got a quarantined one", call=call, device=index, generation=generation
+    )
+
+
+@_refusal(lib.AIO_WAS_RESET)
+def _was_reset(call: str, index: int, generation: int) -> AclError:
+    return DeviceReset(
+        "the device was reset or closed while this waited",
+        call=call,
+        device=index,
+        generation=generation,
+    )
+
+
+@_refusal(lib.AIO_CROWDED)
+def _crowded(call: str, index: int, generation: int) -> AclError:
+    return ResourceExhausted(
+        f"4095 calls of a kind are inside device {index}",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="Use fewer threads at a time.",
+    )
+
+
+@_refusal(lib.AIO_FORKED)
+def _forked(call: str, index: int, generation: int) -> AclError:
+    return ForkedProcessError(
+        "the handle belongs to the process that was forked", call=call, device=index, generation=generation
+    )
+
+
+@_refusal(lib.AIO_EXITING)
+def _exiting(call: str, index: int, generation: int) -> AclError:
+    return DeviceReset("the process is ending", call=call, device=index, generation=generation)
+
+
+@_refusal(lib.AIO_QUEUE_FULL)
+def _queue_full(call: str, index: int, generation: int) -> AclError:
+    return QueueFull(
+        "the stream's queue is full",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="`await stream.ready()` waits for room.",
+    )
+
+
+@_refusal(lib.AIO_STAGE_FULL)
+def _stage_full(call: str, index: int, generation: int) -> AclError:
+    return QueueFull(
+        "expected free staging memory, got none: all is in flight, or none is allocated yet after an open or reset",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="`await stream.ready()` waits for it; memory of `device.pinned(n)` needs none.",
+    )
+
+
+@_refusal(lib.AIO_REPORTS_LOST)
+def _reports_lost(call: str, index: int, generation: int) -> AclError:
+    return DeviceFault(
+        "tasks have failed, more at once than could be kept, and this may be one of them",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="Repeat the work on a new stream, or reset the device by `force_reset()`.",
+    )
+
+
+@_refusal(lib.AIO_NO_MEMORY)
+def _no_memory(call: str, index: int, generation: int) -> AclError:
+    return OutOfMemoryError("the host is out of memory", call=call, device=index, generation=generation)
+
+
+@_refusal(lib.AIO_NO_THREAD)
+def _no_thread(call: str, index: int, generation: int) -> AclError:
+    return ResourceExhausted(
+        "no thread could be started",
+        call=call,
+        device=index,
+        generation=generation,
+        hint='Raise the limit of processes (ulimit -u), or open the device with waits="watch".',
+    )
+
+
+def absent(call: str, index: int | None = None, generation: int | None = None) -> NotSupported:
+    """The error for a function that the library lacks."""
+    since = next(
+        (
+            text_of(lib.aio_table_since(i))
+            for i in range(lib.aio_table_size())
+            if text_of(lib.aio_table_name(i)) == call
+        ),
+        None,
+    )
+    return NotSupported(
+        f"the library has no {call}", call=call, device=index, generation=generation, since=since
+    )
+
+
+CONTEXT_CALLS: Final = ("aclrtGetCurrentContext", "aclrtSetCurrentContext")
+QUERIES: Final = ("aclrtStreamQuery", "aclrtQueryEventStatus")
+
+
+def failed_call(call: str, code: int) -> str:
+    """The function that has answered the code on this thread, for a call that is about to be named.
+
+    The gate makes a context current before the call, and a query may ask a mark before the stream.
+    """
+    function = lib.aio_failed_function(code)
+    actual = name_of_function(function) if function >= 0 else call
+    return actual if actual in CONTEXT_CALLS or call in QUERIES else call
+
+
+def error_of(code: int, call: str, index: int, generation: int, text: str | None = None) -> AclError:
+    """The error for a code of ACL or a refusal of the library's own.
+
+    `text` is the runtime's; without it, what it said on this thread last.
+    """
+    if text is None:
+        call = failed_call(call, code)
+    if code == lib.AIO_ABSENT:
+        return absent(call, index, generation)
+    if code in _REFUSALS:
+        return _REFUSALS[code](call, index, generation)
+    said = text_of(lib.aio_error_text()) if text is None else text
+    return error_for(code, call, device=index, generation=generation, message=said)

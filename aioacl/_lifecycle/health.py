@@ -1,0 +1,59 @@
+"""How a device is, as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioacl._base.codes import DEVICE_ACTIONS
+from aioacl._base.ffi import lib, name_of_function
+from aioacl._base.options import Health
+from aioacl._base.states import State
+from aioacl._lifecycle.gate import counts, inside
+from aioacl._lifecycle.jobs import USER_JOB
+
+if TYPE_CHECKING:
+    from aioacl._lifecycle.manager import Manager
+
+STUCK_SECONDS: Final = 1.0
+MAY_TAKE_LONG: Final = (
+    name_of_function(USER_JOB),
+    "aclrtSynchronizeStreamWithTimeout",
+    "aclrtSynchronizeEventWithTimeout",
+)
+CONTROL: Final = (
+    "aclInit",
+    "aclrtSetDevice",
+    "aclrtResetDevice",
+    "aclrtResetDeviceForce",
+    "aclFinalizeReference",
+)
+
+
+def _stuck_for(manager: Manager) -> float:
+    """Seconds; what a flight in the air still gives its time is not stuck."""
+    patient = MAY_TAKE_LONG if manager.flight is None else MAY_TAKE_LONG + CONTROL
+    calls = (call.seconds for call in inside(manager.index) if call.function not in patient)
+    longest = max(calls, default=0.0)
+    return longest if longest > STUCK_SECONDS else 0.0
+
+
+def health_of(manager: Manager) -> Health:
+    """How the manager's device is now. Calls no ACL function."""
+    stuck = _stuck_for(manager)
+    with manager.changed:
+        fault = manager.last_fault
+        poisoned = fault is not None and fault.action in DEVICE_ACTIONS
+        poisoned = poisoned or manager.state is State.QUARANTINED
+        return Health(
+            status="stuck" if stuck else "poisoned" if poisoned else "ok",
+            state=manager.shown,
+            generation=manager.generation,
+            last_fault=str(fault) if fault is not None else "",
+            stuck_for=stuck,
+            leases=len(manager.leases),
+            problem=manager.problem,
+            failed_tasks=manager.failures,
+            last_failure=manager.last_failure,
+            unknown_failures=lib.aio_device_unattributed(manager.index),
+            in_flight=sum(counts(manager.index)) + lib.aio_device_waits(manager.index),
+        )

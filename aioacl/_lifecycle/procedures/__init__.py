@@ -1,0 +1,1 @@
+"""What opens, closes and resets a device: each runs once, on a thread of its own."""

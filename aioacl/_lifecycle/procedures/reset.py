@@ -1,0 +1,273 @@
+"""One force reset.
+
+The ladder of a reset; every step is bounded, and taken only if the one before did not suffice:
+
+    turns     still OPEN: let those begin who waited for the reset before this one, at most a second
+    drain     DRAINING: wait for leases, calls and work, at most `grace`, and half of `timeout` with the turns
+    abort     RESETTING: abort what still runs, all streams in parallel
+    barrier   wait until nobody is inside C; who enqueues would crash the runtime, who makes or destroys would
+              block it, so with one of them inside there is no reset: QUARANTINED, after 10 seconds at most, and
+              after 5 if the last close waits
+    reset     aclrtResetDeviceForce, aclrtSetDevice and a probe, on the control lane, at most three times
+    revive    a new generation, OPEN
+
+A call past its deadline leaves its lane behind in C. No second one is started beside it: a later flight waits for
+the lane first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, NoReturn, cast
+
+from aioacl._base import sync as _sync
+from aioacl._base.ffi import ffi, lib, next_generation
+from aioacl._base.options import LONGEST_SECONDS, ResetReport, Stuck
+from aioacl._base.states import RELEASED_ALREADY, Event, State
+from aioacl._lifecycle.gate import counts, inside
+from aioacl._lifecycle.probe import probe
+from aioacl._lifecycle.procedures.procedure import (
+    CLOSE_SECONDS,
+    DROP_SECONDS,
+    EVENTS_SECONDS,
+    RESET_SECONDS,
+    Flight,
+)
+from aioacl._lifecycle.turns import TURN_SECONDS
+from aioacl._wait.workers import Job, LaneStuck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from aioacl._lifecycle.manager import Manager
+
+ATTEMPTS: Final = 3
+BARRIER_SECONDS: Final = 10.0
+ABORT_SECONDS: Final = 2.0
+SHORTEST_NAP: Final = 0.0002
+LONGEST_NAP: Final = 0.005
+
+
+class _Failed(Exception):
+    """The device cannot be brought back by this flight."""
+
+
+def name_of(holder: object) -> str:
+    """The name of a task or a thread, short enough for a report. Most tasks of asyncio have a number for a name."""
+    if isinstance(holder, threading.Thread):
+        return f"thread {holder.name}"
+    if not isinstance(holder, asyncio.Task):  # of trio
+        return f"task {getattr(holder, 'name', holder)}"
+    task = cast("asyncio.Task[object]", holder)
+    function = getattr(task.get_coro(), "__qualname__", "")
+    return f"task {task.get_name()}{function and f' ({function})'}"
+
+
+class ResetFlight(Flight):
+    """One force reset, with its report."""
+
+    name = "reset"
+    goes_on = "The reset goes on: force_reset() waits for the same one, and events() tells how it ends."
+
+    def __init__(self, manager: Manager, *, grace: float, timeout: float, reason: str, by: object) -> None:
+        super().__init__(manager)
+        self.joined = 1
+        self._grace = min(grace, LONGEST_SECONDS)
+        self._reason = reason
+        self._by = name_of(by)
+        began, limit = _sync.monotonic(), min(timeout, LONGEST_SECONDS)
+        self._patient_until = began + limit / 2  # however long others are given: the reset needs time too
+        self._end = began + limit
+        self._stages: dict[str, float] = {}
+        self._codes: list[tuple[str, int]] = []
+        self._work = {"drained": 0, "aborted": 0, "not_aborted": 0}
+        self._attempts = 0
+        self._report: ResetReport | None = None
+
+    @property
+    def landed(self) -> bool:
+        """Whether it is over, and so no answer to who asks from now on; with the lock held."""
+        return self._report is not None
+
+    @property
+    def report(self) -> ResetReport:
+        """The report, once the flight has landed."""
+        assert self._report is not None, "the flight has landed"
+        return self._report
+
+    def fly(self) -> None:
+        problem, stuck = "", tuple[Stuck, ...]()
+        try:
+            self._ladder()
+        except _Failed as failed:
+            problem = str(failed)
+            stuck = inside(self.index)
+        self._land(problem, stuck)
+
+    def _ladder(self) -> None:
+        if self.manager.state is State.OPEN:
+            self._give_turns()
+            with self._stage("drain"):
+                self._drain()
+        with self.manager.changed:
+            self.manager.revoke_leases()
+            self.manager.apply(Event.SEIZE)
+        with self._stage("abort"):
+            self._abort()
+        with self._stage("barrier"):
+            self._barrier()
+        self._bring_back()
+
+    def _bring_back(self) -> None:
+        self._call("aclrtDestroyEvent", self._destroy_events, EVENTS_SECONDS)
+        while not self._attempt():
+            if self._attempts == ATTEMPTS:
+                failed = ", ".join(dict.fromkeys(f"{call} returned {code}" for call, code in self._codes))
+                raise _Failed(f"the reset failed in all {ATTEMPTS} attempts: {failed}")
+
+    def _land(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
+        manager = self.manager
+        with manager.changed:
+            event = Event.FAIL if problem else Event.REVIVE
+            generation = manager.generation if problem else next_generation(manager.generation)
+            self._report = self._make_report(problem, stuck, generation)
+            if not problem:
+                manager.last_fault = None
+            manager.apply(event, self._report, problem)
+            if not problem:
+                self._settle_foreign()
+        lib.aio_device_flush(self.index)
+        if not problem:
+            manager.maintenance.submit(Job(self._prepare))
+
+    def _make_report(self, problem: str, stuck: tuple[Stuck, ...], generation: int) -> ResetReport:
+        return ResetReport(
+            device=self.index,
+            ok=not problem,
+            generation=generation,
+            reason=self._reason,
+            requested_by=self._by,
+            joined=self.joined,
+            attempts=self._attempts,
+            codes=tuple(self._codes),
+            stuck=stuck,
+            stages=self._stages,
+            problem=problem,
+            **self._work,
+        )
+
+    @contextmanager
+    def _stage(self, name: str) -> Generator[None]:
+        begun = _sync.monotonic()
+        try:
+            yield
+        finally:
+            spent = (_sync.monotonic() - begun) * 1000
+            self._stages[name] = self._stages.get(name, 0.0) + spent
+
+    def _spent(self) -> str:
+        return ", ".join(f"{name} {spent / 1000:.1f} s" for name, spent in self._stages.items())
+
+    def _left(self, at_most: float) -> float:
+        return max(0.0, min(at_most, self._end - _sync.monotonic()))
+
+    # --- drain, abort, barrier ----------------------------------------------------------------------------------------
+
+    def _give_turns(self) -> None:
+        """Whoever waited for the reset before this one goes first."""
+        manager, end = self.manager, min(_sync.monotonic() + TURN_SECONDS, self._patient_until)
+        with self._stage("turns"), manager.changed:
+            while manager.turns.due and (left := end - _sync.monotonic()) > 0:
+                manager.changed.wait(left)
+            manager.turns.forget()
+
+    def _drain(self) -> None:
+        self._apply(Event.DRAIN)
+        end = min(_sync.monotonic() + self._grace, self._patient_until)
+        busy = most_busy = self._busy(end, 0)
+        nap = SHORTEST_NAP
+        while not self._drained(busy) and _sync.monotonic() < end:
+            with self.manager.changed:
+                self.manager.changed.wait(min(nap, max(0.0, end - _sync.monotonic())))
+            nap = min(nap * 2, LONGEST_NAP)
+            busy = self._busy(end, busy)
+            most_busy = max(most_busy, busy)
+        self._work["drained"] = most_busy - busy
+
+    def _busy(self, end: float, before: int) -> int:
+        """Streams with work. Asked on the control lane: a query that hangs must leave somebody who can say so."""
+        left = end - _sync.monotonic()
+        with suppress(LaneStuck):
+            if left > 0:
+                return self.manager.control.call(lambda: int(lib.aio_device_busy(self.index)), left)
+        return before
+
+    def _drained(self, busy: int) -> bool:
+        if lib.aio_gate_foreign(self.index) or self._forsaken():
+            return True  # somebody else's reset, or the last close, has ended what it waits for
+        with self.manager.changed:  # under which jobs step out and in
+            enqueueing, _, lifetime = counts(self.index)
+            held = len(self.manager.leases) + self.manager.outside
+        return not (held or busy or enqueueing or lifetime or lib.aio_device_waits(self.index))
+
+    def _abort(self) -> None:
+        if self.manager.ended == self.manager.generation:
+            return  # a flight before this one has reset the device, and not brought it back
+        outcome = ffi.new("int32_t[3]")
+        limit = int(self._left(ABORT_SECONDS) * 1e6)
+        with self.manager.named.in_use() as named:
+            streams = ffi.new("void *[]", [ffi.cast("void *", address) for address in named])
+            lib.aio_device_abort_named(self.index, streams, len(named), limit, outcome)
+        self._work["aborted"] = outcome[0]
+        self._work["not_aborted"] = outcome[1] + outcome[2]
+
+    def _barrier(self) -> None:
+        lib.aio_watcher_nudge(self.index)
+        if not self._all_leave_within(self._left(BARRIER_SECONDS), CLOSE_SECONDS):
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        calls = "; ".join(
+            f"{call.function} on thread {call.thread} for {call.seconds:.1f} s" for call in inside(self.index)
+        )
+        raise _Failed(f"no reset was attempted, because a thread is still inside a call: {calls}")
+
+    # --- reset, set, probe --------------------------------------------------------------------------------------------
+
+    def _attempt(self) -> bool:
+        self._attempts += 1
+        before = self.manager.ended
+        self.manager.ended = self.manager.generation  # at once: a call that is late may come back any time
+        limit = RESET_SECONDS + DROP_SECONDS * self._work["not_aborted"]
+        with self._stage("reset"):
+            reset = self._call("aclrtResetDeviceForce", self._reset_force, limit)
+        if reset not in (0, RELEASED_ALREADY):
+            self.manager.ended = before  # the runtime has taken it back: the device is still set
+            return False
+        with self._stage("set"):
+            set_again = self._call("aclrtSetDevice", self._set, self._end - _sync.monotonic())
+        if set_again:
+            return False
+        with self._stage("probe"):
+            return self._call("probe", self._probe, self._end - _sync.monotonic()) == 0
+
+    def _probe(self) -> int:
+        failed = probe(self.index, self.manager.told)
+        if failed is None:
+            return 0
+        self._codes.append(failed)
+        return failed[1] or -1
+
+    def _call(self, name: str, work: Callable[[], int], limit: float) -> int:
+        seconds = self._left(limit)
+        if not seconds:
+            raise _Failed(f"no time was left for {name}: {self._spent()}")
+        try:
+            code = self.manager.control.call(work, seconds)
+        except LaneStuck:
+            raise _Failed(f"{self._holds_up() or name} has not returned within its time") from None
+        if code and name != "probe" and not (name == "aclrtResetDeviceForce" and code == RELEASED_ALREADY):
+            self._codes.append((name, code))
+        return code

@@ -1,8 +1,0 @@
-"""Where the files of the package are."""
-
-from pathlib import Path
-from typing import Final
-
-PACKAGE: Final = Path(__file__).resolve().parent
-SIMULATOR: Final = PACKAGE / "simulator"
-NEWEST_SIMULATOR: Final = SIMULATOR / "libascendcl.so"

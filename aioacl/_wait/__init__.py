@@ -1,0 +1,1 @@
+"""Waiting: completions for event loops and threads, and the threads that each device has."""

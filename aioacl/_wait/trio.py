@@ -1,0 +1,132 @@
+"""A trio run's port.
+
+This module is imported with aioacl, and does not import trio: `_bind` takes it when a run asks for its first port. An
+import at that point would keep the run's event loop waiting for the file system.
+
+Ctrl-C: trio raises KeyboardInterrupt in the middle of the main task, whatever line it is at, unless a frame on the
+stack is protected. In the middle of ours it would tear what belongs together: a wait that C has begun and nobody
+will take, a copy on its way whose memory nobody keeps. So every function of aioacl is protected, and the interrupt
+comes at the next checkpoint, as asyncio's runner has it too. The caller's own code, the body of an `async with` for
+instance, is not below our frames and stays as it was.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any
+
+from aioacl._base import sync as _sync
+from aioacl._base.ffi import failure
+from aioacl._wait.port import TIMED_OUT, Port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from types import FunctionType
+
+    import outcome  # noqa: TC004 - `_bind` imports it
+    import trio  # noqa: TC004 - `_bind` imports it
+
+    from aioacl._acl import CData
+
+
+class TrioPort(Port):
+    """A port whose descriptor a system task of a trio run reads."""
+
+    async def serve(self) -> None:
+        """The system task: drains until the run ends, which then forgets the port, whatever keeps the run itself."""
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(self.fd)
+                self.drain()
+        finally:
+            _of_run.set(None)
+            del self
+
+    async def wait(
+        self,
+        start: Callable[[CData, int], int],
+        *,
+        deadline: float | None = None,
+        after: Callable[[], object] | None = None,
+    ) -> int:
+        if deadline is None:
+            return await self._wait(start, after)
+        with trio.move_on_after(max(0.0, deadline - _sync.monotonic())):
+            return await self._wait(start, after)
+        return TIMED_OUT
+
+    async def _wait(self, start: Callable[[CData, int], int], after: Callable[[], object] | None) -> int:
+        waiting: list[trio.lowlevel.Task] = [trio.lowlevel.current_task()]
+
+        def deliver(result: int) -> None:
+            if waiting:
+                trio.lowlevel.reschedule(waiting.pop(), outcome.Value(result))
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            waiting.clear()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        code = self.begin(start, deliver, after)
+        if code:
+            await trio.lowlevel.checkpoint()
+            return failure(code)
+        result: int = await trio.lowlevel.wait_task_rescheduled(abort)
+        return result
+
+    async def breathe(self) -> None:
+        """One checkpoint, as trio's rule says."""
+        await trio.lowlevel.checkpoint()
+
+    def shield(self) -> AbstractContextManager[object]:
+        return trio.CancelScope(shield=True)
+
+
+_of_run: trio.lowlevel.RunVar[TrioPort | None]
+_first: dict[str, trio.lowlevel.RunVar[TrioPort | None]] = {}  # of all threads, the first makes it
+_bound = False
+
+
+def _bind() -> None:
+    """Takes trio, which runs here, so no module is imported. Several threads may do it, and Ctrl-C may end it."""
+    global outcome, trio, _of_run, _bound  # noqa: PLW0603 - the names of this module
+    import outcome  # noqa: PLC0415 - trio has imported it
+    import trio  # noqa: PLC0415 - see the head of this file
+
+    _put_off_interrupts()
+    _of_run = _first.setdefault("port", trio.lowlevel.RunVar("aioacl-port", None))
+    _bound = True
+
+
+def port_of_run() -> TrioPort:
+    """The port of the trio run that this thread is in."""
+    if not _bound:
+        _bind()
+    port = _of_run.get()
+    if port is None:
+        port = TrioPort()
+        _of_run.set(port)
+        trio.lowlevel.spawn_system_task(port.serve, name="aioacl-port")
+    return port
+
+
+# --- Ctrl-C --------------------------------------------------------------------------------------------------
+
+
+def _functions(namespace: dict[str, Any], module: str) -> Iterator[FunctionType]:
+    """The functions of a module or class, and those behind properties, class methods and decorators."""
+    for member in namespace.values():
+        if inspect.isclass(member) and member.__module__ == module:
+            yield from _functions(dict(vars(member)), module)
+        for bare in (getattr(member, "fget", None), getattr(member, "__func__", None), member):
+            found = inspect.unwrap(bare) if callable(bare) else None
+            if inspect.isfunction(found) and found.__module__ == module:
+                yield found
+
+
+def _put_off_interrupts() -> None:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("aioacl._") and name.count(".") == 1:
+            for function in _functions(vars(module), name):
+                trio.lowlevel.enable_ki_protection(function)
