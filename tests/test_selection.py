@@ -44,7 +44,7 @@ def test_a_run_without_a_path_takes_the_quick_tests(source: Source) -> None:
 
 def test_a_run_with_all_takes_every_test_of_ci() -> None:
     assert chosen(Source.TESTPATHS, every_test=True) == "not slow and not sweep and not torch"
-    assert chosen(Source.ARGS, "tests/api", every_test=True) == "not slow and not sweep and not torch"
+    assert chosen(Source.ARGS, "tests/unit", every_test=True) == "not slow and not sweep and not torch"
 
 
 def test_a_run_of_the_last_failures_takes_all_of_them() -> None:
@@ -59,7 +59,7 @@ def test_run_without_the_cache_plugin_starts() -> None:
 
 
 def test_a_run_with_a_path_takes_every_test_there() -> None:
-    assert chosen(Source.ARGS, "tests/api/test_lease.py::test_nested_leases_count") == ""
+    assert chosen(Source.ARGS, "tests/unit/lifecycle/test_lease.py::test_nested_leases_count") == ""
 
 
 @pytest.mark.parametrize("source", Source)
@@ -69,8 +69,8 @@ def test_a_run_with_m_takes_what_it_says(source: Source, markexpr: str) -> None:
 
 
 def test_a_path_that_is_missing_is_an_error() -> None:
-    with pytest.raises(pytest.UsageError, match=r"got tests/api/nowhere\.py::test_x; correct the path"):
-        chosen(Source.ARGS, "tests/api/nowhere.py::test_x")
+    with pytest.raises(pytest.UsageError, match=r"got tests/unit/nowhere\.py::test_x; correct the path"):
+        chosen(Source.ARGS, "tests/unit/nowhere.py::test_x")
 
 
 def test_a_marker_that_is_not_registered_is_an_error() -> None:

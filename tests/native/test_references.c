@@ -1,6 +1,6 @@
 /*
  * What a call of ACL uses outlives it, while others close and reset.  Native events and streams only: the
- * buffers' references are Python's, and tests/api/test_references.py races those.
+ * buffers' references are Python's, and tests/unit/handles/test_in_flight.py races those.
  *
  * AIOACL_ROUNDS says how many rounds each race has.
  */

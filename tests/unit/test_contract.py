@@ -14,7 +14,6 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from tests.api import test_contract_awaits
 from tests.kit import (
     Waiting,
     elsewhere,
@@ -29,6 +28,7 @@ from tests.kit import (
     works,
 )
 from tests.process.child import run
+from tests.unit.handles import test_contract_awaits
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
