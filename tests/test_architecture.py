@@ -41,6 +41,9 @@ READERS = {
 LONG = {
     "aioacl/_base/codes.py": "one table",
     "aioacl/_lifecycle/manager.py": "two lines of imports; it is to be split by concern",
+    "aioacl/_native/enqueue.c": "one protocol: owning a stream to enqueue",
+    "aioacl/_native/stream.c": "one protocol: asking a stream and believing its answer",
+    "aioacl/_native/watcher.c": "one protocol: one pass of the watcher",
 }
 LINES_AT_MOST = 400
 LAYERS = (

@@ -31,10 +31,12 @@ typedef struct {
 } abort_job;
 
 static void release_job(abort_job *job) {
-    if (atomic_fetch_sub(&job->references, 1) != 1)
+    if (atomic_fetch_sub(&job->references, 1) != 1) {
         return;
-    for (int i = 0; i < job->size; i++)
+    }
+    for (int i = 0; i < job->size; i++) {
         aio_stream_unhold(job->streams[i]);
+    }
     free(job->named);
     free(job);
 }
@@ -48,8 +50,9 @@ static bool runs(aclrtStream stream) {
 }
 
 static void abort_native(abort_job *job, aclrtStream stream) {
-    if (!runs(stream))
+    if (!runs(stream)) {
         return;
+    }
     int code = aio_acl.aclrtStreamAbort(stream);
     atomic_fetch_add(&job->outcome[code == 0 ? 0 : code == 207000 ? 1 : 2], 1);
 }
@@ -60,8 +63,9 @@ static void abort_one(abort_job *job, int i) {
         abort_native(job, job->named[i - job->size]);
         return;
     }
-    if (!aio_stream_use(job->streams[i]))
+    if (!aio_stream_use(job->streams[i])) {
         return;
+    }
     abort_native(job, job->streams[i]->handle);
     aio_stream_unuse(job->streams[i]);
 }
@@ -73,8 +77,9 @@ static void *abort_some(void *argument) {
     aio_outside_begin();
     bool leaving = atomic_load(&aio_exiting); /* counted first and asked then, as in the gate */
     int before = aio_calling(AIO_FN_aclrtSetCurrentContext);
-    if (!leaving)
+    if (!leaving) {
         aio_acl.aclrtSetCurrentContext(job->context);
+    }
     aio_calling(before);
     for (int i; !leaving && (i = atomic_fetch_add(&job->next, 1)) < job->size + job->named_size;) {
         abort_one(job, i);
@@ -88,10 +93,12 @@ static void *abort_some(void *argument) {
 
 static bool add_named(abort_job *job, void *const *named, int count) {
     job->named = calloc((size_t)count + 1, sizeof *job->named);
-    if (!job->named)
+    if (!job->named) {
         return false;
-    for (; job->named_size < count; job->named_size++)
+    }
+    for (; job->named_size < count; job->named_size++) {
         job->named[job->named_size] = named[job->named_size];
+    }
     return true;
 }
 
@@ -99,15 +106,17 @@ static abort_job *new_job(int device, void *const *named, int count) {
     int room = aio_device_sweep(device) + 16;
     abort_job *job = calloc(1, sizeof *job + (size_t)room * sizeof(aio_stream *));
     uint32_t generation = aio_word_generation(aio_gate_word(device));
-    if (!job)
+    if (!job) {
         return NULL;
+    }
     if (!add_named(job, named, count)) {
         free(job);
         return NULL;
     }
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        if (job->size == room || stream->generation != generation || !unfinished(stream))
+        if (job->size == room || stream->generation != generation || !unfinished(stream)) {
             continue;
+        }
         aio_stream_hold(stream);
         job->streams[job->size++] = stream;
     }
@@ -120,11 +129,13 @@ static abort_job *new_job(int device, void *const *named, int count) {
 
 static void start_aborters(abort_job *job) {
     for (int i = 0; i < job->size + job->named_size && i < AIO_ABORTERS; i++) {
-        if (aio_helper_count(job->device))
+        if (aio_helper_count(job->device)) {
             return;
+        }
         atomic_fetch_add(&job->references, 1);
-        if (aio_spawn("aioacl-abort", abort_some, job) == 0)
+        if (aio_spawn("aioacl-abort", abort_some, job) == 0) {
             continue;
+        }
         atomic_fetch_sub(&job->references, 1);
         aio_count_out(aio_make_pass(job->device, 0, 0), AIO_LIFETIME);
     }
@@ -139,13 +150,16 @@ void aio_device_abort_named(int device, void *const *named, int count, int64_t t
     struct timespec nap = {0, 200000};
     abort_job *job = aio_present[AIO_FN_aclrtStreamAbort] ? new_job(device, named, count) : NULL;
     out[0] = out[1] = out[2] = 0;
-    if (!job)
+    if (!job) {
         return;
+    }
     start_aborters(job);
-    while (atomic_load(&job->left) && aio_now_us() < end)
+    while (atomic_load(&job->left) && aio_now_us() < end) {
         nanosleep(&nap, NULL);
-    for (int i = 0; i < 3; i++)
+    }
+    for (int i = 0; i < 3; i++) {
         out[i] = atomic_load(&job->outcome[i]);
+    }
     out[2] += atomic_load(&job->left);
     release_job(job);
 }
@@ -164,8 +178,9 @@ static uint64_t shut_word(uint64_t word, uint32_t generation) {
 static bool shut(struct aio_device *self, uint64_t *before) {
     uint64_t seen = atomic_load(&self->word), next;
     do {
-        if (aio_word_state(seen) == AIO_CLOSED)
+        if (aio_word_state(seen) == AIO_CLOSED) {
             return false;
+        }
         next = shut_word(seen, aio_word_generation(seen) + !found(seen));
     } while (!atomic_compare_exchange_weak(&self->word, &seen, next));
     *before = seen;
@@ -190,8 +205,9 @@ static bool streams_live(uint64_t word) {
  */
 static void abort_here(int device, uint32_t generation) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        if (stream->generation != generation || !unfinished(stream) || !aio_stream_use(stream))
+        if (stream->generation != generation || !unfinished(stream) || !aio_stream_use(stream)) {
             continue;
+        }
         aio_acl.aclrtStreamAbort(stream->handle);
         aio_stream_unuse(stream);
     }
@@ -200,13 +216,16 @@ static void abort_here(int device, uint32_t generation) {
 /* He may have another context, or none; as in the gate, another is put back. */
 static void abort_bound(int device, uint32_t generation) {
     void *ours = atomic_load(&aio_devices[device].context), *current = NULL;
-    if (aio_acl.aclrtGetCurrentContext(&current) != 0)
+    if (aio_acl.aclrtGetCurrentContext(&current) != 0) {
         current = NULL;
-    if (current != ours && aio_acl.aclrtSetCurrentContext(ours) != 0)
+    }
+    if (current != ours && aio_acl.aclrtSetCurrentContext(ours) != 0) {
         return;
+    }
     abort_here(device, generation);
-    if (current && current != ours)
+    if (current && current != ours) {
         aio_acl.aclrtSetCurrentContext(current);
+    }
 }
 
 /* A job, or a call that makes or destroys something else, may be inside still: it has none of our events in
@@ -219,16 +238,21 @@ static bool nobody_uses_events(int device) {
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before;
     (void)unused;
-    if (device < 0 || device >= AIO_DEVICES || state != ACL_RT_DEVICE_STATE_RESET_PRE || aio_self()->own_reset)
+    if (device < 0 || device >= AIO_DEVICES || state != ACL_RT_DEVICE_STATE_RESET_PRE ||
+        aio_self()->own_reset) {
         return;
+    }
     atomic_fetch_add(&aio_devices[device].foreign, 1);
-    if (!shut(&aio_devices[device], &before))
+    if (!shut(&aio_devices[device], &before)) {
         return;
+    }
     aio_watcher_nudge(device);
-    if (aio_present[AIO_FN_aclrtStreamAbort] && streams_live(before))
+    if (aio_present[AIO_FN_aclrtStreamAbort] && streams_live(before)) {
         abort_bound(device, ended(before));
-    if (aio_gate_wait_others(device, FOREIGN_GRACE_US) || nobody_uses_events(device))
+    }
+    if (aio_gate_wait_others(device, FOREIGN_GRACE_US) || nobody_uses_events(device)) {
         aio_device_destroy_events_of(device, ended(before)); /* nobody can after the tear-down */
+    }
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
 
@@ -237,8 +261,9 @@ static void shut_found(int device, uint32_t generation, uint64_t flags) {
     uint64_t seen = atomic_load(word), next;
     do {
         int state = aio_word_state(seen);
-        if (aio_word_generation(seen) != generation || (state != AIO_OPEN && state != AIO_DRAINING))
+        if (aio_word_generation(seen) != generation || (state != AIO_OPEN && state != AIO_DRAINING)) {
             return;
+        }
         next = shut_word(seen, generation + 1) | flags;
     } while (!atomic_compare_exchange_weak(word, &seen, next));
     aio_watcher_nudge(device);
@@ -262,17 +287,21 @@ uint32_t aio_device_foreign(int device) {
 void aio_foreign_settle(int device, uint32_t told) {
     struct aio_device *self = &aio_devices[device % AIO_DEVICES];
     uint64_t seen = atomic_load(&self->word);
-    while (atomic_load(&self->foreign) == told)
+    while (atomic_load(&self->foreign) == told) {
         if (atomic_compare_exchange_weak(&self->word, &seen,
-                                         seen & ~((uint64_t)(AIO_FOREIGN | AIO_FOUND) << 56)))
+                                         seen & ~((uint64_t)(AIO_FOREIGN | AIO_FOUND) << 56))) {
             return;
+        }
+    }
     seen = atomic_load(&self->word);
-    if (!(aio_word_flags(seen) & AIO_FOREIGN))
+    if (!(aio_word_flags(seen) & AIO_FOREIGN)) {
         shut_found(device % AIO_DEVICES, aio_word_generation(seen), 0); /* the callback has told of it */
+    }
 }
 
 int aio_watch_foreign(void) {
-    if (!aio_present[AIO_FN_aclrtRegDeviceStateCallback])
+    if (!aio_present[AIO_FN_aclrtRegDeviceStateCallback]) {
         return AIO_ABSENT;
+    }
     return aio_acl.aclrtRegDeviceStateCallback("aioacl", on_state, NULL);
 }

@@ -18,19 +18,23 @@ static bool reaches(uint32_t id, uint32_t failed) {
 /* The first position whose last task is not before the failed one, or 0: it is not counted yet. */
 static uint64_t position_of(const aio_stream *stream, uint32_t task) {
     uint64_t tail = atomic_load(&stream->tail), first = atomic_load(&stream->finished) + 1;
-    if (!stream->numbered)
+    if (!stream->numbered) {
         return 0;
-    for (uint64_t at = first > stream->numbered ? first : stream->numbered; at <= tail; at++)
-        if (reaches(atomic_load(&stream->ids[at % AIO_RING]), task))
+    }
+    for (uint64_t at = first > stream->numbered ? first : stream->numbered; at <= tail; at++) {
+        if (reaches(atomic_load(&stream->ids[at % AIO_RING]), task)) {
             return at;
+        }
+    }
     return 0;
 }
 
 /* With the lock held, for a report whose task was not counted when it came. */
 static bool settle_pending(aio_stream *stream) {
     uint64_t position = atomic_load(&stream->pending) ? position_of(stream, stream->pending_task) : 0;
-    if (!position)
+    if (!position) {
         return false;
+    }
     atomic_store(&stream->pending, false);
     aio_failure_record(stream, position, stream->pending_code, NULL);
     return true;
@@ -40,8 +44,9 @@ static bool settle_pending(aio_stream *stream) {
  * counted. */
 static void settle_by_hand(aio_stream *stream) {
     uint64_t next = atomic_load(&stream->tail) + 1;
-    if (!atomic_load(&stream->pending) || settle_pending(stream))
+    if (!atomic_load(&stream->pending) || settle_pending(stream)) {
         return;
+    }
     atomic_store(&stream->pending, false);
     aio_failure_record(stream, next, stream->pending_code, NULL);
 }
@@ -55,10 +60,11 @@ static void set_pending(aio_stream *stream, const aio_report *report) {
         stream->pending_code = report->code;
     }
     atomic_store(&stream->pending, true);
-    if (atomic_load(&stream->owner) == AIO_ENQUEUER)
+    if (atomic_load(&stream->owner) == AIO_ENQUEUER) {
         settle_pending(stream);
-    else
+    } else {
         settle_by_hand(stream);
+    }
 }
 
 static bool matches(const aio_stream *stream, const aio_report *report) {
@@ -72,13 +78,15 @@ static bool was_dropped(const aio_stream *stream, uint32_t task) {
 }
 
 static void attribute_to(aio_stream *stream, const aio_report *report) {
-    if (was_dropped(stream, report->task))
+    if (was_dropped(stream, report->task)) {
         return;
+    }
     uint64_t position = position_of(stream, report->task);
-    if (position)
+    if (position) {
         aio_failure_record(stream, position, report->code, NULL);
-    else
+    } else {
         set_pending(stream, report);
+    }
 }
 
 /* An enqueuer counts its entry before it gives the stream back, so the owner is looked at first. */
@@ -90,12 +98,14 @@ static bool may_have_work(const aio_stream *stream) {
 /* The device as a whole has failed: whatever is not known to be complete, and may never be. */
 static void fail_device(int device, uint32_t generation, int32_t code) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        if (stream->generation != generation || !may_have_work(stream))
+        if (stream->generation != generation || !may_have_work(stream)) {
             continue;
+        }
         uint64_t from = atomic_load(&stream->finished) + 1;
         aio_failure_record(stream, from, code, NULL);
-        if (code != AIO_REPORTS_LOST)
+        if (code != AIO_REPORTS_LOST) {
             aio_failure_strand(stream, from);
+        }
     }
 }
 
@@ -106,24 +116,29 @@ static void attribute(const aio_report *report) {
         return;
     }
     for (aio_stream *stream = NULL; (stream = aio_device_next(report->device, stream));) {
-        if (!matches(stream, report))
+        if (!matches(stream, report)) {
             continue;
+        }
         attribute_to(stream, report);
         found = true;
     }
-    if (!found)
+    if (!found) {
         atomic_fetch_add(&aio_devices[report->device].unattributed, 1);
+    }
 }
 
 void aio_failures_resolve(void) {
     aio_report report;
     aio_failures_lock();
     uint64_t seen = aio_reports();
-    while (aio_report_take(&report))
+    while (aio_report_take(&report)) {
         attribute(&report);
-    for (int device = 0; device < AIO_DEVICES; device++)
-        if (aio_reports_lost(device))
+    }
+    for (int device = 0; device < AIO_DEVICES; device++) {
+        if (aio_reports_lost(device)) {
             fail_device(device, aio_word_generation(aio_gate_word(device)), AIO_REPORTS_LOST);
+        }
+    }
     aio_failures_propagate();
     aio_reports_resolved(seen);
     aio_failures_unlock();
@@ -141,8 +156,9 @@ void aio_failures_counted(aio_stream *stream) {
 /* The caller has owned the stream; the next owner looks as well when it leaves. */
 void aio_failures_disowned(aio_stream *stream) {
     aio_failures_lock();
-    if (atomic_load(&stream->owner) != AIO_ENQUEUER)
+    if (atomic_load(&stream->owner) != AIO_ENQUEUER) {
         settle_by_hand(stream);
+    }
     aio_failures_propagate();
     aio_failures_unlock();
 }
@@ -171,8 +187,9 @@ static void blame(aio_stream *stream, uint64_t to, int32_t code, const char *tex
     /* With reports the code may be of a task behind `to`: what was enqueued by hand, or while we synchronized.
      */
     bool known = stream->own.failure && (exact || stream->own.from <= to);
-    if (from || !known)
+    if (from || !known) {
         aio_failure_record(stream, from ? from : atomic_load(&stream->confirmed) + 1, code, text);
+    }
     aio_failure_keep_text(stream->own.failure, text);
 }
 
@@ -210,8 +227,9 @@ void aio_stream_fail(aio_stream *stream, uint64_t from, int32_t code, const char
  * too. */
 static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
     uint64_t confirmed = atomic_load(&stream->confirmed);
-    if (!aio_stream_is_exact(stream))
+    if (!aio_stream_is_exact(stream)) {
         return confirmed < finished ? confirmed : finished;
+    }
     aio_failures_lock();
     uint64_t suspect = aio_link_suspect(stream, finished);
     aio_failures_unlock();
@@ -222,8 +240,9 @@ static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
 void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to) {
     aio_failures_settle();
     from = sure_of(stream, from);
-    if (from >= to)
+    if (from >= to) {
         return;
+    }
     aio_stream_note_abort(stream, from, to);
     aio_links_cut(stream, from, to); /* they wait for nothing any more */
     aio_failures_lock();

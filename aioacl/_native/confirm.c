@@ -20,32 +20,37 @@ static void nap(void) {
 
 /* An abort notes by itself what it drops; it must neither begin nor be under way meanwhile. */
 static bool concludes(const aio_stream *stream, int32_t code, unsigned aborts) {
-    if (code == TIMED_OUT || !aio_is_of_task(code))
+    if (code == TIMED_OUT || !aio_is_of_task(code)) {
         return false;
+    }
     return aio_stream_current(stream) && atomic_load(&stream->aborts) == aborts;
 }
 
 /* `shared`: a wait for the whole device was under way too, and may have taken the code.  Then 0 proves nothing
  * until that wait has said what it got (aio_device_sync_end). */
 static bool conclude(aio_stream *stream, uint64_t to, int32_t code, unsigned aborts, bool shared) {
-    if (code)
+    if (code) {
         aio_keep_text();
-    if (!concludes(stream, code, aborts))
+    }
+    if (!concludes(stream, code, aborts)) {
         return false;
+    }
     if (code == 0 && shared) {
         aio_raise(&stream->presumed, to);
         aio_stream_finish(stream, to);
         return false;
     }
     aio_stream_synced(stream, to, code, code ? aio_error_text() : NULL);
-    if (code == 0)
+    if (code == 0) {
         aio_stream_finish(stream, to);
+    }
     return true;
 }
 
 bool aio_stream_sync(aio_stream *stream) {
-    if (atomic_exchange(&stream->asking, true))
+    if (atomic_exchange(&stream->asking, true)) {
         return false;
+    }
     uint64_t tail = atomic_load(&stream->tail);
     unsigned aborts = atomic_load(&stream->aborts_ended);
     const struct aio_device *device = &aio_devices[stream->device];
@@ -63,13 +68,16 @@ bool aio_stream_sync(aio_stream *stream) {
 bool aio_stream_sync_once(aio_stream *stream) {
     aio_frame frame;
     int function = AIO_FN_aclrtSynchronizeStreamWithTimeout;
-    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function))
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function)) {
         return false;
+    }
     bool used = aio_stream_use(stream);
-    if (used && !aio_stream_sync(stream))
+    if (used && !aio_stream_sync(stream)) {
         nap();
-    if (used)
+    }
+    if (used) {
         aio_stream_unuse(stream);
+    }
     aio_end(&frame, 0);
     return used;
 }
@@ -84,17 +92,20 @@ static bool slice(aio_stream *stream) {
 static void confirm_alone(aio_stream *stream, uint64_t position, bool aside) {
     (void)aside; /* this thread may wait */
     aio_frame frame;
-    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery))
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery)) {
         return;
+    }
     aio_stream_ask_marks(stream);
     aio_stream_deliver(stream);
     aio_end(&frame, 0);
-    if (atomic_load(&stream->finished) < position)
+    if (atomic_load(&stream->finished) < position) {
         return;
+    }
     aio_stream_confirm(stream, atomic_load(&stream->finished));
     aio_result result;
-    while (!aio_stream_over(stream, position, &result) && slice(stream))
+    while (!aio_stream_over(stream, position, &result) && slice(stream)) {
         continue;
+    }
 }
 
 void aio_stream_confirm_here(aio_stream *stream, uint64_t position) {
@@ -105,8 +116,9 @@ void aio_stream_confirm_here(aio_stream *stream, uint64_t position) {
 /* --- aside ------------------------------------------------------------------------- */
 static void *confirm_aside(void *argument) {
     aio_stream *stream = argument;
-    while (slice(stream))
+    while (slice(stream)) {
         continue;
+    }
     atomic_store(&stream->confirming, false);
     aio_watcher_nudge(stream->device);
     aio_stream_unhold(stream);
@@ -115,11 +127,13 @@ static void *confirm_aside(void *argument) {
 
 /* Without a thread the next look tries again. */
 void aio_stream_confirm_aside(aio_stream *stream) {
-    if (atomic_exchange(&stream->confirming, true))
+    if (atomic_exchange(&stream->confirming, true)) {
         return;
+    }
     aio_stream_hold(stream);
-    if (aio_spawn("aioacl-confirm", confirm_aside, stream) == 0)
+    if (aio_spawn("aioacl-confirm", confirm_aside, stream) == 0) {
         return;
+    }
     atomic_store(&stream->confirming, false);
     aio_stream_unhold(stream);
 }

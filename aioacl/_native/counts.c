@@ -22,8 +22,9 @@ static void change(int device, int function, aclError (*call)(int32_t), aio_coun
 static bool is_set(int device) {
     int32_t active = 0;
     aio_frame frame;
-    if (!aio_present[AIO_FN_aclrtGetPrimaryCtxState])
+    if (!aio_present[AIO_FN_aclrtGetPrimaryCtxState]) {
         return true;
+    }
     aio_free_begin(&frame, AIO_FN_aclrtGetPrimaryCtxState);
     int code = aio_acl.aclrtGetPrimaryCtxState(device, NULL, &active); /* it takes no other flags */
     aio_free_end(&frame, code);
@@ -34,15 +35,17 @@ static bool is_set(int device) {
 void aio_count_set(int device, aio_counted *made) {
     change(device, AIO_FN_aclrtSetDevice, aio_acl.aclrtSetDevice, made);
     uint32_t now = aio_device_foreign(device);
-    if (made->code == 0 && now != made->told && is_set(device))
+    if (made->code == 0 && now != made->told && is_set(device)) {
         made->told = now;
+    }
     made->returned = 1;
 }
 
 void aio_count_reset(int device, int force, aio_counted *made) {
-    if (force)
+    if (force) {
         change(device, AIO_FN_aclrtResetDeviceForce, aio_acl.aclrtResetDeviceForce, made);
-    else
+    } else {
         change(device, AIO_FN_aclrtResetDevice, aio_acl.aclrtResetDevice, made);
+    }
     made->returned = 1;
 }

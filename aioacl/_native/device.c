@@ -25,8 +25,9 @@ void aio_device_stop(int device) {
 void aio_device_kick(int device, int reason) {
     aio_port *port = atomic_load(&aio_devices[device].kick);
     int before = atomic_fetch_or(&aio_devices[device].kicks, reason);
-    if (port && (before & reason) != reason)
+    if (port && (before & reason) != reason) {
         aio_port_post(port, 0, reason);
+    }
 }
 
 int aio_device_kicks(int device) {
@@ -40,11 +41,13 @@ int64_t aio_device_waits(int device) {
 /* --- streams ----------------------------------------------------------------- */
 /* The list is in the order of the numbers, so the walk goes on even if `previous` has left it meanwhile. */
 static aio_stream *following(const struct aio_device *self, const aio_stream *previous) {
-    if (previous && previous->listed)
+    if (previous && previous->listed) {
         return previous->next;
+    }
     aio_stream *stream = self->streams;
-    while (previous && stream && stream->number >= previous->number)
+    while (previous && stream && stream->number >= previous->number) {
         stream = stream->next;
+    }
     return stream;
 }
 
@@ -52,11 +55,13 @@ aio_stream *aio_device_next(int device, aio_stream *previous) {
     struct aio_device *self = &aio_devices[device];
     aio_lock_take(&self->lock);
     aio_stream *stream = following(self, previous);
-    if (stream)
+    if (stream) {
         aio_stream_hold(stream);
+    }
     aio_lock_give(&self->lock);
-    if (previous)
+    if (previous) {
         aio_stream_unhold(previous);
+    }
     return stream;
 }
 
@@ -71,9 +76,11 @@ static bool is_busy(aio_stream *stream) {
 int aio_device_busy(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     int busy = 0;
-    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
-        if (stream->generation == generation)
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        if (stream->generation == generation) {
             busy += is_busy(stream);
+        }
+    }
     return busy;
 }
 
@@ -81,16 +88,18 @@ int aio_device_busy(int device) {
 int aio_device_unfinished(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     int streams = 0;
-    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         streams += stream->generation == generation && unfinished(stream);
+    }
     return streams;
 }
 
 int aio_device_sweep(int device) {
     int streams = 0;
     aio_device_busy(device);
-    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         streams++;
+    }
     return streams;
 }
 
@@ -107,11 +116,14 @@ static bool may_have_failed(aio_stream *stream) {
 void aio_device_fail(int device, int32_t code, const char *text) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     aio_failures_settle();
-    if (!aio_is_of_task(code))
+    if (!aio_is_of_task(code)) {
         return;
-    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
-        if (stream->generation == generation && may_have_failed(stream))
+    }
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        if (stream->generation == generation && may_have_failed(stream)) {
             aio_stream_share(stream, code, text);
+        }
+    }
 }
 
 void aio_device_sync_begin(int device) {
@@ -123,8 +135,9 @@ void aio_device_sync_begin(int device) {
 void aio_device_sync_end(int device) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         uint64_t presumed = atomic_load(&stream->presumed);
-        if (atomic_load(&stream->synced) < presumed)
+        if (atomic_load(&stream->synced) < presumed) {
             aio_stream_synced(stream, presumed, 0, NULL);
+        }
     }
     atomic_fetch_add(&aio_devices[device].syncs, 1);
     aio_watcher_nudge(device);
@@ -139,8 +152,9 @@ uint32_t aio_device_unattributed(int device) {
 /* What is known to have ended before the reset has not been ended by it. */
 static bool ended_before(aio_token *token) {
     aio_result known = aio_stream_known(token->stream, token->position);
-    if (known == aio_failed(AIO_PENDING))
+    if (known == aio_failed(AIO_PENDING)) {
         return false;
+    }
     aio_publish(token, known);
     return true;
 }
@@ -148,8 +162,9 @@ static bool ended_before(aio_token *token) {
 void aio_orphan(aio_token *token) {
     const aio_stream *stream = token->stream;
     struct aio_device *self = &aio_devices[stream->device];
-    if (ended_before(token))
+    if (ended_before(token)) {
         return;
+    }
     aio_lock_take(&self->lock);
     uint64_t word = atomic_load(&self->word);
     bool later = aio_word_state(word) == AIO_RESETTING && aio_word_generation(word) == stream->generation;
@@ -158,8 +173,9 @@ void aio_orphan(aio_token *token) {
         self->orphans = token;
     }
     aio_lock_give(&self->lock);
-    if (!later)
+    if (!later) {
         aio_publish(token, aio_failed(AIO_WAS_RESET));
+    }
 }
 
 /* --- staging memory of work that a reset has dropped -------------------------- */
@@ -202,8 +218,9 @@ static void forsake_stale(int device) {
     aio_lock_give(&self->lock);
     aio_landings_leave(device, left);
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        if (!work_is_gone(device, stream->generation))
+        if (!work_is_gone(device, stream->generation)) {
             continue;
+        }
         aio_landings_free(device, aio_stream_forsake(stream));
         aio_stream_unlist(stream);
     }
@@ -220,8 +237,9 @@ void aio_device_flush(int device) {
     aio_lock_give(&self->lock);
     while (token) {
         aio_token *next = token->next;
-        if (!ended_before(token))
+        if (!ended_before(token)) {
             aio_publish(token, aio_failed(AIO_WAS_RESET));
+        }
         token = next;
     }
 }
@@ -243,8 +261,9 @@ void aio_device_nudge(int device) {
     int before = aio_calling(AIO_FN_aclrtRecordEvent);
     int code = aio_acl.aclrtRecordEvent(self->nudge_event, self->nudge_stream);
     aio_calling(AIO_FN_aclrtQueryEvent);
-    if (code == 0)
+    if (code == 0) {
         aio_acl.aclrtQueryEvent(self->nudge_event, &ignored);
+    }
     aio_calling(before);
     if (code) {
         atomic_store(&self->nudge_failed, true);
@@ -257,10 +276,12 @@ static int make_equipment(struct aio_device *self) {
     aclrtEvent event = NULL;
     int code = aio_acl.aclrtCreateStream(&stream);
     aio_calling(AIO_FN_aclrtCreateEventWithFlag);
-    if (code == 0)
+    if (code == 0) {
         code = aio_acl.aclrtCreateEventWithFlag(&event, AIO_EVENT_SYNC);
-    if (code && stream)
+    }
+    if (code && stream) {
         aio_acl.aclrtDestroyStreamForce(stream);
+    }
     self->nudge_stream = stream;
     self->nudge_event = event;
     return code;
@@ -268,9 +289,11 @@ static int make_equipment(struct aio_device *self) {
 
 static void wake_by_synchronizing(int device, uint32_t generation) {
     bool woken = false;
-    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
-        if (!woken && stream->generation == generation && unfinished(stream))
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        if (!woken && stream->generation == generation && unfinished(stream)) {
             woken = aio_stream_sync_once(stream);
+        }
+    }
 }
 
 int aio_device_equip(int device) {
@@ -278,28 +301,32 @@ int aio_device_equip(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     aio_frame frame;
     if (atomic_load(&self->equipped) == generation) {
-        if (atomic_exchange(&self->nudge_failed, false))
+        if (atomic_exchange(&self->nudge_failed, false)) {
             wake_by_synchronizing(device, generation);
+        }
         return 0;
     }
     int code = aio_begin(&frame, aio_make_pass(device, generation, 0), AIO_LIFETIME, AIO_FN_aclrtCreateStream);
-    if (code)
+    if (code) {
         return code;
+    }
     code = make_equipment(self);
     if (code == 0) {
         atomic_store(&self->equipped, generation);
         aio_device_nudge(device);
     }
     aio_end(&frame, code);
-    if (code)
+    if (code) {
         wake_by_synchronizing(device, generation);
+    }
     return code;
 }
 
 int aio_equipped(void) {
     int count = 0;
-    for (int device = 0; device < AIO_DEVICES; device++)
+    for (int device = 0; device < AIO_DEVICES; device++) {
         count += atomic_load(&aio_devices[device].equipped) != 0;
+    }
     return count;
 }
 
@@ -307,9 +334,11 @@ int aio_equipped(void) {
 void aio_device_unequip(int device, uint32_t generation, bool foreign) {
     struct aio_device *self = &aio_devices[device];
     unsigned expected = generation;
-    if (!generation || !atomic_compare_exchange_strong(&self->equipped, &expected, 0))
+    if (!generation || !atomic_compare_exchange_strong(&self->equipped, &expected, 0)) {
         return;
+    }
     aio_acl.aclrtDestroyEvent(self->nudge_event);
-    if (!foreign)
+    if (!foreign) {
         aio_acl.aclrtDestroyStreamForce(self->nudge_stream);
+    }
 }

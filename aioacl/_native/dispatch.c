@@ -54,8 +54,9 @@ int aio_table_fill(void *library) {
     int filled = 0;
     for (int i = 0; i < AIO_FUNCTIONS; i++) {
         void *symbol = aio_present[i] ? NULL : dlsym(library, aio_function_names[i]);
-        if (!symbol)
+        if (!symbol) {
             continue;
+        }
         memcpy(addresses[i], &symbol, sizeof symbol);
         aio_present[i] = true;
         filled++;

@@ -18,14 +18,17 @@ static int own(aio_stream *stream) {
             stream->aborts_seen = atomic_load(&stream->aborts_ended);
             return 0;
         }
-        if (atomic_load(&stream->dropped))
+        if (atomic_load(&stream->dropped)) {
             return AIO_STALE;
+        }
         /* The owner may be stuck in C; then a reset must be able to get us out of here. */
         uint64_t word = aio_gate_word(stream->device);
-        if (turn > 64 && aio_word_generation(word) != stream->generation)
+        if (turn > 64 && aio_word_generation(word) != stream->generation) {
             return AIO_STALE;
-        if (turn > 64 && (aio_word_state(word) == AIO_RESETTING || (aio_word_flags(word) & AIO_FOREIGN)))
+        }
+        if (turn > 64 && (aio_word_state(word) == AIO_RESETTING || (aio_word_flags(word) & AIO_FOREIGN))) {
             return AIO_RESETTING_NOW;
+        }
         aio_pause(turn);
     }
 }
@@ -33,8 +36,9 @@ static int own(aio_stream *stream) {
 /* A report that came meanwhile was left to us; given back first and asked then, it sees that or we see it. */
 static void disown(aio_stream *stream) {
     atomic_store(&stream->owner, AIO_NOBODY);
-    if (atomic_load(&stream->pending))
+    if (atomic_load(&stream->pending)) {
         aio_failures_disowned(stream);
+    }
 }
 
 static int64_t room(const aio_stream *stream) {
@@ -45,17 +49,20 @@ static int64_t room(const aio_stream *stream) {
 static void ask_everything(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
     aio_stream_ask_marks(stream);
-    if (!aio_stream_use(stream))
+    if (!aio_stream_use(stream)) {
         return;
-    if (aio_stream_idle(stream) == 1 && aio_stream_current(stream))
+    }
+    if (aio_stream_idle(stream) == 1 && aio_stream_current(stream)) {
         aio_stream_finish(stream, tail);
+    }
     aio_stream_unuse(stream);
 }
 
 int64_t aio_stream_room(aio_stream *stream) {
     aio_frame frame;
-    if (room(stream) > AIO_QUEUE_ENTRIES / 2)
+    if (room(stream) > AIO_QUEUE_ENTRIES / 2) {
         return room(stream);
+    }
     if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery) == 0) {
         ask_everything(stream);
         aio_end(&frame, 0);
@@ -65,19 +72,22 @@ int64_t aio_stream_room(aio_stream *stream) {
 
 uint32_t aio_last_task(void) {
     uint32_t id = 0;
-    if (aio_present[AIO_FN_aclrtGetThreadLastTaskId])
+    if (aio_present[AIO_FN_aclrtGetThreadLastTaskId]) {
         aio_acl.aclrtGetThreadLastTaskId(&id);
+    }
     return id;
 }
 
 static void number(aio_stream *stream, uint64_t position, uint32_t id, bool submitted) {
-    if (submitted)
+    if (submitted) {
         atomic_store_explicit(&stream->last_task, id, memory_order_relaxed);
-    else
+    } else {
         id = atomic_load_explicit(&stream->last_task, memory_order_relaxed);
+    }
     atomic_store_explicit(&stream->ids[position % AIO_RING], id, memory_order_relaxed);
-    if (submitted && !atomic_load_explicit(&stream->numbered, memory_order_relaxed))
+    if (submitted && !atomic_load_explicit(&stream->numbered, memory_order_relaxed)) {
         atomic_store(&stream->numbered, position);
+    }
 }
 
 /* The watcher looks, now and then, after a device that has work; it clears the word before its last look. */
@@ -93,12 +103,15 @@ static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
     uint64_t position = atomic_load(&stream->tail) + 1;
     number(stream, position, id, submitted);
     atomic_store(&stream->tail, position);
-    if (atomic_load(&stream->aborts) != stream->aborts_seen)
+    if (atomic_load(&stream->aborts) != stream->aborts_seen) {
         aio_stream_note_abort(stream, position - 1, position);
-    if (atomic_load(&stream->pending))
+    }
+    if (atomic_load(&stream->pending)) {
         aio_failures_counted(stream);
-    if (!atomic_load(&aio_devices[stream->device].guarded))
+    }
+    if (!atomic_load(&aio_devices[stream->device].guarded)) {
         guard(stream->device);
+    }
     return position;
 }
 
@@ -121,12 +134,14 @@ static void append_mark(aio_stream *stream, aio_event *event, uint64_t position)
 static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
     aio_event *event = NULL;
     int code = aio_event_take(stream->device, stream->generation, timing, &event);
-    if (code)
+    if (code) {
         return code;
+    }
     int before = aio_calling(AIO_FN_aclrtRecordEvent);
     code = aio_acl.aclrtRecordEvent(event->handle, stream->handle);
-    if (code)
+    if (code) {
         aio_keep_text();
+    }
     aio_calling(before);
     if (code) {
         aio_event_drop(event);
@@ -140,15 +155,17 @@ static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
 /* A mark that cannot be had is no error: the wait is then for later work too. */
 static void mark(aio_stream *stream) {
     aio_event *event = NULL;
-    if (record_owned(stream, false, &event) == 0)
+    if (record_owned(stream, false, &event) == 0) {
         aio_event_drop(event);
+    }
 }
 
 static void mark_if_due(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail), last = atomic_load(&stream->last_mark);
     bool wanted = tail && atomic_load(&stream->wanted) == tail && last < tail;
-    if (wanted || tail - last >= AIO_MARK_EVERY)
+    if (wanted || tail - last >= AIO_MARK_EVERY) {
         mark(stream);
+    }
 }
 
 static void refuse(aio_stream *stream, aio_frame *frame) {
@@ -160,34 +177,40 @@ static void refuse(aio_stream *stream, aio_frame *frame) {
  * one that was enqueued by hand. */
 static bool has_failed(aio_stream *stream) {
     aio_failures_settle();
-    if (atomic_load(&stream->pending))
+    if (atomic_load(&stream->pending)) {
         aio_failures_counted(stream);
+    }
     return atomic_load(&stream->failed);
 }
 
 static int admit_owned(aio_stream *stream) {
-    if (has_failed(stream))
+    if (has_failed(stream)) {
         return AIO_STREAM_FAILED;
-    if (room(stream) < 1)
+    }
+    if (room(stream) < 1) {
         ask_everything(stream);
-    if (room(stream) < 1)
+    }
+    if (room(stream) < 1) {
         return AIO_QUEUE_FULL;
+    }
     mark_if_due(stream);
     return 0;
 }
 
 int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int function) {
     int code = aio_begin(frame, aio_stream_pass(stream, held), AIO_ENQUEUE, function);
-    if (code)
+    if (code) {
         return code;
+    }
     code = own(stream);
     if (code) {
         aio_end(frame, 0);
         return code;
     }
     code = admit_owned(stream);
-    if (code)
+    if (code) {
         refuse(stream, frame);
+    }
     return code;
 }
 
@@ -206,8 +229,9 @@ aio_result aio_copy(aio_stream *stream, int held, void *target, size_t space, co
                     int kind) {
     aio_frame frame;
     int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
-    if (code)
+    if (code) {
         return aio_failed(code);
+    }
     code = aio_acl.aclrtMemcpyAsync(target, space, source, size, (aclrtMemcpyKind)kind, stream->handle);
     return aio_enqueue_end(stream, &frame, code);
 }
@@ -215,8 +239,9 @@ aio_result aio_copy(aio_stream *stream, int held, void *target, size_t space, co
 aio_result aio_fill(aio_stream *stream, int held, void *target, size_t space, int value, size_t size) {
     aio_frame frame;
     int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemsetAsync);
-    if (code)
+    if (code) {
         return aio_failed(code);
+    }
     code = aio_acl.aclrtMemsetAsync(target, space, value, size, stream->handle);
     return aio_enqueue_end(stream, &frame, code);
 }
@@ -225,8 +250,9 @@ aio_result aio_fill(aio_stream *stream, int held, void *target, size_t space, in
 static aio_result count_wait(aio_stream *stream, bool linked, uint32_t before) {
     uint32_t now = aio_last_task();
     aio_result result = (aio_result)count_as(stream, now, now != before);
-    if (linked)
+    if (linked) {
         aio_link_check(stream);
+    }
     atomic_store(&stream->wanted, (uint64_t)result);
     return result;
 }
@@ -235,8 +261,9 @@ static aio_result call_wait(aio_stream *stream, aio_frame *frame, const aio_even
     uint32_t before = aio_last_task();
     int code = aio_acl.aclrtStreamWaitEvent(stream->handle, event->handle);
     aio_result result = code ? aio_failed(code) : count_wait(stream, linked, before);
-    if (code && linked)
+    if (code && linked) {
         aio_link_remove(stream);
+    }
     disown(stream);
     aio_end(frame, code);
     return result;
@@ -246,14 +273,17 @@ static aio_result wait_event_inside(aio_stream *stream, int held, aio_event *eve
                                     uint64_t at) {
     aio_frame frame;
     int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtStreamWaitEvent);
-    if (code)
+    if (code) {
         return aio_failed(code);
+    }
     bool linked = source != stream; /* its own order holds on one stream */
     code = aio_stream_error(source, at, NULL) ? AIO_EVENT_FAILED : 0;
-    if (code == 0 && linked)
+    if (code == 0 && linked) {
         code = aio_link_add(stream, source, at);
-    if (code == 0)
+    }
+    if (code == 0) {
         return call_wait(stream, &frame, event, linked);
+    }
     refuse(stream, &frame);
     return aio_failed(code);
 }
@@ -261,13 +291,16 @@ static aio_result wait_event_inside(aio_stream *stream, int held, aio_event *eve
 /* An event of another device is used under that device's gate too. */
 aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_stream *source, uint64_t at) {
     aio_pass theirs = aio_make_pass(event->device, event->generation, 0);
-    if (event->device == stream->device && event->generation != stream->generation)
+    if (event->device == stream->device && event->generation != stream->generation) {
         return aio_failed(AIO_STALE);
-    if (event->device == stream->device)
+    }
+    if (event->device == stream->device) {
         return wait_event_inside(stream, held, event, source, at);
+    }
     int code = aio_count_in(theirs, AIO_WAIT);
-    if (code)
+    if (code) {
         return aio_failed(code);
+    }
     aio_result result = wait_event_inside(stream, held, event, source, at);
     aio_count_out(theirs, AIO_WAIT);
     return result;
@@ -276,8 +309,9 @@ aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_st
 aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **event) {
     aio_frame frame;
     int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtRecordEvent);
-    if (code)
+    if (code) {
         return aio_failed(code);
+    }
     code = record_owned(stream, timing != 0, event);
     aio_result result = code ? aio_failed(code) : (aio_result)(*event)->position;
     disown(stream);
@@ -288,21 +322,25 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
 
 void aio_stream_mark_now(aio_stream *stream, uint64_t position) {
     aio_frame frame;
-    if (atomic_load(&stream->last_mark) >= position)
+    if (atomic_load(&stream->last_mark) >= position) {
         return;
-    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_ENQUEUE, AIO_FN_aclrtRecordEvent))
+    }
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_ENQUEUE, AIO_FN_aclrtRecordEvent)) {
         return;
+    }
     if (own(stream) == 0) {
-        if (room(stream) >= 0 && atomic_load(&stream->last_mark) < position)
+        if (room(stream) >= 0 && atomic_load(&stream->last_mark) < position) {
             mark(stream);
+        }
         disown(stream);
     }
     aio_end(&frame, 0);
 }
 
 void aio_stream_forget(aio_stream *stream, uint64_t position) {
-    if (atomic_load(&stream->waited) != position)
+    if (atomic_load(&stream->waited) != position) {
         atomic_compare_exchange_strong(&stream->wanted, &position, 0);
+    }
 }
 
 /* Without the owner the tail would be a guess; but an enqueuer that is stuck in C must not keep us from
@@ -310,8 +348,9 @@ void aio_stream_forget(aio_stream *stream, uint64_t position) {
 static bool own_for_a_moment(aio_stream *stream) {
     for (unsigned turn = 0; turn < 1000; turn++) {
         uint32_t nobody = AIO_NOBODY;
-        if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER))
+        if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER)) {
             return true;
+        }
         aio_pause(turn);
     }
     return false;
@@ -336,21 +375,24 @@ static int abort_inside(aio_stream *stream) {
         atomic_fetch_sub(&stream->aborts, 1);
     } else {
         aio_stream_dropped(stream, from, tail);
-        if (code == 0)
+        if (code == 0) {
             aio_stream_finish(stream, tail);
+        }
         atomic_fetch_add(&stream->aborts_ended, 1);
     }
     aio_stream_deliver(stream);
-    if (owned)
+    if (owned) {
         disown(stream);
+    }
     return code;
 }
 
 int aio_stream_abort(aio_stream *stream) {
     aio_frame frame;
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamAbort);
-    if (code)
+    if (code) {
         return code;
+    }
     code = AIO_STALE;
     if (aio_stream_use(stream)) {
         code = abort_inside(stream);
@@ -364,18 +406,20 @@ int aio_stream_abort(aio_stream *stream) {
  * nothing; but it may also be the very next of this stream, or its first. */
 static void note_by_hand(aio_stream *stream, uint32_t before) {
     uint32_t now = aio_last_task(), next = stream->last_task + 1;
-    if (!atomic_load(&stream->numbered))
+    if (!atomic_load(&stream->numbered)) {
         atomic_store(&stream->numbered, atomic_load(&stream->tail) + 1);
-    else if ((now == before && now != next) ||
-             (int32_t)(now - next) < 0) /* or another thread has enqueued since */
+    } else if ((now == before && now != next) ||
+               (int32_t)(now - next) < 0) { /* or another thread has enqueued since */
         return;
+    }
     stream->last_task = now;
 }
 
 void aio_stream_by_hand(aio_stream *stream, uint32_t before) {
     aio_frame frame;
-    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_ENQUEUE, AIO_FN_aclrtStreamQuery))
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_ENQUEUE, AIO_FN_aclrtStreamQuery)) {
         return;
+    }
     if (own(stream) == 0) {
         note_by_hand(stream, before);
         disown(stream);
@@ -388,8 +432,9 @@ void aio_stream_by_hand(aio_stream *stream, uint32_t before) {
 int aio_stream_doubt(aio_stream *stream) {
     aio_frame frame;
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_ENQUEUE, AIO_FN_aclrtStreamQuery);
-    if (code)
+    if (code) {
         return code;
+    }
     code = own(stream);
     if (code == 0) {
         code = aio_link_add(stream, NULL, 0);

@@ -19,8 +19,9 @@ static void link_event(struct aio_device *self, aio_event *event) {
     aio_lock_take(&self->lock);
     event->older = &self->events;
     event->newer = self->events;
-    if (event->newer)
+    if (event->newer) {
         event->newer->older = &event->newer;
+    }
     self->events = event;
     aio_lock_give(&self->lock);
 }
@@ -28,8 +29,9 @@ static void link_event(struct aio_device *self, aio_event *event) {
 static void free_event(struct aio_device *self, aio_event *event) {
     aio_lock_take(&self->lock);
     *event->older = event->newer;
-    if (event->newer)
+    if (event->newer) {
         event->newer->older = event->older;
+    }
     aio_lock_give(&self->lock);
     free(event);
 }
@@ -37,13 +39,15 @@ static void free_event(struct aio_device *self, aio_event *event) {
 static int new_event(int device, uint32_t generation, bool timing, aio_event **made) {
     aio_event *event = calloc(1, sizeof *event);
     uint32_t flags = timing ? AIO_EVENT_SYNC | EVENT_TIME_LINE : AIO_EVENT_SYNC;
-    if (!event)
+    if (!event) {
         return AIO_NO_MEMORY;
+    }
     *event = (aio_event){.device = device, .generation = generation, .timing = timing};
     int before = aio_calling(AIO_FN_aclrtCreateEventExWithFlag);
     int code = aio_acl.aclrtCreateEventExWithFlag(&event->handle, flags);
-    if (code)
+    if (code) {
         aio_keep_text();
+    }
     aio_calling(before);
     if (code) {
         free(event);
@@ -102,14 +106,18 @@ int aio_event_take(int device, uint32_t generation, bool timing, aio_event **tak
     struct aio_device *self = &aio_devices[device];
     aio_event *event;
     int code = 0;
-    while ((event = pop_event(self, timing)) && event->generation != generation)
+    while ((event = pop_event(self, timing)) && event->generation != generation) {
         free_event(self, event);
-    if (!timing && atomic_load(&self->pooled[0]) < POOL_LOW)
+    }
+    if (!timing && atomic_load(&self->pooled[0]) < POOL_LOW) {
         aio_device_kick(device, AIO_KICK_REFILL);
-    if (!event)
+    }
+    if (!event) {
         code = new_event(device, generation, timing, &event);
-    if (code == 0)
+    }
+    if (code == 0) {
         atomic_store(&event->references, 1);
+    }
     *taken = event;
     return code;
 }
@@ -121,12 +129,14 @@ void aio_event_hold(aio_event *event) {
 /* A native event of an older generation is left to the runtime: a dead handle never goes back to C. */
 void aio_event_drop(aio_event *event) {
     struct aio_device *self = &aio_devices[event->device];
-    if (atomic_load(&aio_in_child) || atomic_fetch_sub(&event->references, 1) != 1)
+    if (atomic_load(&aio_in_child) || atomic_fetch_sub(&event->references, 1) != 1) {
         return;
-    if (aio_word_generation(atomic_load(&self->word)) == event->generation)
+    }
+    if (aio_word_generation(atomic_load(&self->word)) == event->generation) {
         push_event(self, event);
-    else
+    } else {
         free_event(self, event);
+    }
 }
 
 aclrtEvent aio_event_handle(const aio_event *event) {
@@ -155,14 +165,16 @@ int aio_device_refill(int device, int timing, int count) {
     aio_frame frame;
     int code = aio_begin(&frame, aio_make_pass(device, generation, 0), AIO_LIFETIME,
                          AIO_FN_aclrtCreateEventExWithFlag);
-    if (code)
+    if (code) {
         return code;
+    }
     purge(self, timing != 0, generation);
     while (code == 0 && self->pooled[timing != 0] < count) {
         aio_event *event = NULL;
         code = new_event(device, generation, timing != 0, &event);
-        if (code == 0)
+        if (code == 0) {
             push_event(self, event);
+        }
     }
     /* new_event has kept the text on this thread already. */
     aio_end(&frame, 0);
@@ -174,11 +186,13 @@ int aio_device_refill(int device, int timing, int count) {
 static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
     aio_lock_take(&self->lock);
     aio_event *event = self->events;
-    while (event && !(event->handle && event->sitters == 0 && event->generation == generation))
+    while (event && !(event->handle && event->sitters == 0 && event->generation == generation)) {
         event = event->newer;
+    }
     aclrtEvent handle = event ? event->handle : NULL;
-    if (event)
+    if (event) {
         event->handle = NULL;
+    }
     aio_lock_give(&self->lock);
     return handle;
 }
@@ -186,8 +200,9 @@ static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
 int aio_device_destroy_events_of(int device, uint32_t generation) {
     int destroyed = 0;
     aio_device_unequip(device, generation, true);
-    for (aclrtEvent handle; (handle = take_handle(&aio_devices[device], generation));)
+    for (aclrtEvent handle; (handle = take_handle(&aio_devices[device], generation));) {
         destroyed += aio_acl.aclrtDestroyEvent(handle) == 0;
+    }
     return destroyed;
 }
 
@@ -195,8 +210,9 @@ int aio_device_destroy_events_of(int device, uint32_t generation) {
 static void await_sitters(const struct aio_device *self) {
     struct timespec nap = {0, 200000};
     int64_t end = aio_now_us() + SITTERS_US;
-    while (atomic_load(&self->sitting) && aio_now_us() < end)
+    while (atomic_load(&self->sitting) && aio_now_us() < end) {
         nanosleep(&nap, NULL);
+    }
 }
 
 /* Counted first, and the generation looked at then: a foreign reset raises it first and waits for us then, so
@@ -204,15 +220,17 @@ static void await_sitters(const struct aio_device *self) {
 int aio_device_destroy_events(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     int destroyed = 0;
-    if (aio_helper_count(device))
+    if (aio_helper_count(device)) {
         return 0;
+    }
     aio_helper_begin(device, AIO_FN_aclrtDestroyEvent);
     await_sitters(&aio_devices[device]);
     aio_device_unequip(device, generation, false);
     while (aio_word_generation(aio_gate_word(device)) == generation && !atomic_load(&aio_exiting)) {
         aclrtEvent handle = take_handle(&aio_devices[device], generation);
-        if (!handle)
+        if (!handle) {
             break;
+        }
         destroyed += aio_acl.aclrtDestroyEvent(handle) == 0;
     }
     aio_leave(aio_make_pass(device, 0, 0), AIO_LIFETIME);

@@ -17,11 +17,14 @@
 static _Atomic int64_t grace;
 
 static bool somebody_inside(void) {
-    if (atomic_load(&aio_outside))
+    if (atomic_load(&aio_outside)) {
         return true;
-    for (int device = 0; device < AIO_DEVICES; device++)
-        if (aio_gate_word(device) & 0xfffffffffull)
+    }
+    for (int device = 0; device < AIO_DEVICES; device++) {
+        if (aio_gate_word(device) & 0xfffffffffull) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -29,8 +32,9 @@ static bool wait_until_empty(void) {
     int64_t end = aio_now_us() + atomic_load(&grace);
     struct timespec nap = {0, 500000};
     while (somebody_inside()) {
-        if (aio_now_us() >= end)
+        if (aio_now_us() >= end) {
             return false;
+        }
         nanosleep(&nap, NULL);
     }
     return true;
@@ -38,13 +42,16 @@ static bool wait_until_empty(void) {
 
 static void at_exit(int status, void *unused) {
     (void)unused;
-    if (atomic_load(&aio_in_child))
+    if (atomic_load(&aio_in_child)) {
         _exit(status);
+    }
     atomic_store(&aio_exiting, true);
-    for (int device = 0; device < AIO_DEVICES; device++)
+    for (int device = 0; device < AIO_DEVICES; device++) {
         aio_watcher_nudge(device);
-    if (!wait_until_empty())
+    }
+    if (!wait_until_empty()) {
         _exit(status);
+    }
 }
 
 static void in_child(void) {
@@ -54,8 +61,9 @@ static void in_child(void) {
 void aio_exit_install(int64_t grace_us) {
     static atomic_bool installed;
     atomic_store(&grace, grace_us);
-    if (atomic_exchange(&installed, true))
+    if (atomic_exchange(&installed, true)) {
         return;
+    }
     pthread_atfork(NULL, NULL, in_child);
     on_exit(at_exit, NULL);
 }

@@ -34,8 +34,9 @@ void *aio_exporter(void) {
         .name = "aioacl._acl.Exporter", .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .slots = slots};
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *type = PyType_FromSpec(&spec);
-    if (type == NULL)
+    if (type == NULL) {
         PyErr_Clear();
+    }
     PyGILState_Release(state);
     return type;
 }

@@ -51,8 +51,9 @@ void aio_stream_bury(aio_stream *stream) {
         return;
     }
     stream->next = atomic_load(&graveyard);
-    while (!atomic_compare_exchange_weak(&graveyard, &stream->next, stream))
+    while (!atomic_compare_exchange_weak(&graveyard, &stream->next, stream)) {
         continue;
+    }
 }
 
 /* --- error records ------------------------------------------------------------- */
@@ -71,23 +72,26 @@ aio_failure *aio_failure_new(const aio_stream *stream, uint64_t position, int32_
 }
 
 void aio_failure_drop(aio_failure *failure) {
-    if (!failure || --failure->references)
+    if (!failure || --failure->references) {
         return;
+    }
     free(failure->text);
     free(failure);
 }
 
 void aio_failure_keep_text(aio_failure *failure, const char *text) {
-    if (!failure->text && text && *text && failure != &no_memory)
+    if (!failure->text && text && *text && failure != &no_memory) {
         failure->text = strdup(text);
+    }
 }
 
 /* Replaces what is known only by what comes earlier, and never touches what is confirmed. */
 bool aio_failure_spoil(aio_stream *stream, aio_spot *spot, uint64_t from, aio_failure *failure) {
     uint64_t confirmed = atomic_load(&stream->confirmed);
     from = from > confirmed ? from : confirmed + 1;
-    if (spot->failure && spot->from <= from)
+    if (spot->failure && spot->from <= from) {
         return false;
+    }
     failure->references++;
     aio_failure_drop(spot->failure);
     *spot = (aio_spot){from, failure};
@@ -97,8 +101,9 @@ bool aio_failure_spoil(aio_stream *stream, aio_spot *spot, uint64_t from, aio_fa
 
 /* Positions from here on never complete: what they wait for was dropped. */
 void aio_failure_strand(aio_stream *stream, uint64_t from) {
-    if (from < atomic_load(&stream->stranded))
+    if (from < atomic_load(&stream->stranded)) {
         atomic_store(&stream->stranded, from);
+    }
     aio_watcher_nudge(stream->device);
 }
 
@@ -106,10 +111,12 @@ void aio_failure_strand(aio_stream *stream, uint64_t from) {
 static void announce(aio_failure *failure) {
     struct aio_device *device = &aio_devices[failure->device];
     aio_failure **link = &device->failures;
-    if (failure == &no_memory)
+    if (failure == &no_memory) {
         return;
-    while (*link)
+    }
+    while (*link) {
         link = &(*link)->next;
+    }
     failure->references++;
     *link = failure;
     aio_device_kick(failure->device, AIO_KICK_FAULT);
@@ -126,17 +133,20 @@ void aio_failure_record(aio_stream *stream, uint64_t from, int32_t code, const c
 }
 
 const aio_spot *aio_failure_spot(const aio_stream *stream, uint64_t position) {
-    if (stream->own.failure && stream->own.from <= position)
+    if (stream->own.failure && stream->own.from <= position) {
         return &stream->own;
-    if (stream->inherited.failure && stream->inherited.from <= position)
+    }
+    if (stream->inherited.failure && stream->inherited.from <= position) {
         return &stream->inherited;
+    }
     return NULL;
 }
 
 /* --- asking ---------------------------------------------------------------------------- */
 static int32_t describe(aio_failure *failure, bool own, aio_error *out) {
-    if (!out)
+    if (!out) {
         return failure->code;
+    }
     failure->collected = true;
     *out = (aio_error){.code = failure->code, .device = failure->device, .stream = failure->stream};
     out->position = failure->position;
@@ -144,25 +154,29 @@ static int32_t describe(aio_failure *failure, bool own, aio_error *out) {
     out->stops = failure->stops;
     out->generation = failure->generation;
     out->text[0] = 0;
-    if (failure->text)
+    if (failure->text) {
         strncat(out->text, failure->text, sizeof out->text - 1);
+    }
     return failure->code;
 }
 
 int32_t aio_stream_error(aio_stream *stream, uint64_t position, aio_error *out) {
     int32_t code = 0;
-    if (out)
+    if (out) {
         *out = (aio_error){.code = 0, .stream = NO_ID};
+    }
     if (atomic_load(&stream->failed)) {
         aio_failures_lock();
         const aio_spot *spot = aio_failure_spot(stream, position);
         code = spot ? describe(spot->failure, spot == &stream->own, out) : 0;
         aio_failures_unlock();
     }
-    if (!code && aio_stream_was_aborted(stream, position))
+    if (!code && aio_stream_was_aborted(stream, position)) {
         code = ABORTED;
-    if (out && !out->code)
+    }
+    if (out && !out->code) {
         out->code = code;
+    }
     return code;
 }
 
@@ -172,8 +186,9 @@ int aio_stream_uncollected(aio_stream *stream, aio_error *out) {
     aio_failures_lock();
     aio_failure *failure = stream->own.failure;
     int found = failure && !failure->collected;
-    if (found)
+    if (found) {
         describe(failure, true, out);
+    }
     aio_failures_unlock();
     return found;
 }

@@ -33,16 +33,19 @@ static uint32_t count_of(uint64_t word, int kind) {
 
 static int while_draining(aio_pass pass, int kind) {
     bool held = (pass >> 28) & 1;
-    if (kind != AIO_ENQUEUE)
+    if (kind != AIO_ENQUEUE) {
         return 0;
+    }
     return held ? 0 : AIO_DRAINING_NOW;
 }
 
 static int judge(uint64_t word, aio_pass pass, int kind) {
-    if (aio_word_generation(word) != aio_pass_generation(pass))
+    if (aio_word_generation(word) != aio_pass_generation(pass)) {
         return AIO_STALE;
-    if (aio_word_flags(word) & AIO_FOREIGN)
+    }
+    if (aio_word_flags(word) & AIO_FOREIGN) {
         return AIO_RESETTING_NOW;
+    }
     switch (aio_word_state(word)) {
     case AIO_OPEN:
         return count_of(word, kind) == COUNT_MASK ? AIO_CROWDED : 0;
@@ -58,27 +61,32 @@ static int judge(uint64_t word, aio_pass pass, int kind) {
 }
 
 int aio_gate_check(aio_pass pass, int kind) {
-    if (atomic_load_explicit(&aio_in_child, memory_order_relaxed))
+    if (atomic_load_explicit(&aio_in_child, memory_order_relaxed)) {
         return AIO_FORKED;
+    }
     return judge(aio_gate_word(aio_pass_device(pass)), pass, kind);
 }
 
 int aio_count_in(aio_pass pass, int kind) {
     struct aio_device *device = &aio_devices[aio_pass_device(pass) % AIO_DEVICES];
     uint64_t word = atomic_load_explicit(&device->word, memory_order_acquire);
-    if (atomic_load_explicit(&aio_in_child, memory_order_relaxed))
+    if (atomic_load_explicit(&aio_in_child, memory_order_relaxed)) {
         return AIO_FORKED;
+    }
     for (;;) {
         int refusal = judge(word, pass, kind);
-        if (refusal)
+        if (refusal) {
             return refusal;
-        if (atomic_compare_exchange_weak(&device->word, &word, word + (1ull << shift_of(kind))))
+        }
+        if (atomic_compare_exchange_weak(&device->word, &word, word + (1ull << shift_of(kind)))) {
             break;
+        }
     }
     /* Counted first and asked then: the exit handler does it the other way round, so one of us sees the other.
      */
-    if (!atomic_load(&aio_exiting))
+    if (!atomic_load(&aio_exiting)) {
         return 0;
+    }
     aio_count_out(pass, kind);
     return AIO_EXITING;
 }
@@ -122,32 +130,40 @@ static int bind_context(aio_frame *frame, int function) {
     void *current = NULL;
     aio_thread *thread = frame->thread;
     if (thread->own_device == aio_pass_device(frame->pass) &&
-        thread->own_generation == aio_pass_generation(frame->pass))
+        thread->own_generation == aio_pass_generation(frame->pass)) {
         return 0;
+    }
     call(thread, AIO_FN_aclrtGetCurrentContext);
-    if (aio_acl.aclrtGetCurrentContext(&current) != 0)
+    if (aio_acl.aclrtGetCurrentContext(&current) != 0) {
         current = NULL; /* a thread without a context; the look has left a text about it, see below */
+    }
     int code = current == ours ? 0 : set_context(thread, ours);
-    if (code == 0 && !current)
+    if (code == 0 && !current) {
         aio_keep_text(); /* read, and so cleared: it must not be taken for the call's own */
-    if (code == 0 && current != ours)
+    }
+    if (code == 0 && current != ours) {
         frame->foreign = current;
-    if (code == 0)
+    }
+    if (code == 0) {
         call(thread, function);
+    }
     return code == PARAM_INVALID ? CONTEXT_NULL : code; /* it rejects a context that a reset has ended */
 }
 
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function) {
     *frame = (aio_frame){.pass = pass, .kind = kind};
-    if (!aio_present[function])
+    if (!aio_present[function]) {
         return AIO_ABSENT;
+    }
     int code = aio_count_in(pass, kind);
-    if (code)
+    if (code) {
         return code;
+    }
     note(frame, function);
     code = bind_context(frame, function);
-    if (code)
+    if (code) {
         aio_end(frame, code);
+    }
     return code;
 }
 
@@ -163,10 +179,12 @@ int aio_failed_function(int code) {
 }
 
 void aio_end(aio_frame *frame, int code) {
-    if (code)
+    if (code) {
         keep_failure(frame->thread, code);
-    if (frame->foreign)
+    }
+    if (frame->foreign) {
         set_context(frame->thread, frame->foreign);
+    }
     unnote(frame);
     aio_count_out(frame->pass, frame->kind);
 }
@@ -178,8 +196,9 @@ void aio_keep_text(void) {
     const char *text = aio_present[AIO_FN_aclGetRecentErrMsg] ? aio_acl.aclGetRecentErrMsg() : NULL;
     aio_calling(before);
     thread->text[0] = 0;
-    if (text)
+    if (text) {
         strncat(thread->text, text, sizeof thread->text - 1);
+    }
 }
 
 const char *aio_error_text(void) {
@@ -191,8 +210,9 @@ void aio_outside_begin(void) {
 }
 
 void aio_outside_end(int code) {
-    if (code)
+    if (code) {
         aio_keep_text();
+    }
     atomic_fetch_sub(&aio_outside, 1);
 }
 
@@ -200,17 +220,20 @@ void aio_outside_end(int code) {
 void aio_free_begin(aio_frame *frame, int function) {
     aio_outside_begin();
     frame->thread = aio_self();
-    if (frame->thread->control < 0)
+    if (frame->thread->control < 0) {
         return;
+    }
     frame->pass = aio_make_pass(frame->thread->control, 0, 0);
     note(frame, function);
 }
 
 void aio_free_end(const aio_frame *frame, int code) {
-    if (code)
+    if (code) {
         aio_keep_text();
-    if (frame->thread->control >= 0)
+    }
+    if (frame->thread->control >= 0) {
         unnote(frame);
+    }
     aio_outside_end(0);
 }
 
@@ -218,8 +241,9 @@ void aio_free_end(const aio_frame *frame, int code) {
 int aio_enter(aio_pass pass, int kind, int function) {
     aio_frame frame = {.pass = pass, .kind = kind};
     int code = aio_count_in(pass, kind);
-    if (code == 0)
+    if (code == 0) {
         note(&frame, function);
+    }
     return code;
 }
 
@@ -227,8 +251,9 @@ int aio_helper_count(int device) {
     _Atomic uint64_t *word = &aio_devices[device].word;
     uint64_t seen = atomic_load(word);
     do {
-        if (count_of(seen, AIO_LIFETIME) == COUNT_MASK)
+        if (count_of(seen, AIO_LIFETIME) == COUNT_MASK) {
             return AIO_CROWDED;
+        }
     } while (!atomic_compare_exchange_weak(word, &seen, seen + 1));
     return 0;
 }
@@ -246,8 +271,9 @@ void aio_leave(aio_pass pass, int kind) {
 int aio_bind_thread(aio_pass pass) {
     aio_frame frame;
     int code = aio_begin(&frame, pass, AIO_WAIT, AIO_FN_aclrtSetCurrentContext);
-    if (code)
+    if (code) {
         return code;
+    }
     frame.foreign = NULL;
     aio_end(&frame, 0);
     return 0;
@@ -257,8 +283,9 @@ int aio_adopt_thread(aio_pass pass) {
     aio_thread *thread = aio_self();
     thread->own_device = -1;
     int code = aio_bind_thread(pass);
-    if (code)
+    if (code) {
         return code;
+    }
     thread->own_device = aio_pass_device(pass);
     thread->own_generation = aio_pass_generation(pass);
     return 0;
@@ -281,8 +308,9 @@ uint64_t aio_gate_word(int device) {
 static uint64_t replaced(uint64_t seen, int state, uint32_t generation) {
     uint32_t ahead = (aio_word_generation(seen) - generation) & GENERATION_MASK;
     uint64_t fixed = (uint64_t)(state & 0xff) << 56;
-    if (ahead != 0 && ahead < GENERATION_MASK / 2)
+    if (ahead != 0 && ahead < GENERATION_MASK / 2) {
         generation += ahead;
+    }
     fixed |= (uint64_t)(generation & GENERATION_MASK) << 36;
     return fixed | (seen & (COUNTS | FOREIGN | FOUND));
 }
@@ -290,8 +318,9 @@ static uint64_t replaced(uint64_t seen, int state, uint32_t generation) {
 void aio_gate_set(int device, int state, uint32_t generation) {
     _Atomic uint64_t *word = &aio_devices[device % AIO_DEVICES].word;
     uint64_t seen = atomic_load(word);
-    while (!atomic_compare_exchange_weak(word, &seen, replaced(seen, state, generation)))
+    while (!atomic_compare_exchange_weak(word, &seen, replaced(seen, state, generation))) {
         continue;
+    }
 }
 
 int aio_gate_foreign(int device) {
@@ -304,8 +333,9 @@ void aio_gate_met(int device) {
 
 void aio_gate_counts(int device, int32_t counts[3]) {
     uint64_t word = aio_gate_word(device);
-    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++)
+    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++) {
         counts[kind - AIO_ENQUEUE] = (int32_t)count_of(word, kind);
+    }
 }
 
 /* Whether anybody is inside besides `own` calls of the caller's. */
@@ -315,8 +345,9 @@ static bool anybody(int device, int kinds, int own) {
     int total = -own;
     for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++) {
         int count = (int)count_of(word, kind) - (kind == AIO_WAIT ? sitting : 0);
-        if ((kinds & (1 << kind)) && count > 0)
+        if ((kinds & (1 << kind)) && count > 0) {
             total += count;
+        }
     }
     return total > 0;
 }
@@ -325,11 +356,13 @@ static int wait_until_empty(int device, int kinds, int own, int64_t timeout_us) 
     int64_t end = aio_now_us() + timeout_us;
     struct timespec nap = {0, 50000};
     while (anybody(device, kinds, own)) {
-        if (aio_now_us() >= end)
+        if (aio_now_us() >= end) {
             return 0;
+        }
         nanosleep(&nap, NULL);
-        if (nap.tv_nsec < 2000000)
+        if (nap.tv_nsec < 2000000) {
             nap.tv_nsec *= 2;
+        }
     }
     return 1;
 }

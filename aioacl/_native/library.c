@@ -34,8 +34,9 @@ int aio_library_wait(int64_t timeout_us) {
     int64_t nanoseconds = until.tv_nsec + timeout_us * 1000;
     until.tv_sec += nanoseconds / 1000000000;
     until.tv_nsec = nanoseconds % 1000000000;
-    if (pthread_mutex_timedlock(&lock, &until) != 0)
+    if (pthread_mutex_timedlock(&lock, &until) != 0) {
         return 0;
+    }
     pthread_mutex_unlock(&lock);
     return 1;
 }
@@ -53,8 +54,9 @@ static bool is_simulator(void *library) {
 
 static int open_companion(const char *path) {
     void *library = library_count < LIBRARIES ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!library)
+    if (!library) {
         return AIO_PART_BROKEN;
+    }
     if (is_simulator(library)) {
         dlclose(library);
         return AIO_PART_SIMULATOR;
@@ -64,15 +66,18 @@ static int open_companion(const char *path) {
 }
 
 static bool is_complete(void) {
-    for (int i = 0; i < AIO_FUNCTIONS; i++)
-        if (!aio_present[i])
+    for (int i = 0; i < AIO_FUNCTIONS; i++) {
+        if (!aio_present[i]) {
             return false;
+        }
+    }
     return true;
 }
 
 static void open_companions(const char *paths) {
-    for (int i = 0; *paths && i < LIBRARIES; i++, paths += strlen(paths) + 1)
+    for (int i = 0; *paths && i < LIBRARIES; i++, paths += strlen(paths) + 1) {
         parts[i] = is_complete() ? AIO_PART_UNUSED : open_companion(paths);
+    }
 }
 
 /* NULL, or why the library is refused. */
@@ -84,20 +89,23 @@ static const char *open_all(const char *path, const char *companions, int wanted
     }
     libraries[library_count++] = library;
     if (is_simulator(library)) {
-        if (wanted == AIO_WANT_REAL)
+        if (wanted == AIO_WANT_REAL) {
             return "it is the simulator, or depends on it, and the simulator is used on request only";
+        }
     } else if (wanted == AIO_WANT_SIMULATOR) {
         return "it is not the simulator";
     }
     aio_table_fill(library);
-    if (!is_simulator(library))
+    if (!is_simulator(library)) {
         open_companions(companions);
+    }
     return aio_present[AIO_FN_aclInit] ? NULL : "it is not an ACL library: it has no aclInit";
 }
 
 static void close_all(void) {
-    while (library_count > 0)
+    while (library_count > 0) {
         dlclose(libraries[--library_count]);
+    }
     memset(parts, 0, sizeof parts);
     aio_table_clear();
 }
@@ -128,8 +136,9 @@ int aio_library_part(int companion) {
 
 void *aio_library_symbol(const char *name) {
     void *symbol = NULL;
-    for (int i = 0; i < library_count && !symbol; i++)
+    for (int i = 0; i < library_count && !symbol; i++) {
         symbol = dlsym(libraries[i], name);
+    }
     return symbol;
 }
 
@@ -145,8 +154,9 @@ static bool lie_together(void *first, void *second) {
 
 int aio_library_loaded_simulator(const char *path) {
     void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    if (!library)
+    if (!library) {
         return 0;
+    }
     bool simulated = lie_together(dlsym(library, "aclsim_control_version"), dlsym(library, "aclrtSetDevice"));
     dlclose(library);
     return simulated;
@@ -174,9 +184,11 @@ static void append(struct paths *paths, const char *path) {
 }
 
 static bool contains(const struct paths *paths, const char *path) {
-    for (size_t at = 0; at < paths->used; at += strlen(paths->text + at) + 1)
-        if (strcmp(paths->text + at, path) == 0)
+    for (size_t at = 0; at < paths->used; at += strlen(paths->text + at) + 1) {
+        if (strcmp(paths->text + at, path) == 0) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -195,8 +207,9 @@ static bool collect_objects(struct paths *objects) {
         objects->used = 0;
         objects->full = false;
         objects->text = malloc(objects->size);
-        if (objects->text)
+        if (objects->text) {
             dl_iterate_phdr(collect, objects);
+        }
     } while (objects->text && objects->full);
     return objects->text != NULL;
 }
@@ -206,10 +219,12 @@ static void append_definer(struct paths *definers, const char *object) {
     void *handle = dlopen(*object ? object : NULL, RTLD_LAZY | RTLD_NOLOAD);
     void *symbol = handle ? dlsym(handle, "aclrtSetDevice") : NULL;
     Dl_info where;
-    if (symbol && dladdr(symbol, &where) && !contains(definers, where.dli_fname))
+    if (symbol && dladdr(symbol, &where) && !contains(definers, where.dli_fname)) {
         append(definers, where.dli_fname);
-    if (handle)
+    }
+    if (handle) {
         dlclose(handle);
+    }
 }
 
 int aio_library_present(char *text, size_t size) {
@@ -217,8 +232,9 @@ int aio_library_present(char *text, size_t size) {
     struct paths definers = {.text = text, .size = size};
     aio_library_lock(); /* or a library that is being opened, and is refused then, would be among them */
     bool collected = collect_objects(&objects);
-    for (size_t at = 0; collected && at < objects.used; at += strlen(objects.text + at) + 1)
+    for (size_t at = 0; collected && at < objects.used; at += strlen(objects.text + at) + 1) {
         append_definer(&definers, objects.text + at);
+    }
     aio_library_unlock();
     free(objects.text);
     return !collected || definers.full ? -1 : (int)definers.used;

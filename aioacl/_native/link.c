@@ -19,8 +19,9 @@ static bool is_gone(const aio_stream *source) {
 
 /* What the entry waits for was dropped: by an abort, or by a reset before it was known to have succeeded. */
 static int32_t dropped_by(aio_stream *source, uint64_t at) {
-    if (aio_stream_was_aborted(source, at))
+    if (aio_stream_was_aborted(source, at)) {
         return ABORTED;
+    }
     return is_gone(source) && atomic_load(&source->confirmed) < at ? AIO_WAS_RESET : 0;
 }
 
@@ -34,23 +35,28 @@ static bool lose(aio_stream *stream, const aio_link *link, int32_t code) {
 
 static bool inherit(aio_stream *stream, const aio_link *link) {
     aio_stream *source = link->source;
-    if (!source)
+    if (!source) {
         return false;
+    }
     const aio_spot *spot = aio_failure_spot(source, link->at);
     int32_t code = dropped_by(source, link->at);
-    if (code == AIO_WAS_RESET && is_gone(stream))
+    if (code == AIO_WAS_RESET && is_gone(stream)) {
         return false; /* by the same reset, or another: all of it is stale */
-    if (code && !spot)
+    }
+    if (code && !spot) {
         return lose(stream, link, code);
-    if (code || atomic_load(&source->stranded) <= link->at)
+    }
+    if (code || atomic_load(&source->stranded) <= link->at) {
         aio_failure_strand(stream, link->position);
+    }
     return spot && aio_failure_spoil(stream, &stream->inherited, link->position, spot->failure);
 }
 
 static bool inherit_all(aio_stream *stream) {
     bool changed = false;
-    for (const aio_link *link = atomic_load(&stream->links); link; link = link->next)
+    for (const aio_link *link = atomic_load(&stream->links); link; link = link->next) {
         changed = inherit(stream, link) || changed;
+    }
     return changed;
 }
 
@@ -59,26 +65,31 @@ void aio_failures_propagate(void) {
     bool changed = true;
     while (changed) {
         changed = false;
-        for (int device = 0; device < AIO_DEVICES; device++)
-            for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+        for (int device = 0; device < AIO_DEVICES; device++) {
+            for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
                 changed = inherit_all(stream) || changed;
+            }
+        }
     }
 }
 
 /* --- links ------------------------------------------------------------------------ */
 int aio_link_add(aio_stream *stream, aio_stream *source, uint64_t at) {
     aio_link *link = calloc(1, sizeof *link);
-    if (!link)
+    if (!link) {
         return AIO_NO_MEMORY;
+    }
     *link = (aio_link){.source = source, .at = at, .since_us = aio_now_us()};
     link->position = atomic_load(&stream->tail) + 1;
-    if (source)
+    if (source) {
         aio_stream_hold(source);
+    }
     aio_failures_lock();
-    if (stream->newest_link)
+    if (stream->newest_link) {
         stream->newest_link->next = link;
-    else
+    } else {
         atomic_store(&stream->links, link);
+    }
     stream->newest_link = link;
     aio_failures_unlock();
     return 0;
@@ -87,20 +98,23 @@ int aio_link_add(aio_stream *stream, aio_stream *source, uint64_t at) {
 void aio_links_free(aio_link *link) {
     while (link) {
         aio_link *next = link->next;
-        if (link->source)
+        if (link->source) {
             aio_stream_unhold(link->source);
+        }
         free(link);
         link = next;
     }
 }
 
 bool aio_links_are_open(aio_stream *stream) {
-    if (!atomic_load(&stream->links))
+    if (!atomic_load(&stream->links)) {
         return false;
+    }
     aio_failures_lock();
     const aio_link *first = atomic_load(&stream->links);
-    while (first && !first->source) /* what was enqueued by hand may be behind the last entry */
+    while (first && !first->source) { /* what was enqueued by hand may be behind the last entry */
         first = first->next;
+    }
     bool open = first && !aio_failure_spot(stream, first->position);
     aio_failures_unlock();
     return open;
@@ -121,10 +135,11 @@ static aio_link *cut_out(aio_stream *stream, uint64_t from, uint64_t to) {
     for (aio_link *link = atomic_load(&stream->links); link; link = link->next) {
         bool cut = link->position > from && link->position <= to;
         *(cut ? out_end : kept_end) = link;
-        if (cut)
+        if (cut) {
             out_end = &link->next;
-        else
+        } else {
             kept_end = &(stream->newest_link = link)->next;
+        }
     }
     *kept_end = *out_end = NULL;
     atomic_store(&stream->links, kept);
@@ -147,8 +162,9 @@ void aio_link_remove(aio_stream *stream) {
 void aio_link_check(aio_stream *stream) {
     aio_failures_settle();
     aio_failures_lock();
-    if (stream->newest_link && inherit(stream, stream->newest_link))
+    if (stream->newest_link && inherit(stream, stream->newest_link)) {
         aio_failures_propagate();
+    }
     aio_failures_unlock();
 }
 
@@ -175,17 +191,20 @@ static aio_link *take_settled(aio_stream *stream, uint64_t finished) {
         link = link->next;
     }
     atomic_store(&stream->links, link);
-    if (!link)
+    if (!link) {
         stream->newest_link = NULL;
+    }
     *end = NULL;
     return first;
 }
 
 static void stamp(aio_stream *stream, uint64_t finished) {
     int64_t now = aio_now_us();
-    for (aio_link *link = atomic_load(&stream->links); link && link->position <= finished; link = link->next)
-        if (!link->done_us)
+    for (aio_link *link = atomic_load(&stream->links); link && link->position <= finished; link = link->next) {
+        if (!link->done_us) {
             link->done_us = now;
+        }
+    }
 }
 
 static uint64_t least(uint64_t one, uint64_t other) {
@@ -211,14 +230,17 @@ void aio_stream_confirm(aio_stream *stream, uint64_t finished) {
 /* True when only a synchronize can confirm. */
 bool aio_stream_needs_sync(aio_stream *stream) {
     uint64_t finished = atomic_load(&stream->finished);
-    if (!aio_stream_is_exact(stream))
+    if (!aio_stream_is_exact(stream)) {
         return atomic_load(&stream->synced) < finished;
-    if (!atomic_load(&stream->links))
+    }
+    if (!atomic_load(&stream->links)) {
         return false;
+    }
     aio_failures_lock();
     const aio_link *link = atomic_load(&stream->links);
-    while (link && link->position <= finished && cannot_have_timed_out(stream, link))
+    while (link && link->position <= finished && cannot_have_timed_out(stream, link)) {
         link = link->next;
+    }
     bool needs = link && link->position <= finished;
     aio_failures_unlock();
     return needs;
@@ -228,17 +250,20 @@ bool aio_stream_needs_sync(aio_stream *stream) {
 static aio_stream *blocker(aio_stream *stream, uint64_t position, uint64_t *at) {
     aio_stream *source = NULL;
     uint64_t last = least(position, atomic_load(&stream->finished));
-    if (!atomic_load(&stream->links))
+    if (!atomic_load(&stream->links)) {
         return NULL;
+    }
     aio_failures_lock();
     for (const aio_link *link = atomic_load(&stream->links); link && !source; link = link->next) {
-        if (link->position > last || source_is_confirmed(stream, link))
+        if (link->position > last || source_is_confirmed(stream, link)) {
             continue;
+        }
         source = link->source;
         *at = link->at;
     }
-    if (source)
+    if (source) {
         aio_stream_hold(source);
+    }
     aio_failures_unlock();
     return source;
 }
@@ -252,8 +277,9 @@ typedef struct {
 static bool push(step **path, size_t *length, step next) {
     if (*length % PATH_PIECE == 0) {
         step *grown = realloc(*path, (*length + PATH_PIECE) * sizeof *grown);
-        if (!grown)
+        if (!grown) {
             return false;
+        }
         *path = grown;
     }
     (*path)[(*length)++] = next;
@@ -276,16 +302,18 @@ void aio_links_follow(aio_stream *stream, uint64_t position, aio_confirm confirm
             }
             here = next;
         }
-        if (length == 0)
+        if (length == 0) {
             break;
+        }
         confirm(here.stream, here.at, aside);
         confirmed = atomic_load(&here.stream->confirmed) >= here.at;
         aio_stream_unhold(here.stream);
         length--;
         here = length ? path[length - 1] : (step){stream, position};
     } while (confirmed);
-    while (length)
+    while (length) {
         aio_stream_unhold(path[--length].stream);
+    }
     free(path);
 }
 
@@ -296,9 +324,11 @@ static bool is_too_young(const aio_link *link) {
 /* The first position that the code may be of: a wait that may have timed out, if the callback reports the rest.
  */
 uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to) {
-    for (const aio_link *link = atomic_load(&stream->links); link && link->position <= to; link = link->next)
-        if (!cannot_have_timed_out(stream, link) && !is_too_young(link))
+    for (const aio_link *link = atomic_load(&stream->links); link && link->position <= to; link = link->next) {
+        if (!cannot_have_timed_out(stream, link) && !is_too_young(link)) {
             return link->position;
+        }
+    }
     return 0;
 }
 
@@ -306,10 +336,12 @@ uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to) {
 /* With the lock held: adds the links of streams that are gone to the others, for links may form a cycle. */
 static aio_link *take_links(aio_stream *stream, aio_link *others) {
     aio_link *first = atomic_load(&stream->links), *last = first;
-    if (!first || !is_gone(stream))
+    if (!first || !is_gone(stream)) {
         return others;
-    while (last->next)
+    }
+    while (last->next) {
         last = last->next;
+    }
     last->next = others;
     atomic_store(&stream->links, NULL);
     stream->newest_link = NULL;
@@ -321,9 +353,11 @@ void aio_failures_after_reset(void) {
     aio_link *links = NULL;
     aio_failures_lock();
     aio_failures_propagate();
-    for (int device = 0; device < AIO_DEVICES; device++)
-        for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+    for (int device = 0; device < AIO_DEVICES; device++) {
+        for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
             links = take_links(stream, links);
+        }
+    }
     aio_failures_unlock();
     aio_links_free(links);
 }

@@ -14,12 +14,14 @@
 
 aio_port *aio_port_new(void) {
     aio_port *port = atomic_load(&aio_in_child) ? NULL : calloc(1, sizeof *port);
-    if (!port)
+    if (!port) {
         return NULL;
+    }
     port->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     atomic_init(&port->references, 1);
-    if (port->fd >= 0)
+    if (port->fd >= 0) {
         return port;
+    }
     free(port);
     return NULL;
 }
@@ -37,8 +39,9 @@ static void free_list(aio_token *token) {
 }
 
 static void unref(aio_port *port) {
-    if (atomic_fetch_sub(&port->references, 1) != 1)
+    if (atomic_fetch_sub(&port->references, 1) != 1) {
         return;
+    }
     free_list(atomic_load(&port->list));
     free_list(port->ready);
     close(port->fd);
@@ -47,8 +50,9 @@ static void unref(aio_port *port) {
 
 aio_token *aio_token_new(aio_port *port, uint64_t key) {
     aio_token *token = calloc(1, sizeof *token);
-    if (!token)
+    if (!token) {
         return NULL;
+    }
     atomic_fetch_add(&port->references, 1);
     token->port = port;
     token->key = key;
@@ -58,8 +62,9 @@ aio_token *aio_token_new(aio_port *port, uint64_t key) {
 static void ring(const aio_port *port) {
     uint64_t one = 1;
     /* A full counter is as good as one more: the descriptor is readable either way. */
-    if (write(port->fd, &one, sizeof one) < 0)
+    if (write(port->fd, &one, sizeof one) < 0) {
         return;
+    }
 }
 
 void aio_publish(aio_token *token, aio_result result) {
@@ -67,27 +72,33 @@ void aio_publish(aio_token *token, aio_result result) {
     aio_stream *stream = token->stream;
     aio_token *first = atomic_load_explicit(&port->list, memory_order_relaxed);
     token->result = result;
-    if (stream)
+    if (stream) {
         atomic_fetch_sub(&aio_devices[stream->device].waits, 1);
-    do
+    }
+    do {
         token->next = first;
-    while (!atomic_compare_exchange_weak(&port->list, &first, token));
+    } while (!atomic_compare_exchange_weak(&port->list, &first, token));
     /* The token is the consumer's now; its reference still keeps the port for the write. */
-    if (!first)
+    if (!first) {
         ring(port);
+    }
     unref(port);
-    if (stream)
+    if (stream) {
         aio_stream_unhold(stream);
+    }
 }
 
 int aio_port_post(aio_port *port, uint64_t key, int64_t result) {
-    if (!port)
+    if (!port) {
         return AIO_NOT_OPEN;
-    if (atomic_load(&aio_in_child))
+    }
+    if (atomic_load(&aio_in_child)) {
         return AIO_FORKED; /* the descriptor is the parent's too */
+    }
     aio_token *token = aio_token_new(port, key);
-    if (!token)
+    if (!token) {
         return AIO_NO_MEMORY;
+    }
     aio_publish(token, result);
     return 0;
 }
@@ -105,18 +116,21 @@ static aio_token *reverse(aio_token *token) {
 
 static void refresh(aio_port *port) {
     uint64_t ignored;
-    if (read(port->fd, &ignored, sizeof ignored) < 0)
+    if (read(port->fd, &ignored, sizeof ignored) < 0) {
         return; /* nothing was announced; what is in the list will be */
-    if (!port->ready)
+    }
+    if (!port->ready) {
         port->ready = reverse(atomic_exchange(&port->list, NULL));
-    else
+    } else {
         ring(port); /* the rest of an earlier batch comes first */
+    }
 }
 
 int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max) {
     int taken = 0;
-    if (atomic_load(&aio_in_child))
+    if (atomic_load(&aio_in_child)) {
         return 0;
+    }
     refresh(port);
     while (port->ready && taken < max) {
         aio_token *token = port->ready;
@@ -125,8 +139,9 @@ int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max) {
         port->ready = token->next;
         free(token);
     }
-    if (port->ready)
+    if (port->ready) {
         ring(port);
+    }
     return taken;
 }
 

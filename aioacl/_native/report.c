@@ -40,12 +40,14 @@ static bool push(const aio_report *report) {
     uint64_t place = atomic_load(&head);
     for (;;) {
         uint64_t lap = place / REPORTS * 2, turn = atomic_load(&ring[place % REPORTS].turn);
-        if (turn < lap)
+        if (turn < lap) {
             return false;
-        if (turn > lap)
+        }
+        if (turn > lap) {
             place = atomic_load(&head);
-        else if (atomic_compare_exchange_weak(&head, &place, place + 1))
+        } else if (atomic_compare_exchange_weak(&head, &place, place + 1)) {
             break;
+        }
     }
     ring[place % REPORTS].report = *report;
     atomic_fetch_add(&ring[place % REPORTS].turn, 1);
@@ -54,11 +56,13 @@ static bool push(const aio_report *report) {
 
 static void report(aio_report *report) {
     int device = report->device;
-    if (device < 0 || device >= AIO_DEVICES || atomic_load(&aio_in_child))
+    if (device < 0 || device >= AIO_DEVICES || atomic_load(&aio_in_child)) {
         return;
+    }
     report->generation = aio_word_generation(aio_gate_word(device));
-    if (!push(report))
+    if (!push(report)) {
         atomic_store(&lost[device], true);
+    }
     atomic_thread_fence(memory_order_seq_cst);
     atomic_fetch_add(&reported, 1);
     aio_watcher_nudge(device);
@@ -101,8 +105,9 @@ static register_by_module find_runtime(void) {
     void *symbol = aio_library_symbol("rtRegTaskFailCallbackByModule");
     register_by_module found = NULL;
     Dl_info info;
-    if (!symbol || !dladdr(symbol, &info) || !info.dli_fname || !strstr(info.dli_fname, "runtime"))
+    if (!symbol || !dladdr(symbol, &info) || !info.dli_fname || !strstr(info.dli_fname, "runtime")) {
         return NULL;
+    }
     memcpy(&found, &symbol, sizeof found);
     return found;
 }
@@ -121,10 +126,12 @@ static bool register_with_acl(void) {
 }
 
 static int register_for_reports(int allowed) {
-    if ((allowed & AIO_EXACT_ACL) && register_with_acl())
+    if ((allowed & AIO_EXACT_ACL) && register_with_acl()) {
         return AIO_EXACT_ACL;
-    if ((allowed & AIO_EXACT_RUNTIME) && register_with_runtime())
+    }
+    if ((allowed & AIO_EXACT_RUNTIME) && register_with_runtime()) {
         return AIO_EXACT_RUNTIME;
+    }
     return AIO_CONFIRMED;
 }
 
@@ -132,8 +139,9 @@ static int register_for_reports(int allowed) {
 int aio_failures_register(int allowed) {
     static bool asked;
     aio_library_lock();
-    if (!asked)
+    if (!asked) {
         atomic_store(&registered, register_for_reports(allowed));
+    }
     asked = true;
     aio_library_unlock();
     return atomic_load(&registered);
@@ -154,11 +162,13 @@ int aio_failure_detection(void) {
 /* --- to the engine ------------------------------------------------------------- */
 /* A place that is claimed is filled by a thread that is a few instructions away from it. */
 bool aio_report_take(aio_report *out) {
-    if (taken == atomic_load(&head))
+    if (taken == atomic_load(&head)) {
         return false;
+    }
     uint64_t lap = taken / REPORTS * 2;
-    for (unsigned turn = 0; atomic_load(&ring[taken % REPORTS].turn) != lap + 1; turn++)
+    for (unsigned turn = 0; atomic_load(&ring[taken % REPORTS].turn) != lap + 1; turn++) {
         aio_pause(turn);
+    }
     *out = ring[taken % REPORTS].report;
     atomic_fetch_add(&ring[taken++ % REPORTS].turn, 1);
     return true;
@@ -182,6 +192,7 @@ void aio_reports_resolved(uint64_t count) {
 
 void aio_failures_settle(void) {
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load(&reported) != atomic_load(&resolved))
+    if (atomic_load(&reported) != atomic_load(&resolved)) {
         aio_failures_resolve();
+    }
 }

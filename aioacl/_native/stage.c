@@ -47,8 +47,9 @@ static void push(int device, int large, void *slot) {
 
 static void *pop(int device, int large) {
     void *slot = stages[device].free_slots[large];
-    if (!slot)
+    if (!slot) {
         return NULL;
+    }
     memcpy(&stages[device].free_slots[large], slot, sizeof(void *));
     stages[device].free_count[large]--;
     return slot;
@@ -58,36 +59,44 @@ static void *pop(int device, int large) {
 static chunk *home_of(int device, const void *slot) {
     const char *at = slot;
     chunk *c = stages[device].chunks;
-    while (at < c->memory || at >= c->memory + c->slot_size * (size_t)c->slots)
+    while (at < c->memory || at >= c->memory + c->slot_size * (size_t)c->slots) {
         c++;
+    }
     return c;
 }
 
 /* More is made on the maintenance thread before the last slot is gone: nobody here may wait for it. */
 static int to_make(int device) {
     int kicks = 0;
-    if (stages[device].count == CHUNKS)
+    if (stages[device].count == CHUNKS) {
         return 0;
-    if (stages[device].free_count[0] < SMALL_LOW)
+    }
+    if (stages[device].free_count[0] < SMALL_LOW) {
         kicks |= AIO_KICK_SMALL;
-    if (stages[device].free_count[1] < LARGE_LOW)
+    }
+    if (stages[device].free_count[1] < LARGE_LOW) {
         kicks |= AIO_KICK_LARGE;
+    }
     return kicks;
 }
 
 void *aio_stage_take(int device, size_t size) {
-    if (size > LARGE)
+    if (size > LARGE) {
         return NULL;
+    }
     aio_lock_take(&stages[device].lock);
     void *slot = pop(device, class_of(size));
-    if (!slot && !class_of(size))
+    if (!slot && !class_of(size)) {
         slot = pop(device, 1);
-    if (slot)
+    }
+    if (slot) {
         home_of(device, slot)->out++;
+    }
     int kicks = to_make(device);
     aio_lock_give(&stages[device].lock);
-    if (kicks)
+    if (kicks) {
         aio_device_kick(device, kicks);
+    }
     return slot;
 }
 
@@ -102,8 +111,9 @@ void aio_stage_release(int device, void *slot) {
 int aio_stage_free_slots(int device, size_t size) {
     aio_lock_take(&stages[device].lock);
     int count = stages[device].free_count[1];
-    if (!class_of(size))
+    if (!class_of(size)) {
         count += stages[device].free_count[0];
+    }
     aio_lock_give(&stages[device].lock);
     return count;
 }
@@ -113,8 +123,9 @@ static int add(int device, char *memory, size_t slot_size, int slots) {
     bool room = stages[device].count < CHUNKS;
     if (room) {
         stages[device].chunks[stages[device].count++] = (chunk){memory, slot_size, slots, 0};
-        for (int i = slots; i--;)
+        for (int i = slots; i--;) {
             push(device, slot_size == LARGE, memory + slot_size * (size_t)i);
+        }
     }
     aio_lock_give(&stages[device].lock);
     return room ? 0 : AIO_STAGE_FULL;
@@ -133,18 +144,22 @@ int aio_stage_grow(int device, int large) {
     int slots = large ? LARGE_SLOTS : SMALL_SLOTS;
     void *memory = NULL;
     aio_frame frame;
-    if (is_full(device))
+    if (is_full(device)) {
         return AIO_STAGE_FULL;
+    }
     int code = aio_begin(&frame, aio_make_pass(device, generation, 0), AIO_LIFETIME, AIO_FN_aclrtMallocHost);
-    if (code)
+    if (code) {
         return code;
+    }
     code = aio_acl.aclrtMallocHost(&memory, slot_size * (size_t)slots);
     aio_end(&frame, code);
-    if (code)
+    if (code) {
         return code;
+    }
     code = add(device, memory, slot_size, slots);
-    if (code)
+    if (code) {
         aio_acl.aclrtFreeHost(memory);
+    }
     return code;
 }
 
@@ -161,14 +176,16 @@ void aio_stage_close(int device) {
     chunk chunks[CHUNKS];
     memcpy(chunks, stages[device].chunks, sizeof chunks);
     bool whole = true;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         whole = whole && chunks[i].out == 0;
+    }
     if (whole) {
         stages[device].count = 0;
         memset(stages[device].free_slots, 0, sizeof stages[device].free_slots);
         memset(stages[device].free_count, 0, sizeof stages[device].free_count);
     }
     aio_lock_give(&stages[device].lock);
-    for (int i = 0; whole && i < count; i++)
+    for (int i = 0; whole && i < count; i++) {
         free_host(chunks[i].memory);
+    }
 }

@@ -17,14 +17,16 @@ static void append_landing(aio_stream *stream, aio_landing *landing) {
 
 static aio_landing *new_landing(const aio_stream *stream, void *target, size_t size) {
     aio_landing *landing = calloc(1, sizeof *landing);
-    if (!landing)
+    if (!landing) {
         return NULL;
+    }
     landing->target = target;
     landing->count = size;
     landing->generation = stream->generation;
     landing->slot = aio_stage_take(stream->device, size);
-    if (landing->slot)
+    if (landing->slot) {
         return landing;
+    }
     free(landing);
     return NULL;
 }
@@ -35,10 +37,11 @@ static void free_landing(int device, aio_landing *landing) {
 }
 
 static aio_result staged(aio_stream *stream, aio_frame *frame, aio_landing *landing, int code) {
-    if (code == 0)
+    if (code == 0) {
         append_landing(stream, landing);
-    else
+    } else {
         free_landing(stream->device, landing);
+    }
     return aio_enqueue_end(stream, frame, code);
 }
 
@@ -46,8 +49,9 @@ aio_result aio_upload(aio_stream *stream, int held, void *target, size_t space, 
                       size_t size) {
     aio_frame frame;
     aio_landing *landing = new_landing(stream, NULL, size);
-    if (!landing)
+    if (!landing) {
         return aio_failed(AIO_STAGE_FULL);
+    }
     memcpy(landing->slot, source, size);
     int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
     if (code) {
@@ -62,8 +66,9 @@ aio_result aio_upload(aio_stream *stream, int held, void *target, size_t space, 
 aio_result aio_download(aio_stream *stream, int held, void *target, const void *source, size_t size) {
     aio_frame frame;
     aio_landing *landing = new_landing(stream, target, size);
-    if (!landing)
+    if (!landing) {
         return aio_failed(AIO_STAGE_FULL);
+    }
     int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
     if (code) {
         free_landing(stream->device, landing);

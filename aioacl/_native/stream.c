@@ -14,8 +14,9 @@
 static int32_t native_id(const aio_stream *stream) {
     int32_t id = -1;
     aio_frame frame;
-    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamGetId))
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamGetId)) {
         return -1;
+    }
     int code = aio_acl.aclrtStreamGetId(stream->handle, &id);
     aio_end(&frame, code);
     return code ? -1 : id;
@@ -33,8 +34,9 @@ static void list_stream(aio_stream *stream) {
 
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     aio_stream *stream = calloc(1, sizeof *stream);
-    if (!stream)
+    if (!stream) {
         return NULL;
+    }
     stream->handle = handle;
     stream->device = aio_pass_device(pass);
     stream->generation = aio_pass_generation(pass);
@@ -52,8 +54,9 @@ void aio_stream_hold(aio_stream *stream) {
 }
 
 void aio_stream_unhold(aio_stream *stream) {
-    if (atomic_fetch_sub(&stream->references, 1) == 1)
+    if (atomic_fetch_sub(&stream->references, 1) == 1) {
         aio_stream_bury(stream);
+    }
 }
 
 void aio_stream_free(aio_stream *stream) {
@@ -66,10 +69,12 @@ static bool unlink_stream(aio_stream *stream) {
     aio_lock_take(&device->lock);
     bool found = stream->listed;
     aio_stream **link = &device->streams;
-    while (found && *link != stream)
+    while (found && *link != stream) {
         link = &(*link)->next;
-    if (found)
+    }
+    if (found) {
         *link = stream->next;
+    }
     stream->listed = false;
     aio_lock_give(&device->lock);
     return found;
@@ -77,8 +82,9 @@ static bool unlink_stream(aio_stream *stream) {
 
 bool aio_stream_use(aio_stream *stream) {
     atomic_fetch_add(&stream->callers, 1);
-    if (!atomic_load(&stream->dropped))
+    if (!atomic_load(&stream->dropped)) {
         return true;
+    }
     atomic_fetch_sub(&stream->callers, 1);
     return false;
 }
@@ -97,35 +103,41 @@ static bool may_be_unlinked(aio_stream *stream) {
 
 /* Its links go, for streams that wait for each other would keep each other for ever. */
 static void unlist(aio_stream *stream) {
-    if (!unlink_stream(stream))
+    if (!unlink_stream(stream)) {
         return;
+    }
     aio_links_release(stream);
     aio_stream_unhold(stream);
 }
 
 /* A forked child leaves the lists as the fork found them. */
 void aio_stream_drop(aio_stream *stream) {
-    if (atomic_load(&aio_in_child))
+    if (atomic_load(&aio_in_child)) {
         return;
+    }
     atomic_store(&stream->dropped, true);
-    if (may_be_unlinked(stream))
+    if (may_be_unlinked(stream)) {
         unlist(stream);
+    }
     aio_stream_unhold(stream);
 }
 
 void aio_stream_unlist(aio_stream *stream) {
-    if (atomic_load(&stream->dropped))
+    if (atomic_load(&stream->dropped)) {
         unlist(stream);
+    }
 }
 
 /* --- asking ------------------------------------------------------------------ */
 aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position) {
     aio_lock_take(&stream->lock);
     aio_event *mark = stream->marks;
-    while (mark && mark->position < position)
+    while (mark && mark->position < position) {
         mark = mark->next;
-    if (mark)
+    }
+    if (mark) {
         aio_event_hold(mark);
+    }
     aio_lock_give(&stream->lock);
     return mark;
 }
@@ -144,8 +156,9 @@ static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
     int code = aio_acl.aclrtQueryEventStatus(mark->handle, &status);
     aio_calling(before);
     *done = code == 0 && status == ACL_EVENT_RECORDED_STATUS_COMPLETE && aio_stream_current(stream);
-    if (*done)
+    if (*done) {
         aio_stream_finish(stream, mark->position);
+    }
     return code;
 }
 
@@ -153,12 +166,14 @@ int aio_stream_ask_marks(aio_stream *stream) {
     for (;;) {
         aio_event *mark = aio_stream_mark_for(stream, 0);
         bool done = false;
-        if (!mark)
+        if (!mark) {
             return 0;
+        }
         int code = ask_mark(stream, mark, &done);
         aio_event_drop(mark);
-        if (!done)
+        if (!done) {
             return code;
+        }
     }
 }
 
@@ -194,11 +209,13 @@ void aio_stream_condemn(aio_stream *stream, int32_t code) {
 /* The tail is read first: what an idle stream has done is at least that. */
 static int ask_stream(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
-    if (atomic_load(&stream->finished) == tail || !aio_stream_use(stream))
+    if (atomic_load(&stream->finished) == tail || !aio_stream_use(stream)) {
         return 0;
+    }
     int answer = aio_stream_idle(stream);
-    if (answer == 1 && aio_stream_current(stream))
+    if (answer == 1 && aio_stream_current(stream)) {
         aio_stream_finish(stream, tail);
+    }
     aio_stream_unuse(stream);
     return answer == 1 ? 0 : answer;
 }
@@ -213,8 +230,9 @@ static bool sync_owned(aio_stream *stream) {
 }
 
 static bool sync_idle(aio_stream *stream) {
-    if (!aio_stream_use(stream))
+    if (!aio_stream_use(stream)) {
         return false;
+    }
     bool owned = aio_stream_idle(stream) == 1 && take_owner(stream, AIO_COLLECTOR);
     bool done = owned && sync_owned(stream);
     aio_stream_unuse(stream);
@@ -224,26 +242,30 @@ static bool sync_idle(aio_stream *stream) {
 void aio_stream_take_code(aio_stream *stream) {
     aio_frame frame;
     int function = AIO_FN_aclrtSynchronizeStreamWithTimeout;
-    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function))
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function)) {
         return;
+    }
     sync_idle(stream);
     aio_end(&frame, 0);
 }
 
 static bool has_mark(aio_stream *stream, uint64_t position) {
     aio_event *mark = aio_stream_mark_for(stream, position);
-    if (mark)
+    if (mark) {
         aio_event_drop(mark);
+    }
     return mark != NULL;
 }
 
 /* A position that nothing marks is known only when the whole stream is idle. */
 static int ask(aio_stream *stream, uint64_t position) {
     int code = aio_stream_ask_marks(stream);
-    if (code == 0 && atomic_load(&stream->finished) < position && !has_mark(stream, position))
+    if (code == 0 && atomic_load(&stream->finished) < position && !has_mark(stream, position)) {
         code = ask_stream(stream);
-    if (code && aio_stream_current(stream)) /* else the reset or the abort is why, and no task has failed */
+    }
+    if (code && aio_stream_current(stream)) { /* else the reset or the abort is why, and no task has failed */
         aio_stream_condemn(stream, code);
+    }
     return code;
 }
 
@@ -255,26 +277,31 @@ static bool is_known(aio_stream *stream, uint64_t position) {
  * finished. */
 static void confirm_alone(aio_stream *stream, bool aside) {
     aio_stream_confirm(stream, atomic_load(&stream->finished));
-    if (aio_stream_needs_sync(stream) && !sync_idle(stream) && aside)
+    if (aio_stream_needs_sync(stream) && !sync_idle(stream) && aside) {
         aio_stream_confirm_aside(stream);
+    }
 }
 
 /* It may be of another device: its gate is passed there. */
 static void advance_source(aio_stream *source, uint64_t at, bool aside) {
     aio_frame frame;
-    if (aio_begin(&frame, aio_stream_pass(source, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery))
+    if (aio_begin(&frame, aio_stream_pass(source, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery)) {
         return;
-    if (atomic_load(&source->finished) < at)
+    }
+    if (atomic_load(&source->finished) < at) {
         ask(source, at);
-    if (atomic_load(&source->finished) >= at && !is_known(source, at))
+    }
+    if (atomic_load(&source->finished) >= at && !is_known(source, at)) {
         confirm_alone(source, aside);
+    }
     aio_end(&frame, 0);
 }
 
 int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside) {
     int code = atomic_load(&stream->finished) < position ? ask(stream, position) : 0;
-    if (code || atomic_load(&stream->finished) < position || is_known(stream, position))
+    if (code || atomic_load(&stream->finished) < position || is_known(stream, position)) {
         return code;
+    }
     aio_links_follow(stream, position, advance_source, aside);
     confirm_alone(stream, aside);
     return 0;
@@ -284,20 +311,24 @@ int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside) {
 void aio_stream_look_after(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
     aio_stream_advance(stream, tail, false);
-    if (atomic_load(&stream->finished) >= tail && aio_stream_needs_sync(stream))
+    if (atomic_load(&stream->finished) >= tail && aio_stream_needs_sync(stream)) {
         sync_idle(stream);
+    }
     aio_stream_deliver(stream);
 }
 
 /* The last chance to learn how the work ended; then its id is of no use any more. */
 static bool drain_owned(aio_stream *stream) {
-    if (!aio_stream_current(stream))
+    if (!aio_stream_current(stream)) {
         return false;
+    }
     aio_stream_finish(stream, atomic_load(&stream->tail));
-    if (aio_stream_needs_sync(stream) && !aio_stream_sync(stream))
+    if (aio_stream_needs_sync(stream) && !aio_stream_sync(stream)) {
         return false;
-    if (aio_links_are_open(stream) && !atomic_load(&stream->failed))
+    }
+    if (aio_links_are_open(stream) && !atomic_load(&stream->failed)) {
         return false; /* what it depends on is not known yet, and a failure is inherited while it is listed */
+    }
     aio_stream_unnumber(stream);
     aio_stream_deliver(stream);
     return true;
@@ -311,8 +342,9 @@ static int destroy_owned(aio_stream *stream, bool *busy) {
     int answer = aio_stream_idle(stream);
     *busy = answer == 0;
     atomic_store(&stream->dropped, true);
-    if (atomic_load(&stream->callers) == 0 && answer == 1 && drain_owned(stream))
+    if (atomic_load(&stream->callers) == 0 && answer == 1 && drain_owned(stream)) {
         return 0;
+    }
     atomic_store(&stream->dropped, false);
     give_owner(stream);
     return answer == 0 || answer == 1 ? AIO_PENDING : answer;
@@ -322,38 +354,46 @@ int aio_stream_destroy(aio_stream *stream) {
     aio_frame frame;
     bool busy = false;
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_LIFETIME, AIO_FN_aclrtDestroyStream);
-    if (code)
+    if (code) {
         return code;
+    }
     code = atomic_load(&stream->dropped) ? AIO_STALE : AIO_PENDING;
-    if (code == AIO_PENDING && take_owner(stream, AIO_COLLECTOR))
+    if (code == AIO_PENDING && take_owner(stream, AIO_COLLECTOR)) {
         code = destroy_owned(stream, &busy);
+    }
     bool gone = code == 0;
-    if (gone)
+    if (gone) {
         code = aio_acl.aclrtDestroyStream(stream->handle);
+    }
     aio_end(&frame, code > 0 ? code : 0);
-    if (busy && atomic_load(&stream->finished) == atomic_load(&stream->tail))
+    if (busy && atomic_load(&stream->finished) == atomic_load(&stream->tail)) {
         aio_stream_mark_now(stream, atomic_load(&stream->tail) + 1); /* the end of what was enqueued by hand */
-    if (gone && !aio_links_are_open(stream))
+    }
+    if (gone && !aio_links_are_open(stream)) {
         unlist(stream);
+    }
     return code;
 }
 
 static aio_result poll_inside(aio_stream *stream, uint64_t position) {
     aio_result result;
     aio_stream_advance(stream, position, false);
-    if (!aio_stream_has_bytes(stream))
+    if (!aio_stream_has_bytes(stream)) {
         aio_stream_deliver(stream);
+    }
     return aio_stream_over(stream, position, &result) ? result : aio_failed(AIO_PENDING);
 }
 
 aio_result aio_stream_poll(aio_stream *stream, uint64_t position) {
     aio_frame frame;
     aio_result result = aio_stream_known(stream, position);
-    if (result != aio_failed(AIO_PENDING))
+    if (result != aio_failed(AIO_PENDING)) {
         return result;
+    }
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery);
-    if (code)
+    if (code) {
         return aio_failed(code);
+    }
     result = poll_inside(stream, position);
     aio_end(&frame, 0);
     return result;
@@ -361,19 +401,22 @@ aio_result aio_stream_poll(aio_stream *stream, uint64_t position) {
 
 static int query_inside(aio_stream *stream, uint64_t position) {
     int code = aio_stream_ask_marks(stream);
-    if (code == 0 && atomic_load(&stream->finished) < position)
+    if (code == 0 && atomic_load(&stream->finished) < position) {
         code = ask_stream(stream);
+    }
     aio_stream_deliver(stream);
     return code ? code : atomic_load(&stream->completed) >= position;
 }
 
 int aio_stream_query(aio_stream *stream, uint64_t position) {
     aio_frame frame;
-    if (atomic_load(&stream->completed) >= position)
+    if (atomic_load(&stream->completed) >= position) {
         return 1;
+    }
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery);
-    if (code)
+    if (code) {
         return code;
+    }
     code = query_inside(stream, position);
     aio_end(&frame, code == 1 ? 0 : code);
     return code;

@@ -39,8 +39,9 @@ void aio_pause(unsigned turn) {
  * against. */
 void aio_lock_take(aio_lock *lock) {
     for (unsigned turn = 0; atomic_flag_test_and_set_explicit(&lock->taken, memory_order_acquire); turn++) {
-        if (atomic_load_explicit(&aio_in_child, memory_order_relaxed))
+        if (atomic_load_explicit(&aio_in_child, memory_order_relaxed)) {
             return;
+        }
         aio_pause(turn);
     }
 }
@@ -64,40 +65,46 @@ static void give_record_back(void *record) {
 }
 
 static void make_key(void) {
-    if (pthread_key_create(&key, give_record_back))
+    if (pthread_key_create(&key, give_record_back)) {
         abort();
+    }
 }
 
 static aio_thread *reuse(void) {
     for (aio_thread *thread = atomic_load(&threads); thread; thread = thread->next) {
         bool taken = false;
-        if (atomic_compare_exchange_strong(&thread->taken, &taken, true))
+        if (atomic_compare_exchange_strong(&thread->taken, &taken, true)) {
             return thread;
+        }
     }
     return NULL;
 }
 
 static aio_thread *add_record(void) {
     aio_thread *thread = calloc(1, sizeof *thread);
-    if (!thread)
+    if (!thread) {
         abort();
+    }
     atomic_init(&thread->taken, true);
     atomic_init(&thread->device, -1);
     thread->own_device = thread->control = -1;
     thread->next = atomic_load(&threads);
-    while (!atomic_compare_exchange_weak(&threads, &thread->next, thread))
+    while (!atomic_compare_exchange_weak(&threads, &thread->next, thread)) {
         continue;
+    }
     return thread;
 }
 
 aio_thread *aio_self(void) {
     static _Thread_local aio_thread *self;
-    if (self)
+    if (self) {
         return self;
+    }
     pthread_once(&once, make_key);
     self = reuse();
-    if (!self)
+    if (!self) {
         self = add_record();
+    }
     atomic_store_explicit(&self->id, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
     self->text[0] = 0;
     pthread_setspecific(key, self);
@@ -108,8 +115,9 @@ int aio_gate_inside(int device, int32_t *functions, int32_t *ids, int64_t *micro
     int64_t now = aio_now_us();
     int found = 0;
     for (aio_thread *thread = atomic_load(&threads); thread && found < size; thread = thread->next) {
-        if (atomic_load_explicit(&thread->device, memory_order_acquire) != device)
+        if (atomic_load_explicit(&thread->device, memory_order_acquire) != device) {
             continue;
+        }
         functions[found] = atomic_load_explicit(&thread->function, memory_order_relaxed);
         microseconds[found] = now - atomic_load_explicit(&thread->since_us, memory_order_relaxed);
         ids[found++] = atomic_load_explicit(&thread->id, memory_order_relaxed);
@@ -147,8 +155,9 @@ static int create(struct start *start) {
 int aio_spawn(const char *name, void *(*body)(void *), void *argument) {
     struct start *start = malloc(sizeof *start);
     sigset_t all, before;
-    if (!start)
+    if (!start) {
         return ENOMEM;
+    }
     *start = (struct start){body, argument, name};
     sigfillset(&all);
     atomic_fetch_add(&aio_thread_count, 1);

@@ -22,8 +22,9 @@ typedef struct aio_worker {
 /* --- one wait ---------------------------------------------------------------- */
 static int enter_again(aio_pass pass) {
     int code;
-    for (unsigned turn = 0; (code = aio_count_in(pass, AIO_LIFETIME)) == AIO_CROWDED; turn++)
+    for (unsigned turn = 0; (code = aio_count_in(pass, AIO_LIFETIME)) == AIO_CROWDED; turn++) {
         aio_pause(turn);
+    }
     return code;
 }
 
@@ -34,10 +35,12 @@ static int enter_again(aio_pass pass) {
 static int conclude(aio_stream *stream, uint64_t position, int32_t code) {
     aio_pass pass = aio_stream_pass(stream, 0);
     int refusal = enter_again(pass);
-    if (refusal)
+    if (refusal) {
         return refusal;
-    if (code == 0 && position && aio_stream_current(stream))
+    }
+    if (code == 0 && position && aio_stream_current(stream)) {
         aio_stream_finish(stream, position);
+    }
     aio_stream_deliver(stream);
     aio_count_out(pass, AIO_LIFETIME);
     return 0;
@@ -47,8 +50,9 @@ static int conclude(aio_stream *stream, uint64_t position, int32_t code) {
 static int sit_in(aio_stream *stream, aio_event *mark) {
     struct aio_device *device = &aio_devices[stream->device];
     aclrtEvent handle = aio_event_enter(mark);
-    if (!handle) /* a reset has destroyed it: the gate refuses at the end */
+    if (!handle) { /* a reset has destroyed it: the gate refuses at the end */
         return conclude(stream, 0, 0);
+    }
     atomic_fetch_add(&device->sitting, 1);
     int code = aio_acl.aclrtSynchronizeEventWithTimeout(handle, SLICE_MS);
     atomic_fetch_sub(&device->sitting, 1);
@@ -67,8 +71,9 @@ static int look(aio_stream *stream, uint64_t position) {
 
 static int sit_inside(aio_stream *stream, uint64_t position) {
     aio_event *mark = aio_stream_mark_for(stream, position);
-    if (!mark)
+    if (!mark) {
         return look(stream, position);
+    }
     int refusal = sit_in(stream, mark);
     aio_event_drop(mark);
     return refusal;
@@ -79,8 +84,9 @@ static int sit(aio_stream *stream, uint64_t position) {
     aio_frame frame;
     int function = AIO_FN_aclrtSynchronizeEventWithTimeout;
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function);
-    if (code)
+    if (code) {
         return code;
+    }
     code = sit_inside(stream, position);
     aio_end(&frame, 0);
     return code;
@@ -97,8 +103,9 @@ static int step(aio_stream *stream, uint64_t position) {
     }
     aio_stream_mark_now(stream, position);
     int refusal = sit(stream, position);
-    if (refusal == 0 && atomic_load(&stream->finished) == finished)
+    if (refusal == 0 && atomic_load(&stream->finished) == finished) {
         nanosleep(&nap, NULL);
+    }
     return refusal;
 }
 
@@ -107,14 +114,16 @@ static void serve(aio_token *token) {
     aio_result result = 0;
     int refusal = 0;
     aio_stream_hold(stream);
-    while (refusal == 0 && !aio_stream_over(stream, token->position, &result))
+    while (refusal == 0 && !aio_stream_over(stream, token->position, &result)) {
         refusal = step(stream, token->position);
-    if (refusal == AIO_CROWDED)
+    }
+    if (refusal == AIO_CROWDED) {
         aio_publish(token, aio_failed(refusal));
-    else if (refusal)
+    } else if (refusal) {
         aio_orphan(token);
-    else
+    } else {
         aio_publish(token, result);
+    }
     aio_stream_unhold(stream);
 }
 
@@ -131,11 +140,13 @@ static bool leave_idle(worker *self) {
     struct aio_device *device = &aio_devices[self->device];
     aio_lock_take(&device->lock);
     worker **link = &device->idle;
-    while (*link && *link != self)
+    while (*link && *link != self) {
         link = &(*link)->next;
+    }
     bool found = *link != NULL;
-    if (found)
+    if (found) {
         *link = self->next;
+    }
     aio_lock_give(&device->lock);
     return found;
 }
@@ -144,8 +155,9 @@ static worker *take_idle(int index) {
     struct aio_device *device = &aio_devices[index];
     aio_lock_take(&device->lock);
     worker *self = device->idle;
-    if (self)
+    if (self) {
         device->idle = self->next;
+    }
     aio_lock_give(&device->lock);
     return self;
 }
@@ -159,12 +171,15 @@ static void call(worker *self, aio_token *token) {
 /* False when nobody called for a second.  Somebody who has taken us from the list will call. */
 static bool await_call(worker *self) {
     put_idle(self);
-    if (!atomic_load(&self->called))
+    if (!atomic_load(&self->called)) {
         aio_futex_wait(&self->called, 0, LINGER_US);
-    if (!atomic_load(&self->called) && leave_idle(self))
+    }
+    if (!atomic_load(&self->called) && leave_idle(self)) {
         return false;
-    while (!atomic_load(&self->called))
+    }
+    while (!atomic_load(&self->called)) {
         aio_futex_wait(&self->called, 0, -1);
+    }
     atomic_store(&self->called, 0);
     return self->token != NULL;
 }
@@ -182,12 +197,14 @@ static void *work(void *argument) {
 
 static int start_worker(aio_token *token) {
     worker *self = calloc(1, sizeof *self);
-    if (!self)
+    if (!self) {
         return AIO_NO_MEMORY;
+    }
     self->device = token->stream->device;
     self->token = token;
-    if (aio_spawn("aioacl-wait", work, self) == 0)
+    if (aio_spawn("aioacl-wait", work, self) == 0) {
         return 0;
+    }
     free(self);
     return AIO_NO_THREAD;
 }
@@ -196,16 +213,19 @@ static int start_worker(aio_token *token) {
 int aio_waiter_submit(aio_token *token) {
     worker *self = take_idle(token->stream->device);
     int code = 0;
-    if (self)
+    if (self) {
         call(self, token);
-    else
+    } else {
         code = start_worker(token);
-    if (code)
+    }
+    if (code) {
         aio_publish(token, aio_failed(code));
+    }
     return 0;
 }
 
 void aio_waiters_stop(int device) {
-    for (worker *self; (self = take_idle(device));)
+    for (worker *self; (self = take_idle(device));) {
         call(self, NULL);
+    }
 }

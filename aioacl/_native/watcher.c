@@ -46,8 +46,9 @@ void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us) {
 void aio_stream_queue(aio_token *token) {
     aio_stream *stream = token->stream;
     aio_token **link = &stream->tokens;
-    while (*link && (*link)->position <= token->position)
+    while (*link && (*link)->position <= token->position) {
         link = &(*link)->next;
+    }
     token->next = *link;
     *link = token;
 }
@@ -72,8 +73,9 @@ void aio_stream_orphan(aio_stream *stream) {
 /* --- the list of streams with waits ------------------------------------------ */
 static void activate(watcher *self, aio_stream *stream) {
     stream->due_us = 0;
-    if (stream->active)
+    if (stream->active) {
         return;
+    }
     stream->active = true;
     aio_stream_hold(stream);
     stream->next_active = self->active;
@@ -106,8 +108,9 @@ static void drop_idle(watcher *self) {
 }
 
 static void orphan_all(watcher *self) {
-    for (aio_stream *stream = self->active; stream; stream = stream->next_active)
+    for (aio_stream *stream = self->active; stream; stream = stream->next_active) {
         aio_stream_orphan(stream);
+    }
     drop_idle(self);
 }
 
@@ -116,8 +119,9 @@ static int64_t interval(int64_t age_us) {
     int64_t shortest = atomic_load_explicit(&aio_pace.shortest_us, memory_order_relaxed);
     int64_t longest = atomic_load_explicit(&aio_pace.longest_us, memory_order_relaxed);
     int64_t share = age_us / 16;
-    if (age_us < atomic_load_explicit(&aio_pace.spin_us, memory_order_relaxed))
+    if (age_us < atomic_load_explicit(&aio_pace.spin_us, memory_order_relaxed)) {
         return 0;
+    }
     return share < shortest ? shortest : share > longest ? longest : share;
 }
 
@@ -125,8 +129,9 @@ static void ask(aio_stream *stream, int64_t now_us) {
     aio_stream_advance(stream, stream->tokens->position, true);
     aio_stream_deliver(stream);
     aio_stream_sweep(stream);
-    if (stream->tokens)
+    if (stream->tokens) {
         stream->due_us = now_us + interval(now_us - stream->tokens->born_us);
+    }
 }
 
 /* Streams that are due within half of their own interval are asked in the same pass. */
@@ -137,10 +142,11 @@ static bool is_due(const aio_stream *stream, int64_t now_us) {
 
 static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
     for (aio_stream *stream = self->active; stream; stream = stream->next_active) {
-        if (stream->generation != generation)
+        if (stream->generation != generation) {
             aio_stream_orphan(stream);
-        else if (is_due(stream, now_us))
+        } else if (is_due(stream, now_us)) {
             ask(stream, now_us);
+        }
     }
     drop_idle(self);
 }
@@ -162,10 +168,12 @@ static void nudge_if_stuck(watcher *self, int64_t now_us) {
 
 static bool is_unfinished(aio_stream *stream, uint32_t generation) {
     uint64_t tail = atomic_load(&stream->tail);
-    if (stream->generation != generation)
+    if (stream->generation != generation) {
         return false;
-    if (atomic_load(&stream->completed) < tail || atomic_load(&stream->by_hand))
+    }
+    if (atomic_load(&stream->completed) < tail || atomic_load(&stream->by_hand)) {
         return true;
+    }
     /* A failure that only a synchronize finds. */
     return atomic_load(&stream->confirmed) < tail && aio_stream_needs_sync(stream);
 }
@@ -173,25 +181,29 @@ static bool is_unfinished(aio_stream *stream, uint32_t generation) {
 /* Nothing marks the end of work that was enqueued by hand, and without reports only a synchronize finds its
  * failure.  Cleared first: more of it may come while we ask. */
 static void look_at_handwork(aio_stream *stream) {
-    if (!atomic_load(&stream->by_hand) || !aio_stream_use(stream))
+    if (!atomic_load(&stream->by_hand) || !aio_stream_use(stream)) {
         return;
+    }
     atomic_store(&stream->by_hand, false);
-    if (aio_stream_idle(stream) != 1 || !(aio_stream_is_exact(stream) || aio_stream_sync(stream)))
+    if (aio_stream_idle(stream) != 1 || !(aio_stream_is_exact(stream) || aio_stream_sync(stream))) {
         atomic_store(&stream->by_hand, true);
+    }
     aio_stream_unuse(stream);
 }
 
 static bool some_unfinished(int device, uint32_t generation) {
     bool some = false;
-    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         some = some || is_unfinished(stream, generation);
+    }
     return some;
 }
 
 static void look_after(int device, uint32_t generation) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        if (!is_unfinished(stream, generation))
+        if (!is_unfinished(stream, generation)) {
             continue;
+        }
         aio_stream_look_after(stream);
         look_at_handwork(stream);
     }
@@ -200,8 +212,9 @@ static void look_after(int device, uint32_t generation) {
 /* When work begins, the first look comes a while later: most of it is awaited, or done, by then. */
 static bool tick_is_due(watcher *self, int64_t now_us) {
     bool guarded = atomic_load(&aio_devices[self->device].guarded);
-    if (guarded && !self->guarding)
+    if (guarded && !self->guarding) {
         self->tick_us = now_us + TICK_US;
+    }
     self->guarding = guarded;
     return guarded && now_us >= self->tick_us;
 }
@@ -214,36 +227,42 @@ static void tick(watcher *self, uint32_t generation, int64_t now_us) {
     bool some = some_unfinished(self->device, generation);
     unsigned progress = atomic_load(&device->progress);
     /* Once more at the end: `completed` is published after the progress. */
-    if (!some || progress != self->told_at)
+    if (!some || progress != self->told_at) {
         aio_device_kick(self->device, AIO_KICK_DONE);
+    }
     self->told_at = progress;
     if (some) {
-        if (!self->active)
+        if (!self->active) {
             aio_device_nudge(self->device);
+        }
         return;
     }
     atomic_store(&device->guarded, false);
-    if (some_unfinished(self->device, generation))
+    if (some_unfinished(self->device, generation)) {
         atomic_store(&device->guarded, true);
+    }
 }
 
 /* --- one pass ------------------------------------------------------------------ */
 static int bind_thread(aio_pass pass) {
     aio_thread *thread = aio_self();
-    if (thread->own_device == aio_pass_device(pass) && thread->own_generation == aio_pass_generation(pass))
+    if (thread->own_device == aio_pass_device(pass) && thread->own_generation == aio_pass_generation(pass)) {
         return 0;
+    }
     return aio_adopt_thread(pass);
 }
 
 static void look(watcher *self, uint32_t generation, bool due) {
     int64_t now = aio_now_us();
     ask_due(self, generation, now);
-    if (self->active)
+    if (self->active) {
         nudge_if_stuck(self, now);
-    else
+    } else {
         self->nudge_us = 0;
-    if (due)
+    }
+    if (due) {
         tick(self, generation, now);
+    }
 }
 
 static void pass_over(watcher *self, bool due) {
@@ -251,8 +270,9 @@ static void pass_over(watcher *self, bool due) {
     aio_pass pass = aio_make_pass(self->device, generation, 0);
     aio_frame frame;
     int code = bind_thread(pass);
-    if (code == 0)
+    if (code == 0) {
         code = aio_begin(&frame, pass, AIO_WAIT, AIO_FN_aclrtStreamQuery);
+    }
     if (code == 0) {
         look(self, generation, due);
         aio_end(&frame, 0);
@@ -265,9 +285,11 @@ static void pass_over(watcher *self, bool due) {
 /* --- the thread -------------------------------------------------------------- */
 static int64_t until_due(const watcher *self) {
     int64_t first = self->guarding ? self->tick_us : INT64_MAX;
-    for (const aio_stream *stream = self->active; stream; stream = stream->next_active)
-        if (stream->due_us < first)
+    for (const aio_stream *stream = self->active; stream; stream = stream->next_active) {
+        if (stream->due_us < first) {
             first = stream->due_us;
+        }
+    }
     return first - aio_now_us();
 }
 
@@ -283,14 +305,16 @@ static void rest(watcher *self) {
         sched_yield();
         return;
     }
-    if (atomic_load(&device->epoch) != self->epoch)
+    if (atomic_load(&device->epoch) != self->epoch) {
         return;
+    }
     uint32_t mine = self->epoch + 1;
     atomic_store(&device->asleep, mine);
     bool news =
         atomic_load(&device->incoming) || atomic_load(&device->guarded) != self->guarding || aio_reports_wait();
-    if (!news && atomic_load(&device->epoch) == self->epoch)
+    if (!news && atomic_load(&device->epoch) == self->epoch) {
         aio_futex_wait(&device->asleep, mine, time);
+    }
     atomic_compare_exchange_strong(&device->asleep, &mine, 0);
 }
 
@@ -301,12 +325,14 @@ static void *watch(void *argument) {
         take_incoming(self);
         aio_failures_settle();
         bool due = tick_is_due(self, aio_now_us());
-        if (self->active || due)
+        if (self->active || due) {
             pass_over(self, due);
+        }
         rest(self);
     }
-    if (atomic_fetch_sub(&device->watching, 1) == 1)
+    if (atomic_fetch_sub(&device->watching, 1) == 1) {
         take_incoming(self); /* nobody has come after us */
+    }
     orphan_all(self);
     free(self);
     return NULL;
@@ -314,21 +340,24 @@ static void *watch(void *argument) {
 
 int aio_watcher_start(int device) {
     watcher *self = calloc(1, sizeof *self);
-    if (!self)
+    if (!self) {
         return AIO_NO_MEMORY;
+    }
     self->device = device;
     self->epoch = atomic_load(&aio_devices[device].epoch);
     atomic_fetch_add(&aio_devices[device].watching, 1);
-    if (aio_spawn("aioacl-wait", watch, self) == 0)
+    if (aio_spawn("aioacl-wait", watch, self) == 0) {
         return 0;
+    }
     atomic_fetch_sub(&aio_devices[device].watching, 1);
     free(self);
     return AIO_NO_THREAD;
 }
 
 void aio_watcher_nudge(int device) {
-    if (atomic_exchange(&aio_devices[device].asleep, 0))
+    if (atomic_exchange(&aio_devices[device].asleep, 0)) {
         aio_futex_wake(&aio_devices[device].asleep, INT_MAX);
+    }
 }
 
 void aio_watcher_stop(int device) {
@@ -336,8 +365,9 @@ void aio_watcher_stop(int device) {
     struct timespec nap = {0, 100000};
     atomic_fetch_add(&aio_devices[device].epoch, 1);
     aio_watcher_nudge(device);
-    while (atomic_load(&aio_devices[device].watching) && aio_now_us() < end)
+    while (atomic_load(&aio_devices[device].watching) && aio_now_us() < end) {
         nanosleep(&nap, NULL);
+    }
 }
 
 static void orphan_incoming(int device) {
@@ -354,19 +384,21 @@ void aio_watcher_submit(aio_token *token) {
     int index = token->stream->device;
     struct aio_device *device = &aio_devices[index];
     aio_token *first = atomic_load(&device->incoming);
-    do
+    do {
         token->next = first;
-    while (!atomic_compare_exchange_weak(&device->incoming, &first, token));
-    if (!atomic_load(&device->watching))
+    } while (!atomic_compare_exchange_weak(&device->incoming, &first, token));
+    if (!atomic_load(&device->watching)) {
         orphan_incoming(index);
-    else
+    } else {
         aio_watcher_nudge(index);
+    }
 }
 
 static aio_token *new_wait(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key) {
     aio_token *token = aio_token_new(port, key);
-    if (!token)
+    if (!token) {
         return NULL;
+    }
     token->stream = stream;
     token->position = position;
     token->born_us = aio_now_us();
@@ -377,21 +409,26 @@ static aio_token *new_wait(aio_stream *stream, uint64_t position, aio_port *port
 
 int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key) {
     int code = aio_gate_check(aio_stream_pass(stream, 0), AIO_WAIT);
-    if (!port)
+    if (!port) {
         code = AIO_NOT_OPEN;
-    if (code)
+    }
+    if (code) {
         return code;
+    }
     aio_token *token = new_wait(stream, position, port, key);
-    if (!token)
+    if (!token) {
         return AIO_NO_MEMORY;
+    }
     if (position == atomic_load(&stream->tail)) {
         aio_raise(&stream->waited, position); /* from now on a ticket's end does not make it unwanted */
         aio_raise(&stream->wanted, position); /* an enqueue in between has raised it further */
     }
-    if (position < atomic_load(&stream->tail))
+    if (position < atomic_load(&stream->tail)) {
         aio_stream_mark_now(stream, position);
-    if (atomic_load(&aio_devices[stream->device].strategy) == AIO_THREAD)
+    }
+    if (atomic_load(&aio_devices[stream->device].strategy) == AIO_THREAD) {
         return aio_waiter_submit(token);
+    }
     aio_watcher_submit(token);
     return 0;
 }

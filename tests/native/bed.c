@@ -20,9 +20,9 @@ _Noreturn void bed_differ(const char *file, int line, const char *what, int64_t 
 
 int bed_main(int argc, char **argv, const bed_test *tests, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        if (argc < 2)
+        if (argc < 2) {
             puts(tests[i].name);
-        else if (strcmp(argv[1], tests[i].name) == 0) {
+        } else if (strcmp(argv[1], tests[i].name) == 0) {
             tests[i].body();
             return 0;
         }
@@ -43,8 +43,9 @@ void bed_load(void) {
     char error[512] = "";
     const char *path = getenv("AIOACL_TEST_LIBRARY");
     CHECK(path != NULL);
-    if (aio_library_open(path, "", AIO_WANT_SIMULATOR, 0, error, sizeof error))
+    if (aio_library_open(path, "", AIO_WANT_SIMULATOR, 0, error, sizeof error)) {
         bed_fail(path, 0, error);
+    }
     CHECK(aio_library_is_simulator());
     FIND(stats);
     FIND(hold);
@@ -86,15 +87,18 @@ static void set_device(int device) {
 static void prepare(int device) {
     CHECK_EQ(aio_device_refill(device, 0, 32), 0);
     CHECK_EQ(aio_device_equip(device), 0);
-    for (int large = 0; large < 2; large++)
-        if (!aio_stage_free_slots(device, large ? 1 << 20 : 1))
+    for (int large = 0; large < 2; large++) {
+        if (!aio_stage_free_slots(device, large ? 1 << 20 : 1)) {
             CHECK_EQ(aio_stage_grow(device, large), 0);
+        }
+    }
 }
 
 void bed_open(int device, int strategy) {
     uint32_t generation = generation_of(device);
-    if (!aio_present[AIO_FN_aclInit])
+    if (!aio_present[AIO_FN_aclInit]) {
         bed_load();
+    }
     set_device(device);
     CHECK_EQ(aio_device_start(device, strategy, NULL), 0);
     aio_gate_set(device, AIO_OPEN, generation ? generation : 1);
@@ -128,8 +132,9 @@ void bed_bring_back_after(int device) {
 
 int bed_reset(int device) {
     bed_seize(device);
-    if (!bed_abort_and_wait(device))
+    if (!bed_abort_and_wait(device)) {
         return 0;
+    }
     bed_bring_back(device);
     return 1;
 }
@@ -149,28 +154,34 @@ void bed_close(int device) {
 }
 
 static void take_codes(int device) {
-    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));)
-        if (aio_stream_error(stream, UINT64_MAX, NULL))
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        if (aio_stream_error(stream, UINT64_MAX, NULL)) {
             aio_stream_take_code(stream);
+        }
+    }
 }
 
 static int take_failures(int device) {
     aio_error *found = malloc(sizeof *found);
     int count = 0;
     CHECK(found != NULL);
-    while (aio_device_take_failure(device, found))
+    while (aio_device_take_failure(device, found)) {
         count++;
+    }
     free(found);
     return count;
 }
 
 int bed_serve(int device, int reasons) {
-    if (reasons & AIO_KICK_REFILL)
+    if (reasons & AIO_KICK_REFILL) {
         aio_device_refill(device, 0, 16);
-    if (reasons & AIO_KICK_NUDGE)
+    }
+    if (reasons & AIO_KICK_NUDGE) {
         aio_device_equip(device);
-    if (!(reasons & AIO_KICK_FAULT))
+    }
+    if (!(reasons & AIO_KICK_FAULT)) {
         return 0;
+    }
     take_codes(device);
     return take_failures(device);
 }
@@ -179,11 +190,13 @@ void bed_check_clean(int device) {
     int32_t counts[3];
     char text[512];
     aio_gate_counts(device, counts);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         CHECK_EQ(counts[i], 0);
+    }
     UNTIL(aio_device_waits(device) == 0);
-    if (sim.violation(0, text, sizeof text) >= 0)
+    if (sim.violation(0, text, sizeof text) >= 0) {
         bed_fail("violation", 0, text);
+    }
 }
 
 /* --- things on a device ------------------------------------------------------ */
@@ -249,8 +262,9 @@ aio_result bed_ticket(aio_stream *stream) {
 
 aio_result bed_copy(aio_stream *stream) {
     aio_result result = bed_ticket(stream);
-    if (result > 0)
+    if (result > 0) {
         aio_stream_forget(stream, (uint64_t)result);
+    }
     return result;
 }
 
@@ -262,9 +276,9 @@ void bed_close_copied(void) {
 aio_result bed_take_one(aio_port *port, uint64_t *key) {
     struct pollfd readable = {aio_port_fd(port), POLLIN, 0};
     int64_t result;
-    do
+    do {
         poll(&readable, 1, -1);
-    while (aio_port_take(port, key, &result, 1) == 0);
+    } while (aio_port_take(port, key, &result, 1) == 0);
     return result;
 }
 
@@ -274,9 +288,9 @@ aio_result bed_await(aio_stream *stream, uint64_t position) {
     aio_result result;
     CHECK(port != NULL);
     int code = aio_watch(stream, position, port, 77);
-    if (code)
+    if (code) {
         result = aio_failed(code);
-    else {
+    } else {
         result = bed_take_one(port, &key);
         CHECK_EQ(key, 77);
     }
@@ -305,8 +319,9 @@ static bool is_ours(const char *task) {
     snprintf(path, sizeof path, "/proc/self/task/%.16s/comm", task);
     FILE *file = fopen(path, "r");
     bool ours = file && fgets(name, sizeof name, file) && strncmp(name, "aioacl-", 7) == 0;
-    if (file)
+    if (file) {
         fclose(file);
+    }
     return ours;
 }
 
@@ -314,8 +329,9 @@ static int engine_threads(void) {
     DIR *folder = opendir("/proc/self/task");
     int count = 0;
     CHECK(folder != NULL);
-    for (const struct dirent *task; (task = readdir(folder));)
+    for (const struct dirent *task; (task = readdir(folder));) {
         count += is_ours(task->d_name);
+    }
     closedir(folder);
     return count;
 }
@@ -328,8 +344,9 @@ int bed_descriptors(void) {
     DIR *folder = opendir("/proc/self/fd");
     int count = 0;
     CHECK(folder != NULL);
-    while (readdir(folder))
+    while (readdir(folder)) {
         count++;
+    }
     closedir(folder);
     return count;
 }

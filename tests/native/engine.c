@@ -32,17 +32,19 @@ static void tell_inside(void) {
     int32_t functions[16], threads[16];
     int64_t times[16];
     int count = aio_gate_inside(DEVICE, functions, threads, times, 16);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         fprintf(stderr, "  inside: %s, thread %d, %lld us\n", aio_table_name(functions[i]), threads[i],
                 (long long)times[i]);
+    }
     fprintf(stderr, "  gate %016llx, waits %lld\n", (unsigned long long)aio_gate_word(DEVICE),
             (long long)aio_device_waits(DEVICE));
 }
 
 _Noreturn static void give_up(const char *name) {
     fprintf(stderr, "%s has not moved for %d s\n", name, TOO_LONG_S);
-    for (int i = 0; i < atomic_load(&seated); i++)
+    for (int i = 0; i < atomic_load(&seated); i++) {
         fprintf(stderr, "  %s: %s\n", seats[i].name, atomic_load(&seats[i].doing));
+    }
     tell_inside();
     abort();
 }
@@ -57,8 +59,9 @@ static void *watch_over(void *unused) {
             unsigned long steps = atomic_load(&seats[i].steps);
             still[i] = steps == seen[i] && strcmp(atomic_load(&seats[i].doing), "done") ? still[i] + 1 : 0;
             seen[i] = steps;
-            if (still[i] > TOO_LONG_S)
+            if (still[i] > TOO_LONG_S) {
                 give_up(seats[i].name);
+            }
         }
     }
     return NULL;
@@ -72,9 +75,11 @@ static void no_violations(void) {
     snprintf(his, sizeof his, "aclrtResetDeviceForce: thread %d resets", atomic_load(&storm_foreigner));
     aclsim_stats_t stats;
     sim.stats(&stats);
-    for (uint64_t i = 0; i < stats.violations; i++)
-        if (sim.violation(i, text, sizeof text) >= 0 && strncmp(text, his, strlen(his)) != 0)
+    for (uint64_t i = 0; i < stats.violations; i++) {
+        if (sim.violation(i, text, sizeof text) >= 0 && strncmp(text, his, strlen(his)) != 0) {
             bed_fail("violation", (int)i, text);
+        }
+    }
 }
 
 int main(int argc, char **argv) {
@@ -86,12 +91,14 @@ int main(int argc, char **argv) {
     pthread_t watchdog = bed_thread(watch_over, NULL);
     pthread_t manager = bed_thread(storm_manage, &strategy), maintenance = bed_thread(storm_maintain, NULL);
     pthread_t foreigner = bed_thread(storm_be_foreign, NULL);
-    for (uintptr_t i = 0; i < WORKERS; i++)
+    for (uintptr_t i = 0; i < WORKERS; i++) {
         workers[i] = bed_thread(storm_work, (void *)i);
+    }
     usleep((useconds_t)(seconds * 1e6));
     atomic_store(&storm_over, true);
-    for (int i = 0; i < WORKERS; i++)
+    for (int i = 0; i < WORKERS; i++) {
         bed_join(workers[i]);
+    }
     bed_join(foreigner);
     bed_join(manager);
     bed_join(maintenance);

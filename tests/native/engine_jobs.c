@@ -34,16 +34,19 @@ static uint32_t draw(worker *self, uint32_t below) {
 static bool have_memory(worker *self) {
     aio_pass pass = bed_pass(DEVICE);
     aio_frame frame;
-    if (self->memory && self->generation == aio_pass_generation(pass))
+    if (self->memory && self->generation == aio_pass_generation(pass)) {
         return true;
+    }
     self->memory = NULL; /* the reset has taken it */
     self->generation = aio_pass_generation(pass);
-    if (aio_begin(&frame, pass, AIO_LIFETIME, AIO_FN_aclrtMalloc))
+    if (aio_begin(&frame, pass, AIO_LIFETIME, AIO_FN_aclrtMalloc)) {
         return false;
+    }
     int code = aio_acl.aclrtMalloc(&self->memory, (size_t)(FLYING + 1) * BLOCK, ACL_MEM_MALLOC_HUGE_FIRST);
     aio_end(&frame, code);
-    if (code)
+    if (code) {
         self->memory = NULL;
+    }
     return code == 0;
 }
 
@@ -53,15 +56,18 @@ static char *block_of(worker *self, const flight *one) {
 
 /* --- waits ------------------------------------------------------------------- */
 static flight *free_flight(worker *self) {
-    for (int i = 0; i < FLYING; i++)
-        if (!self->flights[i].key)
+    for (int i = 0; i < FLYING; i++) {
+        if (!self->flights[i].key) {
             return &self->flights[i];
+        }
+    }
     return NULL;
 }
 
 static void clear(flight *one) {
-    if (one->event)
+    if (one->event) {
         aio_event_drop(one->event);
+    }
     storm_put(one->on);
     one->event = NULL;
     one->on = NULL;
@@ -72,17 +78,20 @@ static void fly(worker *self, flight *one, storm_stream *on, uint64_t position) 
     one->key = ++self->keys << 8 | (uint64_t)(one - self->flights);
     one->on = on;
     int code = aio_watch(on->stream, position, self->port, one->key);
-    if (code)
+    if (code) {
         clear(one);
+    }
 }
 
 /* A wait that succeeds covers both copies, whatever else is made to fail; but an abort between them may have
  * dropped the first. */
 static void check_bytes(const flight *one, int64_t result) {
-    if (!one->download || result < 0 || aio_stream_error(one->on->stream, one->upload, NULL))
+    if (!one->download || result < 0 || aio_stream_error(one->on->stream, one->upload, NULL)) {
         return;
-    for (int i = 0; i < BLOCK; i++)
+    }
+    for (int i = 0; i < BLOCK; i++) {
         CHECK_EQ(one->target[i], one->pattern);
+    }
     atomic_fetch_add(&storm_bytes, BLOCK);
 }
 
@@ -98,17 +107,21 @@ static void drain(worker *self, int timeout_ms) {
     struct pollfd readable = {aio_port_fd(self->port), POLLIN, 0};
     uint64_t keys[64];
     int64_t results[64];
-    if (poll(&readable, 1, timeout_ms) != 1)
+    if (poll(&readable, 1, timeout_ms) != 1) {
         return;
+    }
     int count = aio_port_take(self->port, keys, results, 64);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         land(self, keys[i], results[i]);
+    }
 }
 
 static bool some_fly(const worker *self) {
-    for (int i = 0; i < FLYING; i++)
-        if (self->flights[i].key)
+    for (int i = 0; i < FLYING; i++) {
+        if (self->flights[i].key) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -133,24 +146,28 @@ static void round_trip(worker *self, flight *one, storm_stream *on) {
 static void plain_copies(worker *self, flight *one, storm_stream *on) {
     char *memory = (char *)self->memory + FLYING * BLOCK; /* nobody looks at what is there */
     aio_result last = aio_fill(on->stream, 0, memory, BLOCK, 3, BLOCK / 2);
-    for (uint32_t i = draw(self, 6); i-- && last >= 0;)
+    for (uint32_t i = draw(self, 6); i-- && last >= 0;) {
         last = aio_copy(on->stream, 0, memory, BLOCK, storm_pinned, BLOCK, ACL_MEMCPY_HOST_TO_DEVICE);
-    if (last >= 0)
+    }
+    if (last >= 0) {
         fly(self, one, on, (uint64_t)last - (last > 1 && draw(self, 2)));
-    else
+    } else {
         storm_put(on);
+    }
 }
 
 static void cross(worker *self, flight *one, storm_stream *on) {
     storm_stream *other = storm_get(draw(self, SLOTS));
     aio_event *event = NULL;
     aio_result result = other ? aio_record(other->stream, 0, (int)draw(self, 2), &event) : -1;
-    if (result >= 0)
+    if (result >= 0) {
         result = aio_wait_event(on->stream, 0, event, other->stream, (uint64_t)result);
+    }
     storm_put(other);
     if (result < 0) {
-        if (event)
+        if (event) {
             aio_event_drop(event);
+        }
         storm_put(on);
         return;
     }
@@ -167,19 +184,22 @@ static void ask(worker *self, storm_stream *on) {
     aio_stream_error(on->stream, tail, draw(self, 2) ? &self->error : NULL);
     aio_stream_uncollected(on->stream, &self->error);
     aio_stream_forget(on->stream, tail);
-    if (draw(self, 8) == 0)
+    if (draw(self, 8) == 0) {
         aio_device_fail(DEVICE, 507011, "a wait for the whole device");
+    }
 }
 
 /* The controls know streams by their handles, which are used again after a reset: so none comes between. */
 static void disturb_native(worker *self, storm_stream *on) {
     aio_frame frame;
-    if (aio_begin(&frame, aio_stream_pass(on->stream, 0), AIO_ENQUEUE, AIO_FN_aclrtMemcpyAsync))
+    if (aio_begin(&frame, aio_stream_pass(on->stream, 0), AIO_ENQUEUE, AIO_FN_aclrtMemcpyAsync)) {
         return;
-    if (draw(self, 2) == 0)
+    }
+    if (draw(self, 2) == 0) {
         sim.hold(on->stream->handle);
-    else if (!on->healthy)
+    } else if (!on->healthy) {
         sim.fail_next(on->stream->handle, 507015);
+    }
     aio_end(&frame, 0);
 }
 
@@ -200,9 +220,11 @@ static void disturb(worker *self, storm_stream *on) {
 static void abandon(worker *self, storm_stream *on) {
     aio_port *port = aio_port_new();
     CHECK(port != NULL);
-    for (uint64_t key = 1; key <= 3; key++)
-        if (aio_watch(on->stream, aio_stream_tail(on->stream), port, key) == 0)
+    for (uint64_t key = 1; key <= 3; key++) {
+        if (aio_watch(on->stream, aio_stream_tail(on->stream), port, key) == 0) {
             atomic_fetch_add(&storm_abandoned, 1);
+        }
+    }
     if (draw(self, 2)) {
         uint64_t key;
         int64_t result;
@@ -218,12 +240,13 @@ static void act(worker *self, storm_stream *on) {
         (chance < 30 ? round_trip : chance < 50 ? plain_copies : cross)(self, one, on);
         return;
     }
-    if (chance < 90)
+    if (chance < 90) {
         ask(self, on);
-    else if (chance < 96)
+    } else if (chance < 96) {
         disturb(self, on);
-    else
+    } else {
         abandon(self, on);
+    }
     storm_put(on);
 }
 
@@ -237,9 +260,9 @@ static void step(worker *self) {
     uint32_t slot = draw(self, SLOTS);
     storm_stream *on = storm_get(slot);
     storm_at(self->seat, "acting");
-    if (is_useful(on) && draw(self, 60))
+    if (is_useful(on) && draw(self, 60)) {
         act(self, on);
-    else {
+    } else {
         storm_put(on);
         storm_renew(slot);
     }
@@ -254,8 +277,9 @@ void *storm_work(void *number) {
     self->seat = storm_sit(names[(uintptr_t)number]);
     self->seed = 1000 + (uint32_t)(uintptr_t)number;
     self->port = aio_port_new();
-    while (!atomic_load(&storm_over))
+    while (!atomic_load(&storm_over)) {
         step(self);
+    }
     storm_at(self->seat, "waiting for the last");
     while (some_fly(self)) {
         drain(self, 5);

@@ -26,8 +26,9 @@ static void set_device(void) {
     aclrtContext context = NULL;
     CHECK_EQ(aio_acl.aclrtSetDevice(DEVICE), 0);
     /* A foreign reset may be on its way already; then its callback makes us do this again. */
-    if (aio_acl.aclrtGetCurrentContext(&context) == 0)
+    if (aio_acl.aclrtGetCurrentContext(&context) == 0) {
         aio_set_context(DEVICE, context);
+    }
 }
 
 void storm_open(int strategy) {
@@ -44,8 +45,9 @@ void storm_open(int strategy) {
 static void drain(uint32_t us) {
     int64_t end = aio_now_us() + us;
     aio_gate_set(DEVICE, AIO_DRAINING, generation());
-    while (aio_device_busy(DEVICE) && aio_now_us() < end)
+    while (aio_device_busy(DEVICE) && aio_now_us() < end) {
         nap_us(200);
+    }
 }
 
 /* With worker threads and without abort, those who sit in a wait stay inside, as they may. */
@@ -54,8 +56,9 @@ static int barrier(bool waits_may_stay) {
     int32_t outcome[3];
     aio_device_abort(DEVICE, 10000000, outcome);
     aio_watcher_nudge(DEVICE);
-    if (waits_may_stay)
+    if (waits_may_stay) {
         aio_gate_wait(DEVICE, 1 << AIO_WAIT, 50000);
+    }
     return aio_gate_wait(DEVICE, kinds | (waits_may_stay ? AIO_SITTERS_MAY_STAY : 0), 50000000);
 }
 
@@ -80,13 +83,15 @@ static void reset(storm_seat *seat, uint32_t *seed, bool thread) {
     bool stay = thread && storm_draw(seed, 4) == 0;
     sim.set_abort_supported(!stay);
     storm_at(seat, "drain");
-    if (storm_draw(seed, 2))
+    if (storm_draw(seed, 2)) {
         drain(storm_draw(seed, 8000));
+    }
     aio_gate_set(DEVICE, AIO_RESETTING, generation());
     storm_at(seat, "abort and barrier");
     CHECK(barrier(stay));
-    if (storm_draw(seed, 5) == 0)
+    if (storm_draw(seed, 5) == 0) {
         fail();
+    }
     storm_at(seat, "reset and set");
     bring_back();
     sim.set_abort_supported(1);
@@ -110,10 +115,11 @@ void *storm_manage(void *argument) {
         storm_at(seat, "resting");
         nap_us(storm_draw(&seed, 3) ? storm_draw(&seed, 40000) : 130000);
         pthread_mutex_lock(&lifecycle);
-        if (aio_gate_foreign(DEVICE))
+        if (aio_gate_foreign(DEVICE)) {
             meet_foreign();
-        else
+        } else {
             reset(seat, &seed, *strategy == AIO_THREAD);
+        }
         pthread_mutex_unlock(&lifecycle);
     }
     storm_at(seat, "done");
@@ -131,8 +137,9 @@ void *storm_be_foreign(void *unused) {
         storm_at(seat, "resting");
         nap_us(storm_draw(&seed, 300000));
         storm_at(seat, "resetting");
-        if (aio_acl.aclrtResetDeviceForce(DEVICE) == 0)
+        if (aio_acl.aclrtResetDeviceForce(DEVICE) == 0) {
             atomic_fetch_add(&storm_foreign, 1);
+        }
     }
     storm_at(seat, "done");
     return NULL;
@@ -141,12 +148,14 @@ void *storm_be_foreign(void *unused) {
 /* --- chores ------------------------------------------------------------------ */
 static void serve(int reasons) {
     bed_serve(DEVICE, reasons);
-    if (!(reasons & AIO_KICK_FOREIGN))
+    if (!(reasons & AIO_KICK_FOREIGN)) {
         return;
+    }
     aio_own_reset(1);
     pthread_mutex_lock(&lifecycle);
-    if (aio_gate_foreign(DEVICE))
+    if (aio_gate_foreign(DEVICE)) {
         meet_foreign();
+    }
     pthread_mutex_unlock(&lifecycle);
     aio_own_reset(0);
 }
@@ -156,8 +165,9 @@ static void take_kicks(void) {
     uint64_t keys[16];
     int64_t results[16];
     poll(&readable, 1, 5);
-    while (aio_port_take(kicks, keys, results, 16))
+    while (aio_port_take(kicks, keys, results, 16)) {
         continue;
+    }
 }
 
 void *storm_maintain(void *unused) {
@@ -171,11 +181,14 @@ void *storm_maintain(void *unused) {
         serve(aio_device_kicks(DEVICE));
         storm_at(seat, "burying");
         storm_bury();
-        if (storm_draw(&seed, 8) == 0)
+        if (storm_draw(&seed, 8) == 0) {
             sim.release_all();
-        for (int large = 0; large < 2; large++)
-            if (aio_stage_free_slots(DEVICE, large ? 1 << 20 : 1) < 2)
+        }
+        for (int large = 0; large < 2; large++) {
+            if (aio_stage_free_slots(DEVICE, large ? 1 << 20 : 1) < 2) {
                 aio_stage_grow(DEVICE, large);
+            }
+        }
     }
     storm_at(seat, "done");
     return NULL;
@@ -184,8 +197,9 @@ void *storm_maintain(void *unused) {
 /* --- the end ------------------------------------------------------------------ */
 void storm_close(void) {
     aio_own_reset(1);
-    if (aio_gate_foreign(DEVICE))
+    if (aio_gate_foreign(DEVICE)) {
         meet_foreign();
+    }
     sim.release_all();
     storm_clear_slots();
     CHECK_EQ(aio_gate_wait(DEVICE, 0xf, 10000000), 1);
@@ -204,8 +218,9 @@ void storm_close(void) {
     CHECK_EQ(aio_gate_word(DEVICE) & 0xfffffffffull, 0);
     uint64_t key;
     int64_t result;
-    while (aio_port_take(kicks, &key, &result, 1))
+    while (aio_port_take(kicks, &key, &result, 1)) {
         continue;
+    }
     CHECK_EQ(aio_port_in_flight(kicks), 0);
     UNTIL(aio_threads() == 0);
 }

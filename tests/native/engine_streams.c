@@ -11,23 +11,26 @@ static storm_stream *dying;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void prepare(void) {
-    for (int i = 0; i < SLOTS; i++)
+    for (int i = 0; i < SLOTS; i++) {
         pthread_mutex_init(&slots[i].lock, NULL);
+    }
 }
 
 storm_stream *storm_get(uint32_t slot) {
     pthread_once(&once, prepare);
     pthread_mutex_lock(&slots[slot].lock);
     storm_stream *entry = slots[slot].entry;
-    if (entry)
+    if (entry) {
         atomic_fetch_add(&entry->references, 1);
+    }
     pthread_mutex_unlock(&slots[slot].lock);
     return entry;
 }
 
 void storm_put(storm_stream *entry) {
-    if (!entry || atomic_fetch_sub(&entry->references, 1) != 1)
+    if (!entry || atomic_fetch_sub(&entry->references, 1) != 1) {
         return;
+    }
     pthread_mutex_lock(&yard);
     entry->next = dying;
     dying = entry;
@@ -47,12 +50,14 @@ static storm_stream *make(uint32_t slot) {
     aclrtStream native = NULL;
     aio_frame frame;
     aio_pass pass = bed_pass(DEVICE);
-    if (aio_begin(&frame, pass, AIO_LIFETIME, AIO_FN_aclrtCreateStream))
+    if (aio_begin(&frame, pass, AIO_LIFETIME, AIO_FN_aclrtCreateStream)) {
         return NULL;
+    }
     int code = aio_acl.aclrtCreateStream(&native);
     aio_end(&frame, code);
-    if (code)
+    if (code) {
         return NULL;
+    }
     storm_stream *entry = calloc(1, sizeof *entry);
     CHECK(entry != NULL);
     entry->stream = aio_stream_new(pass, native);
@@ -63,16 +68,18 @@ static storm_stream *make(uint32_t slot) {
 
 void storm_renew(uint32_t slot) {
     storm_stream *entry = make(slot);
-    if (entry)
+    if (entry) {
         exchange(slot, entry);
+    }
 }
 
 /* False: it has work, or somebody asks it right now. */
 static bool bury(storm_stream *entry) {
     int code = aio_stream_destroy(entry->stream);
     bool later = code == AIO_PENDING || code == AIO_RESETTING_NOW || code == AIO_QUARANTINE;
-    if (later && entry->stream->generation == aio_word_generation(aio_gate_word(DEVICE)))
+    if (later && entry->stream->generation == aio_word_generation(aio_gate_word(DEVICE))) {
         return false;
+    }
     aio_stream_drop(entry->stream);
     free(entry);
     return true;
@@ -86,8 +93,9 @@ void storm_bury(void) {
     while (entry) {
         storm_stream *next = entry->next;
         atomic_store(&entry->references, 1);
-        if (!bury(entry))
+        if (!bury(entry)) {
             storm_put(entry);
+        }
         entry = next;
     }
 }
@@ -100,12 +108,14 @@ static bool yard_is_empty(void) {
 }
 
 void storm_clear_slots(void) {
-    for (uint32_t slot = 0; slot < SLOTS; slot++)
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
         exchange(slot, NULL);
+    }
 }
 
 void storm_bury_all(void) {
     storm_clear_slots();
-    while (!yard_is_empty())
+    while (!yard_is_empty()) {
         storm_bury();
+    }
 }

@@ -291,8 +291,9 @@ static void a_device_abort_counts_what_it_met(void) {
     bed_bring_back(0);
     aio_device_abort(0, 5000000, outcome); /* stale ones are not touched */
     CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         aio_stream_drop(streams[i]);
+    }
     bed_close_copied();
 }
 
@@ -336,8 +337,9 @@ static aclrtContext theirs, seen_by_them;
 
 static void look(int32_t device, aclrtDeviceState state, void *unused) {
     (void)unused;
-    if (device == 0 && state == ACL_RT_DEVICE_STATE_RESET_PRE)
+    if (device == 0 && state == ACL_RT_DEVICE_STATE_RESET_PRE) {
         CHECK_EQ(aio_acl.aclrtGetCurrentContext(&seen_by_them), 0);
+    }
 }
 
 static void *reset_with_a_context(void *unused) {
@@ -443,8 +445,9 @@ static void wait_for_a_failure_that_only_a_wake_shows(bool event) {
     aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false);
     atomic_store(&aio_devices[0].kick, kicks);
     aio_stream *stream = bed_stream(0);
-    if (!event)
+    if (!event) {
         CHECK_EQ(sim.fail_call("aclrtCreateEventWithFlag", 207005, -1), 0);
+    }
     sim.fail_next(stream->handle, 507015);
     CHECK_EQ(bed_copy(stream), 1);
     CHECK_EQ(aio_watch(stream, 1, port, 1), 0);

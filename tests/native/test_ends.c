@@ -28,8 +28,9 @@ static void *stay_inside(void *unused) {
     (void)unused;
     CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtSynchronizeStream), 0);
     atomic_store(&left_inside, true);
-    for (;;)
+    for (;;) {
         pause();
+    }
 }
 
 static void late_handler(int status, void *unused) {
@@ -183,8 +184,9 @@ static void a_child_leaves_on_the_spot(void) {
         bed_open(0, AIO_THREAD);
         aio_exit_install(GRACE_US);
         pid_t child = begin_child();
-        if (child == 0)
+        if (child == 0) {
             exit(3);
+        }
         ended_with(child, 3);
         exit(5);
     }

@@ -23,11 +23,13 @@ static void the_first_failure_of_a_stream_reaches_every_later_ticket(void) {
     sim.hold(stream->handle);
     uint64_t bad = failing_work(stream);
     CHECK_EQ(sim.fail_next(stream->handle, 507011), 0);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {
         later[i] = work(stream);
+    }
     sim.release(stream->handle);
-    for (int i = 8; i--;)
+    for (int i = 8; i--;) {
         fails(stream, later[i]);
+    }
     fails(stream, bad);
     succeeds(stream, good);
     failed_at(stream, later[7], stream, bad);
@@ -39,8 +41,9 @@ static void only_the_stream_that_failed_is_blamed(void) {
     uint64_t good = 0;
     begin_with_two();
     sim.hold(other->handle);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++) {
         good = work(other);
+    }
     fails(stream, failing_work(stream));
     CHECK_EQ(aio_stream_error(other, UINT64_MAX, NULL), 0);
     sim.release(other->handle);
@@ -55,28 +58,32 @@ static void fail_one_of(uint32_t first, int count, int at) {
     aio_stream *one = bed_stream(0);
     CHECK_EQ(sim.set_next_task(one->handle, first), 0);
     sim.hold(one->handle);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         positions[i] = i == at ? (bad = failing_work(one)) : work(one);
+    }
     sim.release(one->handle);
     fails(one, positions[count - 1]);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         CHECK_EQ(aio_stream_error(one, positions[i], NULL), i < at ? 0 : FAULT);
+    }
     failed_at(one, positions[count - 1], one, bad);
     bed_end_stream(one);
 }
 
 static void task_ids_beyond_16_bits_are_told_apart(void) {
     begin(AIO_WATCH);
-    for (int at = 0; at < 40; at += 13)
+    for (int at = 0; at < 40; at += 13) {
         fail_one_of(65536 - 20, 40, at);
+    }
     fail_one_of(70001, 40, 20);
     bed_close_copied();
 }
 
 static void task_ids_wrap_around(void) {
     begin(AIO_WATCH);
-    for (int at = 0; at < 40; at += 3)
+    for (int at = 0; at < 40; at += 3) {
         fail_one_of(UINT32_MAX - 19, 40, at);
+    }
     fail_one_of(0x80000000u - 20, 40, 20);
     bed_close_copied();
 }
@@ -86,16 +93,19 @@ static void a_long_queue_keeps_the_ids_of_what_is_unfinished(void) {
     enum { ENTRIES = 1900 };
     begin_with_two();
     for (int lap = 0; lap < 2; lap++) {
-        for (int i = 0; i < ENTRIES; i++)
+        for (int i = 0; i < ENTRIES; i++) {
             work(stream);
+        }
         succeeds(stream, aio_stream_tail(stream));
     }
     sim.hold(stream->handle);
-    for (int i = 0; i < ENTRIES / 2; i++)
+    for (int i = 0; i < ENTRIES / 2; i++) {
         work(stream);
+    }
     uint64_t good = aio_stream_tail(stream), bad = failing_work(stream);
-    for (int i = 0; i < ENTRIES / 4; i++)
+    for (int i = 0; i < ENTRIES / 4; i++) {
         work(stream);
+    }
     sim.release(stream->handle);
     fails(stream, aio_stream_tail(stream));
     succeeds(stream, good);
@@ -300,8 +310,9 @@ static void reports_that_were_lost_fail_all_that_is_unfinished(void) {
     uint64_t first = failing_work(stream);
     aio_watcher_stop(0);
     uint64_t told = 0;
-    for (int i = 1; i < MANY; i++)
+    for (int i = 1; i < MANY; i++) {
         failing_work(stream);
+    }
     sim.release(stream->handle);
     while (told < MANY) {
         CHECK_EQ(sim.wake(0), 0);

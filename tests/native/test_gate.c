@@ -14,8 +14,9 @@ static void counts_are(int enqueueing, int waiting, int lifetime) {
 static void crowded(int kind) {
     aio_pass pass = aio_make_pass(0, 7, 0);
     aio_gate_set(0, AIO_OPEN, 7);
-    for (int i = 0; i < MANY; i++)
+    for (int i = 0; i < MANY; i++) {
         CHECK_EQ(aio_count_in(pass, kind), 0);
+    }
     uint64_t full = aio_gate_word(0);
     CHECK_EQ(aio_count_in(pass, kind), AIO_CROWDED);
     CHECK_EQ(aio_gate_word(0), full);
@@ -24,13 +25,15 @@ static void crowded(int kind) {
     aio_gate_set(0, AIO_OPEN, 7);
     counts_are(kind == AIO_ENQUEUE ? MANY : 0, kind == AIO_WAIT ? MANY : 0, kind == AIO_LIFETIME ? MANY : 0);
     for (int other = AIO_ENQUEUE; other <= AIO_LIFETIME; other++) {
-        if (other == kind)
+        if (other == kind) {
             continue;
+        }
         CHECK_EQ(aio_count_in(pass, other), 0);
         aio_count_out(pass, other);
     }
-    for (int i = 0; i < MANY; i++)
+    for (int i = 0; i < MANY; i++) {
         aio_count_out(pass, kind);
+    }
     counts_are(0, 0, 0);
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), 7);
     CHECK_EQ(aio_word_state(aio_gate_word(0)), AIO_OPEN);
@@ -52,13 +55,16 @@ static void all_three_may_be_full_at_once(void) {
     aio_pass pass = aio_make_pass(0, 0xfffff, 0);
     aio_gate_set(0, AIO_OPEN, 0x7ffff);
     aio_gate_set(0, AIO_OPEN, 0xfffff);
-    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++)
-        for (int i = 0; i < MANY; i++)
+    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++) {
+        for (int i = 0; i < MANY; i++) {
             CHECK_EQ(aio_count_in(pass, kind), 0);
+        }
+    }
     counts_are(MANY, MANY, MANY);
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), 0xfffff);
-    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++)
+    for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++) {
         CHECK_EQ(aio_count_in(pass, kind), AIO_CROWDED);
+    }
 }
 
 static void asked(int state, int enqueue, int held, int wait, int lifetime) {
@@ -67,10 +73,13 @@ static void asked(int state, int enqueue, int held, int wait, int lifetime) {
     CHECK_EQ(aio_gate_check(aio_make_pass(0, 3, 1), AIO_ENQUEUE), held);
     CHECK_EQ(aio_gate_check(aio_make_pass(0, 3, 0), AIO_WAIT), wait);
     CHECK_EQ(aio_gate_check(aio_make_pass(0, 3, 0), AIO_LIFETIME), lifetime);
-    for (int held_too = 0; held_too < 2; held_too++)
-        for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++)
-            for (uint32_t other = 2; other <= 4; other += 2)
+    for (int held_too = 0; held_too < 2; held_too++) {
+        for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++) {
+            for (uint32_t other = 2; other <= 4; other += 2) {
                 CHECK_EQ(aio_count_in(aio_make_pass(0, other, held_too), kind), AIO_STALE);
+            }
+        }
+    }
     counts_are(0, 0, 0);
 }
 
@@ -249,10 +258,12 @@ static atomic_int late;
 static void *go_in_and_out(void *unused) {
     (void)unused;
     while (!atomic_load(&over)) {
-        if (aio_count_in(aio_make_pass(0, 7, 0), AIO_LIFETIME))
+        if (aio_count_in(aio_make_pass(0, 7, 0), AIO_LIFETIME)) {
             continue;
-        if (atomic_load(&shut))
+        }
+        if (atomic_load(&shut)) {
             atomic_fetch_add(&late, 1);
+        }
         aio_count_out(aio_make_pass(0, 7, 0), AIO_LIFETIME);
     }
     return NULL;
@@ -261,23 +272,27 @@ static void *go_in_and_out(void *unused) {
 /* Whoever looked before the gate shut is counted by then, or refused. */
 static void nobody_comes_in_after_it_was_seen_empty(void) {
     pthread_t threads[ENTERERS];
-    for (int i = 0; i < ENTERERS; i++)
+    for (int i = 0; i < ENTERERS; i++) {
         threads[i] = bed_thread(go_in_and_out, NULL);
+    }
     int64_t end = aio_now_us() + RACE_US;
     for (int round = 0; aio_now_us() < end && !atomic_load(&late); round++) {
         aio_gate_set(0, AIO_OPEN, 7);
-        for (int turn = 0; turn < round % 64; turn++)
+        for (int turn = 0; turn < round % 64; turn++) {
             aio_gate_word(0);
+        }
         aio_gate_set(0, AIO_RESETTING, 7);
         CHECK_EQ(aio_gate_wait(0, 1 << AIO_LIFETIME, 20000000), 1);
         atomic_store(&shut, true);
-        for (int turn = 0; turn < 64; turn++)
+        for (int turn = 0; turn < 64; turn++) {
             counts_are(0, 0, 0);
+        }
         atomic_store(&shut, false);
     }
     atomic_store(&over, true);
-    for (int i = 0; i < ENTERERS; i++)
+    for (int i = 0; i < ENTERERS; i++) {
         bed_join(threads[i]);
+    }
     CHECK_EQ(atomic_load(&late), 0);
 }
 

@@ -6,13 +6,15 @@ enum { DEPTH = 5 };
 static aio_stream *streams[DEPTH + 1];
 
 static void make(int count) {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         streams[i] = bed_stream(0);
+    }
 }
 
 static void end_all(int count) {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         bed_end_stream(streams[i]);
+    }
 }
 
 /* --- chains ---------------------------------------------------------------------- */
@@ -85,8 +87,9 @@ static void an_event_before_the_failure_is_good(void) {
 static void an_own_failure_comes_before_an_inherited_one(void) {
     begin(AIO_WATCH);
     make(2);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         sim.hold(streams[i]->handle);
+    }
     uint64_t inherited = failing_work(streams[0]);
     uint64_t waited = wait_for(streams[1], streams[0]), own = failing_work(streams[1]);
     sim.release_all();
@@ -242,8 +245,9 @@ static void wait_for_each_other(int strategy) {
         UNTIL(sim.pending(streams[i]->handle) == 0);
         CHECK_EQ(aio_stream_query(streams[i], aio_stream_tail(streams[i])), 1);
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         CHECK_EQ(atomic_load(&streams[i]->confirmed), 0);
+    }
 }
 
 static void streams_that_wait_for_each_other_are_confirmed_by_a_poll(void) {
@@ -274,8 +278,9 @@ static void stale_streams_that_wait_for_each_other_are_freed(void) {
         aio_stream_hold(streams[i]);
         streams[i]->generation--; /* the device's was raised, and nothing is flushed yet */
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         aio_stream_drop(streams[i]);
+    }
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(atomic_load(&streams[i]->references), 1);
         aio_stream_unhold(streams[i]);
@@ -372,8 +377,9 @@ static void work_that_depends_on_aborted_work_fails_and_is_stranded(void) {
     CHECK_EQ(aio_stream_uncollected(streams[1], &error), 0); /* an abort is no failure */
     sim.release(streams[0]->handle);
     succeeds(streams[0], work(streams[0])); /* the aborted stream itself stays usable */
-    for (int i = 2; i; i--)
+    for (int i = 2; i; i--) {
         CHECK_EQ(aio_stream_abort(streams[i]), 0);
+    }
     end_all(3);
     bed_close_copied();
 }

@@ -68,8 +68,9 @@ static void the_earliest_failure_counts(void) {
 static void a_failure_that_comes_again_changes_nothing(void) {
     begin();
     aio_stream_fail(stream, 5, 507015, "first");
-    for (uint64_t i = 5; i < 100; i++)
+    for (uint64_t i = 5; i < 100; i++) {
         aio_stream_fail(stream, i, 507011, "again");
+    }
     CHECK_EQ(aio_stream_error(stream, 99, &error), 507015);
     CHECK(strcmp(error.text, "first") == 0);
     CHECK_EQ(bed_serve(0, AIO_KICK_FAULT), 1);
@@ -95,8 +96,9 @@ static void an_error_is_told_to_everybody_and_again(void) {
     CHECK_EQ(bed_await(stream, good), (int64_t)good);
     sim.fail_next(stream->handle, 507015);
     uint64_t bad = forgotten_copy();
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         CHECK_EQ(bed_await(stream, bad), aio_failed(507015));
+    }
     CHECK_EQ(aio_stream_poll(stream, bad), aio_failed(507015));
     CHECK_EQ(aio_stream_known(stream, good), (int64_t)good);
     CHECK_EQ(aio_stream_error(stream, bad, &error), 507015);
@@ -133,8 +135,9 @@ static void an_aborted_range_has_two_ends(void) {
 
 static void aborted_ranges_are_bounded(void) {
     begin();
-    for (uint64_t i = 2; i < AIO_ABORTS_KEPT + 12; i++)
+    for (uint64_t i = 2; i < AIO_ABORTS_KEPT + 12; i++) {
         aio_stream_note_abort(stream, 2 * i, 2 * i + 1);
+    }
     CHECK_EQ(stream->aborted_count, AIO_ABORTS_KEPT);
     CHECK_EQ(aio_stream_error(stream, 4, NULL), 0);
     CHECK_EQ(aio_stream_error(stream, 5, NULL), 107023);
@@ -205,8 +208,9 @@ static void a_wait_in_mid_stream_gets_a_mark(void) {
 
 static void marks_are_recorded_now_and_then(void) {
     begin();
-    for (int i = 0; i < AIO_MARK_EVERY; i++)
+    for (int i = 0; i < AIO_MARK_EVERY; i++) {
         CHECK_EQ(forgotten_copy(), i + 1);
+    }
     CHECK_EQ(forgotten_copy(), AIO_MARK_EVERY + 2);
     CHECK_EQ(atomic_load(&stream->last_mark), AIO_MARK_EVERY + 1);
     CHECK_EQ(forgotten_copy(), AIO_MARK_EVERY + 3);
@@ -215,8 +219,9 @@ static void marks_are_recorded_now_and_then(void) {
 
 /* The watcher has all waits: what it has not taken yet may come later than what it has. */
 static void until_taken(void) {
-    for (unsigned turn = 0; atomic_load(&aio_devices[stream->device].incoming); turn++)
+    for (unsigned turn = 0; atomic_load(&aio_devices[stream->device].incoming); turn++) {
         aio_pause(turn);
+    }
 }
 
 static void waits_end_in_the_order_of_their_positions(void) {
@@ -224,10 +229,12 @@ static void waits_end_in_the_order_of_their_positions(void) {
     uint64_t positions[6], key = 0;
     begin();
     sim.hold(stream->handle);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++) {
         positions[i] = copy();
-    for (int i = 6; i--;)
+    }
+    for (int i = 6; i--;) {
         CHECK_EQ(aio_watch(stream, positions[i], port, (uint64_t)i), 0);
+    }
     until_taken();
     sim.release(stream->handle);
     for (uint64_t i = 0; i < 6; i++) {

@@ -16,8 +16,9 @@ static void completions_come_in_order(void) {
     int64_t results[8];
     CHECK(!readable(port));
     CHECK_EQ(aio_port_take(port, keys, results, 8), 0);
-    for (uint64_t key = 1; key <= 5; key++)
+    for (uint64_t key = 1; key <= 5; key++) {
         CHECK_EQ(aio_port_post(port, key, (int64_t)key * 10), 0);
+    }
     CHECK(readable(port));
     CHECK_EQ(aio_port_take(port, keys, results, 8), 5);
     for (int i = 0; i < 5; i++) {
@@ -33,8 +34,9 @@ static void a_batch_is_bounded_and_the_rest_is_announced(void) {
     aio_port *port = aio_port_new();
     uint64_t keys[256];
     int64_t results[256];
-    for (uint64_t key = 0; key < 600; key++)
+    for (uint64_t key = 0; key < 600; key++) {
         aio_port_post(port, key, 0);
+    }
     CHECK_EQ(aio_port_take(port, keys, results, 256), 256);
     CHECK(readable(port));
     aio_port_post(port, 600, 0);
@@ -57,8 +59,9 @@ static uint64_t announced(const aio_port *port) {
 
 static void one_write_serves_many(void) {
     aio_port *port = aio_port_new();
-    for (uint64_t key = 0; key < 100; key++)
+    for (uint64_t key = 0; key < 100; key++) {
         aio_port_post(port, key, 0);
+    }
     CHECK_EQ(announced(port), 1);
     aio_port_close(port);
 }
@@ -85,8 +88,9 @@ static void what_nobody_took_goes_with_the_port(void) {
     uint64_t key;
     int64_t result;
     int fd = aio_port_fd(port);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++) {
         aio_port_post(port, 1, 0);
+    }
     CHECK_EQ(aio_port_take(port, &key, &result, 1), 1);
     aio_port_post(port, 1, 0);
     aio_port_close(port);
@@ -97,8 +101,9 @@ static void what_nobody_took_goes_with_the_port(void) {
 enum { PUBLISHERS = 4, EACH = 20000 };
 
 static void *publish(void *argument) {
-    for (uint64_t key = 0; key < EACH; key++)
+    for (uint64_t key = 0; key < EACH; key++) {
         aio_port_post(argument, key, 0);
+    }
     return NULL;
 }
 
@@ -106,16 +111,18 @@ static void no_wake_up_is_lost(void) {
     aio_port *port = aio_port_new();
     pthread_t threads[PUBLISHERS];
     int64_t sum = 0;
-    for (int i = 0; i < PUBLISHERS; i++)
+    for (int i = 0; i < PUBLISHERS; i++) {
         threads[i] = bed_thread(publish, port);
+    }
     for (int taken = 0; taken < PUBLISHERS * EACH; taken++) {
         uint64_t key = 0;
         bed_take_one(port, &key);
         sum += (int64_t)key;
     }
     CHECK_EQ(sum, (int64_t)PUBLISHERS * EACH * (EACH - 1) / 2);
-    for (int i = 0; i < PUBLISHERS; i++)
+    for (int i = 0; i < PUBLISHERS; i++) {
         bed_join(threads[i]);
+    }
     CHECK_EQ(aio_port_in_flight(port), 0);
     aio_port_close(port);
 }

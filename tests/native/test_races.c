@@ -56,8 +56,9 @@ static void renew(shared_stream *one) {
     known->next = one->known;
     one->known = known;
     one->stream = bed_stream(0);
-    if (gone)
+    if (gone) {
         bed_end_stream(gone);
+    }
 }
 
 static void open_shared(void) {
@@ -102,8 +103,9 @@ static bool enqueue_locked(shared_stream *one, uint32_t *seed, expected *made) {
         return false;
     }
     CHECK(position > 0);
-    if (fail && !atomic_load(&one->known->bad))
+    if (fail && !atomic_load(&one->known->bad)) {
         atomic_store(&one->known->bad, (uint64_t)position);
+    }
     *made = expect(one, (uint64_t)position);
     return true;
 }
@@ -123,21 +125,25 @@ static bool depend(shared_stream *one, expected *made) {
     aio_result at = aio_record(source, 0, 0, &event);
     expected of_source = at > 0 ? expect(one, (uint64_t)at) : (expected){0};
     pthread_mutex_unlock(&one->lock);
-    if (at <= 0)
+    if (at <= 0) {
         return false;
+    }
     aio_stream *own = bed_stream(0);
     aio_result waited = aio_wait_event(own, 0, event, source, (uint64_t)at);
     bool refused = waited == aio_failed(AIO_EVENT_FAILED);
     CHECK(waited > 0 || (refused && may_fail(&of_source)));
-    if (!refused)
+    if (!refused) {
         *made = (expected){own, (uint64_t)waited, of_source.fails, of_source.source};
+    }
     aio_stream_hold(own);
-    if (refused)
+    if (refused) {
         bed_end_stream(own);
+    }
     aio_event_drop(event);
     aio_stream_unhold(source);
-    if (refused)
+    if (refused) {
         aio_stream_unhold(own);
+    }
     return !refused;
 }
 
@@ -145,16 +151,18 @@ static void check(const expected *one) {
     aio_result result = bed_await(one->on, one->position);
     CHECK(result == (aio_result)one->position || result == aio_failed(FAULT) ||
           result == aio_failed(AIO_STALE));
-    if (one->fails)
+    if (one->fails) {
         CHECK_EQ(result, aio_failed(FAULT));
-    else if (!may_fail(one))
+    } else if (!may_fail(one)) {
         CHECK_EQ(result, one->position);
+    }
 }
 
 /* What a dependent was is told by its own stream: nobody else has it. */
 static void let_go(const expected *one, bool dependent) {
-    if (dependent)
+    if (dependent) {
         bed_end_stream(one->on);
+    }
     aio_stream_unhold(one->on);
 }
 
@@ -168,11 +176,12 @@ static void *work_on_shared(void *number) {
             dependent[i] = draw(&seed, 3) == 0;
             made[i] = dependent[i] ? depend(one, &waits[i]) : enqueue(one, &seed, &waits[i]);
         }
-        for (int i = BATCH; i--;)
+        for (int i = BATCH; i--;) {
             if (made[i]) {
                 check(&waits[i]);
                 let_go(&waits[i], dependent[i]);
             }
+        }
     }
     return NULL;
 }
@@ -194,10 +203,12 @@ static void storm(int strategy, int reports) {
     CHECK_EQ(exact, reports != 0);
     open_shared();
     pthread_t server = bed_thread(serve_kicks, NULL);
-    for (uintptr_t i = 0; i < WORKERS; i++)
+    for (uintptr_t i = 0; i < WORKERS; i++) {
         workers[i] = bed_thread(work_on_shared, (void *)i);
-    for (int i = 0; i < WORKERS; i++)
+    }
+    for (int i = 0; i < WORKERS; i++) {
         bed_join(workers[i]);
+    }
     atomic_store(&over, true);
     bed_join(server);
     close_shared();
@@ -251,8 +262,9 @@ static void fail_one(void) {
 static void another_library_that_synchronizes_takes_no_failure(void) {
     begin(AIO_WATCH);
     pthread_t library = bed_thread(synchronize_the_device, NULL);
-    for (int round = 0; round < rounds() / 10; round++)
+    for (int round = 0; round < rounds() / 10; round++) {
         fail_one();
+    }
     atomic_store(&over, true);
     bed_join(library);
     bed_close_copied();

@@ -90,8 +90,9 @@ static void *wait_for_shared(void *unused) {
     (void)unused;
     for (unsigned slot = 0; !atomic_load(&over); slot++) {
         aio_event *event = atomic_exchange(&shared[slot % SLOTS], NULL);
-        if (!event)
+        if (!event) {
             continue;
+        }
         aclrtEvent handle = aio_event_enter(event);
         if (handle) {
             CHECK_EQ(aio_acl.aclrtSynchronizeEvent(handle), 0);
@@ -104,16 +105,18 @@ static void *wait_for_shared(void *unused) {
 
 static void share(aio_event *event, int slot) {
     aio_event *before = atomic_exchange(&shared[slot % SLOTS], event);
-    if (before)
+    if (before) {
         aio_event_drop(before);
+    }
 }
 
 /* Each eighth round is a reset, as far as events notice it. */
 static void waits_for_events_race_with_the_destruction_before_a_reset(void) {
     pthread_t racers[RACERS];
     bed_open(0, AIO_WATCH);
-    for (int i = 0; i < RACERS; i++)
+    for (int i = 0; i < RACERS; i++) {
         racers[i] = bed_thread(wait_for_shared, NULL);
+    }
     for (int round = 0; round < rounds(); round++) {
         uint32_t generation = aio_word_generation(aio_gate_word(0));
         aio_event *event = NULL;
@@ -125,10 +128,12 @@ static void waits_for_events_race_with_the_destruction_before_a_reset(void) {
         }
     }
     atomic_store(&over, true);
-    for (int i = 0; i < RACERS; i++)
+    for (int i = 0; i < RACERS; i++) {
         bed_join(racers[i]);
-    for (int slot = 0; slot < SLOTS; slot++)
+    }
+    for (int slot = 0; slot < SLOTS; slot++) {
         share(NULL, slot);
+    }
     bed_close(0);
 }
 
@@ -172,13 +177,16 @@ static void enqueues_race_with_the_end_of_their_stream(void) {
     pthread_t racers[RACERS];
     bed_open(0, AIO_WATCH);
     exchange(bed_stream(0));
-    for (int i = 0; i < RACERS; i++)
+    for (int i = 0; i < RACERS; i++) {
         racers[i] = bed_thread(record_and_wait, NULL);
-    for (int round = 0; round < rounds(); round++)
+    }
+    for (int round = 0; round < rounds(); round++) {
         bed_end_stream(exchange(bed_stream(0)));
+    }
     atomic_store(&over, true);
-    for (int i = 0; i < RACERS; i++)
+    for (int i = 0; i < RACERS; i++) {
         bed_join(racers[i]);
+    }
     bed_end_stream(current);
     bed_close(0);
 }

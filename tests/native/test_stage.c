@@ -29,8 +29,9 @@ static void bytes_land_before_the_wait_ends(void) {
         memset(source, 0, BYTES); /* it has been copied away already */
         aio_result down = aio_download(stream, 0, target, memory, BYTES);
         CHECK_EQ(bed_await(stream, (uint64_t)down), down);
-        for (int i = 0; i < BYTES; i++)
+        for (int i = 0; i < BYTES; i++) {
             CHECK_EQ(target[i], round);
+        }
     }
     end();
 }
@@ -143,8 +144,9 @@ static void done_work_that_no_caller_awaits_is_told(void) {
     atomic_store(&aio_devices[0].kick, kicks);
     aio_result down = aio_download(stream, 0, target, memory, BYTES);
     CHECK(down > 0);
-    while (!(told & AIO_KICK_DONE))
+    while (!(told & AIO_KICK_DONE)) {
         told |= bed_take_one(kicks, &key);
+    }
     CHECK_EQ(aio_stream_completed(stream), down);
     CHECK(aio_device_kicks(0) & AIO_KICK_DONE);
     end();

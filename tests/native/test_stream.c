@@ -5,8 +5,9 @@ static void positions_count_from_one(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(aio_stream_tail(stream), 0);
-    for (int position = 1; position <= 5; position++)
+    for (int position = 1; position <= 5; position++) {
         CHECK_EQ(bed_copy(stream), position);
+    }
     CHECK_EQ(bed_await(stream, 5), 5);
     CHECK_EQ(aio_stream_completed(stream), 5);
     CHECK_EQ(aio_stream_poll(stream, 3), 3);
@@ -17,19 +18,21 @@ static void positions_count_from_one(void) {
 /* --- the list of a device's streams ------------------------------------------ */
 static int walk(aio_stream *gone) {
     int seen = 0;
-    for (aio_stream *stream = NULL; (stream = aio_device_next(0, stream)); seen++)
+    for (aio_stream *stream = NULL; (stream = aio_device_next(0, stream)); seen++) {
         if (stream == gone) {
             bed_end_stream(gone);
             gone = NULL;
         }
+    }
     return seen;
 }
 
 static void a_walk_survives_a_stream_that_leaves(void) {
     aio_stream *streams[5];
     bed_open(0, AIO_WATCH);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++) {
         streams[i] = bed_stream(0);
+    }
     CHECK_EQ(walk(streams[2]), 5);
     CHECK_EQ(walk(streams[4]), 4);
     CHECK_EQ(walk(streams[0]), 3);
@@ -77,8 +80,9 @@ static void a_full_queue_refuses_before_c(void) {
     aio_stream *stream = bed_stream(0);
     int accepted = 0;
     sim.hold(stream->handle);
-    while (bed_copy(stream) >= 0)
+    while (bed_copy(stream) >= 0) {
         accepted++;
+    }
     CHECK(accepted > 2000 && accepted < AIO_QUEUE_ENTRIES);
     uint64_t calls = sim.calls("aclrtMemcpyAsync");
     CHECK_EQ(bed_copy(stream), aio_failed(AIO_QUEUE_FULL));
@@ -97,8 +101,9 @@ static void room_that_has_come_back_is_found_by_who_enqueues(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
-    while (bed_copy(stream) >= 0)
+    while (bed_copy(stream) >= 0) {
         continue;
+    }
     sim.release(stream->handle);
     UNTIL(sim.pending(stream->handle) == 0);
     CHECK(bed_copy(stream) > 0);

@@ -7,14 +7,16 @@ enum { MANY = 1000 };
 static void reset_with_waits(int strategy) {
     begin(strategy);
     sim.hold(stream->handle);
-    for (uint64_t i = 1; i <= 3; i++)
+    for (uint64_t i = 1; i <= 3; i++) {
         watch(copy(), i);
+    }
     CHECK_EQ(aio_device_waits(0), 3);
     bed_seize(0);
     CHECK(bed_abort_and_wait(0));
     bed_bring_back(0);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_WAS_RESET));
+    }
     CHECK_EQ(aio_watch(stream, 1, port, 4), AIO_STALE);
     CHECK_EQ(aio_stream_query(stream, 1), AIO_STALE);
     end_stale();
@@ -105,11 +107,13 @@ static void abort_with_waits(int strategy) {
     begin(strategy);
     for (int round = 0; round < 50; round++) {
         sim.hold(stream->handle);
-        for (uint64_t i = 0; i < 4; i++)
+        for (uint64_t i = 0; i < 4; i++) {
             watch(copy(), i);
+        }
         CHECK_EQ(aio_stream_abort(stream), 0);
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 4; i++) {
             CHECK_EQ(bed_take_one(port, &key), aio_failed(107023));
+        }
         sim.release(stream->handle);
         uint64_t next = copy();
         CHECK_EQ(bed_await(stream, next), (int64_t)next);
@@ -155,8 +159,9 @@ static void fail_one_with_an_asker(void) {
 
 static void errors_survive_many_askers(int strategy) {
     begin(strategy);
-    for (int round = 0; round < 300; round++)
+    for (int round = 0; round < 300; round++) {
         fail_one_with_an_asker();
+    }
     end();
 }
 
@@ -205,16 +210,19 @@ static void a_thousand_waits_use_one_thread(void) {
         streams[i] = bed_stream(0);
         sim.hold(streams[i]->handle);
     }
-    for (uint64_t i = 0; i < MANY; i++)
+    for (uint64_t i = 0; i < MANY; i++) {
         CHECK_EQ(aio_watch(streams[i % 16], (uint64_t)bed_ticket(streams[i % 16]), port, i), 0);
+    }
     CHECK_EQ(aio_threads(), 1);
     CHECK_EQ(aio_device_waits(0), MANY);
     CHECK_EQ(aio_port_in_flight(port), MANY);
     sim.release_all();
-    for (int i = 0; i < MANY; i++)
+    for (int i = 0; i < MANY; i++) {
         CHECK(bed_take_one(port, &key) > 0);
-    for (int i = 0; i < 16; i++)
+    }
+    for (int i = 0; i < 16; i++) {
         bed_end_stream(streams[i]);
+    }
     end();
 }
 
@@ -251,8 +259,9 @@ static void who_waits_for_an_event_of_another_device_leaves_that_device_too(void
     aio_gate_counts(1, counts);
     CHECK_EQ(counts[0] + counts[1] + counts[2], 0);
     sim.release(first->handle);
-    if (waited > 0)
+    if (waited > 0) {
         CHECK_EQ(bed_await(stream, (uint64_t)waited), waited);
+    }
     aio_event_drop(event);
     bed_end_stream(first);
     bed_end_stream(stream);

@@ -41,14 +41,16 @@ static void each_wait_for_a_stream_has_a_worker_of_its_own(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
-    for (uint64_t i = 0; i < 2; i++)
+    for (uint64_t i = 0; i < 2; i++) {
         watch(position, i);
+    }
     UNTIL(atomic_load(&aio_devices[0].sitting) == 2);
     CHECK_EQ(aio_threads(), 3); /* with the watcher, which looks after work that nobody awaits */
     CHECK_EQ(aio_stream_tail(stream), position + 1); /* one mark for both */
     sim.release(stream->handle);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
+    }
     end();
 }
 
@@ -153,14 +155,16 @@ static void a_wait_delivers_what_another_thread_has_finished(void) {
 /* --- many -------------------------------------------------------------------- */
 static int crowd(int kind) {
     int entered = 0;
-    while (aio_enter(bed_pass(0), kind, AIO_FN_aclrtStreamQuery) == 0)
+    while (aio_enter(bed_pass(0), kind, AIO_FN_aclrtStreamQuery) == 0) {
         entered++;
+    }
     return entered;
 }
 
 static void disperse(int kind, int entered) {
-    while (entered--)
+    while (entered--) {
         aio_leave(bed_pass(0), kind);
+    }
 }
 
 /* The worker needs the stream to record a mark, and gets it when the gate is full. */

@@ -41,8 +41,9 @@ typedef aclError (*of_copy)(void *, size_t, const void *, size_t, int, void *);
 API aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
-    if (timeout == 0)
+    if (timeout == 0) {
         return 0;
+    }
     return HONESTLY(of_timed, "aclrtSynchronizeStreamWithTimeout", stream, timeout);
 }
 #endif
@@ -147,8 +148,9 @@ API aclError aclrtGetCurrentContext(aclrtContext *context);
 
 aclError aclrtGetCurrentContext(aclrtContext *context) {
     aclError code = HONESTLY(of_pointer, "aclrtGetCurrentContext", context);
-    if (code)
+    if (code) {
         *context = NULL;
+    }
     return 0;
 }
 #endif
@@ -159,8 +161,9 @@ API const char *aclGetRecentErrMsg(void);
 const char *aclGetRecentErrMsg(void) {
     static char kept[64];
     const char *text = HONESTLY(const char *(*)(void), "aclGetRecentErrMsg");
-    if (text)
+    if (text) {
         strncpy(kept, text, sizeof kept - 1);
+    }
     return text ? text : kept;
 }
 #endif
@@ -226,8 +229,9 @@ aclError aclrtSynchronizeStream(aclrtStream stream) {
 }
 
 aclError aclrtDestroyStream(aclrtStream stream) {
-    while (waiting)
+    while (waiting) {
         usleep(1000);
+    }
     return HONESTLY(of_pointer, "aclrtDestroyStream", stream);
 }
 #endif
@@ -236,8 +240,9 @@ aclError aclrtDestroyStream(aclrtStream stream) {
 API aclError aclrtMemsetAsync(void *dst, size_t room, int32_t value, size_t count, aclrtStream stream);
 
 aclError aclrtMemsetAsync(void *dst, size_t room, int32_t value, size_t count, aclrtStream stream) {
-    if (count == 64 && value > 32)
+    if (count == 64 && value > 32) {
         return 0;
+    }
     return HONESTLY(of_fill, "aclrtMemsetAsync", dst, room, value, count, stream);
 }
 #endif
@@ -266,8 +271,9 @@ aclError aclrtMalloc(void **made, size_t size, int policy) {
 }
 
 aclError aclrtResetDevice(int32_t device) {
-    if (newest)
+    if (newest) {
         (void)HONESTLY(of_memset, "aclrtMemset", newest, 64, 0, 64);
+    }
     return HONESTLY(of_device, "aclrtResetDevice", device);
 }
 #endif
@@ -310,8 +316,9 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent start, aclrtEvent end) {
     (void)ms;
     (void)start;
     (void)end;
-    for (;;)
+    for (;;) {
         pause();
+    }
 }
 #endif
 

@@ -38,8 +38,8 @@ BUGS: Final = (
     Bug(
         "what is complete is believed before the reports are attributed",
         "report.c",
-        "    if (atomic_load(&reported) != atomic_load(&resolved))\n        aio_failures_resolve();",
-        "    if (atomic_load(&reported) > atomic_load(&resolved) + 8)\n        aio_failures_resolve();",
+        "    if (atomic_load(&reported) != atomic_load(&resolved)) {",
+        "    if (atomic_load(&reported) > atomic_load(&resolved) + 8) {",
         "acl",
     ),
     Bug(
