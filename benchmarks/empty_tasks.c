@@ -37,8 +37,6 @@ static void check(const char *what, int code) {
     }
 }
 
-/* --- the simulator
- * -------------------------------------------------------------------------------------------- */
 typedef struct {
     aclError (*set_device)(int32_t device);
     aclError (*create_stream)(aclrtStream *stream);
@@ -126,8 +124,6 @@ static double records(long count) {
     return now_s() - began;
 }
 
-/* --- the peer
- * ------------------------------------------------------------------------------------------------- */
 typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t more;

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import TypeAlias, TypeGuard
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
     StreamLike: TypeAlias = Stream | CData | SupportsIndex
 
@@ -213,7 +213,7 @@ def calls(function: str) -> int:
 
 
 def clear() -> None:
-    """Forgets failures and hangs of calls that have not struck. What `fail_next` and `trap_next` have set stays."""
+    """Forgets failures and hangs of calls that have not fired. What `fail_next` and `trap_next` have set stays."""
     control_function("aclsim_clear", "void (*)(void)")()
 
 
@@ -265,7 +265,7 @@ def resets(device: SupportsIndex = 0) -> int:
 
 
 def violations() -> list[str]:
-    """What the referee objected to, oldest first; the newest 256 are kept, `Stats.violations` counts all."""
+    """What the usage checker objected to, oldest first; the newest 256 are kept, `Stats.violations` counts all."""
     read = control_function("aclsim_violation", "int (*)(uint64_t, char *, size_t)")
     text = ffi.new("char[]", TEXT_BYTES)
     count = stats().violations

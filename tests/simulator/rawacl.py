@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aioacl._base.ffi import ffi, lib
-from aioacl._library import runtime as _runtime
+from aioacl._library import runtime
 from aioacl.simulator._control import control_function
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def opened(opening: Opening[C]) -> Generator[C]:
 @contextmanager
 def device(index: int = DEVICE) -> Generator[None]:
     """The device is set for the block, on this thread, by hand: `aioacl.lowlevel` counts only what it has set."""
-    _runtime.load()
+    runtime.load()
     good("aclrtSetDevice", index)
     try:
         yield

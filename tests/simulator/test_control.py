@@ -12,7 +12,7 @@ import aioacl
 import build_ffi
 from aioacl import simulator
 from aioacl._base.ffi import ffi
-from aioacl._library import runtime as _runtime
+from aioacl._library import runtime
 from aioacl.simulator import _releases
 from aioacl.simulator._releases import RELEASES
 from tests.kit import FAULT, Raised, until, until_now
@@ -165,13 +165,13 @@ def test_a_raw_handle_is_a_stream_for_every_control(as_given: Callable[[Any], An
     ],
 )
 def test_what_is_no_stream_is_refused_before_c(control: Callable[[Any], object], wrong: object) -> None:
-    _runtime.load()
+    runtime.load()
     with pytest.raises(aioacl.ParameterError, match=r"expected a stream, got .*Pass a live stream"):
         control(wrong)
 
 
 @pytest.mark.anyio
-async def test_fail_next_strikes_one_task_only(open_device: OpenDevice) -> None:
+async def test_fail_next_fires_one_task_only(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, FAULT)
         stream.record()
@@ -183,7 +183,7 @@ async def test_fail_next_strikes_one_task_only(open_device: OpenDevice) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("times", [1, 3])
-async def test_fail_call_strikes_as_often_as_it_was_told(open_device: OpenDevice, times: int) -> None:
+async def test_fail_call_fires_as_often_as_it_was_set(open_device: OpenDevice, times: int) -> None:
     async with open_device() as device:
         simulator.fail_call("aclrtGetMemInfo", 507000, times)
         for _ in range(times):
@@ -243,7 +243,7 @@ async def test_stats_count_what_lives(open_device: OpenDevice) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_referee_sees_a_dead_handle(open_device: OpenDevice) -> None:
+async def test_usage_checker_reports_a_dead_handle(open_device: OpenDevice) -> None:
     from aioacl._base.ffi import ffi, lib
 
     async with open_device() as device:

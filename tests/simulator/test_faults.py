@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 COUNT = "aclrtGetDeviceCount"
 
 
-def struck(calls: int, **options: Any) -> list[int]:
-    """Which of so many calls the rule strikes, from 1."""
+def fired(calls: int, **options: Any) -> list[int]:
+    """The numbers, from 1, of the calls for which the rule fires."""
     with simulator.fault(COUNT, rc=507000, **options) as fault:
         hit = [call for call in range(1, calls + 1) if query()]
     assert (fault.hits, fault.matches) == (len(hit), calls)
@@ -49,7 +49,7 @@ def struck(calls: int, **options: Any) -> list[int]:
     ],
 )
 def test_a_rule_fires_on_the_calls_it_names(options: dict[str, Any], expected: list[int]) -> None:
-    assert struck(8, **options) == expected
+    assert fired(8, **options) == expected
 
 
 def test_per_thread_counts_for_each_thread() -> None:
@@ -96,7 +96,7 @@ def test_a_rule_for_others_leaves_a_call_alone() -> None:
         assert fault.matches == 0
 
 
-def test_a_rule_for_a_device_strikes_there_only() -> None:
+def test_a_rule_for_a_device_fires_there_only() -> None:
     def set_both() -> tuple[int, int]:
         first, second = rc("aclrtSetDevice", 0), rc("aclrtSetDevice", 1)
         for index in (0, 1):
@@ -108,7 +108,7 @@ def test_a_rule_for_a_device_strikes_there_only() -> None:
         assert fault.matches == 1
 
 
-def test_a_rule_for_a_stream_strikes_there_only() -> None:
+def test_a_rule_for_a_stream_fires_there_only() -> None:
     with device():
         memory, one, two = new_memory(), new_stream(), new_stream()
         number = ffi.new("int32_t *")
@@ -121,7 +121,7 @@ def test_a_rule_for_a_stream_strikes_there_only() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_stream_of_the_face_may_be_named() -> None:
+async def test_a_stream_of_aioacl_may_be_named() -> None:
     async with (
         aioacl.open_device(DEVICE) as one,
         one.create_stream() as stream,

@@ -218,11 +218,11 @@ def test_a_slow_teardown_holds_the_stream_lock() -> None:
         simulator.set_virtual_clock(False)
 
 
-# --- as the face sees it ------------------------------------------------------------------------------------------
+# --- as the public API sees it --------------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
-async def test_a_force_reset_of_the_face_heals(open_device: OpenDevice) -> None:
+async def test_a_force_reset_of_aioacl_heals(open_device: OpenDevice) -> None:
     async with open_device() as one, one.create_stream() as stream, one.allocate(64) as memory:
         with simulator.fault("copy", nth=1, sticky=STICKY):
             ticket = stream.fill(memory, 1)
@@ -245,6 +245,7 @@ async def test_a_reset_that_lies_is_found_out_by_the_probe(open_device: OpenDevi
         assert simulator.calls("aclrtResetDeviceForce") == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_call_that_others_reset_under_is_made_again(open_device: OpenDevice) -> None:
     async with open_device() as one:

@@ -88,7 +88,7 @@ def test_oom_answers_what_the_function_answers_when_it_has_run_out(
         assert rc(function, ffi.new(place), *more) == code
 
 
-def test_a_struck_call_leaves_its_code_as_the_last_error() -> None:
+def test_a_failed_call_leaves_its_code_as_the_last_error() -> None:
     with device(), simulator.fault("aclrtMalloc", rc=FAULT):
         malloc()
         assert rc("aclrtGetLastError", 0) == FAULT
@@ -245,7 +245,7 @@ def test_a_reset_ends_hung_waits_but_not_other_calls() -> None:
         assert other.running
         simulator.release_key("gate")
         assert other.join() == 107002
-    simulator.forget()  # the referee saw a reset while a call was inside, as was the plan
+    simulator.forget()  # the usage checker saw a reset while a call was inside, as was the plan
 
 
 def test_block_record_holds_a_record_up() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from aioacl import Device, DeviceBuffer, Stream
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
     from tests.kit import OpenDevice
 
 MAPPED = 0x2  # ACL_HOST_REG_MAPPED
@@ -266,7 +266,7 @@ def test_what_cannot_be_registered_is_told() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_trap_strikes_what_is_queued(open_device: OpenDevice) -> None:
+async def test_a_trap_fails_what_is_queued(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with simulator.held(stream):
             ticket = stream.fill(memory, 1)

@@ -1,4 +1,4 @@
-"""What the simulator's referee sees of memory: bytes outside of blocks, bytes that nobody wrote."""
+"""What the simulator's usage checker sees of memory: bytes outside of blocks, bytes that nobody wrote."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 
 from aioacl import simulator
 from aioacl._base.ffi import ffi
-from aioacl._library import runtime as _runtime
+from aioacl._library import runtime
 from tests.simulator.rawacl import DEVICE, device, good, made, new_memory, new_stream, rc
 
 NO_HANDLE = 100000
@@ -22,7 +22,7 @@ def last_error() -> int:
 
 @pytest.mark.parametrize("option", [0, 1, 2])
 def test_a_contexts_option_has_its_value_checked_before_the_context_is_missed(option: int) -> None:
-    _runtime.load()
+    runtime.load()
     last_error()
     assert [rc("aclrtCtxSetSysParamOpt", option, 1), last_error()] == [NO_CONTEXT, NO_CONTEXT]
     for value in (-1, 5):
@@ -53,7 +53,7 @@ def test_a_copy_onto_itself_is_over_before_a_context_or_the_stream_is_looked_at(
 
 
 def test_a_time_that_cannot_be_waited_is_refused_before_the_event_is_missed() -> None:
-    _runtime.load()
+    runtime.load()
     last_error()
     refusals = [rc("aclrtSynchronizeEventWithTimeout", ffi.NULL, timeout) for timeout in (-2, -1, 0, 1)]
     assert refusals == [BAD_VALUE, NO_HANDLE, NO_HANDLE, NO_HANDLE]

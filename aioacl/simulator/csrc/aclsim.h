@@ -15,7 +15,8 @@ extern "C" {
 
 #define ACLSIM_CONTROL_VERSION 1
 
-/* How many of each thing is alive now, and what the referee has seen since the start or aclsim_forget(). */
+/* How many of each thing is alive now, and what the usage checker has seen since the start or aclsim_forget().
+ */
 typedef struct {
     uint64_t contexts; /* explicit contexts */
     uint64_t streams;  /* made by a create call; default streams are not counted */
@@ -27,7 +28,7 @@ typedef struct {
     uint64_t host_bytes;
     uint64_t calls;      /* ACL calls since the start */
     uint64_t tasks;      /* device tasks that have run since the start */
-    uint64_t violations; /* what the referee objected to */
+    uint64_t violations; /* what the usage checker objected to */
     uint64_t inside;     /* ACL calls that are inside the simulator now, all threads */
     uint64_t pools;      /* memory pools */
     uint64_t pool_blocks;
@@ -57,8 +58,7 @@ int aclsim_retain_count(int32_t device);
 /* Releasing resets of a device since the start. */
 uint64_t aclsim_resets(int32_t device);
 
-/* --- streams ------------------------------------------------------------------------------------------------
- */
+/* Streams. */
 /* From now on the stream starts no further task, until it is released. What runs already goes on. */
 int aclsim_hold(void *stream);
 int aclsim_release(void *stream);
@@ -77,7 +77,7 @@ int64_t aclsim_pending(void *stream);
 /* The next task enqueued on the stream gets that id, and later ones the ids behind it, modulo 2^32. */
 int aclsim_set_next_task(void *stream, uint32_t id);
 
-/* --- failed tasks -------------------------------------------------------------------------------------------
+/* Failed tasks.
  *
  * A task that fails stops its stream. The recycle thread of the device, once woken, sets the stream's error
  * code, calls the exception callbacks of the kinds of task that have them, and lets the stream go on, in this
@@ -111,8 +111,7 @@ void aclsim_set_sync_livelock(int on);
  * aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the device. */
 void aclsim_set_reset_crash(int on);
 
-/* --- calls --------------------------------------------------------------------------------------------------
- */
+/* Calls. */
 /* The next `times` calls of the named function (-1: all) do nothing and return that code. */
 int aclsim_fail_call(const char *function, int32_t code, int32_t times);
 /* The next call of the named function stays inside until aclsim_unhang(function) or aclsim_release_all(). */
@@ -127,7 +126,7 @@ uint64_t aclsim_calls(const char *function);
 /* The same as aclsim_fault_clear(). */
 void aclsim_clear(void);
 
-/* --- faults -------------------------------------------------------------------------------------------------
+/* Faults.
  *
  * A rule is text:   WHICH[:FIELD]...   as in   copy:dev=0:nth=3:rc=507015
  *
@@ -157,16 +156,22 @@ void aclsim_clear(void);
  *                             reset
  *         block-record[=KEY]  the same for aclrtRecordEvent*, as when events have run out
  *         async-error=CODE    the task is enqueued, and fails. A wait for an event does so one second of real
- * time after it was enqueued, as if it had timed out; one that submits no task, since the event is complete or
- * of the same stream, does not fail late-complete=MS    the task does its work, and is over later late-copy=MS
- * copies later, too sticky=CODE         the device falls sick: its tasks stand still; the first wait or query
- * answers the code, later waits 507046 or 507047, what makes or enqueues 507899, until a force reset lost=CODE
- * the same, and the device cannot be set, and the first reset fails reset-fail=K        K resets begin, fail
- * and are taken back, with rc= or 507000; of a sick device: fail reset-lies[=CODE]   the reset answers 0, and
- * leaves the device sick false-drain         a wait for a sick device or its streams answers 0 slow-teardown=MS
- * the end of a stream, context or device takes that much longer, with its lock held ext-reset somebody else of
- * the process force-resets the call's device while it is inside errmsg=null|long|non-utf8|stale what the
- * thread's next aclGetRecentErrMsg answers
+ *                             time after it was enqueued, as if it had timed out; one that submits no task,
+ *                             because the event is complete or of the same stream, does not fail
+ *         late-complete=MS    the task does its work, and is over later
+ *         late-copy=MS        the task copies later, too
+ *         sticky=CODE         the device falls sick: its tasks stand still; the first wait or query answers the
+ *                             code, later waits 507046 or 507047, and what makes or enqueues 507899, until a
+ *                             force reset
+ *         lost=CODE           the same, and the device cannot be set, and the first reset fails
+ *         reset-fail=K        K resets begin, fail and are taken back, with rc= or 507000; those of a sick
+ *                             device fail
+ *         reset-lies[=CODE]   the reset answers 0, and leaves the device sick
+ *         false-drain         a wait for a sick device or its streams answers 0
+ *         slow-teardown=MS    the end of a stream, context or device takes that much longer, with its lock held
+ *         ext-reset           other code of the process force-resets the call's device while the call is inside
+ *         errmsg=null|long|non-utf8|stale
+ *                             what the thread's next aclGetRecentErrMsg answers
  *
  * Where several rules fire on a call, the first that names a code wins, and times add up. An effect that a
  * function cannot show takes the function out of the rule; a rule that is left with none is refused.
@@ -190,7 +195,7 @@ int aclsim_release_key(const char *key);
  * much pinned, managed and physical memory of the host; "": as many as there are. */
 int aclsim_set_limits(const char *limits);
 
-/* --- clock --------------------------------------------------------------------------------------------------
+/* Clock.
  *
  * With a virtual clock all times of the simulator stand still until they are advanced. When a wait with a
  * time-out has stood for ten real seconds, the clock jumps to the earliest time that anybody waits for, so that
@@ -201,7 +206,8 @@ void aclsim_clock_virtual(int on);
 int aclsim_clock_advance(int64_t ns);
 int64_t aclsim_clock_now(void);
 
-/* --- kernels ------------------------------------------------------------------------------------------------
+/* Kernels.
+ *
  * AI Core code cannot be simulated, so a client's kernels are C functions that it registers by name.
  */
 typedef struct {
@@ -231,8 +237,7 @@ int aclsim_kernel_symbol(const char *name, const void *symbol);
 /* Called by a kernel that is about to answer a failure: why, for the error text of the call that meets it. */
 void aclsim_explain(const char *why);
 
-/* --- memory -------------------------------------------------------------------------------------------------
- */
+/* Memory. */
 /* How many live blocks have been written outside; each becomes a violation once. Frees and resets look as well.
  * Seen is what lies up to 64 bytes before a block, and from the first byte behind the size that was asked for
  * on up to 64 bytes behind it at least. */
@@ -243,8 +248,7 @@ int aclsim_reach(int32_t device, const void *address, size_t size);
 /* From now on, reading bytes of new device memory that nothing has written is a violation; 0: no longer. */
 void aclsim_watch_uninitialised(int on);
 
-/* --- firmware -----------------------------------------------------------------------------------------------
- */
+/* Firmware. */
 /* With 0, aclrtStreamAbort answers 207000, as old firmware does. */
 void aclsim_set_abort_supported(int supported);
 /* With 1, there are count notifies, as newer chips have them; without, they answer 207000. */
@@ -253,8 +257,7 @@ void aclsim_set_count_notify_supported(int supported);
  * without, they answer 207000. */
 void aclsim_set_ipc_event_supported(int supported);
 
-/* --- referee and journal ------------------------------------------------------------------------------------
- */
+/* Usage checker and journal. */
 /* Copies the text of violation number `index` (from 0, the newest 256 are kept). Returns its length, or -1. */
 int aclsim_violation(uint64_t index, char *text, size_t size);
 /*

@@ -9,12 +9,12 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "codes.h"
+
 #define API __attribute__((visibility("default")))
 
-enum { FEATURE_NOT_SUPPORT = 207000, SECOND_NS = 1000000000 };
+enum { SECOND_NS = 1000000000 };
 
-/* --- kernels by address
- * --------------------------------------------------------------------------------------------- */
 API int32_t rtDevBinaryRegister(const void *bin, void **hdl);
 API int32_t rtFunctionRegister(void *binHandle, const void *stubFunc, const char *stubName,
                                const void *kernelInfoExt, uint32_t funcMode);
@@ -25,7 +25,7 @@ API int32_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len);
 int32_t rtDevBinaryRegister(const void *bin, void **hdl) {
     (void)bin;
     (void)hdl;
-    return FEATURE_NOT_SUPPORT;
+    return RT_FEATURE_NOT_SUPPORT;
 }
 
 int32_t rtFunctionRegister(void *binHandle, const void *stubFunc, const char *stubName,
@@ -35,7 +35,7 @@ int32_t rtFunctionRegister(void *binHandle, const void *stubFunc, const char *st
     (void)stubName;
     (void)kernelInfoExt;
     (void)funcMode;
-    return FEATURE_NOT_SUPPORT;
+    return RT_FEATURE_NOT_SUPPORT;
 }
 
 int32_t rtKernelLaunch(const void *stubFunc, uint32_t blockDim, void *args, uint32_t argsSize, void *smDesc,
@@ -46,17 +46,15 @@ int32_t rtKernelLaunch(const void *stubFunc, uint32_t blockDim, void *args, uint
     (void)argsSize;
     (void)smDesc;
     (void)stm;
-    return FEATURE_NOT_SUPPORT;
+    return RT_FEATURE_NOT_SUPPORT;
 }
 
 int32_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len) {
     (void)addr;
     (void)len;
-    return FEATURE_NOT_SUPPORT;
+    return RT_FEATURE_NOT_SUPPORT;
 }
 
-/* --- reports to the profiler
- * ---------------------------------------------------------------------------------------- */
 typedef int32_t (*command_t)(uint32_t type, void *data, uint32_t length);
 
 API int32_t MsprofRegisterCallback(uint32_t moduleId, command_t handle);

@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codes.h"
 #include "runtime.h"
 
 #define API __attribute__((visibility("default")))
 
-enum { PARAM_INVALID = 107000, NO_MEMORY = 207001, NAME_BYTES = 128 };
+enum { NAME_BYTES = 128 };
 
 typedef struct module {
     _Atomic(struct module *) next;
@@ -37,7 +38,7 @@ static int32_t set(_Atomic(module_t *) *place, const char *name, runtime_callbac
     if (module == NULL) {
         module = calloc(1, sizeof *module);
         if (module == NULL) {
-            return NO_MEMORY;
+            return RT_MEMORY_ALLOCATION;
         }
         strcpy(module->name, name);
     }
@@ -48,7 +49,7 @@ static int32_t set(_Atomic(module_t *) *place, const char *name, runtime_callbac
 
 API int32_t rtRegTaskFailCallbackByModule(const char *name, runtime_callback_t callback) {
     if (name == NULL || strlen(name) >= NAME_BYTES) {
-        return PARAM_INVALID;
+        return RT_PARAM_INVALID;
     }
     pthread_mutex_lock(&lock);
     int32_t rc = set(find(name), name, callback);

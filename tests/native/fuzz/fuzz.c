@@ -33,8 +33,6 @@ enum {
 static const char *current;
 static atomic_llong call_since_ms; /* 0: no call is inside */
 
-/* --- nothing stands still
- * ----------------------------------------------------------------------------------------- */
 static long long now_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -70,8 +68,6 @@ static void *watch(void *arg) {
     return NULL;
 }
 
-/* --- two threads, one at a time
- * ----------------------------------------------------------------------------------- */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static void (*wanted)(void);
@@ -113,8 +109,6 @@ static void run(const char *name, void (*body)(void), bool elsewhere) {
     atomic_store(&call_since_ms, 0);
 }
 
-/* --- a program
- * ---------------------------------------------------------------------------------------------------- */
 static void begin(uint8_t how) {
     void *got = NULL;
     if ((how & BEGIN_SET) != 0) {

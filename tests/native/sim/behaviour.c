@@ -3,9 +3,6 @@
 
 #include "sim_test.h"
 
-/* --- scenes: a stream waits for an event that nobody has recorded, and somebody waits for the stream
- * ------------------------------------------------------------------------------------------------------------
- */
 typedef enum { BY_STREAM, BY_STREAM_LIMITED, BY_EVENT, BY_DEVICE, WAYS } way_t;
 
 static const char *const way_names[] = {"aclrtSynchronizeStream", "aclrtSynchronizeStreamWithTimeout",
@@ -190,9 +187,6 @@ static void test_what_a_wait_covers(way_t way) {
     CHECK_RC(aclrtDestroyEvent(later), 0);
 }
 
-/* --- full queues
- * ------------------------------------------------------------------------------------------------------------
- */
 typedef struct {
     aclrtEvent event;
     aclrtStream stream;
@@ -241,9 +235,6 @@ static void test_a_full_queue_holds_an_event(void) {
     CHECK_RC(aclrtDestroyEvent(event), 0);
 }
 
-/* --- failed tasks
- * ------------------------------------------------------------------------------------------------------------
- */
 static aclrtStream failing(void *block, aclrtEvent mark) {
     aclrtStream stream = NULL;
     CHECK_RC(aclrtCreateStream(&stream), 0);
@@ -288,9 +279,6 @@ static void test_a_failed_task(way_t way) {
     CHECK_RC(aclrtFree(block), 0);
 }
 
-/* --- what is dropped in silence
- * ------------------------------------------------------------------------------------------------------------
- */
 static aclrtStream pending_calls(aclrtEvent missing, bool host, atomic_int *called) {
     aclrtStream stream = NULL;
     CHECK_RC(aclrtCreateStream(&stream), 0);

@@ -205,8 +205,6 @@ static void test_an_external_record_inside(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* --- what goes wrong
- * ------------------------------------------------------------------------------------------ */
 static void test_a_failing_graph(void) {
     uint64_t *words = words_new(1);
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_IF, 1, 1, ASSIGN);

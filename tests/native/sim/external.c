@@ -45,7 +45,7 @@ typedef struct {
     int32_t *host[2];
 } scene_t;
 
-static scene_t scene_new(void) {
+static scene_t call_info_new(void) {
     return (scene_t){.stream = stream_new(),
                      .other = stream_new(),
                      .event = event_new(1),
@@ -53,7 +53,7 @@ static scene_t scene_new(void) {
                      .host = {numbers_new(false), numbers_new(false)}};
 }
 
-static void scene_end(const scene_t *scene) {
+static void call_info_end(const scene_t *scene) {
     for (int i = 0; i < 2; i++) {
         CHECK_RC(aclrtFree(scene->device[i]), 0);
         CHECK_RC(aclrtFreeHost(scene->host[i]), 0);
@@ -65,7 +65,7 @@ static void scene_end(const scene_t *scene) {
 
 /* The graph waits for what a stream outside has recorded, in the ordinary way. */
 static void test_an_external_wait_for_an_ordinary_record(void) {
-    scene_t scene = scene_new();
+    scene_t scene = call_info_new();
     aclrtStream runs = stream_new();
     CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
     CHECK_RC(aclrtStreamWaitEventWithFlag(scene.stream, scene.event, 0, EXTERNAL), 0);
@@ -86,13 +86,13 @@ static void test_an_external_wait_for_an_ordinary_record(void) {
     CHECK_RC(aclrtSynchronizeStream(scene.other), 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtDestroyStream(runs), 0);
-    scene_end(&scene);
+    call_info_end(&scene);
 }
 
 /* A stream outside waits, in the ordinary way, for what the graph records; from the call on that executes it.
  */
 static void test_an_ordinary_wait_for_an_external_record(void) {
-    scene_t scene = scene_new();
+    scene_t scene = call_info_new();
     aclrtStream runs = stream_new();
     CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
     copy(scene.device[0], scene.host[0], ACL_MEMCPY_HOST_TO_DEVICE, scene.stream);
@@ -116,12 +116,12 @@ static void test_an_ordinary_wait_for_an_external_record(void) {
     CHECK_RC(aclrtSynchronizeStream(runs), 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtDestroyStream(runs), 0);
-    scene_end(&scene);
+    call_info_end(&scene);
 }
 
 /* One graph waits for the other, each on a stream of its own. */
 static void test_two_graphs_in_order(void) {
-    scene_t scene = scene_new();
+    scene_t scene = call_info_new();
     aclrtStream runs = stream_new();
     CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
     copy(scene.device[0], scene.host[0], ACL_MEMCPY_HOST_TO_DEVICE, scene.stream);
@@ -143,12 +143,12 @@ static void test_two_graphs_in_order(void) {
     CHECK_RC(aclmdlRIDestroy(first), 0);
     CHECK_RC(aclmdlRIDestroy(second), 0);
     CHECK_RC(aclrtDestroyStream(runs), 0);
-    scene_end(&scene);
+    call_info_end(&scene);
 }
 
 /* A graph that is executed by another says what its events mean when its turn comes. */
 static void test_a_graph_inside_a_graph(void) {
-    scene_t scene = scene_new();
+    scene_t scene = call_info_new();
     CHECK_RC(aclmdlRICaptureBegin(scene.stream, RELAXED), 0);
     copy(scene.host[1], scene.device[0], ACL_MEMCPY_DEVICE_TO_HOST, scene.stream);
     CHECK_RC(aclrtRecordEventWithFlag(scene.event, scene.stream, EXTERNAL), 0);
@@ -166,12 +166,12 @@ static void test_a_graph_inside_a_graph(void) {
     }
     CHECK_RC(aclmdlRIDestroy(outer), 0);
     CHECK_RC(aclmdlRIDestroy(inner), 0);
-    scene_end(&scene);
+    call_info_end(&scene);
 }
 
 /* The host is not kept waiting for a record that was dropped with the execution. */
 static void test_a_dropped_execution(void) {
-    scene_t scene = scene_new();
+    scene_t scene = call_info_new();
     CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
     CHECK_RC(aclrtRecordEventWithFlag(scene.event, scene.stream, EXTERNAL), 0);
     aclmdlRI model = end_capture(scene.stream);
@@ -182,7 +182,7 @@ static void test_a_dropped_execution(void) {
     CHECK(aclsim_release(scene.other) == 0);
     CHECK_RC(aclrtSynchronizeEvent(scene.event), 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
-    scene_end(&scene);
+    call_info_end(&scene);
 }
 
 /* Each of the two flags is kept from its first use on, also where the call is refused for something else. */

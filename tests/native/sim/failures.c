@@ -15,8 +15,6 @@ static void on_exception(aclrtExceptionInfo *info) {
     atomic_fetch_add(&told, 1);
 }
 
-/* --- order
- * ---------------------------------------------------------------------------------------------------- */
 static aclrtStream failing;
 static aclrtStream dependent;
 static aclrtEvent behind;
@@ -117,8 +115,6 @@ static void test_reset_during_callback(void) {
     CHECK_RC(aclrtFree(block), 0);
 }
 
-/* --- task ids
- * ------------------------------------------------------------------------------------------------- */
 static uint32_t last_task(void) {
     uint32_t id = 0;
     CHECK_RC(aclrtGetThreadLastTaskId(&id), 0);
@@ -202,8 +198,6 @@ static void test_no_task(void) {
     CHECK_RC(aclrtFree(block), 0);
 }
 
-/* --- registrations
- * -------------------------------------------------------------------------------------------- */
 static void fail_one(aclError code) {
     aclrtStream stream = stream_made();
     char *block = block_made();

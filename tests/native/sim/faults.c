@@ -40,7 +40,7 @@ static void *ask_main(void *failed) {
     return NULL;
 }
 
-/* However the threads take turns, the same matches are struck. */
+/* However the threads take turns, the rule fires for the same matches. */
 static void test_chance_among_threads(void) {
     atomic_int failed = 0;
     uint64_t hits = 0;
@@ -62,7 +62,7 @@ static void test_chance_among_threads(void) {
     aclsim_fault_clear();
 }
 
-static uint64_t struck(void) {
+static uint64_t fired(void) {
     uint32_t count = 0;
     uint64_t found = 0;
     uint32_t id = add(count_calls);
@@ -76,13 +76,13 @@ static uint64_t struck(void) {
 /* What a seed decides does not depend on the rules that there have been before it was set. */
 static void test_a_seed_decides_the_same(void) {
     aclsim_set_seed(7);
-    uint64_t first = struck();
-    uint64_t second = struck();
+    uint64_t first = fired();
+    uint64_t second = fired();
     CHECK(first != second);
     aclsim_set_seed(7);
-    CHECK(struck() == first && struck() == second);
+    CHECK(fired() == first && fired() == second);
     aclsim_set_seed(8);
-    CHECK(struck() != first);
+    CHECK(fired() != first);
 }
 
 static aclError body_hang(void *unused) {

@@ -17,8 +17,6 @@ static int kernel_fail(const aclsim_launch_t *launch) {
     return 507014;
 }
 
-/* --- capturing and executing
- * ---------------------------------------------------------------------------------- */
 static void test_everything_runs_again_in_order(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = words_new(4);
@@ -197,8 +195,6 @@ static void test_external_events(void) {
     CHECK_RC(aclrtDestroyStream(other), 0);
 }
 
-/* --- what is refused meanwhile
- * -------------------------------------------------------------------------------- */
 static aclError body_copy(void *words) {
     uint64_t word = 0;
     return aclrtMemcpy(&word, 8, words, 8, ACL_MEMCPY_DEVICE_TO_HOST);
@@ -276,8 +272,6 @@ static void test_a_captured_stream(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* --- failing, aborting, ending
- * -------------------------------------------------------------------------------- */
 static void test_a_failing_task_ends_the_execution(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = words_new(1);
@@ -352,8 +346,6 @@ static void test_destroy_callbacks(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* --- tasks and groups
- * ----------------------------------------------------------------------------------------- */
 static void test_tasks(void) {
     aclrtStream stream = stream_new();
     aclrtStream own = NULL;
@@ -462,8 +454,6 @@ static void test_names_and_prints(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* --- built by hand
- * -------------------------------------------------------------------------------------------- */
 static void test_build(void) {
     aclrtStream head = stream_new();
     aclrtStream later = stream_new();

@@ -72,8 +72,6 @@ static aclrtFuncHandle function_of(aclrtBinHandle binary, const char *name) {
     return function;
 }
 
-/* --- binaries and functions
- * ----------------------------------------------------------------------------------- */
 static void test_registry(void) {
     CHECK(aclsim_register_kernel(NULL, kernel_add, NULL) == -1);
     CHECK(aclsim_register_kernel("", kernel_add, NULL) == -1);
@@ -206,8 +204,6 @@ static void test_functions(void) {
     CHECK_RC(aclrtGetFunctionName(function, 4, name), 107017);
 }
 
-/* --- launches
- * ------------------------------------------------------------------------------------------------- */
 static void test_args_on_device(void) {
     aclrtStream stream = stream_new();
     aclrtBinHandle binary = load();
@@ -343,8 +339,6 @@ static void test_arrays_and_grids(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* --- failures
- * ------------------------------------------------------------------------------------------------- */
 static void expect(aclrtFuncHandle function, aclrtStream stream, aclError code) {
     CHECK_RC(aclrtLaunchKernel(function, 1, NULL, 0, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), code);

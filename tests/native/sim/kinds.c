@@ -98,8 +98,6 @@ static void test_without_callback(void) {
     CHECK_RC(aclrtDestroyNotify(notify), 0);
 }
 
-/* --- waits for events
- * ----------------------------------------------------------------------------------------- */
 static void check_wait(aclrtEvent event, const char *rule) {
     int before = atomic_load(&told);
     double began = now_s();
@@ -142,8 +140,6 @@ static void test_waits(void) {
     CHECK_RC(aclrtDestroyEvent(mark), 0);
 }
 
-/* --- models
- * --------------------------------------------------------------------------------------------------- */
 static aclmdlRI captured(void) {
     aclmdlRI model = NULL;
     CHECK_RC(aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_RELAXED), 0);
@@ -187,8 +183,6 @@ static void test_models(void) {
     CHECK_RC(aclrtDestroyEvent(behind), 0);
 }
 
-/* --- devices
- * -------------------------------------------------------------------------------------------------- */
 static atomic_int inside;
 
 /* Each waits for the other, so both descriptions are being delivered when they are read. */

@@ -36,8 +36,6 @@ static void test_a_described_copy_runs_again(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* --- dropped while a kernel is inside
- * ------------------------------------------------------------------------- */
 static atomic_int inside;
 static atomic_bool open;
 
@@ -201,7 +199,7 @@ int main(void) {
     test_abort_with_work_behind(body_abort_stream);
     test_abort_with_work_behind(body_abort_device);
     CHECK(stats().violations == 0);
-    test_abort_against_reset(); /* in which the referee finds fault */
+    test_abort_against_reset(); /* in which the usage checker finds fault */
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.device_blocks == 0 && left.models == 0);
     CHECK_RC(aclrtResetDevice(0), 0);

@@ -88,8 +88,6 @@ static void test_set_counts(int at_device, int at_stream, bool resets, int want)
     CHECK(stats().streams == 0);
 }
 
-/* --- a reset that fails, and two that come meanwhile
- * --------------------------------------------------------------- */
 static atomic_int reached;
 static atomic_bool open;
 

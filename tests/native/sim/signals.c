@@ -29,8 +29,6 @@ static bool idle(aclrtStream stream) {
     return status == ACL_STREAM_STATUS_COMPLETE;
 }
 
-/* --- values
- * --------------------------------------------------------------------------------------------------- */
 static void test_write(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = device_words(2);
@@ -136,8 +134,6 @@ static void test_trap(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* --- notifies
- * ------------------------------------------------------------------------------------------------- */
 static void test_notify_ids(void) {
     aclrtNotify first = NULL;
     aclrtNotify second = NULL;
@@ -229,8 +225,6 @@ static void test_notifies_run_out(void) {
     CHECK_RC(aclrtDestroyNotify(more), 0);
 }
 
-/* --- count notifies
- * ------------------------------------------------------------------------------------------- */
 static void record(aclrtCntNotify notify, aclrtStream stream, aclrtCntNotifyRecordMode mode, uint32_t value) {
     aclrtCntNotifyRecordInfo info = {.mode = mode, .value = value};
     CHECK_RC(aclrtCntNotifyRecord(notify, stream, &info), 0);
@@ -295,8 +289,6 @@ static void test_counts(void) {
     aclsim_set_count_notify_supported(0);
 }
 
-/* --- events
- * --------------------------------------------------------------------------------------------------- */
 static void test_events_left(void) {
     uint32_t before = 0;
     uint32_t after = 0;

@@ -46,8 +46,7 @@ static inline aclsim_stats_t stats(void) {
     return now;
 }
 
-/* --- a second thread that makes one call
- * ---------------------------------------------------------------------- */
+/* A second thread that makes one call. */
 typedef struct {
     pthread_t thread;
     aclrtContext context;

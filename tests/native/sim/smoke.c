@@ -8,8 +8,6 @@ static aclError body_query(void *stream) {
     return aclrtStreamQuery(stream, &status);
 }
 
-/* --- tests
- * ---------------------------------------------------------------------------------------------------- */
 static void test_hold(void) {
     aclrtStream stream = NULL;
     aclrtStreamStatus status;

@@ -353,7 +353,7 @@ static aclError body_fill(void *stream) {
     return rc;
 }
 
-static void test_referee_looks_late(void) {
+static void test_usage_checker_looks_late(void) {
     call_t call;
     aclrtStream stream = NULL;
     CHECK_RC(aclrtSetDevice(0), 0);
@@ -421,7 +421,7 @@ int main(void) {
     unsetenv("AIOACL_SIM_DEVICES");
     run(test_dumps, NULL, NULL);
     run(test_profiles, NULL, NULL);
-    run(test_referee_looks_late, NULL, NULL);
+    run(test_usage_checker_looks_late, NULL, NULL);
     run(test_forked, NULL, NULL);
     puts("startup: ok");
     return 0;

@@ -144,8 +144,6 @@ static void test_failure_mode_of_a_bound_stream(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* --- states
- * --------------------------------------------------------------------------------------------------- */
 typedef struct {
     aclrtStream stuck;
     aclrtContext context;

@@ -32,8 +32,6 @@ static void check_woken(void) {
     CHECK_RC(aclrtDestroyStream(failing), 0);
 }
 
-/* --- what does not
- * -------------------------------------------------------------------------------------------- */
 static void test_not_waking(void) {
     aclrtEvent mark = mark_made();
     aclrtEvent waited = event_made(4);
@@ -63,8 +61,6 @@ static void test_not_waking(void) {
     CHECK_RC(aclrtDestroyEvent(waited), 0);
 }
 
-/* --- what does
- * ------------------------------------------------------------------------------------------------ */
 static aclError sync_stream_limited(aclrtStream stream) {
     return aclrtSynchronizeStreamWithTimeout(stream, 10000);
 }

@@ -1,7 +1,7 @@
 /*
  * Things that live on the host and only describe others. They belong to no device, and no reset touches them.
  * Their handles are looked up in slabs like all others; a dead or foreign one is an argument that the ACL layer
- * refuses, and noted by the referee.
+ * refuses, and noted by the usage checker.
  */
 #ifndef ACLSIM_DESCRIBED_H
 #define ACLSIM_DESCRIBED_H
@@ -100,14 +100,12 @@ uint64_t described_count(void);
 /* A new one; NULL when memory is out. Takes sim.lock. */
 void *described_new(object_kind_t kind);
 
-/* --- tensordesc.c
- * --------------------------------------------------------------------------------------------- */
+/* tensordesc.c. */
 tensor_desc_t *tensor_find(const aclTensorDesc *desc);
 /* Copies the dimensions. False: there is something wrong with them, or memory is out. */
 bool shape_set_dims(tensor_shape_t *shape, const int64_t *dims, int count);
 
-/* --- profiling.c
- * ---------------------------------------------------------------------------------------------- */
+/* profiling.c. */
 bool metrics_valid(aclprofAicoreMetrics metrics);
 /* With sim.lock held. */
 profile_t *profile_find(profile_kind_t kind, const void *handle, const char *what);

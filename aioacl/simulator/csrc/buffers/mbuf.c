@@ -90,8 +90,6 @@ aclError do_aclrtCopyBufRef(const aclrtMbuf buf, aclrtMbuf *newBuf) {
     return rc;
 }
 
-/* --- contents
- * -------------------------------------------------------------------------------------------------------- */
 aclError do_aclrtGetBufData(const aclrtMbuf buf, void **dataPtr, size_t *size) {
     if (dataPtr == NULL || size == NULL) {
         return error_quiet(ACL_INVALID_PARAM, dataPtr == NULL ? "dataPtr" : "size");
@@ -158,8 +156,6 @@ aclError do_aclrtSetBufUserData(aclrtMbuf buf, const void *dataPtr, size_t size,
     return user_data(buf, NULL, dataPtr, size, offset);
 }
 
-/* --- chains
- * ---------------------------------------------------------------------------------------------------------- */
 /* The head of a chain, or NULL with the error kept. */
 static chained_t *find_head(const aclrtMbuf buf, aclError *rc) {
     chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "headBuf");

@@ -133,8 +133,6 @@ aclError do_aclGetTensorDescDimRange(const aclTensorDesc *desc, size_t index, si
     return rc;
 }
 
-/* --- the two shapes of a description: of its origin, and as it is stored
- * ---------------------------------------------------- */
 static aclError set_format(aclTensorDesc *desc, aclFormat format, bool storage) {
     sim_lock();
     tensor_desc_t *found = tensor_find(desc);
@@ -181,8 +179,6 @@ aclError do_aclSetTensorOriginShape(aclTensorDesc *desc, int numDims, const int6
     return set_shape(desc, numDims, dims, false);
 }
 
-/* --- other formats
- * ---------------------------------------------------------------------------------------------------- */
 /* Where the four letters of a plain format stand; NULL: not one of them. */
 static const char *letters_of(aclFormat format) {
     switch (format) {

@@ -66,7 +66,7 @@ API void aclsim_stats(aclsim_stats_t *stats) {
     thread_each(count_inside, &stats->inside);
     sim_unlock();
     stats->calls = calls_all();
-    stats->violations = referee_count();
+    stats->violations = usage_count();
 }
 
 API int aclsim_retain_count(int32_t device) {
@@ -154,6 +154,6 @@ API void aclsim_set_abort_supported(int supported) {
 
 API void aclsim_forget(void) {
     calls_forget_counts();
-    referee_forget();
+    usage_forget();
     journal_forget();
 }

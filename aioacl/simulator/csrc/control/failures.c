@@ -5,8 +5,6 @@
 
 #define API __attribute__((visibility("default")))
 
-/* --- tasks and wakes
- * ------------------------------------------------------------------------------------------ */
 API int aclsim_set_next_task(void *stream, uint32_t id) {
     sim_start();
     sim_lock();
@@ -56,8 +54,6 @@ API int aclsim_wake(int32_t device) {
     return found != NULL ? 0 : -1;
 }
 
-/* --- what the runtime does wrong, on request
- * ------------------------------------------------------------------ */
 static void switch_to(bool *what, int on) {
     sim_start();
     sim_lock();

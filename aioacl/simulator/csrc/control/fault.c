@@ -1,4 +1,4 @@
-/* What becomes of a call that a rule strikes; fault.h tells how it hangs together. */
+/* What becomes of a call when a rule fires; fault.h has the theory of operation. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +7,6 @@
 
 static uint32_t last_thread;
 
-/* --- what the rules want of a call
- * ---------------------------------------------------------------------------- */
 static aclError out_of(function_t function) {
     static const struct {
         const char *group;
@@ -26,91 +24,89 @@ static aclError out_of(function_t function) {
     return RT_MEMORY_ALLOCATION;
 }
 
-void strike_refuse(strike_t *strike, aclError code) {
-    strike->refused = true;
-    strike->refusal = code;
+void injection_refuse(injection_t *injection, aclError code) {
+    injection->refused = true;
+    injection->refusal = code;
 }
 
 static bool wants(const rule_t *rule, uint32_t effects) {
     return (rule->effects & effects) != 0;
 }
 
-static void want_time(const rule_t *rule, strike_t *strike) {
+static void want_time(const rule_t *rule, injection_t *injection) {
     int64_t latency_ns = wants(rule, EFFECT_LATENCY) ? rule_latency(rule) : 0;
-    strike->before_ns += rule->moment == AT_BEFORE ? latency_ns : 0;
-    strike->during_ns += rule->moment == AT_DURING ? latency_ns : 0;
-    strike->after_ns += rule->moment == AT_AFTER ? latency_ns : 0;
-    strike->teardown_ns += wants(rule, EFFECT_SLOW_TEARDOWN) ? rule->teardown_ns : 0;
+    injection->before_ns += rule->moment == AT_BEFORE ? latency_ns : 0;
+    injection->during_ns += rule->moment == AT_DURING ? latency_ns : 0;
+    injection->after_ns += rule->moment == AT_AFTER ? latency_ns : 0;
+    injection->teardown_ns += wants(rule, EFFECT_SLOW_TEARDOWN) ? rule->teardown_ns : 0;
     if (wants(rule, EFFECT_LATE_COMPLETE | EFFECT_LATE_COPY)) {
-        strike->late_ns = rule->late_ns;
-        strike->late_copy = wants(rule, EFFECT_LATE_COPY);
+        injection->late_ns = rule->late_ns;
+        injection->late_copy = wants(rule, EFFECT_LATE_COPY);
     }
     if (wants(rule, EFFECT_HANG | EFFECT_BLOCK_RECORD)) {
-        strike->hangs = true;
-        memcpy(strike->key, rule->key, sizeof strike->key);
+        injection->hangs = true;
+        memcpy(injection->key, rule->key, sizeof injection->key);
     }
 }
 
 /* The first rule that names a code wins. */
-static void want_code(const rule_t *rule, strike_t *strike) {
-    aclError code = wants(rule, EFFECT_OOM) ? out_of(strike->function) : rule->rc;
+static void want_code(const rule_t *rule, injection_t *injection) {
+    aclError code = wants(rule, EFFECT_OOM) ? out_of(injection->function) : rule->rc;
     bool resets = wants(rule, EFFECT_RESET_FAIL) && !wants(rule, EFFECT_STICKY | EFFECT_LOST);
     if (resets) {
-        strike->reset_refusal = code != 0 ? code : RT_INTERNAL_ERROR;
-    } else if (wants(rule, EFFECT_RC | EFFECT_OOM) && !strike->refused) {
-        strike_refuse(strike, code);
+        injection->reset_refusal = code != 0 ? code : RT_INTERNAL_ERROR;
+    } else if (wants(rule, EFFECT_RC | EFFECT_OOM) && !injection->refused) {
+        injection_refuse(injection, code);
     }
-    strike->after = strike->after == 0 ? rule->rc_after : strike->after;
-    strike->task = strike->task == 0 ? rule->async_error : strike->task;
+    injection->after = injection->after == 0 ? rule->rc_after : injection->after;
+    injection->task = injection->task == 0 ? rule->async_error : injection->task;
 }
 
-static void want_device(const rule_t *rule, strike_t *strike) {
+static void want_device(const rule_t *rule, injection_t *injection) {
     if (wants(rule, EFFECT_STICKY | EFFECT_LOST)) {
-        strike->sickness = wants(rule, EFFECT_LOST) ? HEALTH_LOST : HEALTH_STICKY;
-        strike->sick_code = rule->sick_code;
-        strike->reset_fails = rule->reset_fails;
+        injection->fault_state = wants(rule, EFFECT_LOST) ? HEALTH_LOST : HEALTH_STICKY;
+        injection->fault_state_code = rule->fault_state_code;
+        injection->reset_fails = rule->reset_fails;
     }
-    strike->false_drain = strike->false_drain || wants(rule, EFFECT_FALSE_DRAIN);
-    strike->foreign_reset = strike->foreign_reset || wants(rule, EFFECT_EXT_RESET);
+    injection->false_drain = injection->false_drain || wants(rule, EFFECT_FALSE_DRAIN);
+    injection->foreign_reset = injection->foreign_reset || wants(rule, EFFECT_EXT_RESET);
     if (wants(rule, EFFECT_RESET_LIES)) {
-        strike->reset_lies = true;
-        strike->lie = rule->lie;
+        injection->reset_lies = true;
+        injection->lie = rule->lie;
     }
     if (wants(rule, EFFECT_TEXT)) {
         thread_self()->text_fault = (int)rule->text_fault;
     }
 }
 
-static void trace_hit(const rule_t *rule, const scene_t *scene) {
+static void trace_hit(const rule_t *rule, const call_info_t *call_info) {
     char line[RULE_TEXT_BYTES + 192];
     if (trace_file >= 0) {
         int length =
             snprintf(line, sizeof line,
                      "{\"fault\":%u,\"hit\":%lu,\"match\":%lu,\"call\":\"%s\",\"tid\":%d,\"rule\":\"%s\"}\n",
                      rule->id, (unsigned long)rule->hits, (unsigned long)rule->matches,
-                     function_info[scene->function].name, (int)scene->tid, rule->text);
+                     function_info[call_info->function].name, (int)call_info->tid, rule->text);
         trace_write(line, (size_t)length);
     }
 }
 
-static void gather(strike_t *strike, const uint64_t *words) {
-    scene_t scene;
-    role_scene(strike->function, words, &scene);
-    strike->device = scene.device;
-    strike->limit_ms = scene.timeout_ms;
+static void gather(injection_t *injection, const uint64_t *words) {
+    call_info_t call_info;
+    role_call_info(injection->function, words, &call_info);
+    injection->device = call_info.device;
+    injection->limit_ms = call_info.timeout_ms;
     for (rule_t *rule = rules_first(); rule != NULL; rule = rule->next) {
-        if (rule_fires(rule, &scene)) {
-            want_time(rule, strike);
-            want_code(rule, strike);
-            want_device(rule, strike);
-            trace_hit(rule, &scene);
+        if (rule_fires(rule, &call_info)) {
+            want_time(rule, injection);
+            want_code(rule, injection);
+            want_device(rule, injection);
+            trace_hit(rule, &call_info);
         }
     }
     rules_sweep();
 }
 
-/* --- before and after the work
- * -------------------------------------------------------------------------------- */
 typedef struct {
     int32_t device;
     wait_list_t done;
@@ -129,8 +125,8 @@ static void *foreign_main(void *arg) {
 }
 
 /* Somebody else of the process resets the device while this call is inside. */
-static void reset_by_others(const strike_t *strike) {
-    foreign_t foreign = {.device = strike->device != NULL ? strike->device->id : -1};
+static void reset_by_others(const injection_t *injection) {
+    foreign_t foreign = {.device = injection->device != NULL ? injection->device->id : -1};
     waiter_t waiter;
     wait_add(&foreign.done, &waiter, 0);
     if (foreign.device < 0 || !thread_start("aclsim-foreign", foreign_main, &foreign)) {
@@ -139,35 +135,36 @@ static void reset_by_others(const strike_t *strike) {
     wait_for(&waiter, SIM_FOREVER);
 }
 
-static bool enqueues(const strike_t *strike) {
-    return function_info[strike->function].kind == CALL_ENQUEUE && role_has_stream(strike->function);
+static bool enqueues(const injection_t *injection) {
+    return function_info[injection->function].kind == CALL_ENQUEUE && role_has_stream(injection->function);
 }
 
 /* A launch or a copy is taken, and its failure is told later; any other call tells it itself. */
-static void sicken(strike_t *strike) {
-    if (strike->sickness == HEALTH_WELL || strike->device == NULL) {
+static void enter_fault_state(injection_t *injection) {
+    if (injection->fault_state == HEALTH_WELL || injection->device == NULL) {
         return;
     }
-    health_fall_sick(strike->device, strike->sickness, strike->sick_code, strike->reset_fails);
-    if (!enqueues(strike) && !strike->refused) {
-        strike->device->health.told = true;
-        strike_refuse(strike, strike->sick_code);
+    health_enter_fault_state(injection->device, injection->fault_state, injection->fault_state_code,
+                             injection->reset_fails);
+    if (!enqueues(injection) && !injection->refused) {
+        injection->device->health.told = true;
+        injection_refuse(injection, injection->fault_state_code);
     }
 }
 
-static void before(strike_t *strike) {
-    fault_pause(strike->before_ns + (enqueues(strike) ? 0 : strike->during_ns));
-    if (strike->foreign_reset) {
-        reset_by_others(strike);
+static void before(injection_t *injection) {
+    fault_pause(injection->before_ns + (enqueues(injection) ? 0 : injection->during_ns));
+    if (injection->foreign_reset) {
+        reset_by_others(injection);
     }
-    if (strike->hangs && !fault_hang(strike)) {
-        bool event = group_has("event", 5, strike->function);
-        strike_refuse(strike, event ? RT_EVENT_SYNC_TIMEOUT : RT_STREAM_SYNC_TIMEOUT);
+    if (injection->hangs && !fault_hang(injection)) {
+        bool event = group_has("event", 5, injection->function);
+        injection_refuse(injection, event ? RT_EVENT_SYNC_TIMEOUT : RT_STREAM_SYNC_TIMEOUT);
     }
-    if (!strike->refused) {
-        health_strike(strike);
+    if (!injection->refused) {
+        health_inject(injection);
     }
-    sicken(strike);
+    enter_fault_state(injection);
 }
 
 static void number(thread_t *thread) {
@@ -185,56 +182,54 @@ static aclError leave_error(aclError code) {
     return code < RT_PARAM_INVALID ? error_quiet(code, what) : error_set(code, what);
 }
 
-bool fault_strike(strike_t *strike, function_t function, const uint64_t *words, aclError *code) {
+bool fault_inject(injection_t *injection, function_t function, const uint64_t *words, aclError *code) {
     thread_t *thread = thread_self();
     if (thread->foreign) {
         return false;
     }
-    *strike = (strike_t){.on = true, .function = function, .outer = thread->strike, .limit_ms = -1};
+    *injection = (injection_t){.on = true, .function = function, .outer = thread->injection, .limit_ms = -1};
     sim_lock();
     number(thread);
-    gather(strike, words);
-    before(strike);
-    thread->strike = strike;
+    gather(injection, words);
+    before(injection);
+    thread->injection = injection;
     sim_unlock();
-    *code = strike->refused ? leave_error(strike->refusal) : ACL_SUCCESS;
-    return strike->refused;
+    *code = injection->refused ? leave_error(injection->refusal) : ACL_SUCCESS;
+    return injection->refused;
 }
 
-long fault_conclude(strike_t *strike, long rc) {
-    thread_self()->strike = strike->outer;
-    if (strike->after_ns > 0) {
+long fault_conclude(injection_t *injection, long rc) {
+    thread_self()->injection = injection->outer;
+    if (injection->after_ns > 0) {
         sim_lock();
-        fault_pause(strike->after_ns);
+        fault_pause(injection->after_ns);
         sim_unlock();
     }
-    if (strike->after == 0 || rc != ACL_SUCCESS) {
+    if (injection->after == 0 || rc != ACL_SUCCESS) {
         return rc;
     }
-    return leave_error(strike->after);
+    return leave_error(injection->after);
 }
 
-/* --- hooks in the midst of the work
- * --------------------------------------------------------------------------- */
 void fault_enqueue(task_t *task) {
-    strike_t *strike = thread_self()->strike;
-    if (strike == NULL) {
+    injection_t *injection = thread_self()->injection;
+    if (injection == NULL) {
         return;
     }
-    task->code = strike->task != 0 ? strike->task : task->code;
-    task->late_ns = strike->late_ns + strike->during_ns;
-    task->late_copy = strike->late_copy || strike->during_ns > 0;
+    task->code = injection->task != 0 ? injection->task : task->code;
+    task->late_ns = injection->late_ns + injection->during_ns;
+    task->late_copy = injection->late_copy || injection->during_ns > 0;
 }
 
 aclError fault_copy(void) {
-    const strike_t *strike = thread_self()->strike;
-    return strike != NULL ? strike->task : 0;
+    const injection_t *injection = thread_self()->injection;
+    return injection != NULL ? injection->task : 0;
 }
 
 void fault_teardown(void) {
-    const strike_t *strike = thread_self()->strike;
-    if (strike != NULL) {
-        fault_pause(strike->teardown_ns);
+    const injection_t *injection = thread_self()->injection;
+    if (injection != NULL) {
+        fault_pause(injection->teardown_ns);
     }
 }
 
@@ -249,11 +244,11 @@ static aclError take_back(device_t *device, aclError code) {
 }
 
 aclError fault_reset(device_t *device) {
-    const strike_t *strike = thread_self()->strike;
-    if (strike != NULL && strike->reset_refusal != 0) {
-        return take_back(device, strike->reset_refusal);
+    const injection_t *injection = thread_self()->injection;
+    if (injection != NULL && injection->reset_refusal != 0) {
+        return take_back(device, injection->reset_refusal);
     }
-    if (device->health.sickness != HEALTH_WELL && device->health.reset_fails > 0) {
+    if (device->health.fault_state != HEALTH_WELL && device->health.reset_fails > 0) {
         device->health.reset_fails--;
         return take_back(device, device->health.code);
     }
@@ -261,9 +256,9 @@ aclError fault_reset(device_t *device) {
 }
 
 void fault_was_reset(device_t *device, bool force) {
-    const strike_t *strike = thread_self()->strike;
-    if (strike != NULL && strike->reset_lies) {
-        health_fall_sick(device, HEALTH_STICKY, strike->lie, 0);
+    const injection_t *injection = thread_self()->injection;
+    if (injection != NULL && injection->reset_lies) {
+        health_enter_fault_state(device, HEALTH_STICKY, injection->lie, 0);
     } else if (force) {
         health_heal(device);
     }

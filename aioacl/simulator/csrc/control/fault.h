@@ -4,9 +4,9 @@
  * A rule (rule.h) says which calls it looks at, when it fires, and what it then does. fault_before(), which
  * entry.c calls in every ACL function, costs one relaxed load while there is no rule and no sick device.
  * Otherwise it looks at the rules in the order in which they were added, under sim.lock, and gathers what the
- * rules that fire want into the call's strike_t. What is to happen before the work happens there; what is to
- * happen in the midst of it is asked for by the hooks below, through the calling thread's strike; the rest is
- * done by fault_after().
+ * rules that fire want into the call's injection_t. What is to happen before the work happens there; what is to
+ * happen in the midst of it is asked for by the hooks below, through the calling thread's injection; the rest
+ * is done by fault_after().
  *
  * A rule decides by its own count of matching calls, and by chance only through a hash of the seed, its id and
  * that count. So the k-th decision is the same in each run, whatever thread asks for it.
@@ -27,20 +27,20 @@ enum { FAULT_KEY_BYTES = 32, RULE_TEXT_BYTES = 256 };
 /* Which text the next aclGetRecentErrMsg hands out. */
 typedef enum { TEXT_TRUE, TEXT_NULL, TEXT_LONG, TEXT_NOT_UTF8, TEXT_STALE } text_fault_t;
 
-typedef enum { HEALTH_WELL, HEALTH_STICKY, HEALTH_LOST } sickness_t;
+typedef enum { HEALTH_WELL, HEALTH_STICKY, HEALTH_LOST } fault_state_t;
 
 /* Of a device. */
 typedef struct {
-    sickness_t sickness;
+    fault_state_t fault_state;
     aclError code;
     bool told; /* a call has answered the code; later waits only run out of time */
     uint32_t reset_fails;
 } health_t;
 
 /* What the rules want of one call. All under sim.lock, or private to the calling thread. */
-struct strike {
+struct injection {
     bool on; /* the rest counts only then */
-    struct strike *outer;
+    struct injection *outer;
     function_t function;
     device_t *device; /* that the call is about; NULL: none */
     int64_t limit_ms; /* of a wait with a time-out; -1: none */
@@ -61,27 +61,28 @@ struct strike {
     aclError reset_refusal; /* a reset begins, fails with this and is taken back */
     bool reset_lies;
     aclError lie;
-    sickness_t sickness; /* falls on the device */
-    aclError sick_code;
+    fault_state_t fault_state; /* falls on the device */
+    aclError fault_state_code;
     uint32_t reset_fails;
 };
 
-/* --- what the rest of the simulator calls
- * --------------------------------------------------------------------- */
+/* What the rest of the simulator calls. */
 extern atomic_bool fault_on;
 
-bool fault_strike(strike_t *strike, function_t function, const uint64_t *words, aclError *code);
-long fault_conclude(strike_t *strike, long rc);
+bool fault_inject(injection_t *injection, function_t function, const uint64_t *words, aclError *code);
+long fault_conclude(injection_t *injection, long rc);
 
 /* True: the call shall do nothing and answer `code`. Every call that has passed here passes fault_after(). */
-static inline bool fault_before(strike_t *strike, function_t function, const uint64_t *words, aclError *code) {
-    strike->on = false;
-    return atomic_load_explicit(&fault_on, memory_order_relaxed) && fault_strike(strike, function, words, code);
+static inline bool fault_before(injection_t *injection, function_t function, const uint64_t *words,
+                                aclError *code) {
+    injection->on = false;
+    return atomic_load_explicit(&fault_on, memory_order_relaxed) &&
+           fault_inject(injection, function, words, code);
 }
 
 /* What the call answers in the end. */
-static inline long fault_after(strike_t *strike, long rc) {
-    return strike->on ? fault_conclude(strike, rc) : rc;
+static inline long fault_after(injection_t *injection, long rc) {
+    return injection->on ? fault_conclude(injection, rc) : rc;
 }
 
 struct task;
@@ -98,8 +99,7 @@ void fault_was_reset(device_t *device, bool force);
 /* The text that aclGetRecentErrMsg shows instead of `text`, which may be NULL. */
 const char *fault_text(thread_t *thread, const char *text);
 
-/* --- among the files of the engine
- * ---------------------------------------------------------------------------- */
+/* Among the files of the engine. */
 void fault_refresh(void);
 /* Reads AIOACL_SIM_FAULTS and AIOACL_SIM_SEED; a mistake ends the process. */
 void fault_read_environment(void);
@@ -107,31 +107,28 @@ void fault_read_environment(void);
 void fault_pause(int64_t ns);
 void fault_release_all(void);
 /* Waits until the key is released (true), or until the call's own limit is over. */
-bool fault_hang(strike_t *strike);
+bool fault_hang(injection_t *injection);
 /* Hung waits that a reset of the device ends. */
 void fault_release_device(const device_t *device);
 void fault_release_function(function_t function);
 uint32_t fault_hung(function_t function);
 
-/* --- health.c
- * ------------------------------------------------------------------------------------------------- */
-void health_fall_sick(device_t *device, sickness_t sickness, aclError code, uint32_t reset_fails);
+/* health.c. */
+void health_enter_fault_state(device_t *device, fault_state_t fault_state, aclError code, uint32_t reset_fails);
 void health_heal(device_t *device);
 void health_heal_all(void);
-bool health_any_sick(void);
+bool health_any_faulty(void);
 /* What a call answers because its device is sick. */
-void health_strike(strike_t *strike);
+void health_inject(injection_t *injection);
 
-/* --- limits.c: how many of each thing there may be
- * ------------------------------------------------------------ */
+/* limits.c: how many of each thing there may be. */
 void limits_read_environment(void);
 /* True: the device may have no further object of that kind. */
 bool limit_reached(object_kind_t kind, const device_t *device);
 /* How much memory the device has, or for NULL the host. */
 uint64_t limit_memory(const device_t *device);
 
-/* --- trace.c: the journal, written to the file of AIOACL_SIM_TRACE
- * -------------------------------------------- */
+/* trace.c: the journal, written to the file of AIOACL_SIM_TRACE. */
 extern int trace_file; /* -1: none */
 void trace_read_environment(void);
 void trace_write(const char *text, size_t length);

@@ -10,7 +10,7 @@
 /* The waiter is the first member, so that the list can be walked. */
 typedef struct {
     waiter_t waiter;
-    const strike_t *strike;
+    const injection_t *injection;
 } hung_t;
 
 static wait_list_t hanging;
@@ -25,42 +25,42 @@ void fault_pause(int64_t ns) {
 }
 
 /* What a test has hung by aclsim_hang_call stays until the test lets it go. */
-static bool is_own(const strike_t *strike) {
-    return *strike->key == OWN_KEY[0];
+static bool is_own(const injection_t *injection) {
+    return *injection->key == OWN_KEY[0];
 }
 
-bool fault_hang(strike_t *strike) {
-    hung_t hung = {.strike = strike};
-    bool limited = strike->limit_ms > 0 && !is_own(strike);
-    int64_t deadline_ns = limited ? deadline_ms((int32_t)strike->limit_ms) : SIM_FOREVER;
+bool fault_hang(injection_t *injection) {
+    hung_t hung = {.injection = injection};
+    bool limited = injection->limit_ms > 0 && !is_own(injection);
+    int64_t deadline_ns = limited ? deadline_ms((int32_t)injection->limit_ms) : SIM_FOREVER;
     wait_add(&hanging, &hung.waiter, 0);
     return wait_unseen(&hung.waiter, deadline_ns);
 }
 
-static void release(bool (*which)(const strike_t *strike, const void *arg), const void *arg) {
+static void release(bool (*which)(const injection_t *injection, const void *arg), const void *arg) {
     waiter_t *next = NULL;
     for (waiter_t *waiter = hanging.first; waiter != NULL; waiter = next) {
         next = waiter->next;
-        if (which(((hung_t *)(void *)waiter)->strike, arg)) {
+        if (which(((hung_t *)(void *)waiter)->injection, arg)) {
             wait_finish(waiter, 0);
         }
     }
 }
 
 /* A hang without a key has its function's name for one. */
-static bool has_key(const strike_t *strike, const void *key) {
-    const char *own = *strike->key != '\0' ? strike->key : function_info[strike->function].name;
+static bool has_key(const injection_t *injection, const void *key) {
+    const char *own = *injection->key != '\0' ? injection->key : function_info[injection->function].name;
     return strcmp(own, key) == 0;
 }
 
-static bool has_function(const strike_t *strike, const void *function) {
-    return strike->function == *(const function_t *)function;
+static bool has_function(const injection_t *injection, const void *function) {
+    return injection->function == *(const function_t *)function;
 }
 
 /* The calls that a reset of the runtime would end. */
-static bool waits_for(const strike_t *strike, const void *device) {
-    bool wait = group_has("sync", 4, strike->function);
-    return strike->device == device && wait && !is_own(strike);
+static bool waits_for(const injection_t *injection, const void *device) {
+    bool wait = group_has("sync", 4, injection->function);
+    return injection->device == device && wait && !is_own(injection);
 }
 
 void fault_release_function(function_t function) {
@@ -79,7 +79,7 @@ void fault_release_all(void) {
 uint32_t fault_hung(function_t function) {
     uint32_t count = 0;
     for (waiter_t *waiter = hanging.first; waiter != NULL; waiter = waiter->next) {
-        count += ((hung_t *)(void *)waiter)->strike->function == function ? 1 : 0;
+        count += ((hung_t *)(void *)waiter)->injection->function == function ? 1 : 0;
     }
     return count;
 }

@@ -8,10 +8,10 @@
 #include "rule.h"
 #include "sim.h"
 
-static uint32_t sick_devices;
+static uint32_t faulty_devices;
 
-bool health_any_sick(void) {
-    return sick_devices > 0;
+bool health_any_faulty(void) {
+    return faulty_devices > 0;
 }
 
 typedef struct {
@@ -27,13 +27,14 @@ static void wake(void *object, void *arg) {
     }
 }
 
-void health_fall_sick(device_t *device, sickness_t sickness, aclError code, uint32_t reset_fails) {
+void health_enter_fault_state(device_t *device, fault_state_t fault_state, aclError code,
+                              uint32_t reset_fails) {
     wake_t what = {.device = device, .code = code};
-    sick_devices += device->health.sickness == HEALTH_WELL ? 1 : 0;
-    device->health = (health_t){.sickness = sickness, .code = code, .reset_fails = reset_fails};
+    faulty_devices += device->health.fault_state == HEALTH_WELL ? 1 : 0;
+    device->health = (health_t){.fault_state = fault_state, .code = code, .reset_fails = reset_fails};
     object_each(KIND_STREAM, wake, &what);
     fault_refresh();
-    if (sickness == HEALTH_LOST || code == RT_DEVICE_OOM) {
+    if (fault_state == HEALTH_LOST || code == RT_DEVICE_OOM) {
         recycler_device_fault(device, code);
     }
 }
@@ -46,9 +47,9 @@ static void kick(void *object, void *arg) {
 }
 
 void health_heal(device_t *device) {
-    if (device->health.sickness != HEALTH_WELL) {
-        device->health = (health_t){.sickness = HEALTH_WELL};
-        sick_devices--;
+    if (device->health.fault_state != HEALTH_WELL) {
+        device->health = (health_t){.fault_state = HEALTH_WELL};
+        faulty_devices--;
         object_each(KIND_STREAM, kick, device);
         fault_refresh();
     }
@@ -65,39 +66,39 @@ static bool gives_back(function_t function) {
     return group_has("destroy", 7, function) || strstr(name, "Abort") != NULL || strstr(name, "UnSub") != NULL;
 }
 
-static void strike_wait(strike_t *strike, health_t *health) {
-    aclError late = group_has("event", 5, strike->function) ? RT_EVENT_SYNC_TIMEOUT : RT_STREAM_SYNC_TIMEOUT;
-    strike_refuse(strike, strike->false_drain ? ACL_SUCCESS : health->told ? late : health->code);
-    health->told = health->told || !strike->false_drain;
+static void injection_wait(injection_t *injection, health_t *health) {
+    aclError late = group_has("event", 5, injection->function) ? RT_EVENT_SYNC_TIMEOUT : RT_STREAM_SYNC_TIMEOUT;
+    injection_refuse(injection, injection->false_drain ? ACL_SUCCESS : health->told ? late : health->code);
+    health->told = health->told || !injection->false_drain;
 }
 
-static void strike_any(strike_t *strike, health_t *health) {
-    if (group_has("sync", 4, strike->function)) {
-        strike_wait(strike, health);
-    } else if (group_has("query", 5, strike->function)) {
-        strike_refuse(strike, health->code);
+static void injection_any(injection_t *injection, health_t *health) {
+    if (group_has("sync", 4, injection->function)) {
+        injection_wait(injection, health);
+    } else if (group_has("query", 5, injection->function)) {
+        injection_refuse(injection, health->code);
         health->told = true;
-    } else if (gives_back(strike->function)) {
-        strike->after = RT_DRIVER_ERROR;
+    } else if (gives_back(injection->function)) {
+        injection->after = RT_DRIVER_ERROR;
     } else {
-        strike_refuse(strike, RT_DRIVER_ERROR);
+        injection_refuse(injection, RT_DRIVER_ERROR);
     }
 }
 
-void health_strike(strike_t *strike) {
-    health_t *health = strike->device != NULL ? &strike->device->health : NULL;
-    if (health == NULL || health->sickness == HEALTH_WELL) {
+void health_inject(injection_t *injection) {
+    health_t *health = injection->device != NULL ? &injection->device->health : NULL;
+    if (health == NULL || health->fault_state == HEALTH_WELL) {
         return;
     }
-    switch (function_info[strike->function].kind) {
+    switch (function_info[injection->function].kind) {
     case CALL_FREE:
         break;
     case CALL_CONTROL:
-        if (health->sickness == HEALTH_LOST && !group_has("reset", 5, strike->function)) {
-            strike_refuse(strike, health->code);
+        if (health->fault_state == HEALTH_LOST && !group_has("reset", 5, injection->function)) {
+            injection_refuse(injection, health->code);
         }
         break;
     default:
-        strike_any(strike, health);
+        injection_any(injection, health);
     }
 }

@@ -26,8 +26,6 @@ static const uint64_t device_capacity = 64ULL << 30;
 
 static limits_t limits;
 
-/* --- counting
- * ------------------------------------------------------------------------------------------------- */
 typedef struct {
     object_kind_t kind;
     const device_t *device;
@@ -72,8 +70,6 @@ uint64_t limit_memory(const device_t *device) {
     return limit->set && limit->most < capacity ? limit->most : capacity;
 }
 
-/* --- reading: stream=8,event=16,mem=64M
- * ------------------------------------------------------------------------ */
 static limit_t *place_of(limits_t *made, const char *name) {
     static const struct {
         const char *name;

@@ -194,20 +194,20 @@ static device_t *device_at(function_t function, const uint64_t *words, const str
     return device_find(thread_device_peek());
 }
 
-void role_scene(function_t function, const uint64_t *words, scene_t *scene) {
+void role_call_info(function_t function, const uint64_t *words, call_info_t *call_info) {
     const stream_t *stream = stream_at(function, words);
     int size = place_of(function, ROLE_SIZE);
     int timeout = place_of(function, ROLE_TIMEOUT);
     bool waits = strstr(function_info[function].name, "Synchronize") != NULL;
     thread_t *thread = thread_self();
-    *scene = (scene_t){.function = function, .stream_id = -1, .timeout_ms = -1};
-    scene->device = device_at(function, words, stream);
-    scene->device_id = scene->device != NULL ? scene->device->id : -1;
-    scene->stream_handle = stream;
-    scene->stream_id = stream != NULL ? (int64_t)stream->id : -1;
-    scene->sized = size >= 0;
-    scene->size = size >= 0 ? words[size] : 0;
-    scene->timeout_ms = timeout >= 0 && waits ? (int32_t)words[timeout] : -1;
-    scene->thread = thread->number;
-    scene->tid = thread->tid;
+    *call_info = (call_info_t){.function = function, .stream_id = -1, .timeout_ms = -1};
+    call_info->device = device_at(function, words, stream);
+    call_info->device_id = call_info->device != NULL ? call_info->device->id : -1;
+    call_info->stream_handle = stream;
+    call_info->stream_id = stream != NULL ? (int64_t)stream->id : -1;
+    call_info->sized = size >= 0;
+    call_info->size = size >= 0 ? words[size] : 0;
+    call_info->timeout_ms = timeout >= 0 && waits ? (int32_t)words[timeout] : -1;
+    call_info->thread = thread->number;
+    call_info->tid = thread->tid;
 }

@@ -67,7 +67,7 @@ typedef struct rule {
     aclError rc;
     aclError rc_after;
     aclError async_error;
-    aclError sick_code;
+    aclError fault_state_code;
     aclError lie;
     uint32_t reset_fails;
     int64_t latency_ns;
@@ -95,28 +95,24 @@ typedef struct {
     uint64_t size;
     int device_id;
     int64_t timeout_ms; /* -1: none */
-} scene_t;
+} call_info_t;
 
-/* --- role.c: what the arguments of a function are, read from its prototype
- * ------------------------------------ */
+/* role.c: what the arguments of a function are, read from its prototype. */
 bool role_returns_code(function_t function);
 bool role_has_stream(function_t function);
 /* With sim.lock held. */
-void role_scene(function_t function, const uint64_t *words, scene_t *scene);
+void role_call_info(function_t function, const uint64_t *words, call_info_t *call_info);
 
-/* --- group.c
- * -------------------------------------------------------------------------------------------------- */
+/* group.c. */
 bool group_has(const char *group, size_t length, function_t function);
 bool group_known(const char *group, size_t length);
 void group_names(char *text, size_t size);
 
-/* --- ruleparse.c
- * ---------------------------------------------------------------------------------------------- */
+/* ruleparse.c. */
 /* Reads a rule; on a mistake answers false, with what is wrong and where in `why`. */
 bool rule_parse(rule_t *rule, const char *text, char *why, size_t size);
 
-/* --- rulefield.c
- * ---------------------------------------------------------------------------------------------- */
+/* rulefield.c. */
 /* Sets one field; text is NULL when it has no value. False: `want` says what it wants, NULL: no such field. */
 bool rule_set(rule_t *rule, const char *name, const char *text, const char **want);
 
@@ -125,8 +121,7 @@ void rule_field_names(char *text, size_t size);
 /* A number with an optional K, M or G, up to the end of the text. */
 bool parse_size(const char *text, uint64_t *value);
 
-/* --- rules.c
- * -------------------------------------------------------------------------------------------------- */
+/* rules.c. */
 rule_t *rules_first(void);
 /* NULL: the text is refused, with its reason in `why`. */
 rule_t *rules_add(const char *text, char *why, size_t size);
@@ -135,14 +130,12 @@ void rules_sweep(void);
 /* What aclsim_fault_error tells. */
 void rules_refused(const char *why);
 
-/* --- fault.c
- * -------------------------------------------------------------------------------------------------- */
-void strike_refuse(strike_t *strike, aclError code);
+/* fault.c. */
+void injection_refuse(injection_t *injection, aclError code);
 
-/* --- rulematch.c
- * ---------------------------------------------------------------------------------------------- */
+/* rulematch.c. */
 /* Counts a match, and a hit if the rule fires. */
-bool rule_fires(rule_t *rule, const scene_t *scene);
+bool rule_fires(rule_t *rule, const call_info_t *call_info);
 int64_t rule_latency(const rule_t *rule);
 void rule_seed(uint64_t seed);
 void rule_free(rule_t *rule);

@@ -7,7 +7,7 @@
 
 #include "rule.h"
 
-enum { LIE_BY_DEFAULT = 507018, VALUE_BYTES = 96 };
+enum { LIE_BY_DEFAULT = RT_AICPU_EXCEPTION, VALUE_BYTES = 96 };
 
 /* The library's own readers skip white space and take signs; they also follow the locale, see parse_real. */
 static bool begins(const char *text) {
@@ -68,8 +68,6 @@ static bool parse_key(const char *text, char *key) {
     return true;
 }
 
-/* --- fields with a law of their own
- * --------------------------------------------------------------------------- */
 static bool set_device(rule_t *rule, const char *text) {
     int64_t number = 0;
     bool good = parse_integer(text, 0, SIM_MAX_DEVICES - 1, &number);
@@ -208,8 +206,6 @@ static bool set_reset_lies(rule_t *rule, const char *text) {
     return good && code != 0;
 }
 
-/* --- the table
- * ------------------------------------------------------------------------------------------------ */
 typedef enum { FORM_NONE, FORM_CODE, FORM_MS, FORM_KEY, FORM_OWN, FORM_OWN_OR_NONE } form_t;
 
 typedef struct {
@@ -251,8 +247,8 @@ static const field_t fields[] = {
     {"hang", key, EFFECT_HANG, FORM_KEY, PLACE(key)},
     {"block-record", key, EFFECT_BLOCK_RECORD, FORM_KEY, PLACE(key)},
     {"async-error", code, EFFECT_ASYNC_ERROR, FORM_CODE, PLACE(async_error)},
-    {"sticky", code, EFFECT_STICKY, FORM_CODE, PLACE(sick_code)},
-    {"lost", code, EFFECT_LOST, FORM_CODE, PLACE(sick_code)},
+    {"sticky", code, EFFECT_STICKY, FORM_CODE, PLACE(fault_state_code)},
+    {"lost", code, EFFECT_LOST, FORM_CODE, PLACE(fault_state_code)},
     {"false-drain", nothing, EFFECT_FALSE_DRAIN, FORM_NONE, NULL, 0},
     {"reset-fail", "a number from 1", EFFECT_RESET_FAIL, FORM_OWN, set_reset_fail, 0},
     {"reset-lies", code, EFFECT_RESET_LIES, FORM_OWN_OR_NONE, set_reset_lies, 0},

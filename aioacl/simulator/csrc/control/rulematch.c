@@ -32,20 +32,20 @@ int64_t rule_latency(const rule_t *rule) {
     return rule->latency_ns - rule->jitter_ns + (int64_t)(draw(rule, 1) % width);
 }
 
-static bool stream_fits(const rule_t *rule, const scene_t *scene) {
+static bool stream_fits(const rule_t *rule, const call_info_t *call_info) {
     if (rule->stream != 0) {
-        return (uintptr_t)scene->stream_handle == rule->stream;
+        return (uintptr_t)call_info->stream_handle == rule->stream;
     }
-    return rule->stream_id < 0 || rule->stream_id == scene->stream_id;
+    return rule->stream_id < 0 || rule->stream_id == call_info->stream_id;
 }
 
-static bool matches(const rule_t *rule, const scene_t *scene) {
-    bool device = rule->device < 0 || (scene->device != NULL && scene->device_id == rule->device);
-    bool thread = rule->thread == 0 || rule->thread == scene->thread;
-    bool tid = rule->tid == 0 || rule->tid == scene->tid;
-    bool size =
-        !rule->sized || (scene->sized && scene->size >= rule->size_least && scene->size <= rule->size_most);
-    return rule->picks[scene->function] && device && thread && tid && size && stream_fits(rule, scene);
+static bool matches(const rule_t *rule, const call_info_t *call_info) {
+    bool device = rule->device < 0 || (call_info->device != NULL && call_info->device_id == rule->device);
+    bool thread = rule->thread == 0 || rule->thread == call_info->thread;
+    bool tid = rule->tid == 0 || rule->tid == call_info->tid;
+    bool size = !rule->sized ||
+                (call_info->sized && call_info->size >= rule->size_least && call_info->size <= rule->size_most);
+    return rule->picks[call_info->function] && device && thread && tid && size && stream_fits(rule, call_info);
 }
 
 /* How many matching calls there have been, this one too: in all, or by this thread. */
@@ -75,11 +75,11 @@ static bool is_due(const rule_t *rule, uint64_t count) {
     return count >= rule->first && (count - rule->first + (rule->from_nth ? 0 : 1)) % rule->every == 0;
 }
 
-bool rule_fires(rule_t *rule, const scene_t *scene) {
-    if (!matches(rule, scene)) {
+bool rule_fires(rule_t *rule, const call_info_t *call_info) {
+    if (!matches(rule, call_info)) {
         return false;
     }
-    uint64_t count = count_match(rule, scene->thread);
+    uint64_t count = count_match(rule, call_info->thread);
     bool lucky = !rule->chancy || draw(rule, 0) < rule->chance;
     if (!is_due(rule, count) || !lucky || rule->times == 0) {
         return false;

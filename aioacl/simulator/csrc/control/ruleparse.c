@@ -30,8 +30,6 @@ static bool refuse(const reader_t *reader, const char *format, ...) {
     return false;
 }
 
-/* --- which functions
- * ------------------------------------------------------------------------------------------ */
 static bool names(const char *word, size_t length, function_t function) {
     char pattern[RULE_TEXT_BYTES];
     snprintf(pattern, sizeof pattern, "%.*s", (int)length, word);
@@ -72,8 +70,6 @@ static bool pick(const reader_t *reader) {
     return true;
 }
 
-/* --- which of them an effect can reach
- * ------------------------------------------------------------------------ */
 static bool reaches(uint32_t effect, function_t function) {
     const char *name = function_info[function].name;
     bool ends = group_has("reset", 5, function);
@@ -100,7 +96,7 @@ static bool reaches(uint32_t effect, function_t function) {
     }
 }
 
-static bool sickens(const rule_t *rule) {
+static bool enters_fault_state(const rule_t *rule) {
     return (rule->effects & (EFFECT_STICKY | EFFECT_LOST)) != 0;
 }
 
@@ -110,8 +106,8 @@ static bool narrow(const reader_t *reader) {
     bool any = false;
     for (int function = 0; function < FN_COUNT; function++) {
         for (uint32_t effect = 1; effect <= EFFECT_TEXT; effect <<= 1) {
-            bool of_sickness = effect == EFFECT_RESET_FAIL && sickens(rule);
-            bool wanted = (rule->effects & effect) != 0 && !of_sickness;
+            bool of_fault_state = effect == EFFECT_RESET_FAIL && enters_fault_state(rule);
+            bool wanted = (rule->effects & effect) != 0 && !of_fault_state;
             rule->picks[function] = rule->picks[function] && (!wanted || reaches(effect, (function_t)function));
         }
         any = any || rule->picks[function];
@@ -119,8 +115,6 @@ static bool narrow(const reader_t *reader) {
     return any || refuse(reader, "none of these functions can do what the rule wants");
 }
 
-/* --- whether the fields go together
- * --------------------------------------------------------------------------- */
 static bool both(const rule_t *rule, uint32_t one, uint32_t other) {
     return (rule->effects & one) != 0 && (rule->effects & other) != 0;
 }
@@ -148,7 +142,7 @@ static void settle(rule_t *rule) {
         rule->exact = rule->from_nth && rule->every == 1;
         rule->times = -1;
     }
-    if ((rule->effects & EFFECT_RESET_FAIL) != 0 && !sickens(rule) && !rule->times_given) {
+    if ((rule->effects & EFFECT_RESET_FAIL) != 0 && !enters_fault_state(rule) && !rule->times_given) {
         rule->times = rule->reset_fails;
     }
     if ((rule->effects & EFFECT_LOST) != 0 && rule->reset_fails == 0) {
@@ -156,8 +150,6 @@ static void settle(rule_t *rule) {
     }
 }
 
-/* --- the text
- * ------------------------------------------------------------------------------------------------- */
 static bool read_field(const reader_t *reader) {
     char name[FIELD_BYTES];
     const char *want = NULL;

@@ -1,4 +1,4 @@
-/* The list of rules, and the doors for C and for the environment. */
+/* The list of rules, and the ways to set them: from C and by the environment. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ rule_t *rules_first(void) {
 }
 
 void fault_refresh(void) {
-    atomic_store(&fault_on, rules != NULL || health_any_sick());
+    atomic_store(&fault_on, rules != NULL || health_any_faulty());
 }
 
 static void drop(rule_t **place) {
@@ -74,8 +74,6 @@ void rules_refused(const char *why) {
     snprintf(refusal, sizeof refusal, "%s", why);
 }
 
-/* --- C
- * -------------------------------------------------------------------------------------------------------- */
 API int aclsim_fault_add(const char *rule, uint32_t *id) {
     sim_start();
     sim_lock();
@@ -157,8 +155,6 @@ API void aclsim_set_seed(uint64_t seed) {
     sim_unlock();
 }
 
-/* --- the environment: rules between semicolons, of which seed=N is none
- * ---------------------------------------- */
 static _Noreturn void die(const char *name, const char *part, const char *why) {
     fprintf(stderr, "aclsim: %s: \"%s\": %s\n", name, part, why);
     abort();

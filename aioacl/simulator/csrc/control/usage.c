@@ -1,4 +1,4 @@
-/* The referee keeps the score of what a client must not do. It never changes what a call answers. */
+/* The usage checker keeps the score of what a client must not do. It never changes what a call answers. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,25 +13,25 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char kept[VIOLATIONS_KEPT][VIOLATION_BYTES];
 static uint64_t count;
 
-void referee_lock(void) {
+void usage_lock(void) {
     pthread_mutex_lock(&lock);
 }
 
-void referee_unlock(void) {
+void usage_unlock(void) {
     pthread_mutex_unlock(&lock);
 }
 
-void referee_note(const char *format, ...) {
+void usage_note(const char *format, ...) {
     va_list arguments;
     const char *name = call_name();
     const thread_t *thread = thread_self();
     pid_t tid = thread->on_behalf != 0 ? thread->on_behalf : thread->tid;
     va_start(arguments, format);
-    referee_lock();
+    usage_lock();
     char *text = kept[count++ % VIOLATIONS_KEPT];
     int length = snprintf(text, VIOLATION_BYTES, "%s: thread %d ", name, tid);
     vsnprintf(text + length, VIOLATION_BYTES - (size_t)length, format, arguments);
-    referee_unlock();
+    usage_unlock();
     va_end(arguments);
 }
 
@@ -44,20 +44,20 @@ static const char *kind_of_handle(const void *handle) {
     return NULL;
 }
 
-void referee_dead(object_kind_t kind, const void *handle) {
+void usage_dead(object_kind_t kind, const void *handle) {
     const char *other = kind_of_handle(handle);
-    referee_note("passes a %s%s%s handle %p", other != NULL ? other : "dead or foreign",
-                 other != NULL ? " as a " : " ", object_kind_name(kind), handle);
+    usage_note("passes a %s%s%s handle %p", other != NULL ? other : "dead or foreign",
+               other != NULL ? " as a " : " ", object_kind_name(kind), handle);
 }
 
-aclError referee_bad_handle(object_kind_t kind, const void *handle) {
-    referee_dead(kind, handle);
+aclError usage_bad_handle(object_kind_t kind, const void *handle) {
+    usage_dead(kind, handle);
     return error_set(RT_INVALID_HANDLE, object_kind_name(kind));
 }
 
-aclError referee_wrong_context(const stream_t *stream) {
-    referee_note("uses stream %p of context %p, which is not the current one", (const void *)stream,
-                 (const void *)stream->context);
+aclError usage_wrong_context(const stream_t *stream) {
+    usage_note("uses stream %p of context %p, which is not the current one", (const void *)stream,
+               (const void *)stream->context);
     return error_set(RT_STREAM_CONTEXT, "stream");
 }
 
@@ -83,12 +83,12 @@ static void check_inside(thread_t *thread, void *arg) {
         return;
     }
     if (!atomic_load(&thread->in_state_cb)) {
-        referee_note("resets device %d while thread %d is inside %s", device->id, thread->tid,
-                     function_info[function].name);
+        usage_note("resets device %d while thread %d is inside %s", device->id, thread->tid,
+                   function_info[function].name);
     }
 }
 
-void referee_reset(const device_t *device) {
+void usage_reset(const device_t *device) {
     if (thread_self()->foreign) {
         return; /* the client has no part in it */
     }
@@ -97,11 +97,11 @@ void referee_reset(const device_t *device) {
 
 static void check_syncing(thread_t *thread, void *arg) {
     if (thread != thread_self() && atomic_load(&thread->syncing) == arg) {
-        referee_note("destroys stream %p while thread %d synchronises it", arg, thread->tid);
+        usage_note("destroys stream %p while thread %d synchronises it", arg, thread->tid);
     }
 }
 
-void referee_destroy(const stream_t *stream) {
+void usage_destroy(const stream_t *stream) {
     thread_each(check_syncing, (void *)(uintptr_t)stream);
 }
 
@@ -112,27 +112,27 @@ static void forget_syncing(thread_t *thread, void *arg) {
     atomic_compare_exchange_strong(&thread->syncing, &stream, NULL);
 }
 
-void referee_gone(const stream_t *stream) {
+void usage_gone(const stream_t *stream) {
     thread_each(forget_syncing, (void *)(uintptr_t)stream);
 }
 
-uint64_t referee_count(void) {
-    referee_lock();
+uint64_t usage_count(void) {
+    usage_lock();
     uint64_t seen = count;
-    referee_unlock();
+    usage_unlock();
     return seen;
 }
 
-void referee_forget(void) {
-    referee_lock();
+void usage_forget(void) {
+    usage_lock();
     count = 0;
-    referee_unlock();
+    usage_unlock();
 }
 
 API int aclsim_violation(uint64_t index, char *text, size_t size) {
-    referee_lock();
+    usage_lock();
     if (index >= count || count - index > VIOLATIONS_KEPT) {
-        referee_unlock();
+        usage_unlock();
         return -1;
     }
     const char *found = kept[index % VIOLATIONS_KEPT];
@@ -140,6 +140,6 @@ API int aclsim_violation(uint64_t index, char *text, size_t size) {
     if (text != NULL && size > 0) {
         snprintf(text, size, "%s", found);
     }
-    referee_unlock();
+    usage_unlock();
     return length;
 }

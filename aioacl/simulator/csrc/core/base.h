@@ -32,8 +32,7 @@ enum {
 /* Why a key of another process cannot be imported. */
 #define SIM_SHARES_NOTHING "this simulator shares nothing between processes"
 
-/* --- functions (entry.c)
- * -------------------------------------------------------------------------------------- */
+/* Functions (entry.c). */
 typedef enum { CALL_FREE, CALL_ENQUEUE, CALL_WAIT, CALL_LIFETIME, CALL_CONTROL } call_kind_t;
 
 typedef enum {
@@ -64,8 +63,7 @@ const char *call_name(void);
 /* -1 when there is no such function */
 int function_find(const char *name);
 
-/* --- objects (handle.c)
- * --------------------------------------------------------------------------------------- */
+/* Objects (handle.c). */
 typedef enum {
     KIND_CONTEXT,
     KIND_STREAM,
@@ -117,7 +115,7 @@ typedef struct work work_t;
 typedef struct lane lane_t;
 typedef struct node node_t;
 typedef struct task_group task_group_t;
-typedef struct strike strike_t;
+typedef struct injection injection_t;
 
 /* A new live object with one reference, zeroed but for its header; NULL when memory is out. */
 void *object_new(object_kind_t kind);
@@ -133,8 +131,7 @@ const char *object_kind_name(object_kind_t kind);
 /* Calls `visit` for every live object of a kind. */
 void object_each(object_kind_t kind, void (*visit)(void *object, void *arg), void *arg);
 
-/* --- waiting (wait.c)
- * ----------------------------------------------------------------------------------------- */
+/* Waiting (wait.c). */
 typedef struct waiter {
     struct waiter *prev;
     struct waiter *next;
@@ -178,8 +175,7 @@ bool gate_enter_until(gate_t *gate, int64_t deadline_ns);
 void gate_leave(gate_t *gate);
 int64_t deadline_ms(int32_t timeout);
 
-/* --- threads (thread.c)
- * --------------------------------------------------------------------------------------- */
+/* Threads (thread.c). */
 /* Paragraphs about errors that nobody has taken yet. */
 typedef struct {
     size_t length;
@@ -207,7 +203,7 @@ struct thread {
     int capture_mode;        /* which captures of others this thread heeds */
     uint32_t last_task;      /* number of the task it enqueued last */
     _Atomic(void *) syncing; /* the stream that it synchronises now */
-    strike_t *strike;        /* what rules want of the call it is inside */
+    injection_t *injection;  /* what rules want of the call it is inside */
     pid_t on_behalf;         /* of the thread that enqueued what it looks at now, 0: none */
     int text_fault;          /* what is wrong with the next error text */
     uint32_t number;         /* in the order in which threads met a rule, from 1 */
@@ -234,13 +230,11 @@ void thread_uses(const device_t *device);
 void thread_list_lock(void);
 void thread_list_unlock(void);
 
-/* --- fork.c
- * --------------------------------------------------------------------------------------------------- */
+/* fork.c. */
 void fork_watch(void);
 bool process_forked(void);
 
-/* --- errors (error.c)
- * ----------------------------------------------------------------------------------------- */
+/* Errors (error.c). */
 /* Keeps the code as the last error and adds its text, which names `what`; returns the code. */
 aclError error_set(aclError code, const char *what);
 /* A call ends. The runtime keeps an error in the thread's context too, so it looks for that, and a stale
@@ -253,8 +247,7 @@ void error_explain(aclError code, const char *why);
 /* From now on all threads add to one text, which any of them may take; or each to its own. */
 void error_keep_together(bool together);
 
-/* --- settings (settings.c)
- * ------------------------------------------------------------------------------------ */
+/* Settings (settings.c). */
 /* Release trains of CANN, oldest first: what differs between them asks `sim.settings.cann >= CANN_...`. */
 typedef enum { CANN_8_1, CANN_8_5, CANN_9_0, CANN_9_1, CANN_MASTER } cann_t;
 

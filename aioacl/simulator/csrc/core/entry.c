@@ -36,7 +36,7 @@ typedef struct {
     unsigned long outer_devices;
     int64_t started_ns;
     const uint64_t *words;
-    strike_t strike;
+    injection_t injection;
 } frame_t;
 
 static unsigned long bound_mask(void) {
@@ -44,7 +44,7 @@ static unsigned long bound_mask(void) {
     return device >= 0 ? 1UL << device : 0;
 }
 
-/* True: the call is refused, or a rule strikes it, and answers `code`. */
+/* True: the call is refused, or a rule fires, and answers `code`. */
 static bool call_enter(frame_t *frame, function_t function, const uint64_t *words, aclError *code) {
     sim_start();
     thread_t *thread = thread_self();
@@ -56,29 +56,29 @@ static bool call_enter(frame_t *frame, function_t function, const uint64_t *word
     frame->outer_devices = atomic_load_explicit(&thread->devices, memory_order_relaxed);
     atomic_store_explicit(&thread->devices, bound_mask(), memory_order_relaxed);
     atomic_store(&thread->function, (int)function);
-    frame->strike.on = false;
+    frame->injection.on = false;
     calls_count(function);
     if (process_forked()) {
-        referee_note("calls ACL in a forked child");
+        usage_note("calls ACL in a forked child");
         *code = RT_INTERNAL_ERROR;
         return true;
     }
     if (thread->callback_depth > 0 && !exception_may_call(function)) {
-        referee_note("calls ACL inside a callback");
+        usage_note("calls ACL inside a callback");
     }
     call_kind_t kind = function_info[function].kind;
     if (kind != CALL_FREE && init_ended()) {
-        referee_note("calls ACL after aclFinalize");
+        usage_note("calls ACL after aclFinalize");
     }
     if ((kind == CALL_ENQUEUE || kind == CALL_LIFETIME) && !atomic_load(&thread->in_state_cb)) {
         snapshot_pass();
     }
-    return fault_before(&frame->strike, function, words, code);
+    return fault_before(&frame->injection, function, words, code);
 }
 
 /* What the call answers in the end. */
 static long call_leave(frame_t *frame, long rc) {
-    rc = fault_after(&frame->strike, rc);
+    rc = fault_after(&frame->injection, rc);
     error_leave(frame->thread);
     atomic_store(&frame->thread->function, frame->outer_function);
     atomic_store_explicit(&frame->thread->devices, frame->outer_devices, memory_order_relaxed);

@@ -14,7 +14,7 @@ typedef struct {
 } step_t;
 
 static bool may_run(const stream_t *stream) {
-    bool well = stream->device->health.sickness == HEALTH_WELL;
+    bool well = stream->device->health.fault_state == HEALTH_WELL;
     return well && !stream->held && stream->park == PARK_NONE && stream->ended < stream->enqueued;
 }
 

@@ -6,11 +6,11 @@ static atomic_bool forked;
 static void prepare(void) {
     sim_lock();
     thread_list_lock();
-    referee_lock();
+    usage_lock();
 }
 
 static void parent(void) {
-    referee_unlock();
+    usage_unlock();
     thread_list_unlock();
     sim_unlock();
 }

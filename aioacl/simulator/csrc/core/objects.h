@@ -4,8 +4,7 @@
 
 #include "base.h"
 
-/* --- tasks and streams
- * ---------------------------------------------------------------------------------------- */
+/* Tasks and streams. */
 typedef enum {
     TASK_COPY,
     TASK_SET,
@@ -190,8 +189,7 @@ static inline bool stream_never_completes(const stream_t *stream) {
     return (stream->flags & (0x4 | 0x10)) != 0;
 }
 
-/* --- records, events, notifies
- * -------------------------------------------------------------------------------- */
+/* Records, events, notifies. */
 struct record {
     uint32_t refs;
     bool ended;     /* as the host sees it: run or dropped */
@@ -246,8 +244,7 @@ struct count_notify {
     park_list_t streams;
 };
 
-/* --- callbacks
- * ------------------------------------------------------------------------------------------------ */
+/* Callbacks. */
 struct job {
     job_t *next;
     stream_t *stream; /* kept by a reference */

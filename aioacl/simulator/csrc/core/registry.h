@@ -19,7 +19,7 @@ typedef struct {
 /* Adds a function under a new name, or with NULL takes the name out. Takes sim.lock. */
 aclError registry_change(registry_t *registry, const char *name, void *function, void *arg);
 
-/* Brackets a client's function: sim.lock is given up for it, and the referee told where the thread is. */
+/* Brackets a client's function: sim.lock is given up for it, and the usage checker told where the thread is. */
 bool registry_leave(void);
 void registry_return(bool before);
 

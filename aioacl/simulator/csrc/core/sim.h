@@ -2,8 +2,8 @@
  * Theory of operation
  *
  * Calls. entry.c reads the function table and makes one exported wrapper per function. The wrapper counts the
- * call, notes it in the calling thread's record (so that the referee can see who is inside), honours what the
- * controls have armed, and calls do_<name>, which is the behaviour and lives in the file of its family.
+ * call, notes it in the calling thread's record (so that the usage checker can see who is inside), honours what
+ * the controls have armed, and calls do_<name>, which is the behaviour and lives in the file of its family.
  *
  * Ownership. Contexts, streams, events and notifies live in slabs (handle.c) that are never given back, so any
  * pointer a client passes can be looked up without touching foreign memory. An object has one reference for its
@@ -12,11 +12,11 @@
  * stand for one aclrtRecordEvent: the event owns the newest one, tasks and waiters own the one they were given.
  *
  * Locks. sim.lock protects everything that is not atomic or private to a thread, and is never held across a
- * blocking wait, a callback or a copy. The referee's lock, the thread list's and that of the error text are
- * leaves below it. The runtime's own coarse locks, which clients can feel, are modelled as gates (wait.c): the
- * stream lock of a context, held by SynchronizeDevice for its whole duration, and the lock of an event, held by
- * a RecordEvent that found the queue full. A gate is taken without sim.lock being given up in between, or by
- * waiting.
+ * blocking wait, a callback or a copy. The usage checker's lock, the thread list's and that of the error text
+ * are leaves below it. The runtime's own coarse locks, which clients can feel, are modelled as gates (wait.c):
+ * the stream lock of a context, held by SynchronizeDevice for its whole duration, and the lock of an event,
+ * held by a RecordEvent that found the queue full. A gate is taken without sim.lock being given up in between,
+ * or by waiting.
  *
  * Waiting. A blocked call puts a waiter_t on the list of what it waits for. Whoever makes the thing happen (or
  * destroys it) takes the waiter off the list, gives it its return code and wakes it, so that the waiter never
@@ -44,8 +44,7 @@
 #include "fault.h"
 #include "objects.h"
 
-/* --- contexts and devices
- * ------------------------------------------------------------------------------------- */
+/* Contexts and devices. */
 struct context {
     object_t object;
     device_t *device;
@@ -127,15 +126,13 @@ void sim_lock(void);
 void sim_unlock(void);
 void settings_read(settings_t *settings);
 
-/* --- release.c
- * ------------------------------------------------------------------------------------------------ */
+/* release.c. */
 /* "8.1", "8.5", "9.0", "9.1" or "master". */
 extern const char sim_release[];
 
 void cond_init(pthread_cond_t *cond);
 
-/* --- device.c, reset.c, context.c
- * ----------------------------------------------------------------------------- */
+/* device.c, reset.c, context.c. */
 device_t *device_find(int32_t id);
 /* With sim.lock held, which it gives up for callbacks and while somebody else changes the device. */
 aclError device_set(int32_t id);
@@ -160,13 +157,11 @@ void host_stop(context_t *context);
 void host_wait(context_t *context);
 void device_release(device_t *device);
 
-/* --- statecb.c: callbacks on state changes; sim.lock is given up while they run
- * ---------------------------------- */
+/* statecb.c: callbacks on state changes; sim.lock is given up while they run. */
 void state_device(int32_t device, aclrtDeviceState state);
 void state_stream(stream_t *stream, aclrtStreamState state);
 
-/* --- stream.c
- * ------------------------------------------------------------------------------------------------- */
+/* stream.c. */
 stream_t *stream_new(context_t *context, uint32_t priority, uint32_t flags);
 void stream_free(stream_t *stream);
 /* Finds the stream of a handle (NULL: the context's default stream) or answers an error. */
@@ -175,8 +170,7 @@ aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream);
 aclError stream_find_own(context_t *context, aclrtStream handle, stream_t **stream);
 aclError stream_check_launch(context_t *context, stream_t *stream);
 
-/* --- queue.c
- * -------------------------------------------------------------------------------------------------- */
+/* queue.c. */
 /* Appends a task, and blocks while the queue is full. The task's references go to the stream, or are released.
  */
 aclError stream_enqueue(stream_t *stream, task_t *task);
@@ -193,8 +187,7 @@ void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc);
 void stream_drain_or_drop(stream_t *stream);
 void task_release(task_t *task, aclError rc);
 
-/* --- executor.c
- * ----------------------------------------------------------------------------------------------- */
+/* executor.c. */
 bool executor_start(device_t *device);
 /* Something has changed for the stream: let the executor look at it. */
 void stream_kick(stream_t *stream);
@@ -217,8 +210,7 @@ bool event_run_task(stream_t *stream, task_t *task);
 bool notify_run_task(stream_t *stream, task_t *task);
 bool call_run_task(stream_t *stream, task_t *task);
 
-/* --- recycle.c
- * ------------------------------------------------------------------------------------------------ */
+/* recycle.c. */
 /* The head task has failed: nothing behind it starts until the recycle thread has handled it. */
 void stream_fault(stream_t *stream, aclError code);
 /* The error that the stream's next synchronizing call gets. */
@@ -234,16 +226,14 @@ bool recycler_seen(const device_t *device, uint64_t round);
 /* The device was lost or has run out of memory: callbacks learn it, without a stream and a task. */
 void recycler_device_fault(device_t *device, aclError code);
 
-/* --- failures.c: what the runtime does wrong, on request
- * ------------------------------------------------------------------------------------------------ */
+/* failures.c: what the runtime does wrong, on request. */
 /* The waiter goes on waiting for a stream that has done all it waits for, since others have fed it meanwhile.
  */
 bool sync_livelocks(const stream_t *stream, const waiter_t *waiter);
 /* A forced reset begins: ends the process if another thread synchronizes a stream of the device. */
 void sync_crash(const device_t *device);
 
-/* --- sync.c
- * --------------------------------------------------------------------------------------------------- */
+/* sync.c. */
 /* Waits until `ended` reaches the target; answers the waiter's code. */
 aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, aclError timeout_rc);
 /* All who wait for the stream, its room or its records leave with that code. */
@@ -254,8 +244,7 @@ void stream_wake_all(stream_t *stream, aclError rc);
 void stream_announce_abort(stream_t *stream, aclError code);
 void stream_finish_abort(stream_t *stream, aclError code);
 
-/* --- event.c, record.c
- * ---------------------------------------------------------------------------------------- */
+/* event.c, record.c. */
 /* Finds the event of a handle or answers an error. */
 aclError event_find(aclrtEvent handle, event_t **event);
 /* The newest record, for this event and for all that share it. */
@@ -270,8 +259,7 @@ void record_retain(record_t *record);
 void record_release(record_t *record);
 void record_end(record_t *record, bool signalled, aclError waiters_rc);
 
-/* --- callback.c, hostfunc.c
- * ----------------------------------------------------------------------------------- */
+/* callback.c, hostfunc.c. */
 job_t *job_new(stream_t *stream, const task_t *task);
 void job_free(job_t *job);
 void job_push(job_queue_t *queue, job_t *job);
@@ -286,27 +274,23 @@ void report_unsubscribe(stream_t *stream);
 void report_forget(stream_t *stream);
 void calls_forget(stream_t *stream);
 
-/* --- allocator.c
- * ---------------------------------------------------------------------------------------------- */
+/* allocator.c. */
 void allocator_forget(const stream_t *stream);
 
-/* --- hostsubscribe.c, snapshot.c
- * ---------------------------------------------------------------------------------------------- */
+/* hostsubscribe.c, snapshot.c. */
 void hostsubscribe_forget(const stream_t *stream);
 /* A call that makes or launches something waits while the process is locked for a snapshot. */
 void snapshot_pass(void);
 /* With sim.lock held: whatever was locked or backed up is running. */
 void snapshot_end(void);
 
-/* --- exception.c
- * ---------------------------------------------------------------------------------------------- */
+/* exception.c. */
 /* Why a task that is a launch has failed; "" for all others. */
 const char *launch_why(const task_t *task);
 /* What a callback may call: it reads the description of the failure. */
 bool exception_may_call(function_t function);
 
-/* --- block.c, memory.c
- * ------------------------------------------------------------------------------------------------- */
+/* block.c, memory.c. */
 /* Stale memory was a block once and is none now. */
 typedef enum { MEMORY_PAGEABLE, MEMORY_DEVICE, MEMORY_PINNED, MEMORY_STALE } memory_t;
 
@@ -330,8 +314,7 @@ void memory_free_device(device_t *device);
 void register_forked(void);
 void memory_counts(aclsim_stats_t *stats);
 
-/* --- move.c, fill.c
- * ------------------------------------------------------------------------------------------- */
+/* move.c, fill.c. */
 static inline bool task_moves(const task_t *task) {
     return task->kind <= TASK_INDIRECT;
 }
@@ -353,8 +336,7 @@ bool move_prepare(task_t *task, void **to, void **from);
 void move_perform(const task_t *task);
 void fill_memory(void *to, uint32_t value, size_t count, bool words);
 
-/* --- pool.c, managed.c, physical.c
- * ---------------------------------------------------------------------------- */
+/* pool.c, managed.c, physical.c. */
 void pool_run_task(task_t *task);
 void pool_drop_task(task_t *task);
 void pool_end_of_device(device_t *device);
@@ -363,33 +345,31 @@ void pool_trim_all(void);
 void prefetch_run_task(const task_t *task);
 void physical_end_of_device(device_t *device);
 
-/* --- arena.c
- * -------------------------------------------------------------------------------------------------- */
+/* arena.c. */
 char *arena_take(size_t size);
 void arena_give(char *base, size_t size);
 bool arena_owns(const void *pointer);
 
-/* --- referee.c, journal.c, armed.c
- * ---------------------------------------------------------------------------- */
+/* usage.c, journal.c, armed.c. */
 /* The text goes on after "<call>: thread <id> "; of a device task the thread is the one that enqueued it. */
-void referee_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void usage_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Notes a handle that is no live one of that kind. */
-void referee_dead(object_kind_t kind, const void *handle);
+void usage_dead(object_kind_t kind, const void *handle);
 /* The same; returns 107017 with the error kept. */
-aclError referee_bad_handle(object_kind_t kind, const void *handle);
+aclError usage_bad_handle(object_kind_t kind, const void *handle);
 /* Notes a live stream that only its own context may use; returns 107003 with the error kept. */
-aclError referee_wrong_context(const stream_t *stream);
-void referee_reset(const device_t *device);
-uint64_t referee_count(void);
-void referee_forget(void);
-void referee_lock(void);
-void referee_unlock(void);
+aclError usage_wrong_context(const stream_t *stream);
+void usage_reset(const device_t *device);
+uint64_t usage_count(void);
+void usage_forget(void);
+void usage_lock(void);
+void usage_unlock(void);
 void journal_add(function_t function, const uint64_t *words, long rc, int64_t took_ns);
 void journal_forget(void);
 /* A letter for each argument: i, u or p. Set by the first call. */
 extern _Atomic(const char *) function_letters[FN_COUNT];
-void referee_destroy(const stream_t *stream);
-void referee_gone(const stream_t *stream);
+void usage_destroy(const stream_t *stream);
+void usage_gone(const stream_t *stream);
 
 void calls_count(function_t function);
 uint64_t calls_all(void);

@@ -79,7 +79,7 @@ static thread_t *thread_enter(void) {
     thread->open_ranges = 0;
     thread->last_task = 0;
     thread->syncing = NULL;
-    thread->strike = NULL;
+    thread->injection = NULL;
     thread->on_behalf = 0;
     thread->text_fault = TEXT_TRUE;
     thread->number = 0;

@@ -64,7 +64,7 @@ bool random_is(const task_t *task);
 /* With sim.lock: memory may have changed, so streams that wait for a value look again. */
 void value_may_have_changed(void);
 
-/* --- graphs: what the rest has to know of them, all with sim.lock */
+/* Graphs: what the rest has to know of them, all with sim.lock. */
 /* Whether enqueuing adds to a graph instead of the queue; graph_take() then takes the task over. */
 static inline bool graph_takes(const stream_t *stream) {
     return stream->lane != NULL || stream->updating != NULL;

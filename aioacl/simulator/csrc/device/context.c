@@ -85,17 +85,17 @@ static void unbind_caller(context_t *context) {
 }
 
 /* A context takes its streams along. */
-static void referee_destroy_all(const context_t *context) {
-    referee_destroy(context->default_stream);
+static void usage_destroy_all(const context_t *context) {
+    usage_destroy(context->default_stream);
     for (const stream_t *stream = context->streams; stream != NULL; stream = stream->next) {
-        referee_destroy(stream);
+        usage_destroy(stream);
     }
 }
 
 static void context_destroy(context_t *context) {
     device_t *device = context->device;
     thread_uses(device);
-    referee_destroy_all(context);
+    usage_destroy_all(context);
     context->resetter = thread_self();
     atomic_store(&context->active, false);
     state_stream(context->default_stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
@@ -115,7 +115,7 @@ aclError do_aclrtDestroyContext(aclrtContext context) {
     context_t *found = object_find(KIND_CONTEXT, context);
     bool half_alive = sim.settings.cann >= CANN_MASTER && object_state(KIND_CONTEXT, context) == OBJECT_DEAD;
     if (found == NULL) {
-        referee_dead(KIND_CONTEXT, context);
+        usage_dead(KIND_CONTEXT, context);
     }
     if (half_alive || (found != NULL && found->resetter != NULL)) {
         rc = error_set(RT_CONTEXT_RELEASE_ERROR, "context");
@@ -136,7 +136,7 @@ aclError do_aclrtSetCurrentContext(aclrtContext context) {
     context_t *found = object_find(KIND_CONTEXT, context);
     aclError rc = ACL_SUCCESS;
     if (found == NULL) {
-        referee_dead(KIND_CONTEXT, context);
+        usage_dead(KIND_CONTEXT, context);
     }
     if (found != NULL && context_usable(found)) {
         thread_bind_context(found);

@@ -22,7 +22,7 @@ aclrtGroupInfo *do_aclrtCreateGroupInfo(void) {
 /* As none was ever made, none can be destroyed or read. */
 aclError do_aclrtDestroyGroupInfo(aclrtGroupInfo *groupInfo) {
     if (groupInfo != NULL) {
-        referee_note("passes %p, which is no group list", (void *)groupInfo);
+        usage_note("passes %p, which is no group list", (void *)groupInfo);
     }
     return error_quiet(ACL_INVALID_PARAM, "groupInfo");
 }

@@ -183,7 +183,7 @@ aclError do_aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceSt
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
     sim_lock();
-    bool lost = device->health.sickness == HEALTH_LOST;
+    bool lost = device->health.fault_state == HEALTH_LOST;
     sim_unlock();
     *deviceStatus = lost ? ACL_RT_DEVICE_STATUS_ABNORMAL : ACL_RT_DEVICE_STATUS_NORMAL;
     return ACL_SUCCESS;

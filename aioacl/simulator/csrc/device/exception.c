@@ -152,8 +152,6 @@ aclError do_aclrtExceptionInfoCallbackUnregister(aclrtExceptionInfoCallback call
     return ACL_SUCCESS;
 }
 
-/* --- what a description says
- * ----------------------------------------------------------------------------------------- */
 /* False when no such description is being delivered. */
 static bool read_info(const aclrtExceptionInfo *info, struct rtExceptionInfo *copy) {
     bool found = false;

@@ -6,8 +6,6 @@
 
 static const int64_t monitor_ns = 1000000000;
 
-/* --- waking
- * --------------------------------------------------------------------------------------------------- */
 void recycler_wake(device_t *device) {
     device->round++;
     device->woken = device->faults;
@@ -34,8 +32,6 @@ bool recycler_seen(const device_t *device, uint64_t round) {
     return round < device->round;
 }
 
-/* --- handling
- * ------------------------------------------------------------------------------------------------- */
 void stream_note_failure(stream_t *stream, aclError code, const char *why) {
     stream->error = code;
     snprintf(stream->why, sizeof stream->why, "%s", why);
@@ -76,8 +72,6 @@ static void handle(stream_t *stream) {
     resume(stream, code);
 }
 
-/* --- the thread
- * ----------------------------------------------------------------------------------------------- */
 static int64_t monitor_due(const device_t *device) {
     int64_t due_ns = SIM_FOREVER;
     for (const stream_t *stream = device->faulted.first; stream != NULL; stream = stream->parked_next) {

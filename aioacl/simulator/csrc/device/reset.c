@@ -54,7 +54,7 @@ void device_release(device_t *device) {
     atomic_store(&device->open, false);
     state_stream(primary->default_stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
     state_device(device->id, ACL_RT_DEVICE_STATE_RESET_PRE);
-    referee_reset(device); /* whom the callbacks could not send away */
+    usage_reset(device); /* whom the callbacks could not send away */
     context_teardown(primary);
     object_each(KIND_CONTEXT, wait_host_functions, device);
     primary->resetter = NULL;

@@ -31,8 +31,6 @@ static void reset(core_limit_t *limits) {
     limits[ACL_RT_DEV_RES_VECTOR_CORE].set = false;
 }
 
-/* --- devices, which somebody must have set
- * ------------------------------------------------------------------------------------ */
 static aclError find_device(int32_t id, aclrtDevResLimitType type, device_t **device) {
     if (id < 0) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
@@ -82,11 +80,9 @@ aclError do_aclrtResetDeviceResLimit(int32_t deviceId) {
     return rc;
 }
 
-/* --- streams: a handle needs no context, the default stream does; nobody asks who owns it
- * ------------------------------------- */
 static aclError find_stream(aclrtStream handle, aclrtDevResLimitType type, stream_t **stream) {
     if (handle != NULL && object_find(KIND_STREAM, handle) == NULL) {
-        return referee_bad_handle(KIND_STREAM, handle);
+        return usage_bad_handle(KIND_STREAM, handle);
     }
     if (!type_valid(type)) {
         return error_set(RT_PARAM_INVALID, "type");
@@ -129,8 +125,6 @@ aclError do_aclrtResetStreamResLimit(aclrtStream stream) {
     return rc;
 }
 
-/* --- threads: one uses the limits of a stream
- * --------------------------------------------------------------------------------- */
 aclError do_aclrtUseStreamResInCurrentThread(aclrtStream stream) {
     stream_t *found = NULL;
     sim_lock();
@@ -172,9 +166,6 @@ aclError do_aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *valu
     return own || context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
-/* --- the process
- * --------------------------------------------------------------------------------------------------------------
- */
 /* The chip's cores are no thread-parallel ones: of the five limits it has two. */
 static size_t limits[LIMIT_KINDS] = {
     [ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE] = 32 << 10,

@@ -74,7 +74,7 @@ static aclError check(const device_t *device) {
     return device->aborting ? error_set(RT_DEVICE_TASK_ABORT, "deviceId") : ACL_SUCCESS;
 }
 
-/* Emptying a queue waits for the one copy that runs and nothing else, so the timeout never strikes. */
+/* Emptying a queue waits for the one copy that runs and nothing else, so the timeout never ends it. */
 aclError do_aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout) {
     if (timeout > TIMEOUT_MOST_MS) {
         return error_set(RT_PARAM_INVALID, "timeout");

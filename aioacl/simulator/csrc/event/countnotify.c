@@ -118,7 +118,7 @@ static aclError find(aclrtCntNotify handle, count_notify_t **notify) {
     }
     *notify = object_find(KIND_COUNT_NOTIFY, handle);
     if (*notify == NULL) {
-        return referee_bad_handle(KIND_COUNT_NOTIFY, handle);
+        return usage_bad_handle(KIND_COUNT_NOTIFY, handle);
     }
     thread_uses((*notify)->device);
     return ACL_SUCCESS;

@@ -83,7 +83,7 @@ aclError do_aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag) {
 aclError event_find(aclrtEvent handle, event_t **event) {
     *event = object_find(KIND_EVENT, handle);
     if (*event == NULL) {
-        return referee_bad_handle(KIND_EVENT, handle);
+        return usage_bad_handle(KIND_EVENT, handle);
     }
     thread_uses((*event)->device);
     return ACL_SUCCESS;

@@ -45,7 +45,7 @@ aclError do_aclrtCreateNotify(aclrtNotify *notify, uint64_t flag) {
 aclError notify_find(aclrtNotify handle, notify_t **notify) {
     *notify = object_find(KIND_NOTIFY, handle);
     if (*notify == NULL) {
-        return referee_bad_handle(KIND_NOTIFY, handle);
+        return usage_bad_handle(KIND_NOTIFY, handle);
     }
     thread_uses((*notify)->device);
     return ACL_SUCCESS;

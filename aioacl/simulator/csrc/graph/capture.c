@@ -34,8 +34,6 @@ aclError graph_take(stream_t *stream, task_t *task) {
     return node != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "stream");
 }
 
-/* --- what others may call meanwhile
- * ---------------------------------------------------------------------------- */
 typedef struct {
     const thread_t *thread;
     bool forbidden;
@@ -78,8 +76,6 @@ aclError do_aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode) {
     return ACL_SUCCESS;
 }
 
-/* --- begin
- * ---------------------------------------------------------------------------------------------------- */
 static aclError find_stream(aclrtStream handle, stream_t **stream) {
     context_t *context = context_need();
     if (context == NULL) {
@@ -174,8 +170,6 @@ aclError do_aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *st
     return rc;
 }
 
-/* --- end
- * ------------------------------------------------------------------------------------------------------ */
 /* Goes back along what was waited for. */
 static void join(lane_t *lane, uint32_t count) {
     while (lane->joined < count) {

@@ -37,8 +37,6 @@ aclError capture_update(event_t *event, stream_t *stream, event_update_t what) {
     return rc == ACL_SUCCESS ? stream_enqueue(stream, &task) : rc;
 }
 
-/* --- inner ones
- * ----------------------------------------------------------------------------------------------- */
 static aclError check_open(const graph_t *graph) {
     if (graph->state == GRAPH_INVALID) {
         return error_set(RT_STREAM_CAPTURE_INVALIDATED, "stream");

@@ -25,8 +25,6 @@ struct externals {
     meaning_t *of;
 };
 
-/* --- what an execution means
- * ----------------------------------------------------------------------------------- */
 static graph_t *root_of(graph_t *graph) {
     while (graph->outer != NULL) {
         graph = graph->outer;
@@ -48,8 +46,6 @@ static record_t *meant(const stream_t *runner, const task_t *task, bool *known) 
     return NULL;
 }
 
-/* --- the tasks
- * ------------------------------------------------------------------------------------------------- */
 static void external_free(work_t *work) {
     object_release(&((external_t *)work)->event->object);
 }
@@ -108,8 +104,6 @@ aclError external_new(event_t *event, graph_t *graph, bool records, work_t **wor
     return ACL_SUCCESS;
 }
 
-/* --- executions
- * ------------------------------------------------------------------------------------------------ */
 static bool grow(externals_t *externals) {
     uint32_t room = externals->room != 0 ? externals->room * 2 : 8;
     meaning_t *of = realloc(externals->of, room * sizeof *of);

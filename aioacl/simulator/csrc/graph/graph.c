@@ -15,7 +15,7 @@ graph_t *graph_new(context_t *context) {
 aclError graph_find(aclmdlRI handle, graph_t **graph) {
     *graph = object_find(KIND_GRAPH, handle);
     if (*graph == NULL) {
-        return referee_bad_handle(KIND_GRAPH, handle);
+        return usage_bad_handle(KIND_GRAPH, handle);
     }
     thread_uses((*graph)->context->device);
     return ACL_SUCCESS;
@@ -35,7 +35,7 @@ aclError graph_find_whole(aclmdlRI handle, graph_t **graph) {
 
 aclError node_find(aclmdlRITask handle, node_t **node) {
     *node = object_find(KIND_NODE, handle);
-    return *node != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_NODE, handle);
+    return *node != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_NODE, handle);
 }
 
 static lane_t *lane_make(graph_t *graph, stream_t *source) {

@@ -125,7 +125,7 @@ typedef struct {
     uint32_t count;
 } label_list_t;
 
-/* --- graph.c: all with sim.lock */
+/* graph.c: all with sim.lock. */
 graph_t *graph_new(context_t *context);
 /* What is captured or bound goes free; nothing executes it. */
 void graph_free(graph_t *graph);
@@ -140,11 +140,11 @@ node_t *node_add(lane_t *lane, const task_t *task);
 void graph_detach(graph_t *graph);
 aclError node_find(aclmdlRITask handle, node_t **node);
 
-/* --- graphcond.c: with sim.lock */
+/* graphcond.c: with sim.lock. */
 /* With the graphs that they choose from. */
 void conditions_free(graph_t *graph);
 
-/* --- graphrun.c */
+/* graphrun.c. */
 /* Executes it on behalf of the head task of `stream`. False: the stream is parked, and is to ask again. */
 bool graph_execute(graph_t *graph, stream_t *stream, const externals_t *externals, aclError *code);
 /* Ends the execution that is going on. */
@@ -158,18 +158,18 @@ work_t *graph_work_new(graph_t *graph, externals_t *externals);
  * it. */
 void node_replace(node_t *node, task_t *task);
 
-/* --- capture.c */
+/* capture.c. */
 /* The capture has ended, if there was one. */
 void capture_over(graph_t *graph);
 
-/* --- captureevent.c */
+/* captureevent.c. */
 aclError capture_record(event_t *event, stream_t *stream, bool external);
 aclError capture_wait(event_t *event, stream_t *stream, bool external);
 typedef enum { UPDATE_RECORD, UPDATE_EXTERNAL_RECORD, UPDATE_EXTERNAL_WAIT } event_update_t;
 /* The event takes the place of another in a group that is being updated; outside nothing happens. */
 aclError capture_update(event_t *event, stream_t *stream, event_update_t what);
 
-/* --- external.c */
+/* external.c. */
 /* A task that records the event, or waits for it, as the outside sees it. */
 aclError external_new(event_t *event, graph_t *graph, bool records, work_t **work);
 /* What an execution means that is enqueued to the stream now; NULL when the graph has no such tasks. */
@@ -177,10 +177,10 @@ aclError externals_new(const graph_t *graph, stream_t *stream, externals_t **ext
 void externals_end(const externals_t *externals, bool done);
 void externals_free(externals_t *externals);
 
-/* --- event.c: as outside of captures. */
+/* event.c: as outside of captures. */
 aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s);
 
-/* --- graphgroup.c */
+/* graphgroup.c. */
 aclError group_take(stream_t *stream, task_t *task);
 void group_note(node_t *node);
 

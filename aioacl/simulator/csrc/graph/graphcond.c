@@ -67,7 +67,7 @@ aclError do_aclmdlRICondHandleCreate(aclmdlRI modelRI, uint32_t defaultLaunchVal
 
 static aclError find(aclmdlRICondHandle handle, condition_handle_t **found) {
     *found = object_find(KIND_CONDITION, handle);
-    return *found != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_CONDITION, handle);
+    return *found != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_CONDITION, handle);
 }
 
 aclError do_aclmdlRICondHandleGetCondPtr(aclmdlRICondHandle handle, uint64_t **ptr) {
@@ -84,8 +84,6 @@ aclError do_aclmdlRICondHandleGetCondPtr(aclmdlRICondHandle handle, uint64_t **p
     return rc;
 }
 
-/* --- the task
- * ------------------------------------------------------------------------------------------------- */
 typedef struct {
     work_t work;
     const condition_t *condition;
@@ -141,8 +139,6 @@ static bool choose_step(stream_t *stream, task_t *task) {
 
 static const work_ops_t choose_ops = {.step = choose_step};
 
-/* --- adding it
- * ------------------------------------------------------------------------------------------------- */
 static void free_graphs(condition_t *condition) {
     while (condition->count > 0) {
         graph_free(condition->graphs[--condition->count]);

@@ -16,8 +16,6 @@ static aclError add(stream_t *stream, work_t *work) {
     return work != NULL ? stream_enqueue(stream, &task) : error_set(RT_MEMORY_ALLOCATION, "stream");
 }
 
-/* --- labels
- * --------------------------------------------------------------------------------------------------- */
 static bool pass(stream_t *stream, task_t *task) {
     (void)stream;
     (void)task;
@@ -63,7 +61,7 @@ aclError do_aclrtSetLabel(aclrtLabel label, aclrtStream stream) {
     aclError rc = find_in_model(stream, &found);
     label_t *made = object_find(KIND_LABEL, label);
     if (rc == ACL_SUCCESS) {
-        rc = made != NULL ? set_label(made, found) : referee_bad_handle(KIND_LABEL, label);
+        rc = made != NULL ? set_label(made, found) : usage_bad_handle(KIND_LABEL, label);
     }
     sim_unlock();
     return rc;
@@ -75,7 +73,7 @@ aclError do_aclrtDestroyLabel(aclrtLabel label) {
     }
     sim_lock();
     label_t *made = object_find(KIND_LABEL, label);
-    aclError rc = made != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_LABEL, label);
+    aclError rc = made != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_LABEL, label);
     if (made != NULL) {
         object_kill(&made->object);
     }
@@ -137,7 +135,7 @@ aclError do_aclrtDestroyLabelList(aclrtLabelList labelList) {
     }
     sim_lock();
     label_list_t *list = object_find(KIND_LABEL_LIST, labelList);
-    aclError rc = list != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_LABEL_LIST, labelList);
+    aclError rc = list != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_LABEL_LIST, labelList);
     if (list != NULL) {
         object_retain(&list->object);
         object_kill(&list->object);
@@ -182,7 +180,7 @@ static aclError add_jump(stream_t *stream, const void *index, uint32_t most, acl
     label_list_t *list = object_find(KIND_LABEL_LIST, handle);
     jump_t *jump = list != NULL ? work_new(&jump_ops, sizeof *jump) : NULL;
     if (list == NULL) {
-        return referee_bad_handle(KIND_LABEL_LIST, handle);
+        return usage_bad_handle(KIND_LABEL_LIST, handle);
     }
     if (jump != NULL) {
         jump->index = index;
@@ -209,8 +207,6 @@ aclError do_aclrtSwitchLabelByIndex(void *ptr, uint32_t maxValue, aclrtLabelList
     return rc;
 }
 
-/* --- streams
- * -------------------------------------------------------------------------------------------------- */
 typedef struct {
     work_t work;
     lane_t *target;

@@ -84,7 +84,7 @@ aclError do_aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp hand
     aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
     task_group_t *group = object_find(KIND_GROUP, handle);
     if (rc == ACL_SUCCESS) {
-        rc = group != NULL ? begin_update(found, group) : referee_bad_handle(KIND_GROUP, handle);
+        rc = group != NULL ? begin_update(found, group) : usage_bad_handle(KIND_GROUP, handle);
     }
     sim_unlock();
     return rc;

@@ -3,8 +3,6 @@
 
 enum { PART = 1024 };
 
-/* --- lanes
- * ---------------------------------------------------------------------------------------------------- */
 static bool lane_step(stream_t *stream, task_t *task);
 
 static const work_ops_t lane_ops = {.step = lane_step};
@@ -152,8 +150,6 @@ void node_replace(node_t *node, task_t *task) {
     look_again(node->lane->runner, node);
 }
 
-/* --- graphs
- * --------------------------------------------------------------------------------------------------- */
 static void begin_records(const lane_t *lane) {
     for (uint32_t i = 0; i < lane->count; i++) {
         const task_t *task = &lane->nodes[i]->task;
@@ -220,8 +216,6 @@ bool graph_execute(graph_t *graph, stream_t *stream, const externals_t *external
     return true;
 }
 
-/* --- dropping an execution
- * ------------------------------------------------------------------------------------ */
 typedef struct {
     const stream_t *stream;
     graph_t *graph;
@@ -321,8 +315,6 @@ bool graph_moving(stream_t *stream) {
     return moving;
 }
 
-/* --- the task
- * ------------------------------------------------------------------------------------------------- */
 typedef struct {
     work_t work;
     graph_t *graph;

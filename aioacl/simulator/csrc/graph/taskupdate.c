@@ -52,7 +52,7 @@ static node_t *find_task(const stream_t *stream, uint32_t number) {
 static aclError enqueue(aclrtStream handle, uint32_t number, const void *source, aclrtStream stream) {
     const stream_t *found = object_find(KIND_STREAM, handle);
     if (found == NULL) {
-        return referee_bad_handle(KIND_STREAM, handle);
+        return usage_bad_handle(KIND_STREAM, handle);
     }
     node_t *node = find_task(found, number);
     if (node == NULL) {

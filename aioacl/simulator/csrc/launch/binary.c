@@ -38,7 +38,7 @@ aclError do_aclrtDestroyBinary(aclrtBinary binary) {
     if (found != NULL) {
         object_kill(&found->object);
     }
-    aclError rc = found != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_BINARY_DATA, binary);
+    aclError rc = found != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_BINARY_DATA, binary);
     sim_unlock();
     return rc;
 }
@@ -85,8 +85,8 @@ aclError do_aclrtBinaryLoad(const aclrtBinary binary, aclrtBinHandle *binHandle)
     }
     sim_lock();
     const binary_data_t *found = object_find(KIND_BINARY_DATA, binary);
-    aclError rc = found != NULL ? load(found->data, found->size, binHandle)
-                                : referee_bad_handle(KIND_BINARY_DATA, binary);
+    aclError rc =
+        found != NULL ? load(found->data, found->size, binHandle) : usage_bad_handle(KIND_BINARY_DATA, binary);
     sim_unlock();
     return rc;
 }
@@ -162,7 +162,7 @@ aclError do_aclrtBinaryLoadFromFile(const char *binPath, aclrtBinaryLoadOptions 
 
 aclError binary_find(aclrtBinHandle handle, binary_t **binary) {
     *binary = object_find(KIND_BINARY, handle);
-    return *binary != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_BINARY, handle);
+    return *binary != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_BINARY, handle);
 }
 
 static void end_function(void *object, void *arg) {

@@ -10,7 +10,7 @@ enum {
 
 aclError function_find_handle(aclrtFuncHandle handle, function_handle_t **function) {
     *function = object_find(KIND_FUNCTION, handle);
-    return *function != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_FUNCTION, handle);
+    return *function != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_FUNCTION, handle);
 }
 
 aclError kernel_of(const void *function_or_symbol, kernel_t **kernel) {

@@ -58,7 +58,7 @@ static args_t *find(aclrtArgsHandle handle) {
 
 aclError args_find(aclrtArgsHandle handle, args_t **args) {
     *args = find(handle);
-    return *args != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_ARGS, handle);
+    return *args != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_ARGS, handle);
 }
 
 static args_t *args_new(function_handle_t *function) {

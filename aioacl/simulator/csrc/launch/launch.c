@@ -181,7 +181,7 @@ static aclError make(aclrtFuncHandle handle, const shape_t *shape, launch_t **la
     }
     kernel_t *kernel = function != NULL ? function->kernel : kernel_of_symbol(handle);
     if (kernel == NULL) {
-        return referee_bad_handle(KIND_FUNCTION, handle);
+        return usage_bad_handle(KIND_FUNCTION, handle);
     }
     *launch = launch_new(kernel, shape);
     if (*launch != NULL && function != NULL) {

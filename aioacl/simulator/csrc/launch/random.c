@@ -32,8 +32,6 @@ typedef struct {
     uint32_t used;
 } generator_t;
 
-/* --- the generator
- * -------------------------------------------------------------------------------------------- */
 static void one_round(uint32_t *block, const uint32_t *key) {
     uint64_t left = (uint64_t)block[0] * 0xD2511F53U;
     uint64_t right = (uint64_t)block[2] * 0xCD9E8D57U;
@@ -85,8 +83,6 @@ static double next_truncated(generator_t *generator) {
     return value;
 }
 
-/* --- what is made of it
- * --------------------------------------------------------------------------------------- */
 /* A bit is set, and its element kept, with the probability that is left by the ratio. */
 static void make_bitmask(const random_t *random, generator_t *generator) {
     uint8_t *bytes = random->info.randomResultAddr;
@@ -156,8 +152,6 @@ static aclError run(work_t *work, const stream_t *stream) {
     return 0;
 }
 
-/* --- the task
- * ------------------------------------------------------------------------------------------------- */
 static bool pin(random_t *random, const void *address, size_t size) {
     return memory_pin(address, size, &random->pins[random->pinned]) && ++random->pinned <= PINS;
 }

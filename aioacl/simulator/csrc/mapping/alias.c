@@ -35,8 +35,6 @@ typedef struct {
 static uint64_t copied[STEP_WORDS];
 static uint64_t latest[STEP_WORDS];
 
-/* --- what is mapped
- * ---------------------------------------------------------------------------------------- */
 /* A line of /proc/self/maps. False: no region, or one that must stay as it is: the caller's stack. */
 static bool read_region(const char *line, region_t *region) {
     unsigned long begin = 0;
@@ -79,8 +77,6 @@ static bool each_piece(const char *memory, size_t size, visit_t *visit, void *ar
     return good == size;
 }
 
-/* --- copying what other threads may write to
- * ---------------------------------------------------------------------------------------- */
 /* Not checked, since what lies beside the memory in its last page may be what nobody is to touch. */
 #define UNCHECKED __attribute__((no_sanitize("address"), no_sanitize("thread"))) static
 
@@ -139,8 +135,6 @@ static size_t step_of(size_t left) {
     return most < STEP_BYTES ? most : STEP_BYTES;
 }
 
-/* --- making it
- * ---------------------------------------------------------------------------------------- */
 typedef struct {
     char *window;
     char *memory;
@@ -209,8 +203,6 @@ bool alias_make(char *window, char *memory, size_t size, uint64_t *file) {
     return good;
 }
 
-/* --- ending it
- * ---------------------------------------------------------------------------------------- */
 /* The window still has the shared pages, and so what is written to them until the exchange. */
 static bool part_step(const alias_t *alias, size_t offset, size_t size, int access, char *fresh) {
     char *pages = alias->memory + offset;

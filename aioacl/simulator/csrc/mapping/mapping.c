@@ -72,7 +72,7 @@ aclError do_aclrtReleaseMemAddress(void *virPtr) {
     sim_lock();
     area_t *area = area_find(virPtr);
     if (area == NULL || !area->reserved || area->base != virPtr || area->uses != 0) {
-        referee_note("releases %p, which is not the start of reserved and unmapped addresses", virPtr);
+        usage_note("releases %p, which is not the start of reserved and unmapped addresses", virPtr);
         rc = error_set(RT_DRIVER_ERROR, "virPtr");
     } else {
         area_end(area);
@@ -131,7 +131,7 @@ static aclError map_locked(char *base, size_t size, size_t offset, aclrtDrvMemHa
     }
     area_t *area = area_find(base);
     if (area == NULL || !area->reserved || !range_is_free(area, base, physical->storage->size)) {
-        referee_note("maps %zu bytes at %p, which are not reserved, or in use", size, (void *)base);
+        usage_note("maps %zu bytes at %p, which are not reserved, or in use", size, (void *)base);
         return error_set(RT_DRIVER_ERROR, "virPtr");
     }
     return map_block(base, physical, area, access);
@@ -177,7 +177,7 @@ void mapping_block_gone(block_t *block) {
 static block_t *find_mapping(const void *pointer) {
     block_t *block = block_at(pointer, BLOCK_MAPPED);
     if (block == NULL) {
-        referee_note("passes %p, where no mapping begins", pointer);
+        usage_note("passes %p, where no mapping begins", pointer);
         error_set(RT_DRIVER_ERROR, "virPtr");
     }
     return block;

@@ -45,7 +45,7 @@ static bool grow(mempool_t *pool, uint64_t size) {
 mempool_t *pool_find(const void *handle) {
     mempool_t *pool = object_find(KIND_POOL, handle);
     if (pool == NULL) {
-        referee_note("passes a dead or foreign pool handle %p", handle);
+        usage_note("passes a dead or foreign pool handle %p", handle);
         error_set(RT_PARAM_INVALID, "memPool");
     }
     return pool;
@@ -228,8 +228,7 @@ static aclError free_async(void *pointer, aclrtStream stream) {
                  (block->kind == BLOCK_POOL || block->kind == BLOCK_DEVICE) && !block->internal &&
                  !block->returning;
     if (!known) {
-        referee_note("frees %p, which is no live block, the runtime's own, or on its way back already",
-                     pointer);
+        usage_note("frees %p, which is no live block, the runtime's own, or on its way back already", pointer);
         return error_set(RT_PARAM_INVALID, "ptr");
     }
     block->returning = true;

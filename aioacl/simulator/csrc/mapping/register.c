@@ -48,8 +48,6 @@ static bool is_registered(const char *base, size_t size) {
     return false;
 }
 
-/* --- beginning
- * ------------------------------------------------------------------------------------------------- */
 /* Pages that cannot be mapped twice have a window all the same, in which nothing can be reached. */
 static aclError window_new(registration_t *registration, uint32_t access) {
     size_t whole = (registration->size + HOST_PAGE_BYTES - 1) / HOST_PAGE_BYTES * HOST_PAGE_BYTES;
@@ -152,8 +150,6 @@ static aclError register_locked(void *pointer, uint64_t size, bool writable, boo
     return rc;
 }
 
-/* --- ending
- * ---------------------------------------------------------------------------------------------------- */
 static void registration_end(registration_t *registration) {
     block_t *block = registration->block;
     unlink_and_free(registration);
@@ -195,8 +191,6 @@ uint64_t register_count(void) {
     return registration_count;
 }
 
-/* --- what clients and kernels ask for
- * -------------------------------------------------------------------------- */
 static void *window_of(const registration_t *registration, const void *pointer) {
     return registration->window->base + ((const char *)pointer - registration->base);
 }

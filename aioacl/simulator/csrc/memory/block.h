@@ -53,8 +53,7 @@ void block_each(void (*visit)(block_t *block, void *arg), void *arg);
 uint64_t block_count_of(block_kind_t kind);
 uint64_t block_bytes_of(block_kind_t kind);
 
-/* --- guard.c: red zones, and memory that nobody has written
- * ------------------------------------------------------- */
+/* guard.c: red zones, and memory that nobody has written. */
 enum { ZONE_BYTES = 64, HOST_PAGE_BYTES = 4096 };
 
 /* The bytes before a block that are the simulator's: big blocks keep the alignment of pages. */
@@ -68,8 +67,7 @@ void written_mark(const block_t *block, size_t offset, size_t count);
 /* Notes a violation if bytes of it were never written; then answers false. */
 bool written_check(const block_t *block, size_t offset, size_t count);
 
-/* --- area.c: address space that is set aside
- * ---------------------------------------------------------------------- */
+/* area.c: address space that is set aside. */
 typedef struct area {
     struct area *next;
     char *base;
@@ -85,21 +83,20 @@ void area_end(area_t *area);
 area_t *area_find(const void *pointer);
 uint64_t area_reserved_count(void);
 
-/* --- alias.c */
+/* alias.c. */
 /* The pages at `memory` are at `window` as well, in place of what is there, until `alias_end` is given the same
  * file. False: not all of them can be, and none is. */
 bool alias_make(char *window, char *memory, size_t size, uint64_t *file);
 /* Private pages are private again, with what they hold. The window is to be unmapped then. */
 void alias_end(char *window, char *memory, size_t size, uint64_t file);
 
-/* --- register.c: with sim.lock */
+/* register.c: with sim.lock. */
 void register_end_of_device(const device_t *device);
 uint64_t register_count(void);
 /* The host memory that the device sees at that address, and what its kernels may do with it; or NULL. */
 const void *register_host_of(const device_t *device, const void *address, uint32_t *access);
 
-/* --- what ends with a block, by kind
- * ------------------------------------------------------------------------------ */
+/* What ends with a block, by kind. */
 void pool_block_ended(block_t *block);
 void mapping_block_ended(block_t *block);
 void mapping_block_gone(block_t *block);

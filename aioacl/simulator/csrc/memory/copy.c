@@ -49,7 +49,7 @@ static bool pin_both(const copy_t *copy, void **to, void **from) {
 static bool is_mapped(memory_t memory, const void *pointer, size_t span, bool write) {
     bool there = memory != MEMORY_PAGEABLE || move_is_there(pointer, span, write);
     if (!there) {
-        referee_note("%s %zu bytes at %p, which are not there", write ? "writes" : "reads", span, pointer);
+        usage_note("%s %zu bytes at %p, which are not there", write ? "writes" : "reads", span, pointer);
     }
     return there;
 }
@@ -236,7 +236,7 @@ aclError copy_async(aclrtStream stream, copy_t *copy) {
     bool onto_itself = copy->dst == copy->src && copy->dpitch == 0; /* nothing is asked of the stream then */
     copy_classify(copy);
     if (copy->to == MEMORY_STALE || copy->from == MEMORY_STALE) {
-        referee_note("passes %p, which is freed memory", copy->to == MEMORY_STALE ? copy->dst : copy->src);
+        usage_note("passes %p, which is freed memory", copy->to == MEMORY_STALE ? copy->dst : copy->src);
         return error_set(RT_DRIVER_ERROR, "address");
     }
     if (copy->kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {

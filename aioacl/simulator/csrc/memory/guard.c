@@ -46,8 +46,8 @@ bool zone_check(block_t *block) {
         return true;
     }
     block->damaged = true;
-    referee_note("finds block %p (%zu bytes) written outside, at offset %td", (void *)block->base, block->size,
-                 offset);
+    usage_note("finds block %p (%zu bytes) written outside, at offset %td", (void *)block->base, block->size,
+               offset);
     return false;
 }
 
@@ -108,7 +108,7 @@ bool written_check(const block_t *block, size_t offset, size_t count) {
         if (i % 8 == 0 && i + 8 <= offset + count && block->written[i / 8] == 0xFF) {
             i += 7;
         } else if (!is_written(block, i)) {
-            referee_note(
+            usage_note(
                 "reads %zu bytes at offset %zu of block %p (%zu bytes), where byte %zu was never written",
                 count, offset, (void *)block->base, block->size, i);
             return false;

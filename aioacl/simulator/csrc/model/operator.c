@@ -10,8 +10,6 @@
 
 enum { OPTION_COUNT = ACL_OP_DEBUG_OPTION + 1, JIT_COMPILE_BYTES = 256 };
 
-/* --- attributes
- * ----------------------------------------------------------------------------------------------------- */
 aclopAttr *do_aclopCreateAttr(void) {
     return described_new(KIND_OPERATOR_ATTR);
 }
@@ -101,8 +99,6 @@ aclError do_aclopSetAttrListListInt(aclopAttr *attr, const char *attrName, int n
     return rc;
 }
 
-/* --- options of the compiler
- * ---------------------------------------------------------------------------------------- */
 static char *options[OPTION_COUNT]; /* owned, under sim.lock; NULL: not set */
 
 /* The runtime keeps this option as a flag: every text but "enable" switches it off. */

@@ -15,8 +15,7 @@ aclError config_apply_dump(const char *text);
 aclError config_apply_device(const char *text);
 aclError config_check_profiler(const char *text);
 
-/* --- dumping.c
- * ------------------------------------------------------------------------------------------------------ */
+/* dumping.c. */
 /* Keeps the path of dumps that a configuration has, shorter than DUMP_PATH_BYTES; "" if it has none. */
 void dump_set_path(const char *path);
 

@@ -28,7 +28,7 @@ static uint64_t counted_us(uint64_t asked_us) {
     return (asked_us + SOC_OP_TIMEOUT_TICK_US - 1) / SOC_OP_TIMEOUT_TICK_US * SOC_OP_TIMEOUT_TICK_US;
 }
 
-/* Kernels have no duration here, so the limit is kept and never strikes. */
+/* Kernels have no duration here, so the limit is stored and ends nothing. */
 static aclError set_op_limit(uint64_t limit_us) {
     sim_lock();
     op_limit_us = limit_us;

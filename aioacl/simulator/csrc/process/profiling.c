@@ -129,8 +129,6 @@ aclError do_aclprofSetConfig(aclprofConfigType configType, const char *config, s
     return valid && text ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, valid ? "config" : "configType");
 }
 
-/* --- what a subscription reads: records of operators, of which there are none
- * --------------------------------------------------- */
 aclError do_aclprofGetOpDescSize(size_t *opDescSize) {
     enum { RECORD_BYTES = 320 };
     if (opDescSize == NULL) {

@@ -92,7 +92,7 @@ aclError do_aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
     const stream_t *found = NULL;
     if (stream != NULL) {
         found = object_find(KIND_STREAM, stream);
-        rc = found != NULL ? ACL_SUCCESS : referee_bad_handle(KIND_STREAM, stream);
+        rc = found != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_STREAM, stream);
     } else {
         const context_t *context = context_need();
         found = context != NULL ? context->default_stream : NULL;

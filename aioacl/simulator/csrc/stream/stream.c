@@ -90,7 +90,7 @@ static void unlink_stream(stream_t *stream) {
 }
 
 void stream_free(stream_t *stream) {
-    referee_gone(stream);
+    usage_gone(stream);
     if (stream->lane != NULL) {
         graph_lose_stream(stream);
     }
@@ -111,7 +111,7 @@ void stream_free(stream_t *stream) {
 aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream) {
     *stream = handle == NULL ? context->default_stream : object_find(KIND_STREAM, handle);
     if (*stream == NULL) {
-        return handle == NULL ? error_set(RT_CONTEXT_NULL, "stream") : referee_bad_handle(KIND_STREAM, handle);
+        return handle == NULL ? error_set(RT_CONTEXT_NULL, "stream") : usage_bad_handle(KIND_STREAM, handle);
     }
     thread_uses((*stream)->device);
     return ACL_SUCCESS;
@@ -119,7 +119,7 @@ aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream) 
 
 aclError stream_check_launch(context_t *context, stream_t *stream) {
     if (stream->context != context) {
-        return referee_wrong_context(stream);
+        return usage_wrong_context(stream);
     }
     if (stream->hidden) {
         return error_set(RT_STREAM_MODEL, "stream: a model's own");
@@ -186,7 +186,7 @@ aclError do_aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, 
 }
 
 static aclError wait_empty(stream_t *stream, bool force) {
-    if (force || stream->device->health.sickness != HEALTH_WELL) {
+    if (force || stream->device->health.fault_state != HEALTH_WELL) {
         stream_drain_or_drop(stream);
     } else if (stream->ended < stream->enqueued) {
         stream_wait(stream, stream->enqueued, SIM_FOREVER, 0);
@@ -197,7 +197,7 @@ static aclError wait_empty(stream_t *stream, bool force) {
 /* The stream lock is passed before the work is waited for and taken again for the end, but not held between. */
 static aclError destroy_live(stream_t *stream, bool force) {
     context_t *context = stream->context;
-    referee_destroy(stream);
+    usage_destroy(stream);
     stream->dying = true;
     object_retain(&stream->object);
     state_stream(stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
@@ -224,18 +224,18 @@ static aclError destroy(aclrtStream handle, bool force) {
     }
     stream_t *stream = object_find(KIND_STREAM, handle);
     if (stream == NULL || stream->dying) {
-        return referee_bad_handle(KIND_STREAM, handle);
+        return usage_bad_handle(KIND_STREAM, handle);
     }
     thread_uses(stream->device);
     if (stream->context != context) {
-        return referee_wrong_context(stream);
+        return usage_wrong_context(stream);
     }
     if (stream->hidden || stream->lane != NULL) {
         aclError captured = stream->hidden ? ACL_SUCCESS : capture_check_asked(stream);
         return captured != ACL_SUCCESS ? captured : error_set(RT_STREAM_MODEL, "stream");
     }
     if (stream->is_default) {
-        referee_note("destroys the default stream %p, which lives on", handle);
+        usage_note("destroys the default stream %p, which lives on", handle);
         return ACL_SUCCESS;
     }
     return destroy_live(stream, force);

@@ -12,7 +12,7 @@ static aclError find_stream(aclrtStream handle, need_t need, stream_t **stream) 
     }
     aclError rc = stream_find(context, handle, stream);
     if (rc == ACL_SUCCESS && need == NEED_OWNER && (*stream)->context != context) {
-        rc = referee_wrong_context(*stream);
+        rc = usage_wrong_context(*stream);
     }
     return rc;
 }
@@ -28,7 +28,7 @@ static aclError check_null(aclrtStreamAttr attribute) {
 /* A handle is looked at before the attribute, and both before the caller's context. */
 static aclError check(aclrtStream handle, aclrtStreamAttr attribute) {
     if (handle != NULL && object_find(KIND_STREAM, handle) == NULL) {
-        return referee_bad_handle(KIND_STREAM, handle);
+        return usage_bad_handle(KIND_STREAM, handle);
     }
     bool known = (int)attribute >= ACL_STREAM_ATTR_FAILURE_MODE && (int)attribute <= ACL_STREAM_ATTR_PRIORITY;
     if (!known) {

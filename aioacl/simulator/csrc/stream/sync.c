@@ -179,7 +179,7 @@ aclError do_aclrtStreamAbort(aclrtStream stream) {
     context_t *context = context_need();
     aclError rc = context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS && found->context != context) {
-        rc = referee_wrong_context(found);
+        rc = usage_wrong_context(found);
     } else if (rc == ACL_SUCCESS && !sim.abort_supported) {
         rc = error_set(RT_FEATURE_NOT_SUPPORT, "stream");
     } else if (rc == ACL_SUCCESS) {

@@ -1,6 +1,6 @@
-/* The error codes of ACL that the simulator answers. */
-#ifndef ACLSIM_CODES_H
-#define ACLSIM_CODES_H
+/* The error codes of ACL that the engine and the simulator know by name. */
+#ifndef AIOACL_CODES_H
+#define AIOACL_CODES_H
 
 enum {
     ACL_SUCCESS = 0,
@@ -36,6 +36,8 @@ enum {
     RT_STREAM_NO_CALLBACK = 107015,
     RT_INVALID_MEMORY_TYPE = 107016,
     RT_INVALID_HANDLE = 107017,
+    RT_WAIT_TIMEOUT = 107019,
+    RT_TASK_TIMEOUT = 107020,
     RT_OPTION_NOT_SET = 107021,
     RT_DEVICE_TASK_ABORT = 107022,
     RT_STREAM_ABORT = 107023,
@@ -72,6 +74,7 @@ enum {
     RT_LOST_HEARTBEAT = 507010,
     RT_REPORT_TIMEOUT = 507012,
     RT_AICORE_EXCEPTION = 507015,
+    RT_AICPU_EXCEPTION = 507018,
     RT_DEVICE_SETUP_ERROR = 507033,
     RT_STREAM_SYNC_TIMEOUT = 507046,
     RT_EVENT_SYNC_TIMEOUT = 507047,

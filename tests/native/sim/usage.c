@@ -1,4 +1,5 @@
-/* What the referee counts: each thing once, told with its call and its handle, and nothing that is in order. */
+/* What the usage checker counts: each thing once, told with its call and its handle, and nothing that is in
+ * order. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,8 +30,6 @@ static void nothing(void *unused) {
     (void)unused;
 }
 
-/* --- contexts
- * ------------------------------------------------------------------------------------------------- */
 static void test_a_stream_is_used_in_its_own_context_only(void) {
     aclrtContext owner = NULL;
     aclrtContext other = NULL;
@@ -108,8 +107,6 @@ static void test_the_primary_context_between_two_sets_is_not_dead(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
 }
 
-/* --- finalizing
- * ----------------------------------------------------------------------------------------------- */
 static void test_nothing_is_called_after_finalize(void) {
     int32_t device = 0;
     aclrtStream stream = NULL;
@@ -136,8 +133,6 @@ static void test_the_last_reference_ends_nothing_for_others(void) {
     check_quiet();
 }
 
-/* --- memory
- * --------------------------------------------------------------------------------------------------- */
 static void test_a_call_that_reads_many_unwritten_rows_is_told_once(void) {
     void *block = NULL;
     char bytes[64];
@@ -163,8 +158,6 @@ static void test_a_task_is_told_by_the_thread_that_enqueued_it(void) {
     check_quiet();
 }
 
-/* --- processes
- * ------------------------------------------------------------------------------------------------ */
 static void test_a_forked_child_is_told_by_its_own_thread(void) {
     char call[64];
     int status = 0;
@@ -191,6 +184,6 @@ int main(void) {
     test_a_call_that_reads_many_unwritten_rows_is_told_once();
     test_a_task_is_told_by_the_thread_that_enqueued_it();
     test_a_forked_child_is_told_by_its_own_thread();
-    puts("referee: ok");
+    puts("usage: ok");
     return 0;
 }
