@@ -99,7 +99,7 @@ class Stream(Handle):
                     break
                 held = 1
             elif not swept and refused(result, lib.AIO_STAGE_FULL):
-                lib.aio_device_sweep(self._manager.index)
+                lib.aio_device_ask_streams(self._manager.index)
                 swept = True
             else:
                 break

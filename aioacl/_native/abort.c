@@ -15,7 +15,6 @@ static bool unfinished(const aio_stream *stream) {
     return atomic_load(&stream->finished) < atomic_load(&stream->tail);
 }
 
-/* --- abort before a reset ---------------------------------------------------- */
 /* Shared by the aborting threads and whoever waits for them; the last one frees it. */
 typedef struct {
     atomic_int references;
@@ -54,7 +53,7 @@ static void abort_native(abort_job *job, aclrtStream stream) {
         return;
     }
     int code = aio_acl.aclrtStreamAbort(stream);
-    atomic_fetch_add(&job->outcome[code == 0 ? 0 : code == 207000 ? 1 : 2], 1);
+    atomic_fetch_add(&job->outcome[code == 0 ? 0 : code == RT_FEATURE_NOT_SUPPORT ? 1 : 2], 1);
 }
 
 /* Whoever was let in before the gate closed may still be destroying the stream. */
@@ -103,7 +102,7 @@ static bool add_named(abort_job *job, void *const *named, int count) {
 }
 
 static abort_job *new_job(int device, void *const *named, int count) {
-    int room = aio_device_sweep(device) + 16;
+    int room = aio_device_ask_streams(device) + 16;
     abort_job *job = calloc(1, sizeof *job + (size_t)room * sizeof(aio_stream *));
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     if (!job) {
@@ -164,7 +163,6 @@ void aio_device_abort_named(int device, void *const *named, int count, int64_t t
     release_job(job);
 }
 
-/* --- a reset by somebody else ------------------------------------------------ */
 static bool found(uint64_t word) {
     return aio_word_flags(word) & AIO_FOUND;
 }
@@ -231,7 +229,7 @@ static void abort_bound(int device, uint32_t generation) {
 /* A job, or a call that makes or destroys something else, may be inside still: it has none of our events in
  * hand. A thread that sits in a wait for one has counted itself there. */
 static bool nobody_uses_events(int device) {
-    return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_SITTERS_MAY_STAY, 0);
+    return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_BLOCKED_MAY_STAY, 0);
 }
 
 /* The first open of a device is told by the count, for its gate is not open yet. */

@@ -9,7 +9,6 @@
 
 enum { NO_ID = -1, DROPPED_AT_MOST = 1 << 20 };
 
-/* --- from reports to positions --------------------------------------------------- */
 /* Task ids wrap. */
 static bool reaches(uint32_t id, uint32_t failed) {
     return (int32_t)(id - failed) >= 0;
@@ -42,7 +41,7 @@ static bool settle_pending(aio_stream *stream) {
 
 /* With the lock held, when no enqueuer is about to count: the task was enqueued by hand, behind what is
  * counted. */
-static void settle_by_hand(aio_stream *stream) {
+static void settle_manual(aio_stream *stream) {
     uint64_t next = atomic_load(&stream->tail) + 1;
     if (!atomic_load(&stream->pending) || settle_pending(stream)) {
         return;
@@ -63,7 +62,7 @@ static void set_pending(aio_stream *stream, const aio_report *report) {
     if (atomic_load(&stream->owner) == AIO_ENQUEUER) {
         settle_pending(stream);
     } else {
-        settle_by_hand(stream);
+        settle_manual(stream);
     }
 }
 
@@ -144,20 +143,19 @@ void aio_failures_resolve(void) {
     aio_failures_unlock();
 }
 
-/* --- from the queue -------------------------------------------------------------- */
 /* The caller owns the stream, and has counted what it enqueued or is about to enqueue. */
 void aio_failures_counted(aio_stream *stream) {
     aio_failures_lock();
-    settle_by_hand(stream);
+    settle_manual(stream);
     aio_failures_propagate();
     aio_failures_unlock();
 }
 
 /* The caller has owned the stream; the next owner looks as well when it leaves. */
-void aio_failures_disowned(aio_stream *stream) {
+void aio_failures_unlocked(aio_stream *stream) {
     aio_failures_lock();
     if (atomic_load(&stream->owner) != AIO_ENQUEUER) {
-        settle_by_hand(stream);
+        settle_manual(stream);
     }
     aio_failures_propagate();
     aio_failures_unlock();
@@ -179,8 +177,7 @@ void aio_stream_unnumber(aio_stream *stream) {
     aio_failures_unlock();
 }
 
-/* --- from a synchronize --------------------------------------------------------------- */
-static void blame(aio_stream *stream, uint64_t to, int32_t code, const char *text) {
+static void record_error_all(aio_stream *stream, uint64_t to, int32_t code, const char *text) {
     bool exact = aio_stream_is_exact(stream);
     /* A stream keeps one code: that of a task that was reported does not prove that no wait has timed out. */
     uint64_t from = exact ? aio_link_suspect(stream, to) : atomic_load(&stream->confirmed) + 1;
@@ -197,10 +194,10 @@ void aio_stream_synced(aio_stream *stream, uint64_t to, int32_t code, const char
     aio_failures_settle();
     aio_failures_lock();
     if (code) {
-        blame(stream, to, code, text);
+        record_error_all(stream, to, code, text);
         aio_failures_propagate();
     }
-    aio_raise(&stream->synced, to);
+    aio_atomic_max(&stream->synced, to);
     aio_failures_unlock();
     aio_stream_confirm(stream, atomic_load(&stream->finished));
 }

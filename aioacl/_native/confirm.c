@@ -11,7 +11,7 @@
 
 #include "internal.h"
 
-enum { SLICE_MS = 1000, NAP_NS = 200000, TIMED_OUT = 507046 };
+enum { SLICE_MS = 1000, NAP_NS = 200000 };
 
 static void nap(void) {
     struct timespec time = {0, NAP_NS};
@@ -20,7 +20,7 @@ static void nap(void) {
 
 /* An abort notes by itself what it drops; it must neither begin nor be under way meanwhile. */
 static bool concludes(const aio_stream *stream, int32_t code, unsigned aborts) {
-    if (code == TIMED_OUT || !aio_is_of_task(code)) {
+    if (code == RT_STREAM_SYNC_TIMEOUT || !aio_is_of_task(code)) {
         return false;
     }
     return aio_stream_current(stream) && atomic_load(&stream->aborts) == aborts;
@@ -36,7 +36,7 @@ static bool conclude(aio_stream *stream, uint64_t to, int32_t code, unsigned abo
         return false;
     }
     if (code == 0 && shared) {
-        aio_raise(&stream->presumed, to);
+        aio_atomic_max(&stream->presumed, to);
         aio_stream_finish(stream, to);
         return false;
     }
@@ -113,7 +113,6 @@ void aio_stream_confirm_here(aio_stream *stream, uint64_t position) {
     confirm_alone(stream, position, false);
 }
 
-/* --- aside ------------------------------------------------------------------------- */
 static void *confirm_aside(void *argument) {
     aio_stream *stream = argument;
     while (slice(stream)) {

@@ -6,7 +6,6 @@
 
 #include "internal.h"
 
-/* --- life -------------------------------------------------------------------- */
 int aio_device_start(int device, int strategy, aio_port *kick) {
     struct aio_device *self = &aio_devices[device];
     atomic_store(&self->strategy, strategy);
@@ -38,7 +37,6 @@ int64_t aio_device_waits(int device) {
     return atomic_load(&aio_devices[device].waits);
 }
 
-/* --- streams ----------------------------------------------------------------- */
 /* The list is in the order of the numbers, so the walk goes on even if `previous` has left it meanwhile. */
 static aio_stream *following(const struct aio_device *self, const aio_stream *previous) {
     if (previous && previous->listed) {
@@ -94,7 +92,7 @@ int aio_device_unfinished(int device) {
     return streams;
 }
 
-int aio_device_sweep(int device) {
+int aio_device_ask_streams(int device) {
     int streams = 0;
     aio_device_busy(device);
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
@@ -107,8 +105,8 @@ int aio_device_sweep(int device) {
  * so the owner is looked at first: a task that is not counted yet may be the one that has failed. */
 static bool may_have_failed(aio_stream *stream) {
     bool enqueueing = atomic_load(&stream->owner) == AIO_ENQUEUER;
-    bool handwork = atomic_load(&stream->by_hand);
-    bool unknown = enqueueing || handwork || atomic_load(&stream->confirmed) < atomic_load(&stream->tail);
+    bool unknown = enqueueing || aio_stream_has_manual(stream) ||
+                   atomic_load(&stream->confirmed) < atomic_load(&stream->tail);
     return (unknown && !aio_stream_is_exact(stream)) || atomic_load(&stream->links);
 }
 
@@ -148,7 +146,6 @@ uint32_t aio_device_unattributed(int device) {
     return atomic_load(&aio_devices[device].unattributed);
 }
 
-/* --- waits interrupted by a reset -------------------------------------------- */
 /* What is known to have ended before the reset has not been ended by it. */
 static bool ended_before(aio_token *token) {
     aio_result known = aio_stream_known(token->stream, token->position);
@@ -159,7 +156,7 @@ static bool ended_before(aio_token *token) {
     return true;
 }
 
-void aio_orphan(aio_token *token) {
+void aio_defer_wait(aio_token *token) {
     const aio_stream *stream = token->stream;
     struct aio_device *self = &aio_devices[stream->device];
     if (ended_before(token)) {
@@ -169,8 +166,8 @@ void aio_orphan(aio_token *token) {
     uint64_t word = atomic_load(&self->word);
     bool later = aio_word_state(word) == AIO_RESETTING && aio_word_generation(word) == stream->generation;
     if (later) {
-        token->next = self->orphans;
-        self->orphans = token;
+        token->next = self->deferred_waits;
+        self->deferred_waits = token;
     }
     aio_lock_give(&self->lock);
     if (!later) {
@@ -178,7 +175,6 @@ void aio_orphan(aio_token *token) {
     }
 }
 
-/* --- staging memory of work that a reset has dropped -------------------------- */
 /* A foreign reset raises the generation before it tears down: then, copies of the older one are still under
  * way. */
 static bool work_is_gone(int device, uint32_t generation) {
@@ -188,40 +184,40 @@ static bool work_is_gone(int device, uint32_t generation) {
            (state == AIO_OPEN || state == AIO_DRAINING || state == AIO_CLOSED);
 }
 
-static void leave_one(int device, aio_landing *landing) {
+static void leave_one(int device, aio_staged_copy *staged_copy) {
     struct aio_device *self = &aio_devices[device];
-    landing->next = NULL;
-    if (work_is_gone(device, landing->generation)) {
-        aio_landings_free(device, landing);
+    staged_copy->next = NULL;
+    if (work_is_gone(device, staged_copy->generation)) {
+        aio_staged_copies_free(device, staged_copy);
         return;
     }
     aio_lock_take(&self->lock);
-    landing->next = self->left;
-    self->left = landing;
+    staged_copy->next = self->left;
+    self->left = staged_copy;
     aio_lock_give(&self->lock);
 }
 
-void aio_landings_leave(int device, aio_landing *landing) {
-    while (landing) {
-        aio_landing *next = landing->next;
-        leave_one(device, landing);
-        landing = next;
+void aio_staged_copies_leave(int device, aio_staged_copy *staged_copy) {
+    while (staged_copy) {
+        aio_staged_copy *next = staged_copy->next;
+        leave_one(device, staged_copy);
+        staged_copy = next;
     }
 }
 
 /* Staging memory must not wait for the last reference to a stream that is stale. */
-static void forsake_stale(int device) {
+static void drop_stale(int device) {
     struct aio_device *self = &aio_devices[device];
     aio_lock_take(&self->lock);
-    aio_landing *left = self->left;
+    aio_staged_copy *left = self->left;
     self->left = NULL;
     aio_lock_give(&self->lock);
-    aio_landings_leave(device, left);
+    aio_staged_copies_leave(device, left);
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (!work_is_gone(device, stream->generation)) {
             continue;
         }
-        aio_landings_free(device, aio_stream_forsake(stream));
+        aio_staged_copies_free(device, aio_stream_drop_stale(stream));
         aio_stream_unlist(stream);
     }
 }
@@ -230,10 +226,10 @@ void aio_device_flush(int device) {
     struct aio_device *self = &aio_devices[device];
     aio_failures_after_reset();
     aio_watcher_nudge(device);
-    forsake_stale(device);
+    drop_stale(device);
     aio_lock_take(&self->lock);
-    aio_token *token = self->orphans;
-    self->orphans = NULL;
+    aio_token *token = self->deferred_waits;
+    self->deferred_waits = NULL;
     aio_lock_give(&self->lock);
     while (token) {
         aio_token *next = token->next;
@@ -244,7 +240,6 @@ void aio_device_flush(int device) {
     }
 }
 
-/* --- waking the runtime -------------------------------------------------------- */
 /*
  * After a failure a queue stands still until the runtime's own thread looks at it, and queries do not wake that
  * thread.  Asking for an event of the older kind that has just been recorded does; it is recorded on a stream

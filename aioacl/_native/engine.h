@@ -14,7 +14,7 @@
 enum aio_kind { AIO_FREE = 0, AIO_ENQUEUE = 1, AIO_WAIT = 2, AIO_LIFETIME = 3, AIO_CONTROL = 4 };
 
 /* With AIO_WAIT in a set of kinds: those who sit in a blocking wait may stay. */
-enum aio_set { AIO_SITTERS_MAY_STAY = 32 };
+enum aio_set { AIO_BLOCKED_MAY_STAY = 32 };
 
 enum aio_state { AIO_CLOSED = 0, AIO_OPEN = 1, AIO_DRAINING = 2, AIO_RESETTING = 3, AIO_QUARANTINED = 4 };
 
@@ -89,7 +89,7 @@ typedef struct {
     char text[AIO_TEXT];
 } aio_error;
 
-/* --- library.c: the library -------------------------------------------------- */
+/* library.c: the library. */
 /* Which library may be opened: by what it is when it is loaded, whatever its file looks like. */
 enum aio_wanted { AIO_WANT_REAL = 0, AIO_WANT_SIMULATOR = 1, AIO_WANT_ANY = 2 };
 /* What has become of a companion: BROKEN: dlopen fails; SIMULATOR: it is the simulator, or depends on it. */
@@ -118,7 +118,7 @@ void aio_library_lock(void);
 void aio_library_unlock(void);
 void aio_library_renew_lock(void);
 
-/* --- dispatch.c: the table --------------------------------------------------- */
+/* dispatch.c: the table. */
 int aio_table_size(void);
 const char *aio_table_name(int index);
 const char *aio_table_since(int index);
@@ -128,7 +128,7 @@ const char *aio_table_returns(int index);
 const char *aio_table_params(int index);
 int aio_table_present(int index);
 
-/* --- gate.c ------------------------------------------------------------------ */
+/* gate.c. */
 int aio_enter(aio_pass pass, int kind, int function);
 void aio_leave(aio_pass pass, int kind);
 /* The runtime's text on the newest failure of this thread, or "". */
@@ -146,7 +146,7 @@ int aio_gate_foreign(int device);
 void aio_gate_met(int device);
 /* counts[0..2]: enqueueing, waiting, lifetime. */
 void aio_gate_counts(int device, int32_t counts[3]);
-/* Waits, without spinning, until nobody of the kinds (bits 1 << kind, AIO_SITTERS_MAY_STAY) is inside.  1 when
+/* Waits, without spinning, until nobody of the kinds (bits 1 << kind, AIO_BLOCKED_MAY_STAY) is inside.  1 when
  * so, 0 after the time.
  */
 int aio_gate_wait(int device, int kinds, int64_t timeout_us);
@@ -165,11 +165,11 @@ int aio_bind_thread(aio_pass pass);
 int aio_adopt_thread(aio_pass pass);
 /* While set, this thread's own resets are not taken for foreign ones. */
 void aio_own_reset(int on);
-/* This thread is the control lane of that device: its resets are our own, and its calls are told among those
+/* This thread is the control thread of that device: its resets are our own, and its calls are told among those
  * inside. */
-void aio_control_lane(int device);
+void aio_control_thread(int device);
 
-/* --- device.c ---------------------------------------------------------------- */
+/* device.c. */
 int aio_device_start(int device, int strategy, aio_port *kick);
 void aio_device_stop(int device);
 /* Takes the reasons for which the maintenance thread was woken. */
@@ -182,7 +182,7 @@ int aio_device_busy(int device);
 /* Streams of its present generation that have unfinished work as far as is known; asks nothing. */
 int aio_device_unfinished(int device);
 /* Streams of the device that are alive in its present generation; their positions are kept up to date. */
-int aio_device_sweep(int device);
+int aio_device_ask_streams(int device);
 /* Aborts every busy stream, in parallel.  out: aborted, not supported, failed or out of time. */
 void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]);
 /* The same, with native streams of others; the caller keeps them alive until it returns. */
@@ -224,7 +224,7 @@ int aio_watch_foreign(void);
 int64_t aio_threads(void);
 void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);
 
-/* --- counts.c ---------------------------------------------------------------- */
+/* counts.c. */
 /* What has come of a change of ACL's counts: all of it is there once it has returned. */
 typedef struct {
     int32_t returned;
@@ -239,17 +239,31 @@ void aio_count_set(int device, aio_counted *made);
 /* Resets it on our own account. */
 void aio_count_reset(int device, int force, aio_counted *made);
 
-/* --- stage.c: pinned memory for copies from and to pageable memory ----------- */
+/* stage.c: pinned memory for copies from and to pageable memory. */
 int aio_stage_grow(int device, int large);
 int aio_stage_free_slots(int device, size_t size);
 void aio_stage_close(int device);
 
-/* --- stream.c ---------------------------------------------------------------- */
+/* stream.c. */
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle);
 /* Destroys the native stream if it is idle and nobody is using it; its outcomes stay known.  AIO_PENDING. */
 int aio_stream_destroy(aio_stream *stream);
 /* Forgets the stream; its memory goes when the last wait has ended. */
 void aio_stream_drop(aio_stream *stream);
+/* As aclrtStreamGetId; -1: not known. */
+int32_t aio_stream_id(const aio_stream *stream);
+uint64_t aio_stream_tail(const aio_stream *stream);
+uint64_t aio_stream_completed(const aio_stream *stream);
+/* Positions from here on never complete, because they depend on work that was dropped; or UINT64_MAX. */
+uint64_t aio_stream_stranded(const aio_stream *stream);
+/* 1 done, 0 not, or a code.  Asks the runtime. */
+int aio_stream_query(aio_stream *stream, uint64_t position);
+/* The outcome up to a position without suspending, collecting it if that can be done at once; AIO_PENDING. */
+aio_result aio_stream_poll(aio_stream *stream, uint64_t position);
+/* Synchronizes a failed stream once, if it is idle, to take the runtime's code and text. */
+void aio_stream_take_code(aio_stream *stream);
+
+/* enqueue.c, staged.c. What enqueues returns the position of its entry, or a refusal or code (aio_failed). */
 aio_result aio_copy(aio_stream *stream, int held, void *target, size_t room, const void *source, size_t count,
                     int kind);
 aio_result aio_upload(aio_stream *stream, int held, void *target, size_t room, const void *source,
@@ -261,27 +275,20 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
 /* The stream that recorded the event, and the position there. */
 aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_stream *source, uint64_t at);
 int aio_stream_abort(aio_stream *stream);
-/* Positions from here on never complete, because they depend on work that was dropped; or UINT64_MAX. */
-uint64_t aio_stream_stranded(const aio_stream *stream);
-/* Synchronizes a failed stream once, if it is idle, to take the runtime's code and text. */
-void aio_stream_take_code(aio_stream *stream);
 /* This thread has enqueued on the stream by hand, and its last task was `before` then: a position that submits
  * no task itself covers what was enqueued so. */
-void aio_stream_by_hand(aio_stream *stream, uint32_t before);
+void aio_stream_manual(aio_stream *stream, uint32_t before);
 /* The number of the last task that this thread has enqueued. */
 uint32_t aio_last_task(void);
 /* The stream's next positions are confirmed by synchronizing: work was enqueued that may fail without a report.
  */
 int aio_stream_doubt(aio_stream *stream);
-
-uint64_t aio_stream_tail(const aio_stream *stream);
-uint64_t aio_stream_completed(const aio_stream *stream);
 /* Entries that may still be enqueued before the queue counts as full. */
 int64_t aio_stream_room(aio_stream *stream);
 /* Nobody refers to the ticket at this position any more, so later work need not be kept from delaying it. */
 void aio_stream_forget(aio_stream *stream, uint64_t position);
-/* The outcome up to a position without suspending, collecting it if that can be done at once; AIO_PENDING. */
-aio_result aio_stream_poll(aio_stream *stream, uint64_t position);
+
+/* outcome.c, failure.c. */
 /* The outcome as far as it is known already; calls no ACL function.  AIO_PENDING. */
 aio_result aio_stream_known(aio_stream *stream, uint64_t position);
 /* What failed of a position and what it depends on; with `out` it counts as collected.  The code; 0: nothing.
@@ -289,16 +296,13 @@ aio_result aio_stream_known(aio_stream *stream, uint64_t position);
 int32_t aio_stream_error(aio_stream *stream, uint64_t position, aio_error *out);
 /* 1, and what failed, if it is not collected yet; it counts as collected then. */
 int aio_stream_uncollected(aio_stream *stream, aio_error *out);
-/* As aclrtStreamGetId; -1: not known. */
-int32_t aio_stream_id(const aio_stream *stream);
-/* 1 done, 0 not, or a code.  Asks the runtime. */
-int aio_stream_query(aio_stream *stream, uint64_t position);
 
+/* events.c. */
 void aio_event_hold(aio_event *event);
 void aio_event_drop(aio_event *event);
 aclrtEvent aio_event_handle(const aio_event *event);
 
-/* --- report.c ----------------------------------------------------------------- */
+/* report.c. */
 /* Registers for reports of failed tasks, in one of the ways in the set `allowed` (of enum aio_detection). Once.
  */
 int aio_failures_register(int allowed);
@@ -308,11 +312,11 @@ void aio_failures_trust(int trust);
 int aio_failure_reports(void);
 int aio_failure_detection(void);
 
-/* --- watcher.c, waiters.c ---------------------------------------------------- */
+/* watcher.c, waiters.c. */
 /* Publishes (key, result) to the port when everything up to the position is done.  0, or a refusal. */
 int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key);
 
-/* --- port.c ------------------------------------------------------------------ */
+/* port.c. */
 /* NULL when memory or descriptors have run out, and in a forked child. */
 aio_port *aio_port_new(void);
 int aio_port_fd(const aio_port *port);
@@ -333,11 +337,11 @@ int aio_port_post(aio_port *port, uint64_t key, int64_t result);
 void aio_port_close(aio_port *port);
 int64_t aio_port_in_flight(const aio_port *port);
 
-/* --- exporter.h --------------------------------------------------------------- */
+/* exporter.h. */
 /* A new reference to the Python type for what lends out memory of another object. */
 void *aio_exporter(void);
 
-/* --- exit.c ------------------------------------------------------------------ */
+/* exit.c. */
 void aio_exit_install(int64_t grace_us);
 int aio_forked(void);
 

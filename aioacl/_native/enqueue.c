@@ -11,7 +11,7 @@
  */
 #include "internal.h"
 
-static int own(aio_stream *stream) {
+static int lock_enqueue(aio_stream *stream) {
     for (unsigned turn = 0;; turn++) {
         uint32_t nobody = AIO_NOBODY;
         if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER)) {
@@ -34,10 +34,10 @@ static int own(aio_stream *stream) {
 }
 
 /* A report that came meanwhile was left to us; given back first and asked then, it sees that or we see it. */
-static void disown(aio_stream *stream) {
+static void unlock_enqueue(aio_stream *stream) {
     atomic_store(&stream->owner, AIO_NOBODY);
     if (atomic_load(&stream->pending)) {
-        aio_failures_disowned(stream);
+        aio_failures_unlocked(stream);
     }
 }
 
@@ -169,7 +169,7 @@ static void mark_if_due(aio_stream *stream) {
 }
 
 static void refuse(aio_stream *stream, aio_frame *frame) {
-    disown(stream);
+    unlock_enqueue(stream);
     aio_end(frame, 0);
 }
 
@@ -202,7 +202,7 @@ int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int functi
     if (code) {
         return code;
     }
-    code = own(stream);
+    code = lock_enqueue(stream);
     if (code) {
         aio_end(frame, 0);
         return code;
@@ -214,17 +214,24 @@ int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int functi
     return code;
 }
 
-aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code) {
+/* `before`: the thread's last task, for a call that may submit nothing. */
+static aio_result end_counted(aio_stream *stream, aio_frame *frame, int code, const uint32_t *before) {
     aio_result result = aio_failed(code);
     if (code == 0) {
-        result = (aio_result)count(stream);
+        uint32_t id = aio_last_task();
+        result = (aio_result)count_as(stream, id, before == NULL || id != *before);
         atomic_store(&stream->wanted, (uint64_t)result);
     }
-    disown(stream);
+    unlock_enqueue(stream);
     aio_end(frame, code);
     return result;
 }
 
+aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code) {
+    return end_counted(stream, frame, code, NULL);
+}
+
+/* The runtime submits nothing for a copy of memory onto itself. */
 aio_result aio_copy(aio_stream *stream, int held, void *target, size_t space, const void *source, size_t size,
                     int kind) {
     aio_frame frame;
@@ -232,8 +239,10 @@ aio_result aio_copy(aio_stream *stream, int held, void *target, size_t space, co
     if (code) {
         return aio_failed(code);
     }
+    bool onto_itself = target == source;
+    uint32_t before = onto_itself ? aio_last_task() : 0;
     code = aio_acl.aclrtMemcpyAsync(target, space, source, size, (aclrtMemcpyKind)kind, stream->handle);
-    return aio_enqueue_end(stream, &frame, code);
+    return end_counted(stream, &frame, code, onto_itself ? &before : NULL);
 }
 
 aio_result aio_fill(aio_stream *stream, int held, void *target, size_t space, int value, size_t size) {
@@ -264,7 +273,7 @@ static aio_result call_wait(aio_stream *stream, aio_frame *frame, const aio_even
     if (code && linked) {
         aio_link_remove(stream);
     }
-    disown(stream);
+    unlock_enqueue(stream);
     aio_end(frame, code);
     return result;
 }
@@ -314,7 +323,7 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
     }
     code = record_owned(stream, timing != 0, event);
     aio_result result = code ? aio_failed(code) : (aio_result)(*event)->position;
-    disown(stream);
+    unlock_enqueue(stream);
     /* record_owned has kept the text on this thread already. */
     aio_end(&frame, 0);
     return result;
@@ -328,11 +337,11 @@ void aio_stream_mark_now(aio_stream *stream, uint64_t position) {
     if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_ENQUEUE, AIO_FN_aclrtRecordEvent)) {
         return;
     }
-    if (own(stream) == 0) {
+    if (lock_enqueue(stream) == 0) {
         if (room(stream) >= 0 && atomic_load(&stream->last_mark) < position) {
             mark(stream);
         }
-        disown(stream);
+        unlock_enqueue(stream);
     }
     aio_end(&frame, 0);
 }
@@ -345,7 +354,7 @@ void aio_stream_forget(aio_stream *stream, uint64_t position) {
 
 /* Without the owner the tail would be a guess; but an enqueuer that is stuck in C must not keep us from
  * aborting. */
-static bool own_for_a_moment(aio_stream *stream) {
+static bool lock_enqueue_briefly(aio_stream *stream) {
     for (unsigned turn = 0; turn < 1000; turn++) {
         uint32_t nobody = AIO_NOBODY;
         if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER)) {
@@ -358,15 +367,14 @@ static bool own_for_a_moment(aio_stream *stream) {
 
 /* Codes of the checks that come before the work is touched. Any other may follow after the work was dropped. */
 static bool was_refused(int code) {
-    enum { WAIT_TIMEOUT = 107019, UNSUPPORTED = 207000 };
-    return (code > 0 && code < WAIT_TIMEOUT) || code == UNSUPPORTED;
+    return (code > 0 && code < RT_WAIT_TIMEOUT) || code == RT_FEATURE_NOT_SUPPORT;
 }
 
 /* What was done before the abort keeps its own outcome; what it drops looks complete until it is noted. After
  * an abort that failed on the way, only a query can say when the work has ended. */
 static int abort_inside(aio_stream *stream) {
     ask_everything(stream);
-    bool owned = own_for_a_moment(stream);
+    bool owned = lock_enqueue_briefly(stream);
     atomic_fetch_add(&stream->aborts, 1);
     uint64_t tail = atomic_load(&stream->tail);
     uint64_t from = atomic_load(&stream->finished);
@@ -382,7 +390,7 @@ static int abort_inside(aio_stream *stream) {
     }
     aio_stream_deliver(stream);
     if (owned) {
-        disown(stream);
+        unlock_enqueue(stream);
     }
     return code;
 }
@@ -404,7 +412,7 @@ int aio_stream_abort(aio_stream *stream) {
 
 /* A number of this thread's that has not changed is of what it enqueued elsewhere, or of a call that submits
  * nothing; but it may also be the very next of this stream, or its first. */
-static void note_by_hand(aio_stream *stream, uint32_t before) {
+static void note_manual(aio_stream *stream, uint32_t before) {
     uint32_t now = aio_last_task(), next = stream->last_task + 1;
     if (!atomic_load(&stream->numbered)) {
         atomic_store(&stream->numbered, atomic_load(&stream->tail) + 1);
@@ -415,16 +423,16 @@ static void note_by_hand(aio_stream *stream, uint32_t before) {
     stream->last_task = now;
 }
 
-void aio_stream_by_hand(aio_stream *stream, uint32_t before) {
+void aio_stream_manual(aio_stream *stream, uint32_t before) {
     aio_frame frame;
     if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_ENQUEUE, AIO_FN_aclrtStreamQuery)) {
         return;
     }
-    if (own(stream) == 0) {
-        note_by_hand(stream, before);
-        disown(stream);
+    if (lock_enqueue(stream) == 0) {
+        note_manual(stream, before);
+        unlock_enqueue(stream);
     }
-    atomic_store(&stream->by_hand, true);
+    atomic_fetch_add(&stream->manual, 1);
     guard(stream->device);
     aio_end(&frame, 0);
 }
@@ -435,10 +443,10 @@ int aio_stream_doubt(aio_stream *stream) {
     if (code) {
         return code;
     }
-    code = own(stream);
+    code = lock_enqueue(stream);
     if (code == 0) {
         code = aio_link_add(stream, NULL, 0);
-        disown(stream);
+        unlock_enqueue(stream);
     }
     aio_end(&frame, 0);
     return code;

@@ -13,7 +13,7 @@
 
 #include "internal.h"
 
-enum { EVENT_TIME_LINE = 0x8, POOL_LOW = 8, SITTERS_US = 1500000 };
+enum { EVENT_TIME_LINE = 0x8, POOL_LOW = 8, BLOCKED_US = 1500000 };
 
 static void link_event(struct aio_device *self, aio_event *event) {
     aio_lock_take(&self->lock);
@@ -147,7 +147,7 @@ aclrtEvent aio_event_enter(aio_event *event) {
     struct aio_device *self = &aio_devices[event->device];
     aio_lock_take(&self->lock);
     aclrtEvent handle = event->handle;
-    event->sitters += handle != NULL;
+    event->blocked_waiters += handle != NULL;
     aio_lock_give(&self->lock);
     return handle;
 }
@@ -155,7 +155,7 @@ aclrtEvent aio_event_enter(aio_event *event) {
 void aio_event_leave(aio_event *event) {
     struct aio_device *self = &aio_devices[event->device];
     aio_lock_take(&self->lock);
-    event->sitters--;
+    event->blocked_waiters--;
     aio_lock_give(&self->lock);
 }
 
@@ -186,7 +186,7 @@ int aio_device_refill(int device, int timing, int count) {
 static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
     aio_lock_take(&self->lock);
     aio_event *event = self->events;
-    while (event && !(event->handle && event->sitters == 0 && event->generation == generation)) {
+    while (event && !(event->handle && event->blocked_waiters == 0 && event->generation == generation)) {
         event = event->newer;
     }
     aclrtEvent handle = event ? event->handle : NULL;
@@ -207,10 +207,10 @@ int aio_device_destroy_events_of(int device, uint32_t generation) {
 }
 
 /* The gate lets no wait in any more, and those that are inside leave when their slice is over. */
-static void await_sitters(const struct aio_device *self) {
+static void await_blocked_waiters(const struct aio_device *self) {
     struct timespec nap = {0, 200000};
-    int64_t end = aio_now_us() + SITTERS_US;
-    while (atomic_load(&self->sitting) && aio_now_us() < end) {
+    int64_t end = aio_now_us() + BLOCKED_US;
+    while (atomic_load(&self->blocked) && aio_now_us() < end) {
         nanosleep(&nap, NULL);
     }
 }
@@ -224,7 +224,7 @@ int aio_device_destroy_events(int device) {
         return 0;
     }
     aio_helper_begin(device, AIO_FN_aclrtDestroyEvent);
-    await_sitters(&aio_devices[device]);
+    await_blocked_waiters(&aio_devices[device]);
     aio_device_unequip(device, generation, false);
     while (aio_word_generation(aio_gate_word(device)) == generation && !atomic_load(&aio_exiting)) {
         aclrtEvent handle = take_handle(&aio_devices[device], generation);

@@ -20,14 +20,13 @@
 
 #include "internal.h"
 
-enum { ABORTED = 107023, NO_ID = -1 };
+enum { NO_ID = -1 };
 
 static aio_lock failures;
 static _Thread_local bool inside; /* this thread has the lock */
 static _Atomic(aio_stream *) graveyard;
 static aio_failure no_memory = {.references = 1, .code = AIO_NO_MEMORY, .stream = NO_ID, .told = true};
 
-/* --- the lock --------------------------------------------------------------------- */
 void aio_failures_lock(void) {
     aio_lock_take(&failures);
     inside = true;
@@ -56,7 +55,6 @@ void aio_stream_bury(aio_stream *stream) {
     }
 }
 
-/* --- error records ------------------------------------------------------------- */
 aio_failure *aio_failure_new(const aio_stream *stream, uint64_t position, int32_t code) {
     aio_failure *failure = calloc(1, sizeof *failure);
     if (!failure) {
@@ -142,7 +140,6 @@ const aio_spot *aio_failure_spot(const aio_stream *stream, uint64_t position) {
     return NULL;
 }
 
-/* --- asking ---------------------------------------------------------------------------- */
 static int32_t describe(aio_failure *failure, bool own, aio_error *out) {
     if (!out) {
         return failure->code;
@@ -172,7 +169,7 @@ int32_t aio_stream_error(aio_stream *stream, uint64_t position, aio_error *out) 
         aio_failures_unlock();
     }
     if (!code && aio_stream_was_aborted(stream, position)) {
-        code = ABORTED;
+        code = RT_STREAM_ABORT;
     }
     if (out && !out->code) {
         out->code = code;

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "codes.h"
 #include "engine.h"
 
 /* A task that failed.  Shared by the streams that it spoils; under the lock of failure.c. */
@@ -43,7 +44,7 @@ typedef struct aio_link {
 
 /* Codes of this range are of the call that returns them, a context that is gone for instance, but for these. */
 static inline bool aio_is_of_task(int32_t code) {
-    return code / 1000 != 107 || code == 107019 || code == 107020;
+    return code / 1000 != 107 || code == RT_WAIT_TIMEOUT || code == RT_TASK_TIMEOUT;
 }
 
 /* Taken around everything below that is not atomic.  Streams whose last reference went meanwhile are freed when
@@ -51,7 +52,7 @@ static inline bool aio_is_of_task(int32_t code) {
 void aio_failures_lock(void);
 void aio_failures_unlock(void);
 
-/* --- failure.c: with the lock held -------------------------------------------- */
+/* failure.c: with the lock held. */
 aio_failure *aio_failure_new(const aio_stream *stream, uint64_t position, int32_t code);
 void aio_failure_drop(aio_failure *failure);
 void aio_failure_keep_text(aio_failure *failure, const char *text);
@@ -63,7 +64,7 @@ void aio_failure_record(aio_stream *stream, uint64_t from, int32_t code, const c
 void aio_failure_strand(aio_stream *stream, uint64_t from);
 const aio_spot *aio_failure_spot(const aio_stream *stream, uint64_t position);
 
-/* --- report.c ------------------------------------------------------------------ */
+/* report.c. */
 typedef struct {
     uint32_t generation;
     int32_t device;
@@ -83,11 +84,11 @@ void aio_reports_resolved(uint64_t count);
  * before. */
 void aio_failures_settle(void);
 
-/* --- attribution.c ------------------------------------------------------------- */
+/* attribution.c. */
 void aio_failures_resolve(void);
 /* For the enqueuer, when `pending` is set: behind the count of an entry, and before a new one. */
 void aio_failures_counted(aio_stream *stream);
-void aio_failures_disowned(aio_stream *stream);
+void aio_failures_unlocked(aio_stream *stream);
 void aio_stream_number(aio_stream *stream, int32_t id);
 void aio_stream_unnumber(aio_stream *stream);
 /* A synchronize that covers everything up to the position has returned that code. */
@@ -97,7 +98,7 @@ void aio_stream_share(aio_stream *stream, int32_t code, const char *text);
 void aio_stream_fail(aio_stream *stream, uint64_t from, int32_t code, const char *text);
 void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to);
 
-/* --- link.c -------------------------------------------------------------------- */
+/* link.c. */
 /* The entry that the owner is about to enqueue waits for `at` of the source. */
 int aio_link_add(aio_stream *stream, aio_stream *source, uint64_t at);
 void aio_link_remove(aio_stream *stream);
@@ -119,7 +120,7 @@ void aio_failures_after_reset(void);
 void aio_failures_propagate(void);
 uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to);
 
-/* --- failure.c ----------------------------------------------------------------- */
+/* failure.c. */
 /* Frees it, now or when the caller gives the lock back. */
 void aio_stream_bury(aio_stream *stream);
 void aio_stream_forget_failures(aio_stream *stream);

@@ -12,7 +12,6 @@
 #include "internal.h"
 
 enum { COUNT_MASK = 0xfff, GENERATION_MASK = 0xfffff };
-enum { PARAM_INVALID = 107000, CONTEXT_NULL = 107002 };
 
 #define COUNTS 0xfffffffffull
 #define FOREIGN ((uint64_t)AIO_FOREIGN << 56)
@@ -39,7 +38,7 @@ static int while_draining(aio_pass pass, int kind) {
     return held ? 0 : AIO_DRAINING_NOW;
 }
 
-static int judge(uint64_t word, aio_pass pass, int kind) {
+static int refusal_of(uint64_t word, aio_pass pass, int kind) {
     if (aio_word_generation(word) != aio_pass_generation(pass)) {
         return AIO_STALE;
     }
@@ -64,7 +63,7 @@ int aio_gate_check(aio_pass pass, int kind) {
     if (atomic_load_explicit(&aio_in_child, memory_order_relaxed)) {
         return AIO_FORKED;
     }
-    return judge(aio_gate_word(aio_pass_device(pass)), pass, kind);
+    return refusal_of(aio_gate_word(aio_pass_device(pass)), pass, kind);
 }
 
 int aio_count_in(aio_pass pass, int kind) {
@@ -74,7 +73,7 @@ int aio_count_in(aio_pass pass, int kind) {
         return AIO_FORKED;
     }
     for (;;) {
-        int refusal = judge(word, pass, kind);
+        int refusal = refusal_of(word, pass, kind);
         if (refusal) {
             return refusal;
         }
@@ -147,7 +146,7 @@ static int bind_context(aio_frame *frame, int function) {
     if (code == 0) {
         call(thread, function);
     }
-    return code == PARAM_INVALID ? CONTEXT_NULL : code; /* it rejects a context that a reset has ended */
+    return code == RT_PARAM_INVALID ? RT_CONTEXT_NULL : code; /* it rejects a context that a reset has ended */
 }
 
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function) {
@@ -295,7 +294,7 @@ void aio_own_reset(int on) {
     aio_self()->own_reset = on != 0;
 }
 
-void aio_control_lane(int device) {
+void aio_control_thread(int device) {
     aio_self()->own_reset = true;
     aio_self()->control = device;
 }
@@ -341,10 +340,10 @@ void aio_gate_counts(int device, int32_t counts[3]) {
 /* Whether anybody is inside besides `own` calls of the caller's. */
 static bool anybody(int device, int kinds, int own) {
     uint64_t word = aio_gate_word(device);
-    int sitting = kinds & AIO_SITTERS_MAY_STAY ? atomic_load(&aio_devices[device % AIO_DEVICES].sitting) : 0;
+    int blocked = kinds & AIO_BLOCKED_MAY_STAY ? atomic_load(&aio_devices[device % AIO_DEVICES].blocked) : 0;
     int total = -own;
     for (int kind = AIO_ENQUEUE; kind <= AIO_LIFETIME; kind++) {
-        int count = (int)count_of(word, kind) - (kind == AIO_WAIT ? sitting : 0);
+        int count = (int)count_of(word, kind) - (kind == AIO_WAIT ? blocked : 0);
         if ((kinds & (1 << kind)) && count > 0) {
             total += count;
         }

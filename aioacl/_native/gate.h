@@ -20,7 +20,7 @@ typedef struct aio_thread {
     int own_device; /* the device whose own thread this is, or -1 */
     uint32_t own_generation;
     bool own_reset;
-    int control; /* the device whose control lane this is, or -1 */
+    int control; /* the device whose control thread this is, or -1 */
     int called;  /* what it has called last in its frame, for the next two */
     int failed;  /* the function that has failed last, and its code */
     int failed_code;
@@ -66,7 +66,8 @@ void aio_helper_begin(int device, int function);
 void aio_outside_begin(void);
 void aio_outside_end(int code);
 void aio_keep_text(void);
-/* The same for one function; on a control lane it is told among those who are inside, though it does not count.
+/* The same for one function; on a control thread it is told among those who are inside, though it does not
+ * count.
  */
 void aio_free_begin(aio_frame *frame, int function);
 void aio_free_end(const aio_frame *frame, int code);

@@ -2,9 +2,9 @@
  * The engine's own structures.  Theory of operation.
  *
  * The gate.  Each device has one atomic word: state and flags, generation, and how many calls of each kind are
- * inside C.  A call enters by a compare-and-swap that both judges and counts, so there is no window between the
- * two.  Only the lifecycle manager writes the state, but for the foreign-reset callback, which sets FOREIGN and
- * raises the generation.
+ * inside C.  A call enters by a compare-and-swap that both checks and counts, so there is no window
+ * between the two.  Only the lifecycle manager writes the state, but for the foreign-reset callback, which sets
+ * FOREIGN and raises the generation.
  *
  * A stream is guarded twice.  `owner` is held across ACL calls that enqueue on it or collect from it; enqueuers
  * spin for it (a call takes microseconds), the watcher only tries.  `lock` guards the lists below for a few
@@ -55,7 +55,7 @@ static inline int32_t aio_code(aio_result result) {
     return (int32_t)(uint32_t)(result - AIO_FAILED);
 }
 
-/* --- small tools ------------------------------------------------------------- */
+/* Small tools. */
 typedef struct {
     atomic_flag taken;
 } aio_lock;
@@ -74,7 +74,7 @@ void aio_futex_wake(_Atomic uint32_t *word, int count);
 /* A detached thread with every signal blocked.  0, or an errno. */
 int aio_spawn(const char *name, void *(*body)(void *), void *argument);
 
-/* --- the library ------------------------------------------------------------- */
+/* The library. */
 enum aio_function {
 #define ACL_FN(kind, ret, name, params, args, since) AIO_FN_##name,
 #include "acl_api.inc"
@@ -95,7 +95,7 @@ extern const char *const aio_function_names[AIO_FUNCTIONS];
 int aio_table_fill(void *library);
 void aio_table_clear(void);
 
-/* --- completions ------------------------------------------------------------- */
+/* Completions. */
 typedef struct aio_token {
     struct aio_token *next;
     aio_stream *stream; /* NULL for what was posted by hand */
@@ -116,28 +116,28 @@ struct aio_port {
 aio_token *aio_token_new(aio_port *port, uint64_t key);
 void aio_publish(aio_token *token, aio_result result);
 
-/* --- streams ----------------------------------------------------------------- */
+/* Streams. */
 struct aio_event {
     aio_event *next;           /* in a pool or among a stream's marks */
     aio_event *newer, **older; /* among all of the device's */
     aclrtEvent handle;
     uint64_t position; /* of its record in the stream */
     atomic_int references;
-    int sitters; /* threads that wait for it in C; under the device's lock */
+    int blocked_waiters; /* threads that wait for it in C; under the device's lock */
     int32_t device;
     uint32_t generation;
     bool timing;
 };
 
 /* A copy that goes through pinned memory of ours. */
-typedef struct aio_landing {
-    struct aio_landing *next;
+typedef struct aio_staged_copy {
+    struct aio_staged_copy *next;
     uint64_t position;
     uint32_t generation;
     void *slot;
     void *target; /* NULL: an upload, nothing to deliver */
     size_t count;
-} aio_landing;
+} aio_staged_copy;
 
 /* Entries (from, to] were dropped by an abort. */
 typedef struct aio_aborted {
@@ -156,30 +156,31 @@ struct aio_stream {
     int32_t device;
     uint32_t generation;
     atomic_int references;
-    _Atomic bool dropped;     /* the native stream is destroyed, or has no reference left */
-    atomic_int callers;       /* calls that use the native stream without owning it */
-    atomic_uint aborts;       /* begun, and not failed */
-    atomic_uint aborts_ended; /* what they dropped is noted */
-    unsigned aborts_seen;     /* the owner's: those that had ended when it came to own the stream */
-    _Atomic bool by_hand;     /* work may be under way that was enqueued by hand, and is not counted */
-    _Atomic bool asking;      /* a thread is in aclrtSynchronizeStreamWithTimeout for it */
-    _Atomic bool confirming;  /* a thread of ours confirms it */
+    _Atomic bool dropped;         /* the native stream is destroyed, or has no reference left */
+    atomic_int callers;           /* calls that use the native stream without owning it */
+    atomic_uint aborts;           /* begun, and not failed */
+    atomic_uint aborts_ended;     /* what they dropped is noted */
+    unsigned aborts_seen;         /* the owner's: those that had ended when it came to own the stream */
+    _Atomic uint32_t manual;      /* how often work was enqueued by hand, which is not counted */
+    _Atomic uint32_t manual_over; /* the value of `manual` whose work is known to be over */
+    _Atomic bool asking;          /* a thread is in aclrtSynchronizeStreamWithTimeout for it */
+    _Atomic bool confirming;      /* a thread of ours confirms it */
     _Atomic uint32_t owner;
     _Atomic uint64_t tail;
     _Atomic uint64_t finished;
     _Atomic uint64_t completed;
     _Atomic uint64_t confirmed;
-    _Atomic uint64_t synced;    /* a synchronize has covered the positions up to here */
-    _Atomic uint64_t presumed;  /* the same, unless a wait for the whole device has taken the code */
-    _Atomic uint64_t stranded;  /* positions from here on never complete */
-    _Atomic uint64_t condemned; /* waits up to here have ended in a code, whatever the device still does */
-    _Atomic uint64_t waited;    /* the newest position that a wait was for when it was the tail */
-    _Atomic uint64_t wanted;    /* the position of the tail that somebody refers to, or 0 */
-    _Atomic uint64_t last_mark; /* position of the newest mark */
+    _Atomic uint64_t synced;       /* a synchronize has covered the positions up to here */
+    _Atomic uint64_t presumed;     /* the same, unless a wait for the whole device has taken the code */
+    _Atomic uint64_t stranded;     /* positions from here on never complete */
+    _Atomic uint64_t waits_failed; /* waits up to here have ended in a code, whatever the device still does */
+    _Atomic uint64_t waited;       /* the newest position that a wait was for when it was the tail */
+    _Atomic uint64_t wanted;       /* the position of the tail that somebody refers to, or 0 */
+    _Atomic uint64_t last_mark;    /* position of the newest mark */
     _Atomic bool delivering;
     aio_lock lock;
     aio_event *marks, **marks_end;
-    aio_landing *landings, **landings_end;
+    aio_staged_copy *staged_copies, **staged_copies_end;
     aio_aborted *aborted; /* newest first */
     int aborted_count;
     /* The owner's own: ids of tasks, see enqueue.c. */
@@ -227,15 +228,15 @@ void aio_stream_unlist(aio_stream *stream);
 int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int function);
 aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code);
 /* outcome.c */
-void aio_raise(_Atomic uint64_t *value, uint64_t position);
+void aio_atomic_max(_Atomic uint64_t *value, uint64_t position);
 /* Frees what the stream's lists hold. */
 void aio_stream_empty(aio_stream *stream);
 /* Takes what it holds of staging memory away from it. */
-aio_landing *aio_stream_forsake(aio_stream *stream);
-void aio_landings_free(int device, aio_landing *landing);
+aio_staged_copy *aio_stream_drop_stale(aio_stream *stream);
+void aio_staged_copies_free(int device, aio_staged_copy *staged_copy);
 /* Gives staging memory back that copies of a stream still use, now or when the reset that drops them has ended.
  */
-void aio_landings_leave(int device, aio_landing *landing);
+void aio_staged_copies_leave(int device, aio_staged_copy *staged_copy);
 /* Whether a finished download waits to be copied to its target. */
 bool aio_stream_has_bytes(aio_stream *stream);
 /* What the runtime has just answered can be believed: no reset and no abort has begun to drop work, which looks
@@ -264,7 +265,7 @@ void aio_stream_finish(aio_stream *stream, uint64_t position);
 void aio_stream_note_abort(aio_stream *stream, uint64_t from, uint64_t to);
 bool aio_stream_was_aborted(aio_stream *stream, uint64_t position);
 /* Every wait is over, with this code. */
-void aio_stream_condemn(aio_stream *stream, int32_t code);
+void aio_stream_fail_waits(aio_stream *stream, int32_t code);
 /* The first mark at or after the position, with a reference, or NULL. */
 aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position);
 /* Records a mark now unless there is one already at or after the position. */
@@ -272,7 +273,7 @@ void aio_stream_mark_now(aio_stream *stream, uint64_t position);
 /* True when a wait for the position is over; *result says how. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result);
 
-/* --- devices ----------------------------------------------------------------- */
+/* Devices. */
 struct aio_device {
     _Atomic uint64_t word;
     _Atomic(void *) context;
@@ -297,14 +298,15 @@ struct aio_device {
     uint64_t stream_numbers;
     aio_event *pool[2]; /* plain, with timing */
     atomic_int pooled[2];
-    aio_event *events;  /* all that have been made and not freed */
-    aio_token *orphans; /* waits interrupted by a reset that has not ended yet */
-    aio_landing *left;  /* staging memory of streams that nobody refers to, for which copies may be under way */
+    aio_event *events;         /* all that have been made and not freed */
+    aio_token *deferred_waits; /* waits interrupted by a reset that has not ended yet */
+    aio_staged_copy
+        *left; /* staging memory of streams that nobody refers to, for which copies may be under way */
     /* Of the strategy that watches. */
     _Atomic(aio_token *) incoming;
     _Atomic uint32_t asleep; /* the watcher sleeps on this word */
     atomic_int watching;     /* watchers alive */
-    atomic_int sitting;      /* threads inside a blocking wait */
+    atomic_int blocked;      /* threads inside a blocking wait */
     atomic_uint epoch;       /* a watcher of an older epoch ends */
     /* Of the strategy with worker threads. */
     struct aio_worker *idle;
@@ -317,13 +319,13 @@ int aio_event_take(int device, uint32_t generation, bool timing, aio_event **tak
 aclrtEvent aio_event_enter(aio_event *event);
 void aio_event_leave(aio_event *event);
 /* The wait was ended by a reset: published now if that is over, else when it ends. */
-void aio_orphan(aio_token *token);
+void aio_defer_wait(aio_token *token);
 void aio_stage_release(int device, void *slot);
 void *aio_stage_take(int device, size_t size);
 /* The stream after `previous` (NULL: the first), with a reference; gives the reference to `previous` back. */
 aio_stream *aio_device_next(int device, aio_stream *previous);
 
-/* --- strategies -------------------------------------------------------------- */
+/* Strategies. */
 struct aio_pace {
     _Atomic int64_t spin_us;
     _Atomic int64_t shortest_us;
@@ -341,9 +343,14 @@ void aio_waiters_stop(int device);
 /* Adds a wait to its stream's, which are kept in the order of their positions. */
 void aio_stream_queue(aio_token *token);
 /* Publishes the stream's waits that are over. */
-void aio_stream_sweep(aio_stream *stream);
+void aio_stream_publish_ended(aio_stream *stream);
+
+/* Work may be under way, or its failure unknown, that was enqueued by hand. */
+static inline bool aio_stream_has_manual(const aio_stream *stream) {
+    return atomic_load(&stream->manual_over) != atomic_load(&stream->manual);
+}
 /* Ends the stream's waits as interrupted by a reset. */
-void aio_stream_orphan(aio_stream *stream);
+void aio_stream_defer_waits(aio_stream *stream);
 /* Wakes the thread of the runtime that handles failures; under 100 us.  Inside the gate. */
 void aio_device_nudge(int device);
 /* Destroys that generation's stream and event for it. */

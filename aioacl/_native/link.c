@@ -9,9 +9,8 @@
 
 #include "internal.h"
 
-enum { ABORTED = 107023, SHORTEST_LIMIT_US = 1000000, PATH_PIECE = 16 };
+enum { SHORTEST_LIMIT_US = 1000000, PATH_PIECE = 16 };
 
-/* --- dependents ---------------------------------------------------------------- */
 static bool is_gone(const aio_stream *source) {
     uint64_t word = aio_gate_word(source->device);
     return aio_word_generation(word) != source->generation || aio_word_state(word) == AIO_CLOSED;
@@ -20,7 +19,7 @@ static bool is_gone(const aio_stream *source) {
 /* What the entry waits for was dropped: by an abort, or by a reset before it was known to have succeeded. */
 static int32_t dropped_by(aio_stream *source, uint64_t at) {
     if (aio_stream_was_aborted(source, at)) {
-        return ABORTED;
+        return RT_STREAM_ABORT;
     }
     return is_gone(source) && atomic_load(&source->confirmed) < at ? AIO_WAS_RESET : 0;
 }
@@ -73,7 +72,6 @@ void aio_failures_propagate(void) {
     }
 }
 
-/* --- links ------------------------------------------------------------------------ */
 int aio_link_add(aio_stream *stream, aio_stream *source, uint64_t at) {
     aio_link *link = calloc(1, sizeof *link);
     if (!link) {
@@ -168,7 +166,6 @@ void aio_link_check(aio_stream *stream) {
     aio_failures_unlock();
 }
 
-/* --- confirming -------------------------------------------------------------------- */
 static bool source_is_confirmed(const aio_stream *stream, const aio_link *link) {
     return !link->source || link->source == stream || atomic_load(&link->source->confirmed) >= link->at;
 }
@@ -214,7 +211,7 @@ static uint64_t least(uint64_t one, uint64_t other) {
 void aio_stream_confirm(aio_stream *stream, uint64_t finished) {
     bool exact = aio_stream_is_exact(stream);
     if (exact && !atomic_load(&stream->links)) {
-        aio_raise(&stream->confirmed, finished);
+        aio_atomic_max(&stream->confirmed, finished);
         return;
     }
     aio_failures_lock();
@@ -222,7 +219,7 @@ void aio_stream_confirm(aio_stream *stream, uint64_t finished) {
     aio_link *settled = take_settled(stream, finished);
     const aio_link *first = atomic_load(&stream->links);
     uint64_t limit = first ? least(finished, first->position - 1) : finished;
-    aio_raise(&stream->confirmed, exact ? limit : least(limit, atomic_load(&stream->synced)));
+    aio_atomic_max(&stream->confirmed, exact ? limit : least(limit, atomic_load(&stream->synced)));
     aio_failures_unlock();
     aio_links_free(settled);
 }
@@ -332,7 +329,6 @@ uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to) {
     return 0;
 }
 
-/* --- after a reset --------------------------------------------------------------------- */
 /* With the lock held: adds the links of streams that are gone to the others, for links may form a cycle. */
 static aio_link *take_links(aio_stream *stream, aio_link *others) {
     aio_link *first = atomic_load(&stream->links), *last = first;

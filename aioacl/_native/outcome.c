@@ -6,7 +6,6 @@
 
 #include "internal.h"
 
-/* --- lists -------------------------------------------------------------------- */
 static void free_marks(aio_event *mark) {
     while (mark) {
         aio_event *next = mark->next;
@@ -15,12 +14,12 @@ static void free_marks(aio_event *mark) {
     }
 }
 
-void aio_landings_free(int device, aio_landing *landing) {
-    while (landing) {
-        aio_landing *next = landing->next;
-        aio_stage_release(device, landing->slot);
-        free(landing);
-        landing = next;
+void aio_staged_copies_free(int device, aio_staged_copy *staged_copy) {
+    while (staged_copy) {
+        aio_staged_copy *next = staged_copy->next;
+        aio_stage_release(device, staged_copy->slot);
+        free(staged_copy);
+        staged_copy = next;
     }
 }
 
@@ -34,26 +33,25 @@ static void free_aborted(aio_aborted *aborted) {
 
 void aio_stream_empty(aio_stream *stream) {
     free_marks(stream->marks);
-    aio_landings_leave(stream->device, stream->landings);
+    aio_staged_copies_leave(stream->device, stream->staged_copies);
     free_aborted(stream->aborted);
     aio_stream_forget_failures(stream);
 }
 
-aio_landing *aio_stream_forsake(aio_stream *stream) {
+aio_staged_copy *aio_stream_drop_stale(aio_stream *stream) {
     for (unsigned turn = 0; atomic_exchange(&stream->delivering, true); turn++) {
         aio_pause(turn);
     }
     aio_lock_take(&stream->lock);
-    aio_landing *landings = stream->landings;
-    stream->landings = NULL;
-    stream->landings_end = &stream->landings;
+    aio_staged_copy *staged_copies = stream->staged_copies;
+    stream->staged_copies = NULL;
+    stream->staged_copies_end = &stream->staged_copies;
     aio_lock_give(&stream->lock);
     atomic_store(&stream->delivering, false);
-    return landings;
+    return staged_copies;
 }
 
-/* --- how far, and how it ended ------------------------------------------------ */
-void aio_raise(_Atomic uint64_t *value, uint64_t position) {
+void aio_atomic_max(_Atomic uint64_t *value, uint64_t position) {
     uint64_t seen = atomic_load(value);
     while (seen < position && !atomic_compare_exchange_weak(value, &seen, position)) {
         continue;
@@ -63,7 +61,7 @@ void aio_raise(_Atomic uint64_t *value, uint64_t position) {
 static aio_event *take_marks(aio_stream *stream, uint64_t position) {
     aio_event *gone = NULL, **gone_end = &gone;
     aio_lock_take(&stream->lock);
-    aio_raise(&stream->finished, position);
+    aio_atomic_max(&stream->finished, position);
     while (stream->marks && stream->marks->position <= position) {
         aio_event *mark = stream->marks;
         stream->marks = mark->next;
@@ -87,7 +85,6 @@ void aio_stream_finish(aio_stream *stream, uint64_t position) {
     aio_stream_confirm(stream, position);
 }
 
-/* --- aborts --------------------------------------------------------------------- */
 /* The two oldest become one, with what is between them: rather an error too many than one lost. */
 static void merge_oldest(aio_stream *stream) {
     aio_aborted *second = stream->aborted;
@@ -124,17 +121,17 @@ bool aio_stream_was_aborted(aio_stream *stream, uint64_t position) {
     return found;
 }
 
-/* --- outcomes -------------------------------------------------------------------- */
 static aio_result outcome(aio_stream *stream, uint64_t position) {
     int32_t code = aio_stream_error(stream, position, NULL);
     return code ? aio_failed(code) : (aio_result)position;
 }
 
-/* What has failed needs not be confirmed, and what is stranded or condemned does not complete. */
+/* A failed position need not be confirmed; a stranded one, or one whose waits failed, does not complete. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result) {
     bool done = atomic_load(&stream->completed) >= position;
     bool confirmed = atomic_load(&stream->confirmed) >= position;
-    bool hopeless = atomic_load(&stream->stranded) <= position || atomic_load(&stream->condemned) >= position;
+    bool hopeless =
+        atomic_load(&stream->stranded) <= position || atomic_load(&stream->waits_failed) >= position;
     if (!(done || (hopeless && !confirmed))) {
         return false;
     }
@@ -147,37 +144,36 @@ aio_result aio_stream_known(aio_stream *stream, uint64_t position) {
     return aio_stream_over(stream, position, &result) ? result : aio_failed(AIO_PENDING);
 }
 
-/* --- delivery of staged downloads -------------------------------------------- */
-static aio_landing *next_landing(aio_stream *stream) {
+static aio_staged_copy *next_staged_copy(aio_stream *stream) {
     aio_lock_take(&stream->lock);
-    aio_landing *landing = stream->landings;
-    if (landing && landing->position > atomic_load(&stream->finished)) {
-        landing = NULL;
+    aio_staged_copy *staged_copy = stream->staged_copies;
+    if (staged_copy && staged_copy->position > atomic_load(&stream->finished)) {
+        staged_copy = NULL;
     }
-    if (!landing) {
-        aio_raise(&stream->completed, atomic_load(&stream->finished));
+    if (!staged_copy) {
+        aio_atomic_max(&stream->completed, atomic_load(&stream->finished));
     }
     aio_lock_give(&stream->lock);
-    return landing;
+    return staged_copy;
 }
 
 /* The slot first: who sees that a copy is done, and needs its staging memory, finds it. */
-static void pop_landing(aio_stream *stream, aio_landing *landing) {
-    aio_stage_release(stream->device, landing->slot);
+static void pop_staged_copy(aio_stream *stream, aio_staged_copy *staged_copy) {
+    aio_stage_release(stream->device, staged_copy->slot);
     aio_lock_take(&stream->lock);
-    stream->landings = landing->next;
-    if (!stream->landings) {
-        stream->landings_end = &stream->landings;
+    stream->staged_copies = staged_copy->next;
+    if (!stream->staged_copies) {
+        stream->staged_copies_end = &stream->staged_copies;
     }
-    aio_raise(&stream->completed, landing->position);
+    aio_atomic_max(&stream->completed, staged_copy->position);
     aio_lock_give(&stream->lock);
-    free(landing);
+    free(staged_copy);
 }
 
 static bool undelivered(aio_stream *stream) {
     aio_lock_take(&stream->lock);
     uint64_t finished = atomic_load(&stream->finished);
-    bool some = stream->landings && stream->landings->position <= finished;
+    bool some = stream->staged_copies && stream->staged_copies->position <= finished;
     some = some || atomic_load(&stream->completed) < finished;
     aio_lock_give(&stream->lock);
     return some;
@@ -185,12 +181,12 @@ static bool undelivered(aio_stream *stream) {
 
 void aio_stream_deliver(aio_stream *stream) {
     while (undelivered(stream) && !atomic_exchange(&stream->delivering, true)) {
-        for (aio_landing *landing; (landing = next_landing(stream));) {
-            bool failed = aio_stream_error(stream, landing->position, NULL) != 0;
-            if (landing->target && !failed) {
-                memcpy(landing->target, landing->slot, landing->count);
+        for (aio_staged_copy *staged_copy; (staged_copy = next_staged_copy(stream));) {
+            bool failed = aio_stream_error(stream, staged_copy->position, NULL) != 0;
+            if (staged_copy->target && !failed) {
+                memcpy(staged_copy->target, staged_copy->slot, staged_copy->count);
             }
-            pop_landing(stream, landing);
+            pop_staged_copy(stream, staged_copy);
         }
         atomic_store(&stream->delivering, false);
     }
@@ -201,7 +197,7 @@ bool aio_stream_has_bytes(aio_stream *stream) {
     bool some = false;
     aio_lock_take(&stream->lock);
     uint64_t finished = atomic_load(&stream->finished);
-    for (aio_landing *l = stream->landings; l && l->position <= finished && !some; l = l->next) {
+    for (aio_staged_copy *l = stream->staged_copies; l && l->position <= finished && !some; l = l->next) {
         some = l->target != NULL;
     }
     aio_lock_give(&stream->lock);

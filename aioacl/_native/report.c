@@ -34,7 +34,6 @@ static atomic_bool lost[AIO_DEVICES];
 static atomic_int registered;
 static atomic_bool trusted;
 
-/* --- from the callback --------------------------------------------------------- */
 /* False when the ring is full. */
 static bool push(const aio_report *report) {
     uint64_t place = atomic_load(&head);
@@ -96,7 +95,6 @@ static void on_task_fail(struct runtime_exception *info) {
     report(&got);
 }
 
-/* --- registering --------------------------------------------------------------- */
 typedef void (*task_fail_callback)(struct runtime_exception *info);
 typedef int32_t (*register_by_module)(const char *module, task_fail_callback callback);
 
@@ -159,7 +157,6 @@ int aio_failure_detection(void) {
     return atomic_load(&trusted) ? atomic_load(&registered) : AIO_CONFIRMED;
 }
 
-/* --- to the engine ------------------------------------------------------------- */
 /* A place that is claimed is filled by a thread that is a few instructions away from it. */
 bool aio_report_take(aio_report *out) {
     if (taken == atomic_load(&head)) {

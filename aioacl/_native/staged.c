@@ -7,40 +7,40 @@
 
 #include "internal.h"
 
-static void append_landing(aio_stream *stream, aio_landing *landing) {
+static void append_staged_copy(aio_stream *stream, aio_staged_copy *staged_copy) {
     aio_lock_take(&stream->lock);
-    landing->position = atomic_load(&stream->tail) + 1;
-    *stream->landings_end = landing;
-    stream->landings_end = &landing->next;
+    staged_copy->position = atomic_load(&stream->tail) + 1;
+    *stream->staged_copies_end = staged_copy;
+    stream->staged_copies_end = &staged_copy->next;
     aio_lock_give(&stream->lock);
 }
 
-static aio_landing *new_landing(const aio_stream *stream, void *target, size_t size) {
-    aio_landing *landing = calloc(1, sizeof *landing);
-    if (!landing) {
+static aio_staged_copy *new_staged_copy(const aio_stream *stream, void *target, size_t size) {
+    aio_staged_copy *staged_copy = calloc(1, sizeof *staged_copy);
+    if (!staged_copy) {
         return NULL;
     }
-    landing->target = target;
-    landing->count = size;
-    landing->generation = stream->generation;
-    landing->slot = aio_stage_take(stream->device, size);
-    if (landing->slot) {
-        return landing;
+    staged_copy->target = target;
+    staged_copy->count = size;
+    staged_copy->generation = stream->generation;
+    staged_copy->slot = aio_stage_take(stream->device, size);
+    if (staged_copy->slot) {
+        return staged_copy;
     }
-    free(landing);
+    free(staged_copy);
     return NULL;
 }
 
-static void free_landing(int device, aio_landing *landing) {
-    aio_stage_release(device, landing->slot);
-    free(landing);
+static void free_staged_copy(int device, aio_staged_copy *staged_copy) {
+    aio_stage_release(device, staged_copy->slot);
+    free(staged_copy);
 }
 
-static aio_result staged(aio_stream *stream, aio_frame *frame, aio_landing *landing, int code) {
+static aio_result staged(aio_stream *stream, aio_frame *frame, aio_staged_copy *staged_copy, int code) {
     if (code == 0) {
-        append_landing(stream, landing);
+        append_staged_copy(stream, staged_copy);
     } else {
-        free_landing(stream->device, landing);
+        free_staged_copy(stream->device, staged_copy);
     }
     return aio_enqueue_end(stream, frame, code);
 }
@@ -48,33 +48,33 @@ static aio_result staged(aio_stream *stream, aio_frame *frame, aio_landing *land
 aio_result aio_upload(aio_stream *stream, int held, void *target, size_t space, const void *source,
                       size_t size) {
     aio_frame frame;
-    aio_landing *landing = new_landing(stream, NULL, size);
-    if (!landing) {
+    aio_staged_copy *staged_copy = new_staged_copy(stream, NULL, size);
+    if (!staged_copy) {
         return aio_failed(AIO_STAGE_FULL);
     }
-    memcpy(landing->slot, source, size);
+    memcpy(staged_copy->slot, source, size);
     int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
     if (code) {
-        free_landing(stream->device, landing);
+        free_staged_copy(stream->device, staged_copy);
         return aio_failed(code);
     }
-    code =
-        aio_acl.aclrtMemcpyAsync(target, space, landing->slot, size, ACL_MEMCPY_HOST_TO_DEVICE, stream->handle);
-    return staged(stream, &frame, landing, code);
+    code = aio_acl.aclrtMemcpyAsync(target, space, staged_copy->slot, size, ACL_MEMCPY_HOST_TO_DEVICE,
+                                    stream->handle);
+    return staged(stream, &frame, staged_copy, code);
 }
 
 aio_result aio_download(aio_stream *stream, int held, void *target, const void *source, size_t size) {
     aio_frame frame;
-    aio_landing *landing = new_landing(stream, target, size);
-    if (!landing) {
+    aio_staged_copy *staged_copy = new_staged_copy(stream, target, size);
+    if (!staged_copy) {
         return aio_failed(AIO_STAGE_FULL);
     }
     int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
     if (code) {
-        free_landing(stream->device, landing);
+        free_staged_copy(stream->device, staged_copy);
         return aio_failed(code);
     }
-    code =
-        aio_acl.aclrtMemcpyAsync(landing->slot, size, source, size, ACL_MEMCPY_DEVICE_TO_HOST, stream->handle);
-    return staged(stream, &frame, landing, code);
+    code = aio_acl.aclrtMemcpyAsync(staged_copy->slot, size, source, size, ACL_MEMCPY_DEVICE_TO_HOST,
+                                    stream->handle);
+    return staged(stream, &frame, staged_copy, code);
 }

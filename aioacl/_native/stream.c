@@ -9,7 +9,6 @@
 
 #include "internal.h"
 
-/* --- life -------------------------------------------------------------------- */
 /* -1 when the runtime has no id for it: a failure of the stream is found by synchronizing all the same. */
 static int32_t native_id(const aio_stream *stream) {
     int32_t id = -1;
@@ -43,7 +42,7 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     atomic_init(&stream->references, 2); /* the handle's and the device's list */
     atomic_init(&stream->stranded, UINT64_MAX);
     stream->marks_end = &stream->marks;
-    stream->landings_end = &stream->landings;
+    stream->staged_copies_end = &stream->staged_copies;
     aio_stream_number(stream, native_id(stream));
     list_stream(stream);
     return stream;
@@ -128,7 +127,6 @@ void aio_stream_unlist(aio_stream *stream) {
     }
 }
 
-/* --- asking ------------------------------------------------------------------ */
 aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position) {
     aio_lock_take(&stream->lock);
     aio_event *mark = stream->marks;
@@ -198,12 +196,12 @@ int aio_stream_idle(aio_stream *stream) {
  * A query that fails ends the waits, for nobody can say more; but the device may still be at work, so nothing
  * is given back: what the work needs stays until the stream is seen idle, or the device is reset.
  */
-void aio_stream_condemn(aio_stream *stream, int32_t code) {
+void aio_stream_fail_waits(aio_stream *stream, int32_t code) {
     uint64_t tail = atomic_load(&stream->tail);
     aio_keep_text();
     aio_failures_settle();
     aio_stream_fail(stream, atomic_load(&stream->confirmed) + 1, code, aio_error_text());
-    aio_raise(&stream->condemned, tail);
+    aio_atomic_max(&stream->waits_failed, tail);
 }
 
 /* The tail is read first: what an idle stream has done is at least that. */
@@ -264,7 +262,7 @@ static int ask(aio_stream *stream, uint64_t position) {
         code = ask_stream(stream);
     }
     if (code && aio_stream_current(stream)) { /* else the reset or the abort is why, and no task has failed */
-        aio_stream_condemn(stream, code);
+        aio_stream_fail_waits(stream, code);
     }
     return code;
 }

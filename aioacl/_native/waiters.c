@@ -19,7 +19,6 @@ typedef struct aio_worker {
     int device;
 } worker;
 
-/* --- one wait ---------------------------------------------------------------- */
 static int enter_again(aio_pass pass) {
     int code;
     for (unsigned turn = 0; (code = aio_count_in(pass, AIO_LIFETIME)) == AIO_CROWDED; turn++) {
@@ -47,15 +46,15 @@ static int conclude(aio_stream *stream, uint64_t position, int32_t code) {
 }
 
 /* The wait in C; what an abort or a failure makes of it is learnt from the stream. */
-static int sit_in(aio_stream *stream, aio_event *mark) {
+static int block_in(aio_stream *stream, aio_event *mark) {
     struct aio_device *device = &aio_devices[stream->device];
     aclrtEvent handle = aio_event_enter(mark);
     if (!handle) { /* a reset has destroyed it: the gate refuses at the end */
         return conclude(stream, 0, 0);
     }
-    atomic_fetch_add(&device->sitting, 1);
+    atomic_fetch_add(&device->blocked, 1);
     int code = aio_acl.aclrtSynchronizeEventWithTimeout(handle, SLICE_MS);
-    atomic_fetch_sub(&device->sitting, 1);
+    atomic_fetch_sub(&device->blocked, 1);
     aio_event_leave(mark);
     return conclude(stream, mark->position, code);
 }
@@ -74,7 +73,7 @@ static int sit_inside(aio_stream *stream, uint64_t position) {
     if (!mark) {
         return look(stream, position);
     }
-    int refusal = sit_in(stream, mark);
+    int refusal = block_in(stream, mark);
     aio_event_drop(mark);
     return refusal;
 }
@@ -120,14 +119,13 @@ static void serve(aio_token *token) {
     if (refusal == AIO_CROWDED) {
         aio_publish(token, aio_failed(refusal));
     } else if (refusal) {
-        aio_orphan(token);
+        aio_defer_wait(token);
     } else {
         aio_publish(token, result);
     }
     aio_stream_unhold(stream);
 }
 
-/* --- threads ----------------------------------------------------------------- */
 static void put_idle(worker *self) {
     struct aio_device *device = &aio_devices[self->device];
     aio_lock_take(&device->lock);

@@ -12,7 +12,7 @@
  * watcher looks after it ten times a second, whatever the strategy, so its failures are found.
  *
  * A pass over the streams is one stay inside the gate.  When the gate refuses, the device is being reset or has
- * been: the waits are handed to the device as orphans, which end when the reset does.
+ * been: the waits are handed to the device as deferred waits, which end when the reset does.
  */
 #include <limits.h>
 #include <sched.h>
@@ -42,7 +42,6 @@ void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us) {
     atomic_store(&aio_pace.longest_us, longest_us);
 }
 
-/* --- waits of one stream ----------------------------------------------------- */
 void aio_stream_queue(aio_token *token) {
     aio_stream *stream = token->stream;
     aio_token **link = &stream->tokens;
@@ -53,7 +52,7 @@ void aio_stream_queue(aio_token *token) {
     *link = token;
 }
 
-void aio_stream_sweep(aio_stream *stream) {
+void aio_stream_publish_ended(aio_stream *stream) {
     aio_result result;
     while (stream->tokens && aio_stream_over(stream, stream->tokens->position, &result)) {
         aio_token *token = stream->tokens;
@@ -62,15 +61,14 @@ void aio_stream_sweep(aio_stream *stream) {
     }
 }
 
-void aio_stream_orphan(aio_stream *stream) {
+void aio_stream_defer_waits(aio_stream *stream) {
     while (stream->tokens) {
         aio_token *token = stream->tokens;
         stream->tokens = token->next;
-        aio_orphan(token);
+        aio_defer_wait(token);
     }
 }
 
-/* --- the list of streams with waits ------------------------------------------ */
 static void activate(watcher *self, aio_stream *stream) {
     stream->due_us = 0;
     if (stream->active) {
@@ -107,14 +105,13 @@ static void drop_idle(watcher *self) {
     }
 }
 
-static void orphan_all(watcher *self) {
+static void defer_all_waits(watcher *self) {
     for (aio_stream *stream = self->active; stream; stream = stream->next_active) {
-        aio_stream_orphan(stream);
+        aio_stream_defer_waits(stream);
     }
     drop_idle(self);
 }
 
-/* --- asking ------------------------------------------------------------------ */
 static int64_t interval(int64_t age_us) {
     int64_t shortest = atomic_load_explicit(&aio_pace.shortest_us, memory_order_relaxed);
     int64_t longest = atomic_load_explicit(&aio_pace.longest_us, memory_order_relaxed);
@@ -128,7 +125,7 @@ static int64_t interval(int64_t age_us) {
 static void ask(aio_stream *stream, int64_t now_us) {
     aio_stream_advance(stream, stream->tokens->position, true);
     aio_stream_deliver(stream);
-    aio_stream_sweep(stream);
+    aio_stream_publish_ended(stream);
     if (stream->tokens) {
         stream->due_us = now_us + interval(now_us - stream->tokens->born_us);
     }
@@ -143,7 +140,7 @@ static bool is_due(const aio_stream *stream, int64_t now_us) {
 static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
     for (aio_stream *stream = self->active; stream; stream = stream->next_active) {
         if (stream->generation != generation) {
-            aio_stream_orphan(stream);
+            aio_stream_defer_waits(stream);
         } else if (is_due(stream, now_us)) {
             ask(stream, now_us);
         }
@@ -151,7 +148,6 @@ static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
     drop_idle(self);
 }
 
-/* --- work that stands still, or that no caller awaits ------------------------------- */
 static void nudge_if_stuck(watcher *self, int64_t now_us) {
     unsigned progress = atomic_load(&aio_devices[self->device].progress);
     if (progress != self->progress || !self->nudge_us) {
@@ -171,7 +167,7 @@ static bool is_unfinished(aio_stream *stream, uint32_t generation) {
     if (stream->generation != generation) {
         return false;
     }
-    if (atomic_load(&stream->completed) < tail || atomic_load(&stream->by_hand)) {
+    if (atomic_load(&stream->completed) < tail || aio_stream_has_manual(stream)) {
         return true;
     }
     /* A failure that only a synchronize finds. */
@@ -179,14 +175,15 @@ static bool is_unfinished(aio_stream *stream, uint32_t generation) {
 }
 
 /* Nothing marks the end of work that was enqueued by hand, and without reports only a synchronize finds its
- * failure.  Cleared first: more of it may come while we ask. */
-static void look_at_handwork(aio_stream *stream) {
-    if (!atomic_load(&stream->by_hand) || !aio_stream_use(stream)) {
+ * failure.  Until then the stream counts as having such work, because a wait for the device may take the code
+ * meanwhile.  More of it may be enqueued while this thread asks. */
+static void look_at_manual(aio_stream *stream) {
+    uint32_t seen = atomic_load(&stream->manual);
+    if (!aio_stream_has_manual(stream) || !aio_stream_use(stream)) {
         return;
     }
-    atomic_store(&stream->by_hand, false);
-    if (aio_stream_idle(stream) != 1 || !(aio_stream_is_exact(stream) || aio_stream_sync(stream))) {
-        atomic_store(&stream->by_hand, true);
+    if (aio_stream_idle(stream) == 1 && (aio_stream_is_exact(stream) || aio_stream_sync(stream))) {
+        atomic_store(&stream->manual_over, seen);
     }
     aio_stream_unuse(stream);
 }
@@ -205,7 +202,7 @@ static void look_after(int device, uint32_t generation) {
             continue;
         }
         aio_stream_look_after(stream);
-        look_at_handwork(stream);
+        look_at_manual(stream);
     }
 }
 
@@ -243,7 +240,6 @@ static void tick(watcher *self, uint32_t generation, int64_t now_us) {
     }
 }
 
-/* --- one pass ------------------------------------------------------------------ */
 static int bind_thread(aio_pass pass) {
     aio_thread *thread = aio_self();
     if (thread->own_device == aio_pass_device(pass) && thread->own_generation == aio_pass_generation(pass)) {
@@ -277,12 +273,11 @@ static void pass_over(watcher *self, bool due) {
         look(self, generation, due);
         aio_end(&frame, 0);
     } else if (code != AIO_CROWDED) { /* others will leave */
-        orphan_all(self);
+        defer_all_waits(self);
         self->tick_us = aio_now_us() + TICK_US;
     }
 }
 
-/* --- the thread -------------------------------------------------------------- */
 static int64_t until_due(const watcher *self) {
     int64_t first = self->guarding ? self->tick_us : INT64_MAX;
     for (const aio_stream *stream = self->active; stream; stream = stream->next_active) {
@@ -333,7 +328,7 @@ static void *watch(void *argument) {
     if (atomic_fetch_sub(&device->watching, 1) == 1) {
         take_incoming(self); /* nobody has come after us */
     }
-    orphan_all(self);
+    defer_all_waits(self);
     free(self);
     return NULL;
 }
@@ -370,11 +365,11 @@ void aio_watcher_stop(int device) {
     }
 }
 
-static void orphan_incoming(int device) {
+static void defer_incoming_waits(int device) {
     aio_token *token = atomic_exchange(&aio_devices[device].incoming, NULL);
     while (token) {
         aio_token *next = token->next;
-        aio_orphan(token);
+        aio_defer_wait(token);
         token = next;
     }
 }
@@ -388,7 +383,7 @@ void aio_watcher_submit(aio_token *token) {
         token->next = first;
     } while (!atomic_compare_exchange_weak(&device->incoming, &first, token));
     if (!atomic_load(&device->watching)) {
-        orphan_incoming(index);
+        defer_incoming_waits(index);
     } else {
         aio_watcher_nudge(index);
     }
@@ -420,8 +415,8 @@ int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t ke
         return AIO_NO_MEMORY;
     }
     if (position == atomic_load(&stream->tail)) {
-        aio_raise(&stream->waited, position); /* from now on a ticket's end does not make it unwanted */
-        aio_raise(&stream->wanted, position); /* an enqueue in between has raised it further */
+        aio_atomic_max(&stream->waited, position); /* from now on a ticket's end does not make it unwanted */
+        aio_atomic_max(&stream->wanted, position); /* an enqueue in between has raised it further */
     }
     if (position < atomic_load(&stream->tail)) {
         aio_stream_mark_now(stream, position);

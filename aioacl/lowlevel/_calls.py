@@ -141,7 +141,7 @@ class Function:
         except (TypeError, OverflowError) as error:
             raise self._misfit(raw, error) from error
         for stream in streams:
-            lib.aio_stream_by_hand(stream, before)
+            lib.aio_stream_manual(stream, before)
         if row.returns != "aclError" or row.name in _ANSWERS:
             return answer
         if answer:

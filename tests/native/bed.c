@@ -30,7 +30,6 @@ int bed_main(int argc, char **argv, const bed_test *tests, size_t count) {
     return argc < 2 ? 0 : 2;
 }
 
-/* --- the library ------------------------------------------------------------- */
 static void find(void *slot, const char *name) {
     void *symbol = aio_library_symbol(name);
     CHECK(symbol != NULL);
@@ -71,7 +70,6 @@ void bed_load(void) {
     aio_failures_trust(1);
 }
 
-/* --- a manager --------------------------------------------------------------- */
 static uint32_t generation_of(int device) {
     return aio_word_generation(aio_gate_word(device));
 }
@@ -199,7 +197,6 @@ void bed_check_clean(int device) {
     }
 }
 
-/* --- things on a device ------------------------------------------------------ */
 aio_pass bed_pass(int device) {
     return aio_make_pass(device, generation_of(device), 0);
 }
@@ -298,7 +295,6 @@ aio_result bed_await(aio_stream *stream, uint64_t position) {
     return result;
 }
 
-/* --- the process ------------------------------------------------------------- */
 void bed_yield(void) {
     struct timespec nap = {0, 50000};
     nanosleep(&nap, NULL);

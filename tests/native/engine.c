@@ -27,7 +27,6 @@ uint32_t storm_draw(uint32_t *seed, uint32_t below) {
     return (*seed >> 8) % below;
 }
 
-/* --- the watchdog ------------------------------------------------------------ */
 static void tell_inside(void) {
     int32_t functions[16], threads[16];
     int64_t times[16];
@@ -67,7 +66,6 @@ static void *watch_over(void *unused) {
     return NULL;
 }
 
-/* --- the whole --------------------------------------------------------------- */
 /* A foreign reset begins while our calls are inside: that is his doing.  That they are out before anything is
  * torn down is ours, and a dead handle would tell. */
 static void no_violations(void) {

@@ -30,7 +30,6 @@ static uint32_t draw(worker *self, uint32_t below) {
     return storm_draw(&self->seed, below);
 }
 
-/* --- memory ------------------------------------------------------------------ */
 static bool have_memory(worker *self) {
     aio_pass pass = bed_pass(DEVICE);
     aio_frame frame;
@@ -54,7 +53,6 @@ static char *block_of(worker *self, const flight *one) {
     return (char *)self->memory + (one - self->flights) * BLOCK;
 }
 
-/* --- waits ------------------------------------------------------------------- */
 static flight *free_flight(worker *self) {
     for (int i = 0; i < FLYING; i++) {
         if (!self->flights[i].key) {
@@ -125,7 +123,6 @@ static bool some_fly(const worker *self) {
     return false;
 }
 
-/* --- jobs; each is given a stream and owns the reference ---------------------- */
 static void round_trip(worker *self, flight *one, storm_stream *on) {
     unsigned char source[BLOCK];
     one->pattern = (unsigned char)draw(self, 256);

@@ -41,7 +41,6 @@ void storm_open(int strategy) {
     aio_gate_set(DEVICE, AIO_OPEN, 1);
 }
 
-/* --- resets of ours ---------------------------------------------------------- */
 static void drain(uint32_t us) {
     int64_t end = aio_now_us() + us;
     aio_gate_set(DEVICE, AIO_DRAINING, generation());
@@ -59,7 +58,7 @@ static int barrier(bool waits_may_stay) {
     if (waits_may_stay) {
         aio_gate_wait(DEVICE, 1 << AIO_WAIT, 50000);
     }
-    return aio_gate_wait(DEVICE, kinds | (waits_may_stay ? AIO_SITTERS_MAY_STAY : 0), 50000000);
+    return aio_gate_wait(DEVICE, kinds | (waits_may_stay ? AIO_BLOCKED_MAY_STAY : 0), 50000000);
 }
 
 static void bring_back(void) {
@@ -145,7 +144,6 @@ void *storm_be_foreign(void *unused) {
     return NULL;
 }
 
-/* --- chores ------------------------------------------------------------------ */
 static void serve(int reasons) {
     bed_serve(DEVICE, reasons);
     if (!(reasons & AIO_KICK_FOREIGN)) {
@@ -194,7 +192,6 @@ void *storm_maintain(void *unused) {
     return NULL;
 }
 
-/* --- the end ------------------------------------------------------------------ */
 void storm_close(void) {
     aio_own_reset(1);
     if (aio_gate_foreign(DEVICE)) {

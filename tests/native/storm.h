@@ -12,7 +12,7 @@
 
 enum { WORKERS = 5, SLOTS = 10, FLYING = 48, BLOCK = 4096, DEVICE = 0 };
 
-/* --- engine.c: who is where -------------------------------------------------- */
+/* engine.c: who is where. */
 typedef struct {
     const char *name;
     _Atomic(const char *) doing;
@@ -24,7 +24,7 @@ storm_seat *storm_sit(const char *name);
 void storm_at(storm_seat *seat, const char *doing);
 uint32_t storm_draw(uint32_t *seed, uint32_t below);
 
-/* --- engine_streams.c: streams that workers share ---------------------------- */
+/* engine_streams.c: streams that workers share. */
 typedef struct storm_stream {
     struct storm_stream *next;
     aio_stream *stream;
@@ -42,7 +42,7 @@ void storm_bury(void);
 void storm_bury_all(void);
 void storm_clear_slots(void);
 
-/* --- engine_manager.c -------------------------------------------------------- */
+/* engine_manager.c. */
 extern atomic_ulong storm_resets, storm_failed, storm_foreign;
 extern atomic_int storm_foreigner; /* his thread */
 extern void *storm_pinned;         /* a block that everybody copies from */
@@ -52,7 +52,7 @@ void *storm_be_foreign(void *unused);
 void storm_open(int strategy);
 void storm_close(void);
 
-/* --- engine_jobs.c ----------------------------------------------------------- */
+/* engine_jobs.c. */
 extern atomic_ulong storm_waits, storm_bytes, storm_abandoned;
 void *storm_work(void *number);
 

@@ -2,7 +2,6 @@
  * meanwhile. */
 #include "bed.h"
 
-/* --- aborting ---------------------------------------------------------------- */
 static void an_abort_ends_what_was_left(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -165,7 +164,6 @@ static void a_reset_that_was_found_out_is_settled_by_the_set(void) {
     bed_close(0);
 }
 
-/* --- sets, and foreign resets while they are inside --------------------------- */
 static aclError (*set_as_it_is)(int32_t);
 
 static aclError set_after_a_reset(int32_t device) {
@@ -332,7 +330,6 @@ static void an_abort_that_hangs_is_counted_as_failed(void) {
     bed_close_copied();
 }
 
-/* --- a foreign reset that aborts --------------------------------------------- */
 static aclrtContext theirs, seen_by_them;
 
 static void look(int32_t device, aclrtDeviceState state, void *unused) {
@@ -361,7 +358,6 @@ static void a_foreigner_keeps_his_context_while_his_reset_is_met(void) {
     CHECK(theirs && seen_by_them == theirs);
 }
 
-/* --- what was answered before a reset ---------------------------------------- */
 static void *query_elsewhere(void *stream) {
     return (void *)(uintptr_t)aio_stream_query(stream, 1);
 }
@@ -406,7 +402,6 @@ static void a_stream_that_is_asked_across_a_reset_means_nothing(void) {
     answered_too_late("aclrtStreamQuery", poll_elsewhere, stream, 1);
 }
 
-/* --- maintenance ------------------------------------------------------------- */
 static void a_reason_is_told_once_until_it_is_taken(void) {
     aio_port *port = aio_port_new();
     uint64_t keys[8];

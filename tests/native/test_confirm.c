@@ -39,7 +39,6 @@ static uint64_t wait_for(aio_stream *on, aio_stream *source) {
     return (uint64_t)waited;
 }
 
-/* --- waits ----------------------------------------------------------------------- */
 static void await_a_failure(int strategy) {
     begin(strategy);
     uint64_t good = copy(stream);
@@ -181,7 +180,6 @@ static void a_slice_that_expires_is_no_failure(void) {
     end();
 }
 
-/* --- a code of the whole device ---------------------------------------------------- */
 static void a_device_wide_code_is_owed_to_uncollected_work(void) {
     begin(AIO_WATCH);
     uint64_t good = copy(stream);
@@ -218,6 +216,32 @@ static void a_device_wide_code_is_owed_to_who_is_enqueueing(void) {
     end();
 }
 
+/* The watcher is about to ask a stream with work by hand; a wait for the device takes the code meanwhile. */
+static void a_device_wide_code_is_shared_with_manual_work_that_is_being_looked_at(void) {
+    begin(AIO_WATCH);
+    sim.hang_call("aclrtStreamQuery");
+    aio_stream_manual(stream, aio_last_task());
+    UNTIL(sim.hung("aclrtStreamQuery"));
+    aio_device_sync_begin(0);
+    aio_device_fail(0, 507015, "found by a wait for the device");
+    aio_device_sync_end(0);
+    sim.unhang("aclrtStreamQuery");
+    CHECK_EQ(aio_stream_error(stream, UINT64_MAX, &error), 507015);
+    end();
+}
+
+/* Then the watcher has looked, and later codes are not of that work. */
+static void a_device_wide_code_is_not_shared_with_manual_work_that_has_succeeded(void) {
+    begin(AIO_WATCH);
+    uint64_t before = sim.calls("aclrtSynchronizeStreamWithTimeout");
+    aio_stream_manual(stream, aio_last_task());
+    UNTIL(sim.calls("aclrtSynchronizeStreamWithTimeout") > before);
+    UNTIL(!atomic_load(&aio_devices[0].guarded));
+    aio_device_fail(0, 507015, "found by a wait for the device");
+    CHECK_EQ(aio_stream_error(stream, UINT64_MAX, NULL), 0);
+    end();
+}
+
 TESTS(TEST(an_await_raises_what_a_synchronize_returns_to_the_watcher),
       TEST(an_await_raises_what_a_synchronize_returns_to_a_worker),
       TEST(an_event_behind_a_failure_raises_in_the_watcher), TEST(an_event_behind_a_failure_raises_in_a_worker),
@@ -226,4 +250,6 @@ TESTS(TEST(an_await_raises_what_a_synchronize_returns_to_the_watcher),
       TEST(a_failure_is_found_when_the_stream_is_destroyed),
       TEST(reports_that_are_not_trusted_are_not_relied_on), TEST(a_slice_that_expires_is_no_failure),
       TEST(a_device_wide_code_is_owed_to_uncollected_work),
-      TEST(a_device_wide_code_is_owed_to_who_is_enqueueing))
+      TEST(a_device_wide_code_is_owed_to_who_is_enqueueing),
+      TEST(a_device_wide_code_is_shared_with_manual_work_that_is_being_looked_at),
+      TEST(a_device_wide_code_is_not_shared_with_manual_work_that_has_succeeded))

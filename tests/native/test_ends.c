@@ -21,7 +21,6 @@ static void ended_with(pid_t child, int status) {
     CHECK_EQ(WEXITSTATUS(how), status);
 }
 
-/* --- exits ------------------------------------------------------------------- */
 static atomic_bool left_inside;
 
 static void *stay_inside(void *unused) {
@@ -124,7 +123,6 @@ static void exits_with_waits_in_flight(void) {
     ended_with(child, 6);
 }
 
-/* --- forks ------------------------------------------------------------------- */
 static void use_everything(aio_stream *stream, aio_event *event, aio_port *port) {
     uint64_t key;
     int64_t result;
@@ -213,7 +211,6 @@ static void a_child_does_not_ring_the_parents_bell(void) {
     bed_close(0);
 }
 
-/* --- threads ----------------------------------------------------------------- */
 static void *leave_a_trace(void *argument) {
     CHECK_EQ(aio_adopt_thread(bed_pass(0)), 0);
     aio_own_reset(1);

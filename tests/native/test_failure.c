@@ -15,7 +15,6 @@ static void end(void) {
     bed_close_copied();
 }
 
-/* --- which positions ---------------------------------------------------------------- */
 static void the_first_failure_of_a_stream_reaches_every_later_ticket(void) {
     uint64_t later[8];
     begin_with_two();
@@ -225,7 +224,6 @@ static void a_report_of_a_stream_that_is_not_ours_is_counted(void) {
     end();
 }
 
-/* --- refusals ------------------------------------------------------------------------ */
 static void a_failed_stream_refuses_work_before_c(void) {
     char target[8] = {0};
     aio_event *event = NULL;
@@ -260,7 +258,6 @@ static void a_stream_with_the_id_of_a_failed_one_is_good(void) {
     end();
 }
 
-/* --- the whole device ------------------------------------------------------------------ */
 /* Device lost: the report has no ids. */
 static void a_lost_device_fails_all_that_is_unfinished_there(void) {
     enum { LOST = 507010 };
@@ -348,7 +345,6 @@ static void a_stream_that_goes_during_a_walk_is_freed_behind_it(void) {
     end();
 }
 
-/* --- failures that nobody awaits --------------------------------------------------------- */
 static void a_failure_that_nobody_awaits_is_found_and_told_once(void) {
     begin_with_two();
     uint64_t bad = failing_work(stream);

@@ -135,7 +135,6 @@ static void after_exit_has_begun_nobody_enters(void) {
     counts_are(0, 0, 0);
 }
 
-/* --- contexts ---------------------------------------------------------------- */
 static aclrtContext current(void) {
     aclrtContext context = NULL;
     return aio_acl.aclrtGetCurrentContext(&context) == 0 ? context : NULL;
@@ -209,7 +208,6 @@ static void who_cannot_bind_does_not_stay_inside(void) {
     bed_close(0);
 }
 
-/* --- the text of a failure --------------------------------------------------- */
 static void *fail_here(void *unused) {
     aio_frame frame;
     (void)unused;
@@ -249,7 +247,6 @@ static void who_is_inside_is_known(void) {
     bed_close(0);
 }
 
-/* --- many at the gate -------------------------------------------------------- */
 enum { ENTERERS = 2, RACE_US = 1500000 };
 
 static atomic_bool shut, over;

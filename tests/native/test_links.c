@@ -17,7 +17,6 @@ static void end_all(int count) {
     }
 }
 
-/* --- chains ---------------------------------------------------------------------- */
 /* Each stream has work of its own before it waits, and behind that. */
 static void inherit_along_a_chain(int strategy) {
     uint64_t before[DEPTH + 1], behind[DEPTH + 1];
@@ -100,7 +99,6 @@ static void an_own_failure_comes_before_an_inherited_one(void) {
     bed_close_copied();
 }
 
-/* --- links and what is known when they are made ------------------------------------- */
 static void a_link_made_before_the_failure_is_known_inherits_it(void) {
     begin(AIO_WATCH);
     make(2);
@@ -305,7 +303,6 @@ static void a_slow_wait_is_confirmed_by_a_synchronize(void) {
     bed_close_copied();
 }
 
-/* --- two devices --------------------------------------------------------------------- */
 static void a_failure_crosses_to_another_device_and_back(void) {
     begin_on_two_devices();
     aio_stream *first = bed_stream(0), *theirs = bed_stream(1), *last = bed_stream(0), *apart = bed_stream(1);
@@ -359,7 +356,6 @@ static void work_that_was_confirmed_before_a_reset_stays_good(void) {
     end_on_two_devices();
 }
 
-/* --- aborts ---------------------------------------------------------------------------- */
 static void work_that_depends_on_aborted_work_fails_and_is_stranded(void) {
     begin(AIO_WATCH);
     make(3);
@@ -397,7 +393,6 @@ static void an_event_of_aborted_work_is_refused(void) {
     bed_close_copied();
 }
 
-/* --- codes that no report explains ------------------------------------------------------- */
 /* No time limit is shorter than a second, so a wait that has just been enqueued has not timed out. */
 static void a_device_wide_code_is_not_of_a_young_wait(void) {
     begin(AIO_WATCH);

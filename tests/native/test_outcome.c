@@ -32,7 +32,6 @@ static uint64_t forgotten_copy(void) {
     return position;
 }
 
-/* --- error records ------------------------------------------------------------- */
 static aio_error error;
 
 static void a_failure_covers_its_position_and_all_behind_it(void) {
@@ -119,7 +118,6 @@ static void a_query_does_not_swallow_an_error(void) {
     end();
 }
 
-/* --- aborted ranges -------------------------------------------------------------- */
 static void an_aborted_range_has_two_ends(void) {
     begin();
     aio_stream_note_abort(stream, 2, 5);
@@ -148,7 +146,6 @@ static void aborted_ranges_are_bounded(void) {
     end();
 }
 
-/* --- marks ------------------------------------------------------------------- */
 static void later_work_does_not_delay_a_ticket(void) {
     begin();
     sim.hold(stream->handle);

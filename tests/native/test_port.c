@@ -97,7 +97,6 @@ static void what_nobody_took_goes_with_the_port(void) {
     CHECK(!is_open(fd));
 }
 
-/* --- many publishers --------------------------------------------------------- */
 enum { PUBLISHERS = 4, EACH = 20000 };
 
 static void *publish(void *argument) {

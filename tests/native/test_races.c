@@ -22,7 +22,6 @@ static uint32_t draw(uint32_t *seed, uint32_t below) {
     return (*seed >> 8) % below;
 }
 
-/* --- streams that workers share ---------------------------------------------------- */
 /* Its stream, for as long as it is not given up, and what is known of it. */
 typedef struct history {
     struct history *next;
@@ -231,7 +230,6 @@ static void failures_without_reports_meet_enqueues_in_workers(void) {
     storm(AIO_THREAD, AIO_CONFIRMED);
 }
 
-/* --- another library ----------------------------------------------------------------- */
 static void *synchronize_the_device(void *unused) {
     (void)unused;
     CHECK_EQ(aio_acl.aclrtSetDevice(0), 0);
@@ -270,7 +268,6 @@ static void another_library_that_synchronizes_takes_no_failure(void) {
     bed_close_copied();
 }
 
-/* --- streams that go -------------------------------------------------------------------- */
 /* While the walk over all streams has a reference, the last other one goes. */
 static void *walk_over_streams(void *unused) {
     (void)unused;
@@ -328,7 +325,7 @@ static void streams_are_dropped_before_their_failures_are_reported(void) {
         CHECK_EQ(sim.wake(0), 0);
         CHECK(bed_reset(0));
         bed_memory = bed_malloc(0, BED_BYTES);
-        CHECK_EQ(aio_device_sweep(0), 0);
+        CHECK_EQ(aio_device_ask_streams(0), 0);
     }
     bed_serve(0, AIO_KICK_FAULT);
     bed_close_copied();

@@ -22,7 +22,6 @@ static aio_event *record(void) {
     return event;
 }
 
-/* --- a thread in a wait for an event ------------------------------------------ */
 static void *sit(void *event) {
     aclrtEvent handle = aio_event_enter(event);
     CHECK(handle != NULL);
@@ -31,9 +30,9 @@ static void *sit(void *event) {
     return NULL;
 }
 
-static int sitters_of(const aio_event *event) {
+static int blocked_waiters_of(const aio_event *event) {
     aio_lock_take(&aio_devices[0].lock);
-    int count = event->sitters;
+    int count = event->blocked_waiters;
     aio_lock_give(&aio_devices[0].lock);
     return count;
 }
@@ -42,14 +41,14 @@ static void an_event_that_a_thread_waits_for_outlives_the_destruction_before_a_r
     begin(AIO_WATCH);
     sim.hold(stream->handle);
     aio_event *event = record();
-    pthread_t sitter = bed_thread(sit, event);
-    UNTIL(sitters_of(event) == 1);
+    pthread_t blocked_waiter = bed_thread(sit, event);
+    UNTIL(blocked_waiters_of(event) == 1);
     bed_seize(0);
     int destroyed = aio_device_destroy_events(0);
     CHECK(destroyed >= 31);
     CHECK_EQ(event->handle != NULL, 1);
     sim.release(stream->handle);
-    bed_join(sitter);
+    bed_join(blocked_waiter);
     CHECK_EQ(aio_device_destroy_events(0), 1); /* a reset that has failed is made again */
     CHECK_EQ(aio_event_enter(event) == NULL, 1);
     aio_event_drop(event);
@@ -64,12 +63,12 @@ static void a_worker_whose_wait_cannot_be_aborted_leaves_before_its_event_goes(v
     uint64_t position = copy();
     copy();
     watch(position, 1);
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
+    UNTIL(atomic_load(&aio_devices[0].blocked) == 1);
     bed_seize(0);
-    CHECK_EQ(aio_gate_wait(0, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_SITTERS_MAY_STAY, 1000000), 1);
+    CHECK_EQ(aio_gate_wait(0, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_BLOCKED_MAY_STAY, 1000000), 1);
     uint64_t calls = sim.calls("aclrtDestroyEvent");
     CHECK(aio_device_destroy_events(0) > 0);
-    CHECK_EQ(atomic_load(&aio_devices[0].sitting), 0); /* its slice is over */
+    CHECK_EQ(atomic_load(&aio_devices[0].blocked), 0); /* its slice is over */
     aio_event *mark = aio_stream_mark_for(stream, position);
     CHECK(mark != NULL);
     CHECK(mark->handle == NULL);
@@ -82,7 +81,6 @@ static void a_worker_whose_wait_cannot_be_aborted_leaves_before_its_event_goes(v
     end_stale();
 }
 
-/* --- waits for events against their destruction ------------------------------- */
 static _Atomic(aio_event *) shared[SLOTS];
 
 /* Takes the reference out of a slot, so each is given back once. */
@@ -137,7 +135,6 @@ static void waits_for_events_race_with_the_destruction_before_a_reset(void) {
     bed_close(0);
 }
 
-/* --- enqueues against the end of their stream ----------------------------------- */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static aio_stream *current;
 

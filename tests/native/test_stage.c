@@ -134,7 +134,6 @@ static void memory_is_not_freed_under_a_copy(void) {
     end();
 }
 
-/* --- work that no caller awaits ------------------------------------------------ */
 static void done_work_that_no_caller_awaits_is_told(void) {
     aio_port *kicks = aio_port_new();
     char target[BYTES];

@@ -15,7 +15,6 @@ static void positions_count_from_one(void) {
     bed_close_copied();
 }
 
-/* --- the list of a device's streams ------------------------------------------ */
 static int walk(aio_stream *gone) {
     int seen = 0;
     for (aio_stream *stream = NULL; (stream = aio_device_next(0, stream)); seen++) {
@@ -36,10 +35,10 @@ static void a_walk_survives_a_stream_that_leaves(void) {
     CHECK_EQ(walk(streams[2]), 5);
     CHECK_EQ(walk(streams[4]), 4);
     CHECK_EQ(walk(streams[0]), 3);
-    CHECK_EQ(aio_device_sweep(0), 2);
+    CHECK_EQ(aio_device_ask_streams(0), 2);
     bed_end_stream(streams[1]);
     bed_end_stream(streams[3]);
-    CHECK_EQ(aio_device_sweep(0), 0);
+    CHECK_EQ(aio_device_ask_streams(0), 0);
     bed_close(0);
 }
 
@@ -74,7 +73,6 @@ static void equip_without_an_event_leaves_no_stream(void) {
     bed_close(0);
 }
 
-/* --- room -------------------------------------------------------------------- */
 static void a_full_queue_refuses_before_c(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -111,7 +109,6 @@ static void room_that_has_come_back_is_found_by_who_enqueues(void) {
     bed_close_copied();
 }
 
-/* --- destroying -------------------------------------------------------------- */
 static void a_busy_stream_is_not_destroyed(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -169,7 +166,6 @@ static void a_download_lands_before_its_stream_is_gone(void) {
     bed_close_copied();
 }
 
-/* --- events ------------------------------------------------------------------ */
 static void the_pool_is_of_this_generation(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_event *event = NULL;

@@ -3,7 +3,6 @@
 
 enum { MANY = 1000 };
 
-/* --- a reset while waits are in flight --------------------------------------- */
 static void reset_with_waits(int strategy) {
     begin(strategy);
     sim.hold(stream->handle);
@@ -30,9 +29,9 @@ static void a_reset_ends_the_waits_of_the_workers(void) {
     reset_with_waits(AIO_THREAD);
 }
 
-static bool has_orphans(void) {
+static bool has_deferred_waits(void) {
     aio_lock_take(&aio_devices[0].lock);
-    bool some = aio_devices[0].orphans != NULL;
+    bool some = aio_devices[0].deferred_waits != NULL;
     aio_lock_give(&aio_devices[0].lock);
     return some;
 }
@@ -45,7 +44,7 @@ static void waits_end_with_the_reset(void) {
     watch(copy(), 1);
     bed_seize(0);
     aio_watcher_nudge(0);
-    UNTIL(has_orphans());
+    UNTIL(has_deferred_waits());
     CHECK_EQ(aio_port_take(port, &key, &result, 1), 0);
     CHECK_EQ(aio_device_waits(0), 1);
     aio_gate_set(0, AIO_QUARANTINED, stream->generation);
@@ -71,7 +70,7 @@ static void what_has_ended_before_a_reset_is_not_ended_by_it(void) {
     watch(second, 2);
     bed_seize(0);
     aio_watcher_nudge(0);
-    UNTIL(has_orphans());
+    UNTIL(has_deferred_waits());
     collect_beside(first);
     CHECK(bed_abort_and_wait(0));
     bed_bring_back(0);
@@ -102,7 +101,6 @@ static void a_wait_without_a_watcher_ends_at_once(void) {
     end();
 }
 
-/* --- an abort while waits are in flight -------------------------------------- */
 static void abort_with_waits(int strategy) {
     begin(strategy);
     for (int round = 0; round < 50; round++) {
@@ -129,7 +127,6 @@ static void an_abort_ends_the_waits_of_the_workers(void) {
     abort_with_waits(AIO_THREAD);
 }
 
-/* --- errors ------------------------------------------------------------------ */
 static atomic_bool told;
 
 static void *poll_until_told(void *one) {
@@ -270,7 +267,6 @@ static void who_waits_for_an_event_of_another_device_leaves_that_device_too(void
     close_all();
 }
 
-/* --- events ------------------------------------------------------------------ */
 static void another_stream_waits_on_the_device(void) {
     aio_event *event = NULL;
     begin(AIO_WATCH);

@@ -6,9 +6,9 @@ static void a_reset_need_not_wait_for_who_sits_in_a_wait(void) {
     sim.hold(stream->handle);
     uint64_t position = copy();
     watch(position, 1);
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
+    UNTIL(atomic_load(&aio_devices[0].blocked) == 1);
     CHECK_EQ(aio_gate_wait(0, 1 << AIO_WAIT, 1000), 0);
-    CHECK_EQ(aio_gate_wait(0, 1 << AIO_WAIT | AIO_SITTERS_MAY_STAY, 1000), 1);
+    CHECK_EQ(aio_gate_wait(0, 1 << AIO_WAIT | AIO_BLOCKED_MAY_STAY, 1000), 1);
     sim.release(stream->handle);
     CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
     end();
@@ -44,7 +44,7 @@ static void each_wait_for_a_stream_has_a_worker_of_its_own(void) {
     for (uint64_t i = 0; i < 2; i++) {
         watch(position, i);
     }
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 2);
+    UNTIL(atomic_load(&aio_devices[0].blocked) == 2);
     CHECK_EQ(aio_threads(), 3); /* with the watcher, which looks after work that nobody awaits */
     CHECK_EQ(aio_stream_tail(stream), position + 1); /* one mark for both */
     sim.release(stream->handle);
@@ -72,7 +72,7 @@ static void a_worker_does_not_believe_what_it_is_told_during_an_abort(void) {
     sim.hold(stream->handle);
     uint64_t position = copy();
     watch(position, 1);
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
+    UNTIL(atomic_load(&aio_devices[0].blocked) == 1);
     atomic_fetch_add(&stream->aborts, 1);
     sim.release(stream->handle);
     UNTIL(sim.calls("aclrtSynchronizeEventWithTimeout") >= 3 || atomic_load(&stream->finished));
@@ -112,7 +112,7 @@ static void a_failure_reaches_who_is_enqueueing_behind_it(void) {
     sim.hold(stream->handle);
     sim.fail_next(stream->handle, 507015);
     watch(copy(), 1);
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
+    UNTIL(atomic_load(&aio_devices[0].blocked) == 1);
     sim.hang_call("aclrtMemcpyAsync");
     pthread_t enqueuer = bed_thread(copy_elsewhere, NULL);
     UNTIL(sim.hung("aclrtMemcpyAsync"));
@@ -152,7 +152,6 @@ static void a_wait_delivers_what_another_thread_has_finished(void) {
     end();
 }
 
-/* --- many -------------------------------------------------------------------- */
 static int crowd(int kind) {
     int entered = 0;
     while (aio_enter(bed_pass(0), kind, AIO_FN_aclrtStreamQuery) == 0) {
@@ -189,10 +188,10 @@ static void a_wait_that_is_crowded_out_at_its_end_waits_for_room(void) {
     sim.hold(stream->handle);
     uint64_t position = copy();
     watch(position, 1);
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 1);
+    UNTIL(atomic_load(&aio_devices[0].blocked) == 1);
     int entered = crowd(AIO_LIFETIME);
     sim.release(stream->handle);
-    UNTIL(atomic_load(&aio_devices[0].sitting) == 0);
+    UNTIL(atomic_load(&aio_devices[0].blocked) == 0);
     int64_t result;
     CHECK_EQ(aio_port_take(port, &key, &result, 1), 0);
     disperse(AIO_LIFETIME, entered);

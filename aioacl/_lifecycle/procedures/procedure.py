@@ -112,7 +112,7 @@ class Flight:
 
         After the last time it is left at that: then his reset is yet to be met.
         """
-        lib.aio_control_lane(self.index)
+        lib.aio_control_thread(self.index)
         made: Any = ffi.new("aio_counted *")
         code = 0
         for _ in range(ATTEMPTS):
@@ -150,13 +150,13 @@ class Flight:
             self.manager.standing()
             if not self.manager.ours:
                 return RELEASED_ALREADY
-        lib.aio_control_lane(self.index)
+        lib.aio_control_thread(self.index)
         code = lib.aio_u_aclrtResetDevice(self.index)
         self.manager.count_reset(code, _law.reset_device)
         return code
 
     def _reset_force(self) -> int:
-        lib.aio_control_lane(self.index)
+        lib.aio_control_thread(self.index)
         code = lib.aio_u_aclrtResetDeviceForce(self.index)
         self.manager.count_reset(code, _law.reset_device_force)
         return code
@@ -173,7 +173,7 @@ class Flight:
         return next((call.function for call in inside(self.index) if call.thread == lane), "")
 
     def _acquire(self) -> None:
-        lib.aio_control_lane(self.index)
+        lib.aio_control_thread(self.index)
         _runtime.acquire(self.manager)
 
     def _stuck(self) -> tuple[Stuck, ...]:
@@ -229,7 +229,7 @@ class Flight:
 
     def _must_be_empty(self) -> int:
         sitters_may_stay = self.manager.strategy == "thread"
-        return EVERYBODY | (lib.AIO_SITTERS_MAY_STAY if sitters_may_stay else 0)
+        return EVERYBODY | (lib.AIO_BLOCKED_MAY_STAY if sitters_may_stay else 0)
 
     def _barrier_is_clear(self, seconds: float) -> bool:
         """Whether nobody is inside any more whom a reset would harm; False after the time.
@@ -348,7 +348,7 @@ class CloseFlight(Flight):
     def _give_back(self) -> None:
         """On the control lane: what is the host's, and this device's use of ACL."""
         manager = self.manager
-        lib.aio_control_lane(self.index)
+        lib.aio_control_thread(self.index)
         lib.aio_stage_close(self.index)
         try:
             manager.maintenance.port.drain()

@@ -73,12 +73,12 @@ async def test_a_stream_that_is_garbage_is_destroyed_when_its_work_is_done(open_
         del stream, memory
         gc.collect()
         assert (
-            lib.aio_device_sweep(0) == 1
+            lib.aio_device_ask_streams(0) == 1
         )  # the engine still has its record, for the maintenance thread's wait
         assert live_streams() == streams
         simulator.release_all()
         await until(lambda: live_streams() == streams - 1)
-        await until(lambda: lib.aio_device_sweep(0) == 0)
+        await until(lambda: lib.aio_device_ask_streams(0) == 0)
 
 
 @pytest.mark.parametrize("kind", ["allocate", "pinned"])

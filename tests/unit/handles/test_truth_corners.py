@@ -54,6 +54,31 @@ async def test_failure_of_an_aborted_task_is_not_blamed_on_later_work(open_devic
         await stream
 
 
+async def test_copy_onto_itself_does_not_raise_the_failure_of_later_work(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_stream() as other,
+        device.allocate(64) as memory,
+    ):
+        await stream.fill(memory, 1)
+        simulator.set_next_task(other, 1000)
+        with simulator.held(stream):
+            stream.fill(memory, 2)
+            other.fill(memory, 0)  # the thread's last task is one of another stream
+            nothing = stream.copy(memory, memory)  # the runtime submits no task for it
+            good = stream.fill(memory, 3)
+            simulator.fail_next(stream, TASK_FAULT)
+            bad = stream.fill(memory, 4)
+        await until(lambda: simulator.faulted(stream))
+        simulator.wake()  # the report comes before anything has asked how far the stream is
+        with pytest.raises(aioacl.DeviceFault) as raised:
+            await bad
+        assert f"position {bad.position}" in str(raised.value)
+        await nothing
+        await good
+
+
 @pytest.mark.parametrize("code", [107019, 107020, 507046])
 async def test_task_that_fails_with_a_code_of_a_timeout_raises_task_timeout(
     open_device: OpenDevice, code: int

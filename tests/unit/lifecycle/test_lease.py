@@ -55,9 +55,9 @@ class Sweeping:
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
 
-    def aio_device_sweep(self, index: int) -> int:
+    def aio_device_ask_streams(self, index: int) -> int:
         self._act()
-        return lib.aio_device_sweep(index)
+        return lib.aio_device_ask_streams(index)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(lib, name)
