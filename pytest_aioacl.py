@@ -28,7 +28,7 @@ FIXTURES: Final = frozenset({"aioacl_library", "aioacl_simulator", "aioacl_open"
 MARKERS: Final = {
     "aioacl_hardware": "the test needs a card: skipped on the simulator",
     "aioacl_simulator": "the test needs the simulator: skipped on a card",
-    "aioacl_leaves(name, ...)": "what the test may leave: devices, streams, device_blocks, host_blocks, threads, "
+    "aioacl_allow_leaks(name, ...)": "what the test may leave: devices, streams, device_blocks, host_blocks, threads, "
     "descriptors, violations, ...",
 }
 CHECKS: Final = ("fixtures", "all", "none")
@@ -77,8 +77,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "aioacl_library", "the ACL library of the tests: simulator, or an absolute path", default=""
     )
     parser.addini("aioacl_check", "which tests must leave nothing: fixtures, all or none", default="fixtures")
-    parser.addini("aioacl_leaves", "what every test may leave behind", type="args", default=[])
-    parser.addini("aioacl_patience", "seconds that threads and unfinished work get to end", default="2")
+    parser.addini("aioacl_allow_leaks", "what every test may leave behind", type="args", default=[])
+    parser.addini("aioacl_settle_timeout", "seconds that threads and unfinished work get to end", default="2")
     parser.addini("aioacl_watchdog", "seconds after which what a test holds is released, or 0", default="60")
 
 
@@ -109,8 +109,8 @@ def _read(config: pytest.Config) -> Settings:
         raise pytest.UsageError(f"aioacl_library={library!r}: pass `simulator` or an absolute path")
     if check not in CHECKS:
         raise pytest.UsageError(f"aioacl_check={check!r}: pass one of {', '.join(CHECKS)}")
-    patience, watchdog = _seconds(config, "aioacl_patience"), _seconds(config, "aioacl_watchdog")
-    return Settings(library, check, tuple(config.getini("aioacl_leaves")), patience, watchdog)
+    patience, watchdog = _seconds(config, "aioacl_settle_timeout"), _seconds(config, "aioacl_watchdog")
+    return Settings(library, check, tuple(config.getini("aioacl_allow_leaks")), patience, watchdog)
 
 
 def _seconds(config: pytest.Config, name: str) -> float:

@@ -21,7 +21,7 @@ def main() -> int:
             "backend is the simulator": found["backend"] == "simulator",
             "files went through": found["files"] > 0 and found["bytes"] > 0,
             "mismatches 0": found["mismatches"] == 0,
-            "a reset struck": found["resets"] >= 1 and found["generation"] > found["resets"],
+            "a reset was made": found["resets"] >= 1 and found["generation"] > found["resets"],
             "every task finished": found.get("finished", found["tasks"]) == found["tasks"],
             "it awaited": found["awaits"] >= found["files"],
             "its lag is at most half of that of blocking calls": lag <= blocking / 2,

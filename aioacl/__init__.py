@@ -26,21 +26,18 @@ from aioacl._base.errors import (
     StreamAborted,
     TaskTimeout,
 )
-from aioacl._base.options import DeviceEvent, DeviceInfo, Health, MemoryInfo, ResetReport, Stuck
+from aioacl._base.public import publish as _publish
+from aioacl._base.records import DeviceEvent, DeviceInfo, Health, MemoryInfo, ResetReport, Stuck
 from aioacl._base.states import State
-from aioacl._device import Device
+from aioacl._device import Device, list_devices, open_device
 from aioacl._handles.event import Event, Ticket
 from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
 from aioacl._handles.operation import Opening, Operation
 from aioacl._handles.stream import Stream
-from aioacl._library.load import LibraryInfo, library_info, use_library
+from aioacl._library.load import LibraryInfo, MissingSymbol, library_info, use_library
 from aioacl._lifecycle.executor import DeviceExecutor
 from aioacl._lifecycle.lease import Lease, SharedLease
 from aioacl._lifecycle.notifications import DeviceEvents
-from aioacl._open import list_devices, open_device
-from aioacl._wait import (
-    trio as trio,  # now, for `_wait.port` must import nothing on the thread of an event loop
-)
 
 __version__ = "0.1.0"
 
@@ -68,6 +65,7 @@ __all__ = [
     "LibraryInfo",
     "LibraryNotFound",
     "MemoryInfo",
+    "MissingSymbol",
     "NotSupported",
     "Opening",
     "Operation",
@@ -90,3 +88,5 @@ __all__ = [
     "open_device",
     "use_library",
 ]
+
+_publish(__name__, __all__)

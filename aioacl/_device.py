@@ -1,25 +1,23 @@
-"""The public face of a device."""
+"""A device, how it is opened, and which devices there are."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, SupportsIndex, TypeVar
 
-from aioacl._base import origin as _origin
-from aioacl._base import sync as _sync
+from aioacl._base import origin, sync
 from aioacl._base.errors import DeviceTimeout, ParameterError
-from aioacl._base.ffi import ffi, lib, make_pass
+from aioacl._base.ffi import ffi, lib, make_pass, text_of
 from aioacl._base.options import (
     GRACE,
-    Health,
-    MemoryInfo,
     OnFailure,
-    ResetReport,
+    Strategy,
     deadline_of,
     limits_of_reset,
     must_be_reason,
     whole_of,
 )
+from aioacl._base.records import DeviceInfo, Health, MemoryInfo, ResetReport
 from aioacl._base.states import State
 from aioacl._handles.event import Event
 from aioacl._handles.handle import Made, error_on, size_of
@@ -27,15 +25,16 @@ from aioacl._handles.memory import DeviceBuffer, PinnedBuffer, discard, make_dev
 from aioacl._handles.native_streams import SYNC_TIMEOUT, synchronize_device
 from aioacl._handles.operation import Opening, Operation
 from aioacl._handles.stream import Stream, discard_stream, make_stream
-from aioacl._handles.stream_core import STREAM_ABORTED
-from aioacl._library import runtime as _runtime
+from aioacl._handles.stream_core import STREAM_ABORTED, streams_of
+from aioacl._library import runtime
 from aioacl._lifecycle.abortable import address_of
 from aioacl._lifecycle.executor import must_be_plain
 from aioacl._lifecycle.gate import error_of
 from aioacl._lifecycle.health import health_of
 from aioacl._lifecycle.lease import Lease
+from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.notifications import DeviceEvents
-from aioacl._wait.port import current_port
+from aioacl._wait.current import current_port
 from aioacl._wait.workers import call_on
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Device(Made):
     @property
     def state(self) -> State:
         """What may be done with it now."""
-        return self._manager.shown
+        return self._manager.admission.shown
 
     @property
     def generation(self) -> int:
@@ -88,19 +87,19 @@ class Device(Made):
     @property
     def health(self) -> Health:
         """How it is, ready for a readiness probe. Calls no ACL function."""
-        _runtime.must_not_be_forked()
+        runtime.must_not_be_forked()
         return health_of(self._manager)
 
     @property
     def executor(self) -> DeviceExecutor:
         """Threads with the device bound, for `loop.run_in_executor(device.executor, fn)`."""
         self._check()
-        return self._manager.executor
+        return self._manager.jobs.executor
 
     def _check(self) -> None:
-        _runtime.must_not_be_forked()
+        runtime.must_not_be_forked()
         if self._closed:
-            raise self._manager.closed()
+            raise self._manager.admission.closed()
 
     # --- making ----------------------------------------------------------------------------------------------
 
@@ -134,7 +133,7 @@ class Device(Made):
                 f'on_failure must be "continue" or "stop", got {on_failure!r}',
                 hint='Leave it out for "continue".',
             )
-        manager, site = self._manager, _origin.site()
+        manager, site = self._manager, origin.site()
         return self._opening(
             "create_stream()",
             lambda generation: make_stream(manager, generation, urgency, on_failure, site),
@@ -221,7 +220,7 @@ class Device(Made):
         self._check()
         manager, generation, deadline = self._manager, self.generation, deadline_of(timeout)
         failed: tuple[StreamCore, int, int] | None = None
-        for core in [core for core in manager.cores.members() if core.generation == generation]:
+        for core in [core for core in streams_of(manager) if core.generation == generation]:
             position = lib.aio_stream_tail(core.handle)
             result = await core.wait(position, deadline)
             if result < 0 and failed is None:
@@ -235,9 +234,9 @@ class Device(Made):
     async def _slice(self, generation: int, deadline: float | None) -> bool:
         """One bounded wait for streams that are not ours; True when everything is done."""
         manager, call = self._manager, "aclrtSynchronizeDeviceWithTimeout"
-        await manager.until_open(deadline=deadline)
+        await manager.admission.until_open(deadline=deadline)
         if deadline is not None:  # one question is asked, however little time there is
-            deadline = max(deadline, _sync.monotonic() + 2 * SLICE_MS / 1000)
+            deadline = max(deadline, sync.monotonic() + 2 * SLICE_MS / 1000)
 
         wait = partial(synchronize_device, manager, generation, SLICE_MS)
         error = await call_on(manager.maintenance, wait, deadline=deadline)
@@ -245,7 +244,7 @@ class Device(Made):
             return error is None
         if manager.generation != generation:
             raise error_on(manager, generation, lib.AIO_WAS_RESET, call) from error
-        if error.code == STREAM_ABORTED and manager.state is not State.OPEN:
+        if error.code == STREAM_ABORTED and manager.admission.state is not State.OPEN:
             return False  # by our own reset: the next one waits until it is over
         raise error
 
@@ -262,8 +261,8 @@ class Device(Made):
 
     async def _run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         self._check()
-        await self._manager.until_open()
-        future = self._manager.submit(fn, *args, **kwargs)
+        await self._manager.admission.until_open()
+        future = self._manager.jobs.submit(fn, *args, **kwargs)
         try:
             ended = await future.ended()
         except BaseException:
@@ -273,19 +272,19 @@ class Device(Made):
             future.cancel()
             hint = "A job that has begun goes on, and nobody hears its result; one that has not never begins."
             raise DeviceTimeout("the job was not done in time", device=self.index, hint=hint)
-        return self._manager.outcome(future)
+        return self._manager.jobs.outcome(future)
 
     def abortable(self, *streams: Any) -> AbstractContextManager[None]:
         """`with device.abortable(stream):` in a job: a force reset may abort these `aclrtStream` handles of others."""
         self._check()
-        return self._manager.named.within(tuple(address_of(stream) for stream in streams))
+        return self._manager.jobs.named.within(tuple(address_of(stream) for stream in streams))
 
     # --- lifecycle -------------------------------------------------------------------------------------------
 
     def lease(self, *, wait: bool = True, timeout: Seconds | None = None) -> Lease:
         """A promise that no reset parts the steps inside `async with device.lease():`, at most its grace time."""
         self._check()
-        return _origin.lent(Lease(self._manager, wait=wait, timeout=timeout))
+        return origin.lent(Lease(self._manager.admission, wait=wait, timeout=timeout))
 
     def force_reset(
         self, *, grace: Seconds = GRACE, timeout: Seconds = 60.0, reason: str = ""
@@ -321,7 +320,12 @@ class Device(Made):
         A thread without a loop iterates with `for`. Calls no ACL function. Raises ParameterError if it is closed.
         """
         self._check()
-        return DeviceEvents(self._manager, self._user)
+        manager, user = self._manager, self._user
+        return DeviceEvents(
+            manager.admission,
+            manager.admission.listeners,
+            lambda: not manager.admission.is_open_for(user) and manager.left(),
+        )
 
     def memory_info(self) -> Operation[MemoryInfo]:
         """Free and total device memory in bytes (aclrtGetMemInfo)."""
@@ -344,8 +348,8 @@ class Device(Made):
         again, self._closed = self._closed, True
         if lib.aio_forked():
             return
-        if _origin.keeper is not None and not again:
-            _origin.keeper.closing(self)
+        if origin.keeper is not None and not again:
+            origin.keeper.closing(self)
         await self._manager.close(self._user)
 
     def close(self) -> Operation[None]:
@@ -365,19 +369,70 @@ class Device(Made):
 
     def _leave_open(self) -> None:
         self._closed, user, manager = True, self._user, self._manager
-        manager.leave_note(lambda: manager.count_out(user))
+        manager.deferred.leave_note(lambda: manager.count_out(user))
 
     def __del__(self) -> None:
-        if not hasattr(self, "_user") or not self._manager.is_open_for(self._user) or lib.aio_forked():
+        if (
+            not hasattr(self, "_user")
+            or not self._manager.admission.is_open_for(self._user)
+            or lib.aio_forked()
+        ):
             return
         self._leave_open()
         if self._handed_out:
             sentence = f"device {self.index} was not closed: close it, or use `async with open_device()`"
-            _origin.warn_of_drop(self, sentence)
+            origin.warn_of_drop(self, sentence)
 
     def __repr__(self) -> str:
-        manager, fault = self._manager, self._manager.last_fault
-        closed = ", closed" if self._closed and manager.state is not State.CLOSED else ""
+        manager, fault = self._manager, self._manager.failures.last_fault
+        closed = ", closed" if self._closed and manager.admission.state is not State.CLOSED else ""
         failed = "" if fault is None else f", fault: {fault.code} {fault.name}"
         state = f"{self.state.name}, generation {self.generation}{closed}{failed}"
-        return f"<Device {self.index}, {state}{_runtime.of_parent()}>"
+        return f"<Device {self.index}, {state}{runtime.of_parent()}>"
+
+
+def open_device(
+    index: SupportsIndex = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: Seconds | None = None
+) -> Opening[Device]:
+    """Opens a device; the first open of one sets it (aclrtSetDevice), the last close resets it.
+
+    Args:
+        index: among the visible devices.
+        waits: "watch": one native thread asks for all awaits. "thread": a thread in the blocking call for each.
+        wait: with False, raises DeviceResetting at once instead of waiting for a reset to end.
+        timeout: seconds to wait at most.
+
+    Raises:
+        LibraryNotFound: no ACL library could be loaded.
+        ParameterError: no such device, or it is open with another `waits`.
+        DeviceResetting, DeviceQuarantined, DeviceTimeout.
+    """
+    if waits not in ("watch", "thread"):
+        raise ParameterError(
+            f'waits must be "watch" or "thread", got {waits!r}', hint='Leave it out for "watch".'
+        )
+    manager = manager_of(index)
+
+    async def make() -> Device:
+        device = Device._make(manager)
+        await manager.open(device._user, waits, wait=wait, deadline=deadline_of(timeout))
+        device._handed_out = True
+        return device
+
+    return Opening(f"open_device({manager.index})", make)
+
+
+def list_devices() -> tuple[DeviceInfo, ...]:
+    """The devices that the runtime can see (aclrtGetDeviceCount); makes no context.
+
+    Raises:
+        LibraryNotFound: no ACL library could be loaded.
+        AclError: the runtime cannot tell, for instance for a bad ASCEND_RT_VISIBLE_DEVICES (207004).
+    """
+    runtime.load()
+    found = ffi.new("uint32_t *")
+    code = lib.aio_u_aclrtGetDeviceCount(found)
+    if code:
+        raise error_of(code, "aclrtGetDeviceCount", -1, 0)
+    soc = text_of(lib.aio_u_aclrtGetSocName())
+    return tuple(DeviceInfo(index, soc) for index in range(found[0]))

@@ -23,7 +23,7 @@ class Tally:
 
 
 async def exchange(device: aioacl.Device, payload: bytes, tally: Tally) -> None:
-    """Sends the payload there and back until the drill is over, or a reset strikes."""
+    """Sends the payload there and back until the drill is over, or a reset interrupts it."""
     async with device.create_stream() as stream, device.allocate(SIZE) as buffer:
         while not tally.over:
             answer = bytearray(SIZE)

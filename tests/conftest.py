@@ -123,7 +123,7 @@ def _must_be_closed() -> None:
     if not kit.until_now(lambda: not open_devices(), 2):
         gc.collect()
     if not kit.until_now(lambda: not open_devices(), 5):
-        left = [f"{manager.index}: {manager.state.name}" for manager in open_devices()]
+        left = [f"{manager.index}: {manager.admission.state.name}" for manager in open_devices()]
         testing.force_close()
         pytest.fail(f"devices are left open: {left}")
 

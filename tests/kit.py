@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import anyio
 
 from aioacl import QueueFull, State, open_device, simulator
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.ffi import lib
 from aioacl.testing._waiting import holds_within
 
@@ -155,7 +155,7 @@ class Raised:
 
 
 class Stop:
-    """A piece of work that begins, and stands still until it may go on: what keeps a lane or a worker busy."""
+    """A piece of work that begins, and stands still until it may go on: what keeps a thread busy."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Event(), threading.Event()
@@ -174,18 +174,18 @@ def in_thread(body: Callable[[], T]) -> T:
 # --- time limits ---------------------------------------------------------------------------------------------------
 
 
-class SlicedCondition(_sync.Uninterrupted):
+class SlicedCondition(sync.Uninterrupted):
     """A condition whose waits return after a slice of time at the latest, so that its users read the clock again."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return super().wait(timeout if timeout is None else min(timeout, SLICE_SECONDS))
 
 
-class Clock(_sync.Threads):
+class Clock(sync.Threads):
     """A clock for the library that a test moves on, so that a time limit ends without the test spending the time.
 
-    It decides the time limits of resets, of foreign resets and of calls on a lane. The stop of a lane that was made
-    before, the timers of event loops and the engine in C use the real clock.
+    It decides the time limits of resets, of foreign resets and of calls on the control thread. The stop of a thread
+    that was made before, the timers of event loops and the engine in C use the real clock.
     """
 
     def __init__(self) -> None:
@@ -214,7 +214,7 @@ class Clock(_sync.Threads):
         self._reads += 1
         return super().monotonic() + self._ahead
 
-    def condition(self) -> _sync.Condition:
+    def condition(self) -> sync.Condition:
         return SlicedCondition()
 
     def settled(self, ask: Callable[[float], bool], timeout: float) -> bool:
@@ -230,12 +230,12 @@ class Clock(_sync.Threads):
 @contextmanager
 def clock_in_place() -> Generator[Clock]:
     """Inside the block the library uses a clock that the test moves on."""
-    before, clock = _sync.backend, Clock()
-    _sync.backend = clock
+    before, clock = sync.backend, Clock()
+    sync.backend = clock
     try:
         yield clock
     finally:
-        _sync.backend = before
+        sync.backend = before
 
 
 # --- work that stands still --------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ class Blocker:
         simulator.release(self._stream)
 
 
-class FewThreads(_sync.Threads):
+class FewThreads(sync.Threads):
     """A world in which so many threads can be started and no more."""
 
     def __init__(self, left: int) -> None:

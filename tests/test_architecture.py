@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from aioacl.simulator._releases import RELEASES, WITHOUT_RUNTIME
 from tests import elf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
     from types import ModuleType
 
     from aioacl.simulator._releases import Release
@@ -29,132 +30,132 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "aioacl"
 
 
-# --- floors -------------------------------------------------------------------------------------------------------
+# --- layers -------------------------------------------------------------------------------------------------------
 
 READERS = {
-    "_library.load": "AIOACL_STRICT; hands the environment to locate, or none of it",
+    "_library.load": "AIOACL_STRICT; passes the environment to `locate`, or nothing of it",
     "_library.locate": "AIOACL_LIBRARY, LD_LIBRARY_PATH and the places that set_env.sh names",
     "testing": "AIOACL_SIM_FAULTS and AIOACL_SIM_LIMITS, which hold for each test anew",
-    "_conformance": "tells each child how many devices its vector wants",
-    "_cli": "doctor tells what the environment says, demo sets the simulator's",
-}
-LONG = {
-    "aioacl/_base/codes.py": "one table",
-    "aioacl/_lifecycle/manager.py": "two lines of imports; it is to be split by concern",
-    "aioacl/_native/enqueue.c": "one protocol: owning a stream to enqueue",
-    "aioacl/_native/stream.c": "one protocol: asking a stream and believing its answer",
-    "aioacl/_native/watcher.c": "one protocol: one pass of the watcher",
+    "_conformance": "sets for each child how many devices its vector wants",
+    "_cli": "doctor reports the environment, demo sets the simulator's",
 }
 LINES_AT_MOST = 400
-LAYERS = (
-    "_base",
-    "_library",
-    "_wait",
-    "_lifecycle",
-    "_handles",
-)  # each of their files has a floor of its own
 
 
-def _architecture() -> list[list[str]]:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    return [
+def _sections() -> dict[str, str]:
+    """The chapters of ARCHITECTURE.md by their titles."""
+    parts = re.split(r"^## (.*)$", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _rows(text: str) -> list[list[str]]:
+    """The cells of the tables in a text, without their heads."""
+    rows = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")
     ]
+    return [row for row in rows if not set("".join(row)) <= set("-")]
 
 
-def _floors() -> dict[str, int]:
-    rows = [(int(row[0]), row[1]) for row in _architecture() if row[0].isdigit()]
-    return {name: floor for floor, names in rows for name in re.findall(r"`([\w.]+)`", names)}
+def _layers() -> dict[str, int]:
+    """The layer of each module in the table, counted from the lowest."""
+    layers: dict[str, int] = {}
+    layer = -1
+    for row in _rows(_sections()["Layers"].partition("C, in ")[0])[1:]:
+        layer += bool(row[0])
+        for name in re.findall(r"`([\w.]+)`", row[1]):
+            assert name not in layers, f"{name} is in the table twice"
+            layers[name] = layer
+    return layers
 
 
-def _sources() -> dict[str, list[Path]]:
-    """The files of each module; a package in the package counts as one, unless it is a layer."""
-    found: dict[str, list[Path]] = {}
+@cache
+def _modules() -> dict[str, Path]:
+    """The files of the package by their names behind `aioacl.`; the package itself is "aioacl"."""
+    found: dict[str, Path] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        if path.name == "__init__.py" and ast.get_docstring(tree) and len(tree.body) == 1:
+            continue  # it has a docstring only
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        if parts[0] in LAYERS and parts[-1] == "__init__":
-            continue
-        first = ".".join(parts) if parts[0] in LAYERS else parts[0]
-        found.setdefault("aioacl" if first == "__init__" else first, []).append(path)
+        found[".".join(parts).removesuffix("__init__").rstrip(".") or "aioacl"] = path
     return found
 
 
-def _statements(tree: ast.AST, *, top_only: bool = False) -> Iterator[ast.AST]:
-    """All nodes but those that only type checkers see, and bodies of functions on request."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
-        if top_only and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        yield node
-        yield from _statements(node, top_only=top_only)
+def _row_of(module: str, known: Iterable[str]) -> str | None:
+    """The name in the table that stands for a module: its own, or that of a package above it."""
+    while module and module not in known:
+        module = module.rpartition(".")[0]
+    return module or None
 
 
-def _imports(path: Path, *, top_only: bool = False) -> set[str]:
+def _imports(path: Path) -> set[str]:
+    """The names that a file imports from the package, anywhere in it and also for type checking only."""
     found: set[str] = set()
-    for node in _statements(ast.parse(path.read_text()), top_only=top_only):
-        if isinstance(node, ast.Import):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__)$", ast.unparse(node.func)):
+            found |= {str(name.value) for name in node.args if isinstance(name, ast.Constant)}
+        elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute here"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {_module(name.split(".")[1:]) for name in found if name.startswith("aioacl.")}
+    return {name for name in found if name.split(".")[0] in ("aioacl", "pytest_aioacl")}
 
 
-def _module(parts: list[str]) -> str:
-    if parts[0] not in LAYERS:
-        return parts[0]
-    known = _sources()
-    return next(name for end in range(len(parts), 0, -1) if (name := ".".join(parts[:end])) in known)
-
-
-def _edges(*, top_only: bool = False) -> set[tuple[str, str]]:
-    known = {*_sources(), "_acl"}
-    return {
-        (module, target if target in known else "aioacl")
-        for module, paths in _sources().items()
-        for path in paths
-        for target in _imports(path, top_only=top_only)
-        if target != module
+def _edges() -> set[tuple[str, str]]:
+    """Which module imports which; the compiled module is `_acl`."""
+    modules = {*_modules(), "_acl"}
+    edges = {
+        (module, _row_of(name.removeprefix("aioacl."), modules) or "aioacl")
+        for module, path in _modules().items()
+        for name in _imports(path)
     }
+    return {(module, target) for module, target in edges if target != module}
 
 
-def test_every_module_has_a_floor() -> None:
-    assert {*_sources(), "_acl"} <= set(_floors())
+def test_table_of_layers_has_every_module() -> None:
+    layers = _layers()
+    missing = {name for name in _modules() if _row_of(name, layers) is None}
+    gone = {name for name in layers if not any(f"{module}.".startswith(f"{name}.") for module in _modules())}
+    assert (missing, gone) == (set(), set())
 
 
-def test_every_native_file_has_a_floor() -> None:
-    named = {name for row in _architecture() if row[0] == "C" for name in re.findall(r"`(\w+\.c)`", row[1])}
-    assert named == {path.name for path in build_ffi.c_files(build_ffi.NATIVE)}
+def test_table_of_c_files_has_every_file() -> None:
+    named = re.findall(r"`(\w+\.c)`", _sections()["Layers"].partition("C, in ")[2])
+    assert sorted(named) == sorted(path.name for path in build_ffi.c_files(build_ffi.NATIVE))
 
 
-def test_imports_point_down() -> None:
-    floors = _floors()
-    assert {(low, high) for low, high in _edges() if floors[high] > floors[low]} == set()
+def test_imports_point_to_the_own_layer_or_a_lower_one() -> None:
+    layers = _layers()
+
+    def layer(module: str) -> int:
+        name = _row_of(module, layers)
+        return 0 if module == "_acl" or name is None else layers[name]
+
+    assert {(low, high) for low, high in _edges() if layer(high) > layer(low)} == set()
 
 
 def test_imports_have_no_cycle() -> None:
-    left = _edges(top_only=True)
+    left = _edges()
     while left:
         leaves = {target for _, target in left} - {module for module, _ in left}
         assert leaves, f"a cycle among {sorted(left)}"
         left = {edge for edge in left if edge[1] not in leaves}
 
 
-def test_one_door_to_the_compiled_module() -> None:
+def test_one_module_imports_the_compiled_one() -> None:
     assert {module for module, target in _edges() if target == "_acl"} == {"_base.ffi"}
 
 
-def test_one_reader_of_the_environment() -> None:
+def test_environment_is_read_by_the_named_modules_only() -> None:
     words = re.compile(r"\b(environb?|getenvb?|putenv)\b")
     found = {
         module
-        for module, paths in _sources().items()
-        for path in paths
+        for module, path in _modules().items()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, (ast.Attribute, ast.alias)) and words.search(ast.unparse(node))
     }
-    assert found <= set(READERS)
+    assert {module for module in found if _row_of(module, READERS) is None} == set()
 
 
 def test_native_code_reads_no_environment() -> None:
@@ -162,12 +163,22 @@ def test_native_code_reads_no_environment() -> None:
         assert not re.search(r"\b(secure_)?getenv\b|\benviron\b", path.read_text()), path.name
 
 
-def test_files_are_short() -> None:
+def test_long_files_are_named_with_a_reason() -> None:
+    """A file may be long, if a sentence says why."""
     paths = [path for suffix in ("py", "c", "h", "inc") for path in PACKAGE.rglob(f"*.{suffix}")]
     long = {
-        str(path.relative_to(ROOT)) for path in paths if len(path.read_text().splitlines()) > LINES_AT_MOST
+        str(path.relative_to(PACKAGE)) for path in paths if len(path.read_text().splitlines()) > LINES_AT_MOST
     }
-    assert long <= set(LONG)
+    assert long == set(re.findall(r"`([\w/.]+)`", _sections()["Files above 400 lines"]))
+
+
+def test_each_alternative_of_a_pre_commit_pattern_matches_a_file() -> None:
+    tracked = [str(path.relative_to(ROOT)) for path in (*ROOT.glob("*"), *PACKAGE.rglob("*"))]
+    patterns = re.findall(r"files: (.*)$", (ROOT / ".pre-commit-config.yaml").read_text(), flags=re.MULTILINE)
+    assert patterns
+    for pattern in patterns:
+        for part in re.split(r"\||\(|\)", pattern.strip("^$")):
+            assert not part or any(re.search(part, path) for path in tracked), part
 
 
 # --- what an import does ------------------------------------------------------------------------------------------
@@ -230,7 +241,7 @@ def test_all_is_there_with_a_docstring(name: str, module: ModuleType) -> None:
 
 
 def _members(noun: type) -> set[str]:
-    own = [base for base in noun.__mro__ if base.__module__.startswith("aioacl.")]
+    own = [base for base in noun.__mro__ if base.__module__.partition(".")[0] == "aioacl"]
     made = ("factory", "noun")
     return {
         member for base in own for member in vars(base) if not member.startswith("_") and member not in made

@@ -16,8 +16,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._library.locate import candidates
-from aioacl._lifecycle.procedures import procedure as _flights
-from aioacl._lifecycle.procedures import reset as _reset
+from aioacl._lifecycle.procedures import limits
 from tests.kit import FAULT, TASK_FAULT, hanging, until
 
 PAGE = (Path(__file__).parents[1] / "docs" / "services.md").read_text()
@@ -163,8 +162,8 @@ def test_the_guard_tries_again_until_a_hung_call_is_back(
 def test_a_call_that_hangs_for_good_ends_the_service_and_leaves_nobody_behind(
     program: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_reset, "BARRIER_SECONDS", 0.2)
-    monkeypatch.setattr(_flights, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "BARRIER_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "CLOSE_SECONDS", 0.2)
     service: dict[str, Any] = runpy.run_path(str(program))
     simulator.hang_call("aclrtMalloc")
     with (

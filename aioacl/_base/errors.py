@@ -7,12 +7,10 @@ it may carry as background. Every error can be pickled and copied whole: service
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, Unpack
+from typing import ClassVar, Final, TypedDict, Unpack
 
 from aioacl._base.codes import Action, Family, lookup
-
-if TYPE_CHECKING:
-    from aioacl._base.options import ResetReport
+from aioacl._base.records import ResetReport
 
 MESSAGE_LIMIT_BYTES: Final = 8 * 1024
 _CUT: Final = "..."
@@ -212,10 +210,10 @@ class StaleHandleError(_OwnError):
 class _ReportedError(_OwnError):
     """An error that tells of a reset and brings its report along, if there is one."""
 
-    report: "ResetReport | None"
+    report: ResetReport | None
 
     def __init__(
-        self, message: str = "", *, report: "ResetReport | None" = None, **details: Unpack[_Details]
+        self, message: str = "", *, report: ResetReport | None = None, **details: Unpack[_Details]
     ) -> None:
         self.report = report
         super().__init__(message, **details)

@@ -1,4 +1,4 @@
-"""The one door to the compiled module, and how its results read.
+"""The only module that imports the compiled one, and how its results read.
 
 A result of the engine is a position in a stream (positive), or a failure: `FAILED` plus the code as an unsigned
 number. Codes at or below `lib.AIO_LIMIT` are the library's own refusals, all others are ACL's.
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._acl import CData
+else:
+    CData = ffi.CData
 
 __all__ = [
     "FAILED",
     "PENDING",
     "WAS_RESET",
+    "CData",
     "code_of",
     "failure",
     "ffi",

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable, Coroutine
     from types import FrameType
 
-    from aioacl._lifecycle.lease import Lease
+
+T = TypeVar("T")
 
 
 class Site(NamedTuple):
@@ -116,7 +117,7 @@ class Keeper(Protocol):
         """Called where something is about to be made: makes it likewise, and writes down this place."""
         ...
 
-    def lent(self, lease: Lease) -> None:
+    def lent(self, lease: Any) -> None:
         """Called when somebody has asked for a lease, which he has not entered yet."""
         ...
 
@@ -128,7 +129,7 @@ class Keeper(Protocol):
 keeper: Keeper | None = None
 
 
-def lent(lease: Lease) -> Lease:
+def lent(lease: T) -> T:
     """The lease that somebody has asked for, written down if there is a keeper."""
     if keeper is not None:
         keeper.lent(lease)

@@ -1,4 +1,4 @@
-"""The law of set, reset and force reset, as two tables. Pure: no threads, no ffi, no await.
+"""The state table, and ACL's counts of set, reset and force reset. Pure: no threads, no ffi, no await.
 
 The counts are ACL's: one number per device, for the whole process.
 
@@ -43,7 +43,7 @@ class State(IntEnum):
         return format(self.name, spec)
 
 
-class Event(Enum):
+class Trigger(Enum):
     """What happens to a device."""
 
     OPEN = "open"
@@ -57,46 +57,46 @@ class Event(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transition:
     """Where an event leads, and whether older handles are stale from then on."""
 
     state: State
     new_generation: bool = False
 
 
-STEPS: Final[dict[tuple[State, Event], Step]] = {
-    (State.CLOSED, Event.OPEN): Step(State.OPEN),
-    (State.CLOSED, Event.FAIL): Step(State.QUARANTINED),
-    (State.OPEN, Event.DRAIN): Step(State.DRAINING),
-    (State.OPEN, Event.SEIZE): Step(State.RESETTING),
-    (State.OPEN, Event.FOREIGN): Step(State.RESETTING, new_generation=True),
-    (State.DRAINING, Event.SEIZE): Step(State.RESETTING),
-    (State.DRAINING, Event.FOREIGN): Step(State.RESETTING, new_generation=True),
-    (State.RESETTING, Event.REVIVE): Step(State.OPEN, new_generation=True),
-    (State.RESETTING, Event.RETAKE): Step(State.OPEN),
-    (State.RESETTING, Event.FAIL): Step(State.QUARANTINED),
-    (State.RESETTING, Event.RELEASE): Step(State.CLOSED, new_generation=True),
-    (State.RESETTING, Event.FOREIGN): Step(State.RESETTING, new_generation=True),
-    (State.QUARANTINED, Event.SEIZE): Step(State.RESETTING),
-    (State.QUARANTINED, Event.FOREIGN): Step(State.QUARANTINED, new_generation=True),
+TRANSITIONS: Final[dict[tuple[State, Trigger], Transition]] = {
+    (State.CLOSED, Trigger.OPEN): Transition(State.OPEN),
+    (State.CLOSED, Trigger.FAIL): Transition(State.QUARANTINED),
+    (State.OPEN, Trigger.DRAIN): Transition(State.DRAINING),
+    (State.OPEN, Trigger.SEIZE): Transition(State.RESETTING),
+    (State.OPEN, Trigger.FOREIGN): Transition(State.RESETTING, new_generation=True),
+    (State.DRAINING, Trigger.SEIZE): Transition(State.RESETTING),
+    (State.DRAINING, Trigger.FOREIGN): Transition(State.RESETTING, new_generation=True),
+    (State.RESETTING, Trigger.REVIVE): Transition(State.OPEN, new_generation=True),
+    (State.RESETTING, Trigger.RETAKE): Transition(State.OPEN),
+    (State.RESETTING, Trigger.FAIL): Transition(State.QUARANTINED),
+    (State.RESETTING, Trigger.RELEASE): Transition(State.CLOSED, new_generation=True),
+    (State.RESETTING, Trigger.FOREIGN): Transition(State.RESETTING, new_generation=True),
+    (State.QUARANTINED, Trigger.SEIZE): Transition(State.RESETTING),
+    (State.QUARANTINED, Trigger.FOREIGN): Transition(State.QUARANTINED, new_generation=True),
 }
 
 
-class LawError(RuntimeError):
+class TransitionError(RuntimeError):
     """An event that the state does not know; nothing has changed."""
 
-    def __init__(self, state: State, event: Event) -> None:
+    def __init__(self, state: State, event: Trigger) -> None:
         super().__init__(f"no device that is {state.name} takes the event {event.value!r}")
         self.state = state
         self.event = event
 
 
-def step(state: State, event: Event) -> Step:
+def step(state: State, event: Trigger) -> Transition:
     """Where the event leads from the state."""
     try:
-        return STEPS[state, event]
+        return TRANSITIONS[state, event]
     except KeyError:
-        raise LawError(state, event) from None
+        raise TransitionError(state, event) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CountResult:
     """What the runtime answers to a call, what it leaves, and whether the call releases the device."""
 
     code: int
@@ -115,20 +115,20 @@ class Verdict:
     releases: bool = False
 
 
-def set_device(counts: Counts) -> Verdict:
+def set_device(counts: Counts) -> CountResult:
     """The answer to aclrtSetDevice."""
-    return Verdict(0, Counts(counts.retained + 1))
+    return CountResult(0, Counts(counts.retained + 1))
 
 
-def reset_device(counts: Counts) -> Verdict:
+def reset_device(counts: Counts) -> CountResult:
     """The answer to aclrtResetDevice."""
     if counts.retained == 0:
-        return Verdict(RELEASED_ALREADY, counts)
-    return Verdict(0, Counts(counts.retained - 1), releases=counts.retained == 1)
+        return CountResult(RELEASED_ALREADY, counts)
+    return CountResult(0, Counts(counts.retained - 1), releases=counts.retained == 1)
 
 
-def reset_device_force(counts: Counts) -> Verdict:
+def reset_device_force(counts: Counts) -> CountResult:
     """The answer to aclrtResetDeviceForce."""
     if counts.retained == 0:
-        return Verdict(RELEASED_ALREADY, counts)
-    return Verdict(0, Counts(), releases=True)
+        return CountResult(RELEASED_ALREADY, counts)
+    return CountResult(0, Counts(), releases=True)

@@ -106,7 +106,7 @@ class Threads:
         return time.monotonic()
 
     def spawn(self, name: str, body: Callable[[], object]) -> None:
-        # One call of C, for Ctrl-C may strike between two lines of `start` and leave a thread that hangs for ever; and
+        # One call of C, for Ctrl-C may come between two lines of `start` and leave a thread that hangs for ever; and
         # an empty context: a thread that lives long must not keep what its first customer had in his.
         _thread.start_new_thread(_begin, (threading.Thread(target=body, name=name, daemon=True), body))
 

@@ -124,13 +124,13 @@ class Job:
     async def run(self) -> None:
         """Carries everything, with two resets on the way."""
         async with self._streams, anyio.create_task_group() as group:
-            group.start_soon(self._strike)
+            group.start_soon(self._reset_twice)
             for number in range(self._tasks):
                 group.start_soon(self._work, number)
 
     # --- resets ----------------------------------------------------------------------------------------------
 
-    async def _strike(self) -> None:
+    async def _reset_twice(self) -> None:
         """The first reset lets work in flight end; the second gives it no time, so that awaits are interrupted."""
         for share, grace in RESETS:
             await self._reached(int(self.pieces * share))

@@ -16,7 +16,7 @@ from aioacl import __version__
 from aioacl._base.codes import lookup
 from aioacl._base.errors import AclError
 from aioacl._base.ffi import ffi, lib, text_of
-from aioacl._library import detection as _detection
+from aioacl._library import detection
 from aioacl._library import runtime as _runtime
 from aioacl._library.features import cost_of, is_needed
 
@@ -27,7 +27,6 @@ PACKAGE: Final = b"runtime"
 VERSION_BYTES: Final = 128  # ACL_PKG_VERSION_MAX_SIZE
 INTERNAL_ERROR: Final = 500000
 RUNTIME_INTERNAL_ERROR: Final = 507000
-BAD_VISIBLE_DEVICES: Final = 207004
 FEW_FILES: Final = 256
 
 
@@ -74,8 +73,8 @@ def ask_runtime(facts: Facts) -> int | None:
         "soc": text_of(lib.aio_u_aclrtGetSocName()),
         "aclrtGetDeviceCount": code,
         "devices": count,
-        "failure_detection": _detection.detection(),
-        "failure_detection_means": _detection.explanation(),
+        "failure_detection": detection.detection(),
+        "failure_detection_means": detection.explanation(),
     }
     if initialised == INTERNAL_ERROR or code == RUNTIME_INTERNAL_ERROR:
         facts.problems.append(

@@ -18,7 +18,7 @@ from aioacl._cli._demo_lag import compare
 from aioacl._cli._demo_report import Outcome, as_json, show
 from aioacl._cli._library import add_option, load_or_explain
 from aioacl._cli._screen import Bar, Screen
-from aioacl._open import open_device
+from aioacl._device import open_device
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -50,7 +50,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--reset",
         action="store_true",
-        help="try the laws of set and reset too; they reset the device by force",
+        help="try the rules of set and reset too; this resets the device by force",
     )
     parser.add_argument(
         "--family",

@@ -7,7 +7,7 @@ a native event of its own from the pool; recording again while somebody awaits t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import PENDING, ffi, lib, make_pass, owner
@@ -16,14 +16,13 @@ from aioacl._base.unique import Unique
 from aioacl._handles.handle import Handle
 from aioacl._handles.operation import Operation
 from aioacl._library.runtime import of_parent
-from aioacl._wait.port import begun, run_blocking
+from aioacl._wait.current import begun, run_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
     from aioacl._base.options import Seconds
-    from aioacl._handles.stream import Stream
     from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.manager import Manager
 
@@ -66,7 +65,7 @@ class Ticket(Unique):
         core, position = self._core, self._position
         if not core.passed(position):
             return lib.aio_stream_known(core.handle, position) != PENDING
-        core.sweep()
+        core.release_done()
         return True
 
     def __del__(self) -> None:
@@ -95,6 +94,14 @@ class _Version:
         self.native = _own(native)
 
 
+class Recorder(Protocol):
+    """A Stream: what records events."""
+
+    def record(self, event: Event | None = None) -> Event:
+        """Records an event at this point of the stream."""
+        ...
+
+
 class Event(Handle):
     """A point of a stream that can be awaited, asked for, waited for by other streams, and timed.
 
@@ -121,7 +128,7 @@ class Event(Handle):
         """Whether it was recorded at all."""
         return self._version is not None
 
-    def record(self, stream: Stream) -> Event:
+    def record(self, stream: Recorder) -> Event:
         """Records it at this point of the stream (aclrtRecordEvent), and returns it.
 
         Raises:
@@ -175,7 +182,7 @@ class Event(Handle):
         answer = lib.aio_stream_query(version.core.handle, version.position)
         if answer not in (0, 1):
             raise self._error(answer, "aclrtQueryEventStatus")
-        version.core.sweep()
+        version.core.release_done()
         return answer == 1
 
     def elapsed_since(self, other: Event) -> float:

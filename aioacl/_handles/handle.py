@@ -7,7 +7,7 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.codes import DEVICE_ACTIONS
 from aioacl._base.errors import (
     AclError,
@@ -63,19 +63,19 @@ def error_on(
     A reset's comes with its report, and a fault of the device is remembered. With a stream that stops on failure,
     the failure of a task stops the whole context for ever, so it is one of the device.
     """
-    if manager.found_reset(generation, code):
+    if manager.admission.found_reset(generation, code):
         code, text = lib.AIO_WAS_RESET, None
-    if code in (lib.AIO_DRAINING_NOW, lib.AIO_RESETTING_NOW) and not manager.opens:
+    if code in (lib.AIO_DRAINING_NOW, lib.AIO_RESETTING_NOW) and not manager.admission.opens:
         code = lib.AIO_NOT_OPEN  # the last close refuses it, not a reset
-    if code == lib.AIO_WAS_RESET and manager.state is State.QUARANTINED:
-        return manager.quarantined()  # the reset that has ended the wait has failed
+    if code == lib.AIO_WAS_RESET and manager.admission.state is State.QUARANTINED:
+        return manager.admission.quarantined()  # the reset that has ended the wait has failed
     if code == lib.AIO_WAS_RESET:
-        return manager.was_ended(generation, call)
+        return manager.admission.was_ended(generation, call)
     error = error_of(code, call, manager.index, generation, text)
     if isinstance(error, DeviceQuarantined):
-        error.report = manager.report
+        error.report = manager.admission.report
     if stops is None:
-        stops = manager.stop_generation == generation
+        stops = manager.admission.stop_generation == generation
     if error.action == "new_stream" and stops:
         error = of_device(error)
     if concerns_device(error):
@@ -89,11 +89,11 @@ def concerns_device(error: AclError) -> bool:
 
 
 def _note_fault(manager: Manager, error: AclError, *, told: bool = False) -> None:
-    """Remembers a fault, or leaves that to the maintenance lane if a signal has interrupted the lock's owner."""
-    if _sync.is_owned(manager.changed):
-        manager.leave_note(partial(manager.note_fault, copy.copy(error), told=told))
+    """Remembers a fault, or leaves that to the maintenance thread if a signal has interrupted the lock's owner."""
+    if sync.is_owned(manager.admission.changed):
+        manager.deferred.leave_note(partial(manager.failures.note_fault, copy.copy(error), told=told))
     else:
-        manager.note_fault(error, told=told)
+        manager.failures.note_fault(error, told=told)
 
 
 class Made(Unique, metaclass=Owned):
@@ -174,7 +174,7 @@ class Handle(Made):
         )
 
     def _closing(self) -> Callable[[], object] | None:
-        """From now on it is closed; returns what is left to do on the maintenance lane, if anything."""
+        """From now on it is closed; returns what is left to do on the maintenance thread, if anything."""
         raise NotImplementedError
 
     def close(self) -> Operation[None]:
@@ -199,7 +199,7 @@ class Handle(Made):
     def _leave_open(self) -> None:
         work = self._closing()
         if work is not None:
-            self._manager.leave_note(work)
+            self._manager.deferred.leave_note(work)
 
     def _error(self, code: int, call: str, text: str | None = None) -> AclError:
         if code == lib.AIO_STALE and self._closed and not self.stale:  # by another thread, since `_check`
@@ -211,7 +211,7 @@ def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
     """For clean-ups: no caller can be told of it; a fault of the device is remembered all the same."""
     error = error_of(code, call, manager.index, manager.generation)
     if concerns_device(error) and manager.maintenance.running:  # else it may be a finalizer, with the lock
-        manager.note_fault(error)
+        manager.failures.note_fault(error)
     sentence = f"{call} answered {code} on device {manager.index}: {what} stays until a reset"
     warnings.warn(sentence, AclWarning, stacklevel=3)
 

@@ -1,6 +1,6 @@
 """Memory: on the device, and pinned on the host.
 
-A buffer knows the work that uses it. Closing it while copies are under way hands it to the maintenance lane, which
+A buffer knows the work that uses it. Closing it while copies are under way hands it to the maintenance thread, which
 frees it when they are done; a copy that another thread enqueues, and an operation, hand it over when they end.
 The right to free is one item of a list: the function that takes it frees, so no memory is freed twice.
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections import deque
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -22,61 +21,16 @@ from aioacl._base.ffi import ffi, lib, make_pass, owner, pointer
 from aioacl._base.origin import warn_of_drop
 from aioacl._base.states import State
 from aioacl._handles.handle import Handle, warn_of_failure
+from aioacl._handles.in_flight import UNKNOWN, InFlight, leave_until_reset, wait_for_enqueue
 from aioacl._handles.operation import Operation
-from aioacl._library import runtime as _runtime
+from aioacl._library import runtime
 from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._acl import CData
-    from aioacl._handles.stream_core import Kept
+    from aioacl._base.ffi import CData
     from aioacl._lifecycle.manager import Manager
-
-UNKNOWN: Final = 1 << 62  # the position of work that is being enqueued
-deferred: Final[
-    dict[Kept, deque[Buffer]]
-] = {}  # closed buffers, by the work at whose enqueueing they are freed
-
-
-def _defer(kept: Kept, buffer: Buffer) -> bool:
-    """Leaves a closed buffer to the end of an enqueue. False if that is over: then the caller goes on with it."""
-    waiting = deferred.setdefault(kept, deque())
-    waiting.append(buffer)
-    if kept.position == UNKNOWN:
-        return True
-    deferred.pop(kept, None)
-    try:
-        waiting.remove(buffer)
-    except ValueError:  # `free_deferred` has taken it
-        return True
-    return False
-
-
-def free_deferred(kept: Kept) -> None:
-    """The position of the work is known: the maintenance lane looks again at the buffers that were closed meanwhile."""
-    waiting = deferred.pop(kept, None)
-    while waiting:
-        try:
-            buffer = waiting.popleft()
-        except IndexError:  # `_defer` has taken the last one back
-            return
-        manager = buffer._manager
-        if manager.maintenance.running:
-            manager.leave_note(buffer._free_when_unused)
-        else:
-            _leave_over(manager, buffer._free_when_unused)
-
-
-def _leave_over(manager: Manager, clean_up: Callable[[], object]) -> None:
-    """For after the next reset or close. A close may be over by now, and its own clean-up past: then at once."""
-    manager.leftovers.append(clean_up)
-    if manager.state is State.CLOSED:
-        try:
-            manager.leftovers.remove(clean_up)
-        except ValueError:  # somebody does it
-            return
-        clean_up()
 
 
 class Buffer(Handle):
@@ -90,7 +44,7 @@ class Buffer(Handle):
         self._address = address
         self._size = size
         self._pointer = ffi.cast("char *", address)
-        self._uses: dict[Kept, None] = {}
+        self._uses: dict[InFlight, None] = {}
 
     @property
     def size(self) -> int:
@@ -111,32 +65,32 @@ class Buffer(Handle):
         raise NotImplementedError
 
     def _give_back(self) -> None:
-        """On the maintenance lane: frees it when nothing uses it any more; once, however often it is called."""
+        """On the maintenance thread: frees it when nothing uses it any more; once, however often it is called."""
         if self._claim():
             self._free_when_unused()
 
     def _free_when_unused(self) -> None:
         """Frees now, or leaves that to the end of the first work that still uses it. For the holder of the claim."""
-        lane = self._manager.maintenance
-        for kept in tuple(self._uses):
-            if kept.position == UNKNOWN and _defer(kept, self):
+        worker = self._manager.maintenance
+        for reference in tuple(self._uses):
+            if reference.position == UNKNOWN and wait_for_enqueue(reference, self):
                 return
-            if kept.core.passed(kept.position):
+            if reference.core.passed(reference.position):
                 continue
-            if lane.watch(kept.core.handle, kept.position, self._look_again):
-                _leave_over(self._manager, self._free_when_unused)
+            if worker.watch(reference.core.handle, reference.position, self._look_again):
+                leave_until_reset(self._manager, self._free_when_unused)
             return
         self._free()
 
     def _look_again(self, result: int) -> None:
-        """On the lane: a wait has ended. If it failed, the copy may still run, until the device is reset."""
+        """On the thread: a wait has ended. If it failed, the copy may still run, until the device is reset."""
         if result >= 0 or self._unused():
             self._free_when_unused()
         else:
-            _leave_over(self._manager, self._free_when_unused)
+            leave_until_reset(self._manager, self._free_when_unused)
 
     def _unused(self) -> bool:
-        return all(kept.core.passed(kept.position) for kept in tuple(self._uses))
+        return all(reference.core.passed(reference.position) for reference in tuple(self._uses))
 
     def _closing(self) -> Callable[[], object] | None:
         self._closed = True
@@ -151,10 +105,12 @@ class Buffer(Handle):
         return Operation("buffer.close()", self._close, self)
 
     def _leave(self) -> None:
-        """For the finalizer: the maintenance lane frees what nobody closed."""
+        """For the finalizer: the maintenance thread frees what nobody closed."""
         if not self._owed or lib.aio_forked() or not self._can_be_freed():
             return
-        self._manager.leave_note(self._give_back)  # first: where warnings are errors, the next line raises
+        self._manager.deferred.leave_note(
+            self._give_back
+        )  # first: where warnings are errors, the next line raises
         try:
             self._warn_if_open()
         finally:
@@ -194,11 +150,13 @@ class DeviceBuffer(Buffer, _Refuser):
 
     def _free(self) -> None:
         manager = self._manager
-        if self.stale or manager.last_fault is not None:  # after a fault, handles are left to the reset
+        if (
+            self.stale or manager.failures.last_fault is not None
+        ):  # after a fault, handles are left to the reset
             return
         shown = make_pass(manager.index, self._generation)
         code = lib.aio_g_aclrtFree(shown, self._pointer)
-        if code > 0 and not manager.found_reset(self._generation, code):
+        if code > 0 and not manager.admission.found_reset(self._generation, code):
             warn_of_failure(manager, "aclrtFree", code, "the memory")
 
     def __del__(self) -> None:
@@ -228,20 +186,20 @@ class _Allocation:
         self._manager = manager
         self._pointer = ffi.cast("char *", address)
         self._owed: list[bool] = []  # one when nobody refers to it; whoever takes that gives it back
-        _runtime.keep(self)
+        runtime.keep(self)
 
     def unheld(self) -> None:
-        """For the finalizer: the maintenance lane gives back what nobody refers to."""
+        """For the finalizer: the maintenance thread gives back what nobody refers to."""
         self._owed.append(True)
-        self._manager.leave_note(self.give_back)
+        self._manager.deferred.leave_note(self.give_back)
         if not self._manager.maintenance.running:  # the device is closed, and nobody reads notes
             self.give_back()
 
     def give_back(self) -> None:
         """Gives it back, if nobody refers to it and nobody else is about to; after a fault, not before the reset."""
         manager = self._manager
-        if manager.last_fault is not None and manager.state is not State.CLOSED:
-            _leave_over(manager, self.give_back)
+        if manager.failures.last_fault is not None and manager.admission.state is not State.CLOSED:
+            leave_until_reset(manager, self.give_back)
             return
         try:
             self._owed.pop()
@@ -250,13 +208,13 @@ class _Allocation:
         # It needs no device, but a reset must not run beside it: so it passes the gate while there is one.
         shown = make_pass(manager.index, manager.generation)
         code = lib.aio_g_aclrtFreeHost(shown, self._pointer)
-        if code < 0 and manager.state is State.CLOSED:
+        if code < 0 and manager.admission.state is State.CLOSED:
             code = lib.aio_u_aclrtFreeHost(self._pointer)
         if code < 0:
             self._owed.append(True)
-            _leave_over(manager, self.give_back)
+            leave_until_reset(manager, self.give_back)
             return
-        _runtime.let_go(self)
+        runtime.let_go(self)
         if code:
             warn_of_failure(manager, "aclrtFreeHost", code, "the memory")
 
@@ -332,11 +290,11 @@ class PinnedBuffer(Buffer, _Exporter):
 
     def _free(self) -> None:
         """No copy uses it any more: the streams let go of it, and so does it of its bytes. Without a view they go."""
-        for kept in tuple(self._uses):
-            kept.core.sweep()
+        for reference in tuple(self._uses):
+            reference.core.release_done()
         self._bytes = None
         self._allocation.give_back()
-        _runtime.settle()
+        runtime.settle()
 
     def __del__(self) -> None:
         if hasattr(self, "_bytes") and not lib.aio_forked() and not sys.is_finalizing():
@@ -346,7 +304,7 @@ class PinnedBuffer(Buffer, _Exporter):
         return f"<PinnedBuffer of {self._size} bytes, {self._state()}>"
 
 
-# --- making and freeing, on the maintenance lane -----------------------------------------------------------------
+# --- making and freeing, on the maintenance thread -----------------------------------------------------------------
 
 
 def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:

@@ -1,4 +1,4 @@
-"""What the maintenance lane does with native streams: it makes and destroys them, and synchronizes a whole device."""
+"""What the maintenance thread does with native streams: it makes and destroys them, and synchronizes a whole device."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ BLAMES_NOBODY: Final = (SYNC_TIMEOUT, STREAM_ABORTED)  # an abort says itself wh
 
 
 def destroy(core: StreamCore) -> None:
-    """On the maintenance lane: destroys the native stream now, or when its work is done."""
+    """On the maintenance thread: destroys the native stream now, or when its work is done."""
     manager = core.manager
-    left = manager.last_fault is not None  # after a fault, handles are left to the reset
+    left = manager.failures.last_fault is not None  # after a fault, handles are left to the reset
     if core.stranded and not left:  # it is never idle, unless it is aborted
         left = lib.aio_stream_abort(core.handle) != 0
     code = 0 if left else lib.aio_stream_destroy(core.handle)
-    core.sweep()
+    core.release_done()
     if code == lib.AIO_PENDING:
         # Anew, for weak references end when something becomes garbage, if for a moment.
-        manager.cores.add(core)
+        manager.streams.add(core)
         tail = lib.aio_stream_tail(core.handle)
         manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
         return
     core.gone = True
     if code == 0 and (not left or core.passed(lib.aio_stream_tail(core.handle))):
-        manager.cores.discard(core)
+        manager.streams.discard(core)
     try:
         core.warn_of_uncollected("its stream was closed")
     finally:  # a warning may be an error
-        if code > 0 and not manager.found_reset(core.generation, code):
+        if code > 0 and not manager.admission.found_reset(core.generation, code):
             warn_of_failure(manager, "aclrtDestroyStream", code, "it")
 
 
 def make_core(
     manager: Manager, generation: int, priority: int, on_failure: OnFailure, made_at: Site | None
 ) -> StreamCore:
-    """On the maintenance lane: makes a native stream, and its record."""
+    """On the maintenance thread: makes a native stream, and its record."""
     shown = make_pass(manager.index, generation)
     made = ffi.new("aclrtStream *")
     if priority:
@@ -59,7 +59,7 @@ def make_core(
     if code:
         raise error_of(code, call, manager.index, generation)
     if on_failure == "stop":
-        manager.stop_generation = generation
+        manager.admission.stop_generation = generation
         lib.aio_device_stops(manager.index, generation)
         code = lib.aio_g_aclrtSetStreamFailureMode(shown, made[0], 1)
         if code:
@@ -70,7 +70,7 @@ def make_core(
 
 
 def synchronize_device(manager: Manager, generation: int, slice_ms: int) -> AclError | None:
-    """On the maintenance lane: one wait for the device. A code that it takes may be of a stream of ours."""
+    """On the maintenance thread: one wait for the device. A code that it takes may be of a stream of ours."""
     call, shown = "aclrtSynchronizeDeviceWithTimeout", make_pass(manager.index, generation)
     lib.aio_device_sync_begin(manager.index)
     try:

@@ -14,7 +14,7 @@ from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # type checkers bring it; collections.abc has it since Python 3.12
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
     from aioacl._lifecycle.manager import Manager
 
     class _Array(Protocol):
@@ -41,7 +41,7 @@ _READABLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CopyOperand:
     """An address, how much is there, what kind of memory it is, and what keeps it alive."""
 
     address: CData
@@ -50,13 +50,13 @@ class Place:
     device: bool = False
     pageable: bool = False
 
-    def part(self, offset: int, size: int) -> Place:
+    def part(self, offset: int, size: int) -> CopyOperand:
         """The same memory from an offset on."""
         address = ffi.cast("char *", self.address) + offset
-        return Place(address, size, self.owner, self.device, self.pageable)
+        return CopyOperand(address, size, self.owner, self.device, self.pageable)
 
 
-def place_of(thing: object, manager: Manager, *, writable: bool = False) -> Place:
+def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> CopyOperand:
     """The place that an argument of a copy means. ParameterError for what is none."""
     if isinstance(thing, DeviceBuffer | PinnedBuffer):
         return _buffer(thing, manager)
@@ -74,19 +74,19 @@ def place_of(thing: object, manager: Manager, *, writable: bool = False) -> Plac
             f"{type(thing).__name__} cannot be {'written to' if writable else 'copied from'}: {error}",
             hint=_WRITABLE if writable else _READABLE,
         ) from error
-    return Place(held, len(held), held, pageable=True)
+    return CopyOperand(held, len(held), held, pageable=True)
 
 
-def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager) -> Place:
+def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager) -> CopyOperand:
     buffer._check()
     if isinstance(buffer, DeviceBuffer) and buffer._manager is not manager:
         raise ParameterError(
             "the buffer is of another device", hint="Copy between devices through pinned host memory."
         )
-    return Place(buffer._pointer, buffer.size, buffer, device=isinstance(buffer, DeviceBuffer))
+    return CopyOperand(buffer._pointer, buffer.size, buffer, device=isinstance(buffer, DeviceBuffer))
 
 
-def _size(of: Place, nbytes: SupportsIndex | None) -> int:
+def _size(of: CopyOperand, nbytes: SupportsIndex | None) -> int:
     size = of.size if nbytes is None else whole_of(nbytes)
     if size is None or size < 0:
         raise ParameterError(
@@ -95,7 +95,7 @@ def _size(of: Place, nbytes: SupportsIndex | None) -> int:
     return size
 
 
-def fill_size(to: Place, nbytes: SupportsIndex | None) -> int:
+def fill_size(to: CopyOperand, nbytes: SupportsIndex | None) -> int:
     """How many bytes a fill writes. ParameterError when they do not fit."""
     size = _size(to, nbytes)
     if size > to.size:
@@ -106,7 +106,7 @@ def fill_size(to: Place, nbytes: SupportsIndex | None) -> int:
     return size
 
 
-def copy_size(to: Place, of: Place, nbytes: SupportsIndex | None) -> int:
+def copy_size(to: CopyOperand, of: CopyOperand, nbytes: SupportsIndex | None) -> int:
     """How many bytes a copy moves. ParameterError when they do not fit."""
     size = _size(of, nbytes)
     if size > of.size or size > to.size:
@@ -117,7 +117,7 @@ def copy_size(to: Place, of: Place, nbytes: SupportsIndex | None) -> int:
     return size
 
 
-def copy_kind(to: Place, of: Place) -> int:
+def copy_kind(to: CopyOperand, of: CopyOperand) -> int:
     """The aclrtMemcpyKind. ParameterError when neither is on the device."""
     if to.device and of.device:
         return lib.ACL_MEMCPY_DEVICE_TO_DEVICE

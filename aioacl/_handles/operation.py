@@ -9,12 +9,12 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from aioacl._base import origin as _origin
+from aioacl._base import origin
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import lib
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import must_not_be_forked
-from aioacl._wait.port import begun, run_blocking
+from aioacl._wait.current import begun, run_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -98,7 +98,7 @@ class Closable(Protocol):
         ...
 
     def _leave_open(self) -> None:
-        """For finalizers: leaves it to the maintenance lane to give it back. Takes no lock."""
+        """For finalizers: leaves it to the maintenance thread to give it back. Takes no lock."""
         ...
 
     def _close_later(self) -> bool:
@@ -123,9 +123,9 @@ class Opening(Operation[C]):
     _lost = "so nothing was made: await it, or enter it with `async with`"
 
     def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]], of: object = None) -> None:
-        super().__init__(what, begin if _origin.keeper is None else _origin.keeper.follow(begin), of)
+        super().__init__(what, begin if origin.keeper is None else origin.keeper.follow(begin), of)
         self._made: C | None = None
-        self._site = _origin.site()
+        self._site = origin.site()
 
     def _use(self) -> Coroutine[Any, Any, C]:
         must_not_be_forked()

@@ -11,14 +11,13 @@ from aioacl._base.options import deadline_of, whole_of
 from aioacl._base.origin import warn_of_drop
 from aioacl._handles.event import Event, Ticket
 from aioacl._handles.handle import Handle
-from aioacl._handles.memory import deferred, free_deferred
+from aioacl._handles.in_flight import InFlight, deferred, free_deferred
 from aioacl._handles.native_streams import destroy, make_core
-from aioacl._handles.operand import Place, copy_kind, copy_size, fill_size, place_of
+from aioacl._handles.operand import CopyOperand, copy_kind, copy_size, fill_size, operand_of
 from aioacl._handles.operation import Operation
-from aioacl._handles.stream_core import Kept, StreamCore
 from aioacl._handles.transfer import STAGED_AT_MOST, pump, room
 from aioacl._lifecycle.failures import LAST, warn
-from aioacl._wait.port import begun, run_blocking
+from aioacl._wait.current import begun, run_blocking
 from aioacl._wait.workers import call_on, clean_up_on
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from aioacl._base.origin import Site
     from aioacl._handles.memory import Buffer, DeviceBuffer, PinnedBuffer
     from aioacl._handles.operand import HostMemory, Memory
+    from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.manager import Manager
 
 
@@ -84,7 +84,7 @@ class Stream(Handle):
         answer = lib.aio_stream_query(self._core.handle, lib.aio_stream_tail(self._core.handle))
         if answer not in (0, 1):
             raise self._error(answer, "aclrtStreamQuery")
-        self._core.sweep()
+        self._core.release_done()
         return answer == 1
 
     # --- enqueueing ------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Stream(Handle):
         while True:
             result = function(core.handle, held, *arguments)
             if not held and refused(result, lib.AIO_DRAINING_NOW):
-                if not self._manager.may_enqueue_while_draining():
+                if not self._manager.admission.may_enqueue_while_draining():
                     break
                 held = 1
             elif not swept and refused(result, lib.AIO_STAGE_FULL):
@@ -117,19 +117,19 @@ class Stream(Handle):
         *arguments: object,
     ) -> Ticket:
         """Enqueues what uses these objects; also when Ctrl-C comes behind the call, they are kept until it is done."""
-        kept = Kept(core, buffers, held)
+        reference = InFlight(core, buffers, held)
         try:
-            core.keep(kept)
-            kept.position = position = self._enqueue(core, call, function, *arguments)
+            core.keep(reference)
+            reference.position = position = self._enqueue(core, call, function, *arguments)
             if deferred:
-                free_deferred(kept)
+                free_deferred(reference)
             return Ticket(core, position, call)
         except AclError:  # it was refused
-            core.forget(kept)
+            core.forget(reference)
             raise
         except BaseException:
-            kept.position = lib.aio_stream_tail(core.handle)
-            free_deferred(kept)
+            reference.position = lib.aio_stream_tail(core.handle)
+            free_deferred(reference)
             raise
 
     def copy(self, target: Memory, source: Memory, *, nbytes: SupportsIndex | None = None) -> Ticket:
@@ -147,7 +147,7 @@ class Stream(Handle):
             DeviceResetting: the device is draining or being reset.
         """
         self._check()
-        to, of = place_of(target, self._manager, writable=True), place_of(source, self._manager)
+        to, of = operand_of(target, self._manager, writable=True), operand_of(source, self._manager)
         core, size, kind = self._core, copy_size(to, of, nbytes), copy_kind(to, of)
         if size == 0:
             return self._at_tail(core)
@@ -160,13 +160,19 @@ class Stream(Handle):
         return Ticket(core, lib.aio_stream_tail(core.handle), twin=True)
 
     def _copy_directly(
-        self, core: StreamCore, to: Place, of: Place, size: int, kind: int, uses: tuple[Buffer, ...]
+        self,
+        core: StreamCore,
+        to: CopyOperand,
+        of: CopyOperand,
+        size: int,
+        kind: int,
+        uses: tuple[Buffer, ...],
     ) -> Ticket:
         arguments = (to.address, to.size, of.address, size, kind)
         return self._ticket(core, uses, None, "aclrtMemcpyAsync", lib.aio_copy, *arguments)
 
     def _copy_staged(
-        self, core: StreamCore, to: Place, of: Place, size: int, uses: tuple[Buffer, ...]
+        self, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, uses: tuple[Buffer, ...]
     ) -> Ticket:
         if size > STAGED_AT_MOST:
             raise ParameterError(
@@ -188,7 +194,7 @@ class Stream(Handle):
         ticket is done when the work before it is.
         """
         self._check()
-        to = place_of(target, self._manager, writable=True)
+        to = operand_of(target, self._manager, writable=True)
         if to.pageable:
             raise ParameterError(
                 "only device and pinned memory can be filled", hint="Fill host memory yourself."
@@ -310,7 +316,7 @@ class Stream(Handle):
             await self._abort()
         made = await self._manager.make(self._made_again, discard=destroy, deadline=deadline)
         if self._closed or self._core is not core:  # another task has closed or renewed it meanwhile
-            self._manager.leave_note(lambda: destroy(made))
+            self._manager.deferred.leave_note(lambda: destroy(made))
             self._check()
             return
         self._core, failed = made, core.uncollected()
@@ -354,7 +360,7 @@ class Stream(Handle):
         return self._give_back if wanted else None
 
     def _give_back(self) -> None:
-        """On the maintenance lane: destroys it when its work is done; once, however often it is called."""
+        """On the maintenance thread: destroys it when its work is done; once, however often it is called."""
         if self._claim():
             destroy(self._core)
 
@@ -366,7 +372,7 @@ class Stream(Handle):
         if not hasattr(self, "_core") or not self._owed or self.stale or lib.aio_forked():
             return
         closed, self._closed = self._closed, True
-        self._manager.leave_note(self._give_back)
+        self._manager.deferred.leave_note(self._give_back)
         if not closed:
             warn_of_drop(self, "a stream was not closed: close it, or make it with `async with`")
 
@@ -377,12 +383,12 @@ class Stream(Handle):
 def make_stream(
     manager: Manager, generation: int, priority: int, on_failure: OnFailure, made_at: Site
 ) -> Stream:
-    """On the maintenance lane: makes a stream."""
+    """On the maintenance thread: makes a stream."""
     core = make_core(manager, generation, priority, on_failure, made_at)
     return Stream._make(core, priority, on_failure)
 
 
 def discard_stream(stream: Stream) -> None:
-    """On the maintenance lane: destroys what was made for a caller that has left, unless its finalizer does."""
+    """On the maintenance thread: destroys what was made for a caller that has left, unless its finalizer does."""
     stream._closed = True
     stream._give_back()

@@ -1,12 +1,12 @@
-"""What tickets, events and buffers know of a stream: the engine's record of it, and its limbo.
+"""What tickets, events and buffers know of a stream: the engine's record of it, and its in-flight references.
 
-The *limbo* holds the in-flight references: the objects that the device still uses. A reference is taken before the
+The in-flight references name the objects that the device still uses. A reference is taken before the
 call to C, so `close()` on another thread, a signal handler or Ctrl-C finds it there whenever it comes. It is dropped
 when the work that needs it is known to be done: every wait that ends and each enqueue past a bound looks for that. So
 does the maintenance thread, which the watcher kicks at most ten times a second when work is done that nothing awaits,
 and when a reset or the close of the device is over.
 
-No lock guards the limbo. A signal handler that interrupts one of these functions may enqueue too, and would wait for
+No lock guards them. A signal handler that interrupts one of these functions may enqueue too, and would wait for
 ever for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be repeated.
 """
 
@@ -26,22 +26,21 @@ from aioacl._base.errors import (
 )
 from aioacl._base.ffi import PENDING, code_of, ffi, lib, make_pass, owner
 from aioacl._base.states import State
-from aioacl._handles.handle import error_on
-from aioacl._handles.memory import UNKNOWN, deferred, free_deferred
+from aioacl._handles.handle import Handle, error_on
+from aioacl._handles.in_flight import UNKNOWN, InFlight, deferred, free_deferred
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._lifecycle.failures import CALL, LAST, Failed, name_of, name_of_stream, warn
 from aioacl._lifecycle.manager import manager_of
-from aioacl._wait.port import TIMED_OUT, current_port
+from aioacl._wait.current import current_port
+from aioacl._wait.port import TIMED_OUT
 
 if TYPE_CHECKING:
-    from aioacl._acl import CData
     from aioacl._base.codes import Action
+    from aioacl._base.ffi import CData
     from aioacl._base.origin import Site
-    from aioacl._handles.memory import Buffer
-    from aioacl._handles.stream import Stream
     from aioacl._lifecycle.manager import Manager
 
-LIMBO_BOUND: Final = 64
+MANY_IN_FLIGHT: Final = 64
 STREAM_ABORTED: Final = 107023
 NOTHING_OLDER_RUNS: Final = (State.OPEN, State.DRAINING, State.CLOSED)  # on these, what a reset drops is gone
 
@@ -54,20 +53,9 @@ class _Where(TypedDict):
     generation: int | None
 
 
-class Kept:
-    """An in-flight reference: what a piece of work uses, its stream, and its position.
-
-    The position is UNKNOWN while the work is enqueued, and 0 if it was refused. A buffer that is closed stays allocated
-    until the work of each Kept that names it is done.
-    """
-
-    __slots__ = ("buffers", "core", "held", "position")
-
-    def __init__(self, core: StreamCore, buffers: tuple[Buffer, ...], held: object) -> None:
-        self.core = core
-        self.buffers = buffers
-        self.held = held
-        self.position = UNKNOWN
+def streams_of(manager: Manager) -> list[StreamCore]:
+    """The streams of a device whose native streams are not destroyed yet."""
+    return [stream for stream in manager.streams.members() if isinstance(stream, StreamCore)]
 
 
 class StreamCore:
@@ -78,7 +66,7 @@ class StreamCore:
         "generation",
         "gone",
         "handle",
-        "limbo",
+        "in_flight",
         "made",
         "manager",
         "native",
@@ -95,11 +83,11 @@ class StreamCore:
         self.number = lib.aio_stream_id(record)  # aclrtStreamGetId; -1 where the runtime has none
         self.manager = manager
         self.generation = generation
-        self.limbo: deque[Kept] = deque()
+        self.in_flight: deque[InFlight] = deque()
         self.waiting: dict[object, None] = {}  # awaits that are under way; each change is one step
         self.made = made  # the line that made the stream
         self.gone = False  # closed or renewed, and destroyed
-        manager.cores.add(self)
+        manager.streams.add(self)
 
     @property
     def stale(self) -> bool:
@@ -115,76 +103,74 @@ class StreamCore:
         """Whether the device is done with what was enqueued up to the position."""
         return self.stale or lib.aio_stream_completed(self.handle) >= position
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, reference: InFlight) -> None:
         """Takes the references of work that is about to be enqueued. ParameterError if a buffer is closed.
 
         The reference comes first and the look at `_closed` second; `close()` does both the other way round. So one of
         the two notices the other.
         """
-        self.limbo.append(kept)
-        for buffer in kept.buffers:
-            buffer._uses[kept] = None
+        self.in_flight.append(reference)
+        for buffer in reference.buffers:
+            buffer._uses[reference] = None
             if buffer._closed:
                 buffer._check()
-        if len(self.limbo) > LIMBO_BOUND and (oldest := self.oldest()):
+        if len(self.in_flight) > MANY_IN_FLIGHT and (oldest := self.oldest()):
             lib.aio_stream_query(self.handle, oldest)
-            self.sweep()
+            self.release_done()
 
-    def hold(self, kept: Kept) -> None:
-        """As `keep`, for an operation of several enqueues, until `placed`. The limbo would wait for its end."""
-        for buffer in kept.buffers:
-            buffer._uses[kept] = None
+    def hold(self, reference: InFlight) -> None:
+        """As `keep`, for an operation of several enqueues, until `placed`. The others would wait for its end."""
+        for buffer in reference.buffers:
+            buffer._uses[reference] = None
             if buffer._closed:
                 buffer._check()
 
-    def placed(self, kept: Kept) -> None:
+    def placed(self, reference: InFlight) -> None:
         """An operation that was held ends, and work that it has enqueued may be unfinished."""
-        kept.position = lib.aio_stream_tail(self.handle)
-        self.limbo.append(kept)
+        reference.position = lib.aio_stream_tail(self.handle)
+        self.in_flight.append(reference)
         if deferred:
-            free_deferred(kept)
-        self.sweep()
+            free_deferred(reference)
+        self.release_done()
 
-    def forget(self, kept: Kept) -> None:
+    def forget(self, reference: InFlight) -> None:
         """The work was refused, or all of it is done: drops its references."""
-        kept.position = 0
-        self._drop(kept)
+        reference.position = 0
+        self._drop(reference)
         if deferred:
-            free_deferred(kept)
+            free_deferred(reference)
 
-    def _drop(self, kept: Kept) -> None:
-        for buffer in kept.buffers:
-            buffer._uses.pop(kept, None)
+    def _drop(self, reference: InFlight) -> None:
+        for buffer in reference.buffers:
+            buffer._uses.pop(reference, None)
         try:
-            self.limbo.remove(kept)
-        except (
-            ValueError
-        ):  # another sweep has removed it: of another thread, or one that a signal has interrupted
+            self.in_flight.remove(reference)
+        except ValueError:  # another thread, or a call that a signal has interrupted, has removed it
             return
 
-    def sweep(self) -> None:
+    def release_done(self) -> None:
         """Drops the references of work that is done."""
-        limbo = self.limbo
-        if not limbo:
+        in_flight = self.in_flight
+        if not in_flight:
             return
-        dropped = self.stale and self.manager.shown in NOTHING_OLDER_RUNS
+        dropped = self.stale and self.manager.admission.shown in NOTHING_OLDER_RUNS
         last = UNKNOWN - 1 if dropped else lib.aio_stream_completed(self.handle)
-        while limbo:
+        while in_flight:
             try:
-                kept = limbo[0]
-            except IndexError:  # another sweep was faster
+                reference = in_flight[0]
+            except IndexError:  # another thread was faster
                 return
-            if kept.position > last:
+            if reference.position > last:
                 return
-            self._drop(kept)
+            self._drop(reference)
 
     def oldest(self) -> int:
-        """The first position that something in limbo waits for, or 0."""
-        limbo = self.limbo
-        for index in range(len(limbo)):
+        """The first position that a reference waits for, or 0."""
+        in_flight = self.in_flight
+        for index in range(len(in_flight)):
             try:
-                position = limbo[index].position
-            except IndexError:  # a sweep was faster
+                position = in_flight[index].position
+            except IndexError:  # another thread was faster
                 return 0
             if position != UNKNOWN:
                 return position
@@ -201,9 +187,9 @@ class StreamCore:
             result = await port.wait(
                 lambda handle, key: lib.aio_watch(self.handle, position, handle, key),
                 deadline=deadline,
-                after=self.sweep,
+                after=self.release_done,
             )
-        self.sweep()
+        self.release_done()
         return result
 
     async def settle(self, deadline: float | None) -> bool:
@@ -249,7 +235,7 @@ class StreamCore:
         if failed is not None:
             return self.raised(failed, by=call if failed.position == position else "")
         if self.stale and code <= lib.AIO_LIMIT and code != lib.AIO_WAS_RESET:  # the wait began after the end
-            return self.manager.was_ended(self.generation, CALL)
+            return self.manager.admission.was_ended(self.generation, CALL)
         return self.refusal(code)
 
     def error_at(self, position: int) -> Failed | None:
@@ -324,7 +310,7 @@ class StreamCore:
             **where,
         )
 
-    def refused(self, code: int, call: str, stream: Stream) -> AclError:
+    def refused(self, code: int, call: str, stream: Handle) -> AclError:
         """The error for an enqueue on the stream that was refused or has failed."""
         if code == lib.AIO_STAGE_FULL and self.stale:  # a close gives the staging memory back
             code = lib.AIO_STALE

@@ -3,44 +3,80 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, SupportsIndex
+from typing import TYPE_CHECKING, Final, Protocol, SupportsIndex
 
 from aioacl._base.errors import ParameterError, QueueFull
 from aioacl._base.ffi import code_of, lib
-from aioacl._handles.operand import Place, copy_kind, copy_size, place_of
-from aioacl._handles.stream_core import Kept, StreamCore
+from aioacl._handles.in_flight import InFlight
+from aioacl._handles.operand import CopyOperand, copy_kind, copy_size, operand_of
+from aioacl._handles.stream_core import StreamCore, streams_of
 
 if TYPE_CHECKING:
+    from aioacl._base.errors import AclError
+    from aioacl._base.options import Seconds
     from aioacl._handles.event import Ticket
-    from aioacl._handles.stream import Stream
+    from aioacl._handles.memory import Buffer
+    from aioacl._lifecycle.manager import Manager
 
 HALF_A_QUEUE: Final = 1023
 STAGED_AT_MOST: Final = 1 << 20
 
 
+class TransferStream(Protocol):
+    """What a transfer asks of its stream."""
+
+    @property
+    def _manager(self) -> Manager: ...
+
+    @property
+    def _core(self) -> StreamCore: ...
+
+    def _check(self) -> None: ...
+
+    def _copy_staged(
+        self, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, uses: tuple[Buffer, ...]
+    ) -> Ticket: ...
+
+    def _copy_directly(
+        self,
+        core: StreamCore,
+        to: CopyOperand,
+        of: CopyOperand,
+        size: int,
+        kind: int,
+        uses: tuple[Buffer, ...],
+    ) -> Ticket: ...
+
+    async def _wait(self, timeout: Seconds | None) -> None: ...
+
+    def _error(self, code: int, call: str) -> AclError: ...
+
+
 async def pump(
-    stream: Stream, target: object, source: object, nbytes: SupportsIndex | None, *, up: bool
+    stream: TransferStream, target: object, source: object, nbytes: SupportsIndex | None, *, up: bool
 ) -> None:
     """Copies chunk by chunk, to the device or from it. The buffers are in use from the start to the end."""
     stream._check()
-    to, of = place_of(target, stream._manager, writable=True), place_of(source, stream._manager)
+    to, of = operand_of(target, stream._manager, writable=True), operand_of(source, stream._manager)
     if to.device is not up or of.device is up:
         raise _wrong_ends(target, source, to, of, up=up)
     size, kind = copy_size(to, of, nbytes), copy_kind(to, of)
     buffers = (to.owner, of.owner) if not (to.pageable or of.pageable) else (to.owner if up else of.owner,)
     core = stream._core
     # Not a pageable source: this coroutine has it, and takes its bytes chunk by chunk.
-    kept = Kept(core, buffers, to.owner)
+    reference = InFlight(core, buffers, to.owner)
     try:
-        core.hold(kept)
+        core.hold(reference)
         await _pump_held(stream, core, to, of, size, kind)
     except BaseException:  # some chunks may be under way
-        core.placed(kept)
+        core.placed(reference)
         raise
-    core.forget(kept)
+    core.forget(reference)
 
 
-def _wrong_ends(target: object, source: object, to: Place, of: Place, *, up: bool) -> ParameterError:
+def _wrong_ends(
+    target: object, source: object, to: CopyOperand, of: CopyOperand, *, up: bool
+) -> ParameterError:
     """The error for a transfer that does not go between the host and the device, or goes the other way."""
     name, other = ("upload", "download") if up else ("download", "upload")
     first, second = ("a DeviceBuffer", "host memory") if up else ("host memory", "a DeviceBuffer")
@@ -57,7 +93,9 @@ def _wrong_ends(target: object, source: object, to: Place, of: Place, *, up: boo
     )
 
 
-async def _pump_held(stream: Stream, core: StreamCore, to: Place, of: Place, size: int, kind: int) -> None:
+async def _pump_held(
+    stream: TransferStream, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, kind: int
+) -> None:
     tickets: deque[Ticket] = deque()
     for offset in range(0, size, STAGED_AT_MOST):
         if len(tickets) == 4:
@@ -69,7 +107,9 @@ async def _pump_held(stream: Stream, core: StreamCore, to: Place, of: Place, siz
         await tickets.popleft()
 
 
-async def _chunk(stream: Stream, core: StreamCore, to: Place, of: Place, size: int, kind: int) -> Ticket:
+async def _chunk(
+    stream: TransferStream, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, kind: int
+) -> Ticket:
     waited = False
     while True:
         try:
@@ -83,7 +123,7 @@ async def _chunk(stream: Stream, core: StreamCore, to: Place, of: Place, size: i
             await (stream._wait(None) if waited else room(stream))
 
 
-async def room(stream: Stream) -> None:
+async def room(stream: TransferStream) -> None:
     """Returns once there is room in the stream's queue and in the staging memory."""
     while True:
         stream._check()
@@ -101,7 +141,7 @@ async def _half_empty(core: StreamCore) -> None:
         raise core.failure(result, position)
 
 
-async def _staging(stream: Stream) -> bool:
+async def _staging(stream: TransferStream) -> bool:
     """Waits for staging memory; True when it had to."""
     manager = stream._manager
     index = manager.index
@@ -110,7 +150,7 @@ async def _staging(stream: Stream) -> bool:
     code = await manager.make(lambda _: lib.aio_stage_grow(index, 1))
     if code == 0:
         return True
-    for core in manager.cores.members():
+    for core in streams_of(manager):
         oldest = core.oldest()
         if oldest and not core.passed(oldest):
             await core.wait(oldest)

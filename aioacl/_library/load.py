@@ -1,6 +1,6 @@
 """Load the ACL library once, and say what was found.
 
-`_locate` finds the candidates and inspects them. A process has one ACL library: a reset through one copy does not reach
+`locate` finds the candidates and inspects them. A process has one ACL library: a reset through one copy does not reach
 the handles of another. So a copy that other code has loaded before is used, unless the caller names another file;
 then LibraryConflict is raised. Candidates that were passed over stay in the findings.
 """
@@ -16,14 +16,14 @@ from typing import Final, Literal
 from aioacl._base import paths as _paths
 from aioacl._base.errors import LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._base.unique import record
-from aioacl._library import locate as _locate
+from aioacl._library import locate
 from aioacl._library.locate import Candidate, Origin, Rules, Unusable
 
 _ERROR_SIZE_BYTES: Final = 1024
 _PATHS_SIZE_BYTES: Final = 1 << 16
 _TURN_US: Final = 100_000
 _WORD: Final = "simulator"
-_MAY_BE_SIMULATED: Final = (*_locate.ON_REQUEST, "loaded")  # of a loaded one C knows what it is, not its file
+_MAY_BE_SIMULATED: Final = (*locate.ON_REQUEST, "loaded")  # of a loaded one C knows what it is, not its file
 
 Backend = Literal["simulator", "ascend"]
 
@@ -56,9 +56,9 @@ class LibraryInfo:
         "exact": the runtime reports each one, and the chip keeps the order that this takes. "confirmed": by
         synchronizing; an await may then miss a failure if other code synchronizes the same stream or device.
         """
-        from aioacl._library import detection as _detection  # noqa: PLC0415 - it needs the compiled module, and this class does not
+        from aioacl._library import detection  # noqa: PLC0415 - it needs the compiled module, and this class does not
 
-        return _detection.detection()
+        return detection.detection()
 
 
 def search(
@@ -68,13 +68,13 @@ def search(
     refused: list[tuple[Candidate, str]] = []
     for candidate in tries:
         passed_over = tuple(
-            f"passed over {each.path}: {why}" for each, why in refused if why != _locate.ABSENT
+            f"passed over {each.path}: {why}" for each, why in refused if why != locate.ABSENT
         )
         try:
-            return load(candidate, passed_over + _locate.inspect(candidate, rules))
+            return load(candidate, passed_over + locate.inspect(candidate, rules))
         except Unusable as unusable:
             refused.append((candidate, str(unusable)))
-    raise LibraryNotFound(candidates=_locate.report(refused))
+    raise LibraryNotFound(candidates=locate.report(refused))
 
 
 class _Native:
@@ -176,19 +176,19 @@ class _Plan:
 
 def _inspect_companion(companion: Candidate, rules: Rules) -> _Companion:
     try:
-        findings = _locate.inspect(companion, rules)
+        findings = locate.inspect(companion, rules)
     except Unusable as unusable:
         return _Companion(companion.path, (), str(unusable))
-    simulated = _locate.is_simulator(companion.path)
+    simulated = locate.is_simulator(companion.path)
     why = "it is the simulator, which never completes a real library" if simulated else ""
     return _Companion(companion.path, findings, why)
 
 
 def _describe(native: _Native, attempt: _Attempt) -> LibraryInfo:
     """Report the library that is open, which the attempt has opened."""
-    from aioacl._library import detection as _detection  # noqa: PLC0415 - it needs the compiled module
+    from aioacl._library import detection  # noqa: PLC0415 - it needs the compiled module
 
-    _detection.begin()
+    detection.begin()
     backend = native.backend()
     extra: list[str] = []
     findings = list(attempt.findings)
@@ -198,7 +198,7 @@ def _describe(native: _Native, attempt: _Attempt) -> LibraryInfo:
         if used:
             extra.append(each.path)
             findings += each.findings
-        elif why and why != _locate.ABSENT:
+        elif why and why != locate.ABSENT:
             findings.append(f"passed over {each.path}: {why}")
     candidate, told = attempt.candidate, tuple(dict.fromkeys(findings))
     return LibraryInfo(backend, candidate.path, candidate.origin, tuple(extra), native.missing(), told)
@@ -249,9 +249,9 @@ class _Process:
     def _load(
         self, native: _Native, plan: _Plan, candidate: Candidate, findings: tuple[str, ...]
     ) -> LibraryInfo:
-        if candidate.origin not in _MAY_BE_SIMULATED and _locate.is_simulator(candidate.path):
+        if candidate.origin not in _MAY_BE_SIMULATED and locate.is_simulator(candidate.path):
             raise Unusable("it is the simulator, which is used on request only")
-        beside = tuple(_inspect_companion(each, plan.rules) for each in _locate.companions(candidate))
+        beside = tuple(_inspect_companion(each, plan.rules) for each in locate.companions(candidate))
         key = next(self._keys)
         attempt = self._attempts[key] = _Attempt(candidate, findings, beside)
         try:
@@ -266,13 +266,13 @@ def _plan(native: _Native, choice: str | None, present: Mapping[str, bool]) -> _
     borrowed = native.borrowed() or os.getuid() != os.geteuid() or os.getgid() != os.getegid()
     environ: Mapping[str, str] = {"AIOACL_STRICT": "1"} if borrowed else os.environ
     rules = Rules(frozenset({0, os.geteuid()}), strict=environ.get("AIOACL_STRICT", "") not in ("", "0"))
-    request = _locate.requested(choice, environ)
+    request = locate.requested(choice, environ)
     if present:
         tries = [_of_present(request, present)]
     elif request is not None:
         tries = [replace(request, path=_located(request.path))]
     else:
-        tries = _locate.candidates(environ)
+        tries = locate.candidates(environ)
     return _Plan(request, tries, rules)
 
 
@@ -327,7 +327,7 @@ def _listed(present: Mapping[str, bool]) -> str:
 
 def _is_readable_simulator(path: str) -> bool:
     try:
-        return _locate.is_simulator(path)
+        return locate.is_simulator(path)
     except OSError:  # the inspection refuses the path with the reason
         return False
 
@@ -339,7 +339,7 @@ def _located(path: str) -> str:
 def _accepts(choice: str, loaded: str) -> bool:
     """Whether a choice means the loaded library; the word `simulator` means any copy of this release's simulator."""
     path = _located(choice)
-    if path == loaded or _locate.same_installation(path, loaded):
+    if path == loaded or locate.same_installation(path, loaded):
         return True
     try:
         return choice == _WORD and filecmp.cmp(path, loaded, shallow=False)

@@ -1,9 +1,9 @@
-"""The process's part of ACL: initialisation, counted, by an owner or as a guest.
+"""Initialising and finalizing ACL, counted per process.
 
-Who finds ACL initialised already (100002: torch_npu, onnxruntime, pyACL) is a guest and never finalizes. An owner
-finalizes by reference count, where the library can; aclFinalize is never called, for it drops everybody's count.
-Pinned memory outlives its device, and is given back to an ACL that is not finalized: the last close waits for no view
-of it, and leaves the finalizing to whoever closes the last of it, or to a later close.
+If ACL was already initialised when aioacl opens a device (100002: by torch_npu, onnxruntime or pyACL), aioacl never
+finalizes it. Otherwise aioacl finalizes by reference count, where the library can. It never calls aclFinalize, because
+that drops the counts of all callers. Pinned memory outlives its device and must be freed before ACL is finalized: the
+last close waits for no view of it, and leaves the finalizing to the close of the last buffer, or to a later close.
 
 A call that initialises or finalizes may not return. Devices make it on their control threads, so each of them waits for
 its own time only; `busy()` names the device whose thread is in it.
@@ -15,10 +15,10 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.errors import AclWarning, ForkedProcessError, error_for
 from aioacl._base.ffi import ffi, lib, text_of
-from aioacl._library import detection as _detection
+from aioacl._library import detection
 from aioacl._library.load import ensure_loaded
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ REPEAT_INITIALIZE: Final = 100002
 REPEAT_FINALIZE: Final = 100037
 EXIT_GRACE_SECONDS: Final = 2.0
 
-_lock = _sync.lock()
+_lock = sync.lock()
 _users: set[object] = set()
 _busy: list[object] = []  # who is in such a call, if not only for pinned memory
 _owner = False
@@ -99,7 +99,7 @@ def _initialize() -> None:
         raise error_for(code, "aclInit", message=text_of(lib.aio_error_text()))
     _debt = _debt if code else 0
     _owner = code == 0 or _debt > 0
-    _detection.look()
+    detection.look()
 
 
 def _finalize() -> int:

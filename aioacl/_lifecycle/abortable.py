@@ -10,7 +10,8 @@ from aioacl._base.ffi import ffi, lib, pointer, text_of
 from aioacl._base.options import whole_of
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._lifecycle.gate import absent
-from aioacl._wait.port import ThreadPort, current_holder, current_port
+from aioacl._wait.current import current_holder, current_port
+from aioacl._wait.thread import ThreadPort
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -67,10 +68,10 @@ class _InAJob:
 
 
 class Named:
-    """The streams of one device that were named. Guarded by the lock of the device's manager."""
+    """The streams of one device that were named. Guarded by the lock of the device's admission."""
 
-    def __init__(self, manager: Admission) -> None:
-        self._manager = manager
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
         self._all: dict[object, tuple[int, tuple[int, ...]]] = {}
         self._in_use = False  # a reset aborts those that it has found
 
@@ -96,36 +97,36 @@ class Named:
                 self._remove(token)  # Ctrl-C may have interrupted the first
 
     def _add(self, token: object, streams: tuple[int, ...]) -> None:
-        manager = self._manager
+        admission = self._admission
         if not _can_abort():
-            raise absent(ABORT, manager.index, manager.generation)
-        with manager.changed:
-            if not manager.may_pass(current_holder()):
-                raise manager._resetting()
-            self._all[token] = (manager.generation, streams)
+            raise absent(ABORT, admission.index, admission.generation)
+        with admission.changed:
+            if not admission.may_pass(current_holder()):
+                raise admission.resetting()
+            self._all[token] = (admission.generation, streams)
 
     def _remove(self, token: object) -> None:
         """The caller may destroy its streams from then on, so an abort that is under way is waited for."""
         if lib.aio_forked():
             return
-        with self._manager.changed:
+        with self._admission.changed:
             self._all.pop(token, None)
             while self._in_use:
-                self._manager.changed.wait()
+                self._admission.changed.wait()
 
     @contextmanager
     def in_use(self) -> Generator[list[int]]:
         """For a reset: the streams that it may abort, none of which is taken back inside the block."""
-        manager = self._manager
-        with manager.changed:
+        admission = self._admission
+        with admission.changed:
             self._in_use = True
-            now = manager.generation
+            now = admission.generation
             found = [
                 one for generation, streams in self._all.values() if generation == now for one in streams
             ]
         try:
             yield found
         finally:
-            with manager.changed:
+            with admission.changed:
                 self._in_use = False
-                manager.changed.notify_all()
+                admission.changed.notify_all()

@@ -1,30 +1,32 @@
 """Who may pass: a device's state, who waits for it to change, and what a lease or a turn is good for.
 
-The manager performs what the law says. Its state is written to the gate's word under its lock, so that what C admits
-and what Python believes are the same thing. Whoever has to wait for a change subscribes for the next one under that
-lock and looks again; there is no wake-up to lose, and it does not matter which thread or loop he is on.
+`apply` makes the transitions of the state table. The state is written to the gate's word under its lock, so that what C
+admits and what Python believes are the same thing. An operation that waits for a change subscribes for the next one
+under that lock and looks again: no wake-up can be lost, on whatever thread or loop it runs.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioacl._base import states as _law
-from aioacl._base import sync as _sync
+from aioacl._base import states, sync
 from aioacl._base.errors import DeviceQuarantined, DeviceReset, DeviceResetting, DeviceTimeout, ParameterError
 from aioacl._base.ffi import generation_of, lib, next_generation
-from aioacl._base.states import Event, State
+from aioacl._base.states import State, Trigger
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._lifecycle.gate import context_lives
 from aioacl._lifecycle.lease import Lease, Leases, SharedLease
 from aioacl._lifecycle.notifications import KINDS, Listeners
-from aioacl._lifecycle.turns import Place, Turns
-from aioacl._wait.job_scope import current_stay
-from aioacl._wait.port import TIMED_OUT, Port, current_holder, current_port
+from aioacl._lifecycle.turns import Turns, Waiter
+from aioacl._wait.current import current_holder, current_port
+from aioacl._wait.job_scope import JobScope, current_job_scope
+from aioacl._wait.port import TIMED_OUT, Port
 
 if TYPE_CHECKING:
-    from aioacl._acl import CData
-    from aioacl._base.options import ResetReport
+    from collections.abc import Callable
+
+    from aioacl._base.ffi import CData
+    from aioacl._base.records import ResetReport
 
 CONTEXT_IS_NULL = 107002
 NOT_CLOSED = "Open it again after the named call has returned. If that does not help, end the process."
@@ -32,15 +34,33 @@ OPEN_AGAIN = "Open the device again, make new handles and repeat the work."
 NOTHING_BEGUN = "Nothing was begun: try again, or pass a longer timeout=."
 
 
-class Admission:
-    """The gate of one device, from Python's side. All attributes below `changed` are guarded by it."""
+def _nothing(*_: object) -> None:
+    """For an admission that has no manager."""
 
-    def __init__(self, index: int) -> None:
+
+class Admission:
+    """The gate of one device, from Python's side.
+
+    Attributes below `changed` are written with that lock held, except `stop_generation`; a single read needs no lock.
+
+    `defer` leaves work to the maintenance thread. `applied` is called with the lock held after each step: with the
+    event, and whether the device was served before.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        *,
+        defer: Callable[[Callable[[], object]], object] = _nothing,
+        applied: Callable[[Trigger, bool], object] = _nothing,
+    ) -> None:
         self.index = index
-        self.changed = _sync.condition()
+        self._defer = defer
+        self._applied = applied
+        self.changed = sync.condition()
         self.state = State.CLOSED
         self.version = 0
-        self._users: set[object] = set()  # who has the device open
+        self.users: set[object] = set()  # who has the device open
         self.leases = Leases()
         self.turns = Turns(self.changed)
         self.listeners = Listeners(index)
@@ -61,11 +81,11 @@ class Admission:
     @property
     def opens(self) -> int:
         """How often the device is open."""
-        return len(self._users)
+        return len(self.users)
 
     def is_open_for(self, user: object) -> bool:
         """Whether he has been counted in, and not out again; takes no lock."""
-        return user in self._users
+        return user in self.users
 
     @property
     def shown(self) -> State:
@@ -73,34 +93,36 @@ class Admission:
         open_still = self.state in (State.OPEN, State.DRAINING)
         return State.RESETTING if open_still and lib.aio_gate_foreign(self.index) else self.state
 
-    def apply(self, event: Event, report: ResetReport | None = None, problem: str = "") -> None:
-        """Performs the law's step; call it with the lock held. What fails says by which problem."""
-        step = _law.step(self.state, event)
+    def apply(self, event: Trigger, report: ResetReport | None = None, problem: str = "") -> None:
+        """Makes the transition of the state table; call it with the lock held. What fails says by which problem."""
+        step = states.step(self.state, event)
+        served = self.state in (State.OPEN, State.DRAINING)
         generation = self.generation
-        if event is Event.RELEASE:
+        if event is Trigger.RELEASE:
             self._closed_generation = generation
         unheard = generation != self._heard and lib.aio_gate_foreign(self.index)
         if (
-            unheard and event is not Event.FOREIGN
-        ):  # it came while a flight was in the air, which makes up for it
+            unheard and event is not Trigger.FOREIGN
+        ):  # it came while a procedure was running, which makes up for it
             self.listeners.tell("foreign reset", self.shown, generation)
-        if step.new_generation and event is not Event.FOREIGN:  # that one was raised in C
+        if step.new_generation and event is not Trigger.FOREIGN:  # that one was raised in C
             generation = next_generation(generation)
         generation = self._heard = generation or 1
         heard = self.state is step.state and not unheard
-        if event is not Event.DRAIN:  # those whom the last reset has ended may still be on their way out
+        if event is not Trigger.DRAIN:  # those whom the last reset has ended may still be on their way out
             self.report, self.problem = report, problem
         lib.aio_gate_set(self.index, int(step.state), generation)
         # Readers without the lock must not see the state with the generation before it, so the gate comes first; nor
         # an open device while a foreign reset is noticed, so the flag that makes `shown` RESETTING is cleared last.
         self.state = step.state
-        if event is Event.FOREIGN:
+        if event is Trigger.FOREIGN:
             lib.aio_gate_met(self.index)
         if self.state is State.OPEN:
             self.turns.give()
         if not heard:
             self.listeners.tell(KINDS[event], self.state, self.generation, report=report, text=problem)
         self.announce()
+        self._applied(event, served)
 
     def announce(self) -> None:
         """Wakes everybody who waits for a change; call it with the lock held.
@@ -181,13 +203,13 @@ class Admission:
             hint=None if how == "reset" else OPEN_AGAIN,
         )
 
-    def _resetting(self) -> DeviceResetting:
+    def resetting(self) -> DeviceResetting:
         return DeviceResetting(
             f"device {self.index} is {self.shown.name}", device=self.index, generation=self.generation
         )
 
     async def until_open(
-        self, place: Place | None = None, *, wait: bool = True, deadline: float | None = None
+        self, place: Waiter | None = None, *, wait: bool = True, deadline: float | None = None
     ) -> None:
         """Returns when the device is OPEN; holders of a lease, and jobs, pass while it is DRAINING.
 
@@ -199,7 +221,7 @@ class Admission:
                 if self.may_pass(current_holder()):
                     return
                 if not wait:
-                    raise self._resetting()
+                    raise self.resetting()
                 if place is not None:
                     self.turns.wait(place)
             await self.change(seen, deadline)
@@ -224,9 +246,14 @@ class Admission:
         return state is State.OPEN or (state is State.DRAINING and self.holds_off(holder))
 
     def holds_off(self, holder: object) -> bool:
-        """Whether a reset waits for him: for a lease of his, or for the job that runs here. With the lock held."""
-        stay = current_stay()
-        return self.leases.holds(holder) or (stay is not None and stay.index == self.index)
+        """Whether a reset waits for the holder: for its lease, or for its job. With the lock held.
+
+        The job is the one that runs here, or the one that has submitted the holder's.
+        """
+        if isinstance(holder, JobScope) and holder.index == self.index:
+            return not holder.over
+        scope = current_job_scope()
+        return self.leases.holds(holder) or (scope is not None and scope.index == self.index)
 
     def closed(self) -> ParameterError:
         """The error of whoever uses a device that nobody has open."""
@@ -290,6 +317,17 @@ class Admission:
             with self.changed:
                 if self.leases.remove(lease, holder, left):
                     self.announce()
+
+    def forsake_lease(self, lease: Lease, holder: object) -> None:
+        """For finalizers: the holder has left the lease; takes no lock."""
+        if lib.aio_forked():
+            return
+        self.leases.forsake(lease, holder)
+        self._defer(self.tidy_leases)
+
+    def forget_lease(self) -> None:
+        """For finalizers: a lease that was entered is gone; takes no lock."""
+        self._defer(self.tidy_leases)
 
     def tidy_leases(self) -> None:
         """Holders have left theirs without the lock."""

@@ -18,21 +18,21 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.errors import ForkedProcessError, ParameterError
 from aioacl._base.ffi import generation_of, lib
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import of_parent
 from aioacl._lifecycle.gate import error_of
+from aioacl._wait.current import current_holder
 from aioacl._wait.job_future import JobFuture
-from aioacl._wait.job_scope import current_stay, staying
-from aioacl._wait.port import current_holder
+from aioacl._wait.job_scope import current_job_scope, job_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
 
-    from aioacl._lifecycle.jobs import JobStay
+    from aioacl._wait.job_scope import JobScope
 
     Waits = Callable[[], AbstractContextManager[None]]
 
@@ -86,8 +86,8 @@ class _Item:
     def __init__(self, index: int, future: JobFuture[Any], work: Callable[[], Any]) -> None:
         self.future = future
         self.work = work
-        stay = current_stay()  # what a reset waits for in whoever submits, it does in his job
-        self.holder = stay if stay is not None and stay.index == index else current_holder()
+        scope = current_job_scope()  # what a reset waits for in whoever submits, it does in his job
+        self.holder = scope if scope is not None and scope.index == index else current_holder()
 
 
 class DeviceExecutor(Unique, Executor):
@@ -100,13 +100,13 @@ class DeviceExecutor(Unique, Executor):
     noun = "device executor"
 
     def __init__(
-        self, index: int, enter: Callable[[object, Waits], JobStay], max_workers: int | None = None
+        self, index: int, enter: Callable[[object, Waits], JobScope], max_workers: int | None = None
     ) -> None:
         self._index = index
         self._enter = enter
         self._limit = max_workers or default_workers()
         self._items: deque[_Item] = deque()
-        self._changed = _sync.condition()
+        self._changed = sync.condition()
         self._threads: set[object] = set()
         self._waiting = 0  # of these, those whose job waits through aioacl
         self._idle = 0
@@ -174,7 +174,7 @@ class DeviceExecutor(Unique, Executor):
         thread = object()
         try:
             self._threads.add(thread)
-            _sync.spawn(f"aioacl-run-{self._index}", partial(self._run, thread))
+            sync.spawn(f"aioacl-run-{self._index}", partial(self._run, thread))
         except BaseException:
             self._threads.discard(thread)
             raise
@@ -221,17 +221,17 @@ class DeviceExecutor(Unique, Executor):
     def _do(self, item: _Item) -> None:
         """Until it is inside the device a job has not begun, and can be cancelled."""
         try:
-            stay = self._enter(item.holder, self.one_waits)
+            scope = self._enter(item.holder, self.one_waits)
         except BaseException as error:  # noqa: BLE001 - it is the future's
             item.future.fail(error)
             return
         outcome: Callable[[], object] | None = None
         try:
             if item.future.claim():
-                with staying(stay):
+                with job_scope(scope):
                     outcome = self._outcome(item)
         finally:
-            stay.end()
+            scope.end()
         # The future's lock is taken from here on: inside the device, a caller that keeps it would keep the worker.
         if outcome is None:
             item.future.drop()

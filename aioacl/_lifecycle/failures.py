@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from aioacl._base import origin as _origin
-from aioacl._base import sync as _sync
+from aioacl._base import origin, sync
 from aioacl._base.codes import DEVICE_ACTIONS, lookup
 from aioacl._base.errors import AclWarning, of_device
 from aioacl._base.ffi import ffi, lib, text_of
@@ -15,8 +15,10 @@ from aioacl._library.detection import detection
 from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
+    from aioacl._base.errors import AclError
+    from aioacl._base.ffi import CData
     from aioacl._base.origin import Site
-    from aioacl._lifecycle.manager import Manager
+    from aioacl._lifecycle.admission import Admission
 
 CALL: Final = "aclrtSynchronizeStream"  # what would have returned the code
 TASKS: Final = {  # by what enqueues them
@@ -84,61 +86,107 @@ class Failed:
         return f"{self.name}, {self.place}"
 
 
-def tell(manager: Manager) -> None:
-    """On the maintenance lane: takes the text of failed tasks, and reports them to the listeners."""
-    for core in manager.cores.members():
-        if lib.aio_stream_error(core.handle, LAST, ffi.NULL):
-            lib.aio_stream_take_code(core.handle)
-    tell_known(manager)
-
-
-def tell_known(manager: Manager) -> None:
-    """Reports failed tasks to the listeners, without asking the runtime for more."""
-    found: Any = ffi.new("aio_error *")
-    while lib.aio_device_take_failure(manager.index, found):
-        _tell_one(manager, Failed.read(found))
-
-
-def warn_at_close(manager: Manager) -> None:
-    """AclWarning for each failure of the device's streams that nothing has collected, once the device is closed.
-
-    Where warnings are errors it raises the first of them, and the others go to sys.unraisablehook.
-    """
-    errors: list[Exception] = []
-    for core in manager.cores.members():
-        try:
-            core.warn_of_uncollected("its device was closed")
-        except Exception as error:  # noqa: BLE001 - it is raised or reported below
-            errors.append(error)
-    for other in errors[1:]:
-        _sync.report(other)
-    if errors:
-        raise errors[0]
-
-
 def warn(failed: Failed, what: str, made: Site | None = None) -> None:
     """AclWarning for a failure that nothing has collected; each is shown, not only the first from the same line.
 
     It names the line that made the stream, if that is given, else the caller's: a thread of aioacl has none.
     """
     sentence = f"a task failed, no await raised it, and {what}: {failed.sentence}"
-    warnings.warn_explicit(sentence, AclWarning, *(made or _origin.site()), registry={})
+    warnings.warn_explicit(sentence, AclWarning, *(made or origin.site()), registry={})
 
 
-def _tell_one(manager: Manager, failed: Failed) -> None:
-    error = error_of(failed.code, CALL, failed.device, failed.generation, failed.text)
-    with manager.changed:
-        manager.failures += 1
-        manager.last_failure = failed.sentence
-        if failed.stops or error.action in DEVICE_ACTIONS:
-            manager.poison(of_device(error))
-        manager.listeners.tell(
-            "fault",
-            manager.state,
-            failed.generation,
-            text=f"{failed.sentence}. {failed.text}".rstrip(". "),
-            stream=failed.stream,
-            position=failed.position,
-            code=failed.code,
-        )
-        manager.announce()
+class TrackedStream(Protocol):
+    """What is asked of a stream whose native stream is not destroyed yet."""
+
+    @property
+    def handle(self) -> CData:
+        """The engine's."""
+        ...
+
+    def warn_of_uncollected(self, what: str) -> None:
+        """AclWarning for a failure of it that nothing has collected."""
+        ...
+
+    def release_done(self) -> None:
+        """Lets go of what its finished work has used."""
+        ...
+
+
+class Failures:
+    """Faults and failed tasks of one device. Written with the lock of the device's admission held.
+
+    Attributes:
+        last_fault: the newest fault of this generation.
+        count: the failed tasks since the first open.
+        last_task: the newest of them, as a sentence.
+    """
+
+    def __init__(self, admission: Admission, streams: sync.WeakSet[TrackedStream]) -> None:
+        self._admission = admission
+        self._streams = streams
+        self.last_fault: AclError | None = None
+        self.count = 0
+        self.last_task = ""
+
+    def collect(self) -> None:
+        """On a thread of the device's own: takes the text of failed tasks, and reports them to the listeners."""
+        for stream in self._streams.members():
+            if lib.aio_stream_error(stream.handle, LAST, ffi.NULL):
+                lib.aio_stream_take_code(stream.handle)
+        self.collect_known()
+
+    def collect_known(self) -> None:
+        """Reports failed tasks to the listeners, without asking the runtime for more."""
+        found: Any = ffi.new("aio_error *")
+        while lib.aio_device_take_failure(self._admission.index, found):
+            self._report(Failed.read(found))
+
+    def _report(self, failed: Failed) -> None:
+        error = error_of(failed.code, CALL, failed.device, failed.generation, failed.text)
+        admission = self._admission
+        with admission.changed:
+            self.count += 1
+            self.last_task = failed.sentence
+            if failed.stops or error.action in DEVICE_ACTIONS:
+                self.poison(of_device(error))
+            admission.listeners.tell(
+                "fault",
+                admission.state,
+                failed.generation,
+                text=f"{failed.sentence}. {failed.text}".rstrip(". "),
+                stream=failed.stream,
+                position=failed.position,
+                code=failed.code,
+            )
+            admission.announce()
+
+    def note_fault(self, error: AclError, *, told: bool = False) -> None:
+        """Remembers a device fault until the next reset, and reports it to the listeners, unless the engine has."""
+        admission = self._admission
+        with admission.changed:
+            if self.poison(error) and not told:
+                admission.listeners.tell("fault", admission.state, admission.generation, text=str(error))
+                admission.announce()
+
+    def poison(self, error: AclError) -> bool:
+        """With the lock held. Keeps a copy, for a traceback would keep its frames. False if a reset has cured it."""
+        if error.generation != self._admission.generation:
+            return False
+        self.last_fault = copy.copy(error)
+        return True
+
+    def warn_at_close(self) -> None:
+        """AclWarning for each failure of the device's streams that nothing has collected, once the device is closed.
+
+        Where warnings are errors it raises the first of them, and the others go to sys.unraisablehook.
+        """
+        errors: list[Exception] = []
+        for stream in self._streams.members():
+            try:
+                stream.warn_of_uncollected("its device was closed")
+            except Exception as error:  # noqa: BLE001 - it is raised or reported below
+                errors.append(error)
+        for other in errors[1:]:
+            sync.report(other)
+        if errors:
+            raise errors[0]

@@ -19,7 +19,7 @@ from aioacl._base.errors import (
     error_for,
 )
 from aioacl._base.ffi import ffi, generation_of, lib, name_of_function, state_of, text_of
-from aioacl._base.options import Stuck
+from aioacl._base.records import Stuck
 from aioacl._base.states import State
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl._base.codes import DEVICE_ACTIONS
 from aioacl._base.ffi import lib, name_of_function
-from aioacl._base.options import Health
+from aioacl._base.records import Health
 from aioacl._base.states import State
 from aioacl._lifecycle.gate import counts, inside
 from aioacl._lifecycle.jobs import USER_JOB
@@ -30,8 +30,8 @@ CONTROL: Final = (
 
 
 def _stuck_for(manager: Manager) -> float:
-    """Seconds; what a flight in the air still gives its time is not stuck."""
-    patient = MAY_TAKE_LONG if manager.flight is None else MAY_TAKE_LONG + CONTROL
+    """Seconds; what a running procedure still gives its time is not stuck."""
+    patient = MAY_TAKE_LONG if manager.procedure is None else MAY_TAKE_LONG + CONTROL
     calls = (call.seconds for call in inside(manager.index) if call.function not in patient)
     longest = max(calls, default=0.0)
     return longest if longest > STUCK_SECONDS else 0.0
@@ -40,20 +40,20 @@ def _stuck_for(manager: Manager) -> float:
 def health_of(manager: Manager) -> Health:
     """How the manager's device is now. Calls no ACL function."""
     stuck = _stuck_for(manager)
-    with manager.changed:
-        fault = manager.last_fault
+    with manager.admission.changed:
+        fault = manager.failures.last_fault
         poisoned = fault is not None and fault.action in DEVICE_ACTIONS
-        poisoned = poisoned or manager.state is State.QUARANTINED
+        poisoned = poisoned or manager.admission.state is State.QUARANTINED
         return Health(
             status="stuck" if stuck else "poisoned" if poisoned else "ok",
-            state=manager.shown,
+            state=manager.admission.shown,
             generation=manager.generation,
             last_fault=str(fault) if fault is not None else "",
             stuck_for=stuck,
-            leases=len(manager.leases),
-            problem=manager.problem,
-            failed_tasks=manager.failures,
-            last_failure=manager.last_failure,
+            leases=len(manager.admission.leases),
+            problem=manager.admission.problem,
+            failed_tasks=manager.failures.count,
+            last_failure=manager.failures.last_task,
             unknown_failures=lib.aio_device_unattributed(manager.index),
             in_flight=sum(counts(manager.index)) + lib.aio_device_waits(manager.index),
         )

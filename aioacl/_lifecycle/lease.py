@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import weakref
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
-from aioacl._base import origin as _origin
+from aioacl._base import origin
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import lib
 from aioacl._base.options import deadline_of
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import of_parent
-from aioacl._wait.port import current_holder, run_blocking
+from aioacl._wait.current import current_holder, run_blocking
 
 if TYPE_CHECKING:
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
-    from aioacl._lifecycle.manager import Manager
 
 
 def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object | None:
@@ -39,6 +38,48 @@ def _entered_before(noun: str, index: int, hint: str) -> ParameterError:
     return ParameterError(f"expected a new {noun}, got one that was already entered", device=index, hint=hint)
 
 
+class Grantor(Protocol):
+    """What a lease asks of the admission of its device."""
+
+    @property
+    def index(self) -> int:
+        """The device's."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """The gate's."""
+        ...
+
+    async def grant(self, lease: Lease, *, wait: bool, deadline: float | None) -> None:
+        """Makes the current task a holder."""
+        ...
+
+    def share_lease(self, shared: SharedLease, holder: object) -> None:
+        """Makes another task a holder of a lease that is held."""
+        ...
+
+    def entered(self, lease: Lease, holder: object) -> int:
+        """How often the holder has entered the lease and not left it yet."""
+        ...
+
+    def give_back(self, lease: Lease, holder: object, left: int) -> None:
+        """Until the holder has entered it so often and no more."""
+        ...
+
+    def forsake_lease(self, lease: Lease, holder: object) -> None:
+        """For finalizers: the holder has left the lease."""
+        ...
+
+    def forget_lease(self) -> None:
+        """For finalizers: a lease that was entered is gone."""
+        ...
+
+    def tidy_leases(self) -> None:
+        """Holders have left theirs without the lock."""
+        ...
+
+
 class Lease(Unique):
     """A task's promise that it is between steps which a reset should not part.
 
@@ -52,12 +93,12 @@ class Lease(Unique):
 
     __slots__ = (
         *("__weakref__", "_born", "_entered", "_generation", "_holders", "_lost"),
-        *("_manager", "_site", "_timeout", "_wait"),
+        *("_grantor", "_site", "_timeout", "_wait"),
     )
     noun = "lease"
 
-    def __init__(self, manager: Manager, *, wait: bool, timeout: Seconds | None) -> None:
-        self._manager = manager
+    def __init__(self, grantor: Grantor, *, wait: bool, timeout: Seconds | None) -> None:
+        self._grantor = grantor
         self._wait = wait
         self._timeout = timeout
         self._holders: list[object] = []  # once for each time that one has entered
@@ -65,24 +106,24 @@ class Lease(Unique):
         self._entered: list[object] = []  # those who have entered it itself: without those it was shared with
         self._generation = 0  # in which it was entered; 0: it was not entered yet
         self._born: Origin | None = None
-        self._site: Site | None = _origin.site()
+        self._site: Site | None = origin.site()
 
     def _must_be_new(self) -> None:
         """ParameterError for a lease that was entered before."""
         if self._generation:
             hint = "Call device.lease() once for each block, or pass lease.share() to another task."
-            raise _entered_before(self.noun, self._manager.index, hint)
+            raise _entered_before(self.noun, self._grantor.index, hint)
 
     async def __aenter__(self) -> Self:
-        before = self._manager.entered(self, current_holder())
+        before = self._grantor.entered(self, current_holder())
         try:
-            await self._manager.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
+            await self._grantor.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
             self._entered.append(current_holder())
             return self  # noqa: TRY300 - an `else` would leave the block
         except GeneratorExit:
             raise  # by a finalizer, before it was granted: perhaps on a thread that has the lock
         except BaseException:
-            self._manager.give_back(self, current_holder(), before)
+            self._grantor.give_back(self, current_holder(), before)
             raise
 
     async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
@@ -90,12 +131,12 @@ class Lease(Unique):
 
     def __enter__(self) -> Self:
         """For a plain thread, without a running loop: the thread is the holder."""
-        before = self._manager.entered(self, current_holder())
+        before = self._grantor.entered(self, current_holder())
         try:
             run_blocking(self.__aenter__, None, "enter the lease with `async with`")
             return self  # noqa: TRY300 - an `else` would leave the block
         except BaseException:
-            self._manager.give_back(self, current_holder(), before)
+            self._grantor.give_back(self, current_holder(), before)
             raise
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
@@ -106,22 +147,22 @@ class Lease(Unique):
         if holder is None:
             return
         if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has the lock
-            self._manager.forsake_lease(self, holder)
+            self._grantor.forsake_lease(self, holder)
             return
-        left = self._manager.entered(self, holder) - 1
+        left = self._grantor.entered(self, holder) - 1
         try:
-            self._manager.give_back(self, holder, left)
+            self._grantor.give_back(self, holder, left)
         finally:
-            self._manager.give_back(self, holder, left)  # Ctrl-C may have come in the middle of it
+            self._grantor.give_back(self, holder, left)  # Ctrl-C may have come in the middle of it
 
     def __del__(self) -> None:
         if not hasattr(self, "_site") or not (self._holders or self._lost) or lib.aio_forked():
             return
         self._holders.clear()
         self._lost.clear()
-        self._manager.leave_note(self._manager.tidy_leases)
-        sentence = f"a lease on device {self._manager.index} was entered and not left: use `async with`"
-        _origin.warn_of_drop(self, sentence)
+        self._grantor.forget_lease()
+        sentence = f"a lease on device {self._grantor.index} was entered and not left: use `async with`"
+        origin.warn_of_drop(self, sentence)
 
     def __repr__(self) -> str:
         held, lost = len(self._holders), len(self._lost)
@@ -134,62 +175,62 @@ class Lease(Unique):
             if self._generation
             else "not entered"
         )
-        where = f"device {self._manager.index}, generation {self._generation or self._manager.generation}"
+        where = f"device {self._grantor.index}, generation {self._generation or self._grantor.generation}"
         return f"<Lease on {where}, {state}{of_parent()}>"
 
     def share(self) -> SharedLease:
         """What another task enters, with `with` or `async with`, to hold this lease too; that waits for nothing."""
-        return SharedLease(self._manager, self)
+        return SharedLease(self._grantor, self)
 
     @property
     def held(self) -> bool:
         """Whether the current task holds it now; not any more once somebody else has reset the device."""
-        return current_holder() in self._holders and not lib.aio_gate_foreign(self._manager.index)
+        return current_holder() in self._holders and not lib.aio_gate_foreign(self._grantor.index)
 
 
 class SharedLease(Unique):
     """A lease on its way to another task, which enters it once."""
 
-    __slots__ = ("__weakref__", "_born", "_entered", "_lease", "_manager", "_site", "_used")
+    __slots__ = ("__weakref__", "_born", "_entered", "_grantor", "_lease", "_site", "_used")
     noun = "shared lease"
 
-    def __init__(self, manager: Manager, lease: Lease) -> None:
-        self._manager = manager
+    def __init__(self, grantor: Grantor, lease: Lease) -> None:
+        self._grantor = grantor
         self._lease = lease
         self._entered: list[object] = []  # by whom
         self._used = False
         self._born: Origin | None = None
-        self._site: Site | None = _origin.site()
+        self._site: Site | None = origin.site()
 
     def __del__(self) -> None:
         if not hasattr(self, "_site") or lib.aio_forked():
             return
         dropped = [holder for holder in self._entered if Leases.concerns(self._lease, holder)]
         for holder in dropped:
-            self._manager.forsake_lease(self._lease, holder)
+            self._grantor.forsake_lease(self._lease, holder)
         if dropped:
-            sentence = f"a shared lease on device {self._manager.index} was entered and not left: use `with`"
-            _origin.warn_of_drop(self, sentence)
+            sentence = f"a shared lease on device {self._grantor.index} was entered and not left: use `with`"
+            origin.warn_of_drop(self, sentence)
 
     def __repr__(self) -> str:
         return f"<SharedLease of {self._lease!r}>"
 
     def __enter__(self) -> Lease:
         holder = current_holder()
-        before = self._manager.entered(self._lease, holder)
+        before = self._grantor.entered(self._lease, holder)
         try:
-            self._manager.share_lease(self, holder)
+            self._grantor.share_lease(self, holder)
             self._entered.append(holder)
             return self._lease  # noqa: TRY300 - an `else` would leave the block
         except BaseException:
-            self._manager.give_back(self._lease, holder, before)
+            self._grantor.give_back(self._lease, holder, before)
             raise
 
     def _must_be_new(self) -> None:
         """ParameterError for a shared lease that was entered before."""
         if self._used:
             raise _entered_before(
-                self.noun, self._manager.index, "Call lease.share() for each task and block."
+                self.noun, self._grantor.index, "Call lease.share() for each task and block."
             )
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:

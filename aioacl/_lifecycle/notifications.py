@@ -1,38 +1,63 @@
 """What happens to a device, as a stream of records: `async for event in device.events():`.
 
-Every listener has a queue of its own, which the manager fills under its lock. A listener that is too slow loses the
-oldest, and the next record that it gets says how many.
+Every listener has a queue of its own, which is filled under the lock of the device's admission. A listener that is too
+slow loses the oldest, and the next record that it gets says how many.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from aioacl._base import sync as _sync
-from aioacl._base.options import DeviceEvent, EventKind
-from aioacl._base.states import Event, State
+from aioacl._base import sync
+from aioacl._base.records import DeviceEvent, EventKind
+from aioacl._base.states import State, Trigger
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import must_not_be_forked
-from aioacl._wait.port import run_blocking
+from aioacl._wait.current import run_blocking
 
 if TYPE_CHECKING:
-    from aioacl._base.options import ResetReport
-    from aioacl._lifecycle.manager import Manager
+    from collections.abc import Callable
+
+    from aioacl._base.records import ResetReport
+    from aioacl._base.sync import Condition
 
 KEPT: Final = 64
 
-KINDS: Final[dict[Event, EventKind]] = {
-    Event.OPEN: "opened",
-    Event.DRAIN: "draining",
-    Event.SEIZE: "resetting",
-    Event.REVIVE: "reopened",
-    Event.RETAKE: "reopened",
-    Event.FAIL: "quarantined",
-    Event.RELEASE: "closed",
-    Event.FOREIGN: "foreign reset",
+KINDS: Final[dict[Trigger, EventKind]] = {
+    Trigger.OPEN: "opened",
+    Trigger.DRAIN: "draining",
+    Trigger.SEIZE: "resetting",
+    Trigger.REVIVE: "reopened",
+    Trigger.RETAKE: "reopened",
+    Trigger.FAIL: "quarantined",
+    Trigger.RELEASE: "closed",
+    Trigger.FOREIGN: "foreign reset",
 }
+
+
+class Watched(Protocol):
+    """What a listener asks of the admission of a device."""
+
+    @property
+    def changed(self) -> Condition:
+        """The lock."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Counts changes."""
+        ...
+
+    @property
+    def state(self) -> State:
+        """The device's."""
+        ...
+
+    async def change(self, seen: int, deadline: float | None) -> None:
+        """Returns after the next change."""
+        ...
 
 
 class DeviceEvents(Unique):
@@ -43,16 +68,16 @@ class DeviceEvents(Unique):
     how many.
     """
 
-    __slots__ = ("__weakref__", "_manager", "_missed", "_queue", "_user")
+    __slots__ = ("__weakref__", "_is_over", "_missed", "_queue", "_watched")
     noun = "listener for a device's events"
 
-    def __init__(self, manager: Manager, user: object) -> None:
-        self._manager = manager
-        self._user = user
+    def __init__(self, watched: Watched, listeners: Listeners, is_over: Callable[[], bool]) -> None:
+        self._watched = watched
+        self._is_over = is_over
         self._queue: deque[DeviceEvent] = deque()
         self._missed = 0
-        with manager.changed:  # whoever tells them goes through all there are
-            manager.listeners.add(self)
+        with watched.changed:  # `tell` goes through all listeners
+            listeners.add(self)
 
     def __aiter__(self) -> Self:
         return self
@@ -68,19 +93,15 @@ class DeviceEvents(Unique):
 
     async def __anext__(self) -> DeviceEvent:
         must_not_be_forked()
-        manager = self._manager
+        watched = self._watched
         while True:
-            with manager.changed:
-                seen = manager.version
+            with watched.changed:
+                seen = watched.version
                 if self._queue:
                     return self._taken()
-                if manager.state is State.CLOSED or self._is_over():
+                if watched.state is State.CLOSED or self._is_over():
                     raise StopAsyncIteration
-            await manager.change(seen, None)
-
-    def _is_over(self) -> bool:
-        """Whether it is closed for whom it was open; with the lock held."""
-        return not self._manager.is_open_for(self._user) and self._manager.left()
+            await watched.change(seen, None)
 
     def _taken(self) -> DeviceEvent:
         event, missed = self._queue.popleft(), self._missed
@@ -88,7 +109,7 @@ class DeviceEvents(Unique):
         return event.after(missed)
 
     def _put(self, event: DeviceEvent) -> None:
-        """One more, with the manager's lock held."""
+        """One more, with the lock held."""
         if len(self._queue) == KEPT:
             self._queue.popleft()
             self._missed += 1
@@ -96,7 +117,7 @@ class DeviceEvents(Unique):
 
 
 class Listeners:
-    """Who listens to a device. Guarded by the lock of the device's manager."""
+    """Who listens to a device. Guarded by the lock of the device's admission."""
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -117,6 +138,6 @@ class Listeners:
         **task: int,
     ) -> None:
         """Something has happened; with the lock held. `task`: stream, position and code of one that failed."""
-        event = DeviceEvent(kind, self._index, state, generation, _sync.monotonic(), report, text, **task)
+        event = DeviceEvent(kind, self._index, state, generation, sync.monotonic(), report, text, **task)
         for listener in tuple(self._all):
             listener._put(event)

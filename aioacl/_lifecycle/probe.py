@@ -14,7 +14,7 @@ from aioacl._base.ffi import ffi, lib, make_pass
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 PROBE_BYTES: Final = 4096
 

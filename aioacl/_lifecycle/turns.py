@@ -21,14 +21,14 @@ class Turns:
 
     def __init__(self, changed: Condition) -> None:
         self.changed = changed
-        self._waiting: set[Place] = set()
-        self._due: set[Place] = set()
+        self._waiting: set[Waiter] = set()
+        self._due: set[Waiter] = set()
 
-    def place(self) -> Place:
+    def place(self) -> Waiter:
         """A place in the queue, to be entered with `with` around everything that is tried."""
-        return Place(self)
+        return Waiter(self)
 
-    def wait(self, place: Place) -> None:
+    def wait(self, place: Waiter) -> None:
         """Somebody waits at the gate; with the lock held."""
         place.taken = True
         self._end_turn(place)
@@ -39,18 +39,18 @@ class Turns:
         self._due |= self._waiting
         self._waiting.clear()
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: Waiter) -> None:
         """Somebody is done, or has given up."""
         with self.changed:
             self._waiting.discard(place)
             self._end_turn(place)
 
-    def forsake(self, place: Place) -> None:
+    def forsake(self, place: Waiter) -> None:
         """For finalizers, without the lock: a drain that waits for this turn waits for its time."""
         self._waiting.discard(place)  # first, for from there it would come to the others
         self._due.discard(place)
 
-    def _end_turn(self, place: Place) -> None:
+    def _end_turn(self, place: Waiter) -> None:
         """Wakes whoever waits for the last turn; with the lock held."""
         due = bool(self._due)
         self._due.discard(place)
@@ -67,7 +67,7 @@ class Turns:
         self._due.clear()
 
 
-class Place:
+class Waiter:
     """One that may come to wait at the gate. Costs nothing while the gate is open."""
 
     __slots__ = ("_turns", "taken")

@@ -17,8 +17,9 @@ from typing import Any
 from aioacl._base.errors import LibraryNotFound
 from aioacl._base.ffi import ffi
 from aioacl._library.load import LibraryInfo, library_info, use_library
-from aioacl._selftest._bench import Bench, Guest, call, named, patience
-from aioacl._selftest._records import Assumption, Broken, Needs, NotTestable
+from aioacl._selftest._bench import Bench, Helper, call, named, patience
+from aioacl._selftest._outcomes import Broken, NotTestable
+from aioacl._selftest._records import Assumption, Needs
 from aioacl._selftest._table import ASSUMPTIONS
 from aioacl._selftest.process import absent, version
 
@@ -60,7 +61,7 @@ def devices() -> tuple[int, str]:
 
 def cannot(assumption: Assumption, *, simulated: bool) -> str:
     """Why the assumption cannot be tried here; empty if it can."""
-    for need in (Needs.FAULTS, Needs.REFEREE, Needs.MODEL):
+    for need in (Needs.FAULTS, Needs.NO_CARD, Needs.MODEL):
         if need in assumption.needs and not simulated:
             return str(need.value)
     lost = absent()
@@ -88,9 +89,9 @@ def run(assumption: Assumption, order: Order, *, simulated: bool) -> tuple[str, 
     why_not = cannot(assumption, simulated=simulated)
     if why_not:
         return "not_testable", why_not
-    guest = Guest(lambda: attempt(assumption, order, simulated=simulated))
+    helper = Helper(lambda: attempt(assumption, order, simulated=simulated))
     try:
-        guest.outcome()
+        helper.outcome()
     except Broken as broken:
         return "broken", str(broken)
     except NotTestable as reason:

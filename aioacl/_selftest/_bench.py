@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.codes import lookup
 from aioacl._base.ffi import ffi, lib, text_of
-from aioacl._selftest._records import Broken, NotTestable
+from aioacl._selftest._outcomes import Broken, NotTestable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 HANDLE_SECONDS: Final = 10.0  # what a call that must return gets
 MOMENT_SECONDS: Final = 0.05  # how long a call is watched that must not return
@@ -87,7 +87,7 @@ class Patience:
 patience: Final = Patience()
 
 
-class Guest:
+class Helper:
     """A function on a plain thread, which has no context before it gets itself one."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
@@ -146,7 +146,7 @@ class Puppet:
 
 def on_a_thread(work: Callable[[], Any], what: str = "the call") -> Any:
     """What the function answers on a fresh thread."""
-    return Guest(work).answer(what)
+    return Helper(work).answer(what)
 
 
 class Bench:
@@ -191,7 +191,7 @@ class Bench:
         return int(active[0]) == 1
 
     def borrow(self) -> None:
-        """Makes the primary context current on a guest's thread, as the gate does."""
+        """Makes the primary context current on a helper thread, as the gate does."""
         expect(0, "aclrtSetCurrentContext", self.context)
 
     @contextmanager
@@ -205,14 +205,14 @@ class Bench:
             call("aclrtDestroyContext", made[0])
             self.borrow()
 
-    def guest(self, work: Callable[[], Any]) -> Guest:
+    def helper(self, work: Callable[[], Any]) -> Helper:
         """The function on another thread, with the device's primary context."""
 
         def bound() -> Any:
             self.borrow()
             return work()
 
-        return Guest(bound)
+        return Helper(bound)
 
     # --- handles ----------------------------------------------------------------------------------------------------
 
@@ -271,15 +271,15 @@ class Bench:
             expect(0, "aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms)
         expect(0, "aclrtDestroyEvent", gate[0])
 
-    def wait_inside(self, guest: Guest, function: str) -> None:
-        """Returns when the guest is inside the function; it must not have come back."""
+    def wait_inside(self, helper: Helper, function: str) -> None:
+        """Returns when the helper is inside the function; it must not have come back."""
         if self.simulated:
             symbol = ffi.cast("int (*)(const char *)", lib.aio_library_symbol(b"aclsim_waiting"))
             name = ffi.new("char[]", function.encode())
             for _ in range(int(patience.seconds * 1000)):
-                if symbol(name) or guest.returned(0.001):
+                if symbol(name) or helper.returned(0.001):
                     break
-        require(not guest.returned(MOMENT_SECONDS if self.simulated else ENTER_SECONDS), _returned(function))
+        require(not helper.returned(MOMENT_SECONDS if self.simulated else ENTER_SECONDS), _returned(function))
 
     # --- questions ----------------------------------------------------------------------------------------------------
 

@@ -26,20 +26,12 @@ NOBODY: Final = "simulator"
 """In place of a module: aioacl gets by without it, but the simulator says that the runtime is like this."""
 
 
-class Broken(Exception):
-    """The runtime does something else; the text says what."""
-
-
-class NotTestable(Exception):
-    """It cannot be tried here; the text says why."""
-
-
 class Needs(Enum):
     """What a check must be allowed, or be given."""
 
     RESET = "it resets the device: allow that with --reset"
     FAULTS = "a fault cannot be made on a card"
-    REFEREE = "on a card it might crash the process"
+    NO_CARD = "on a card it might crash the process"
     MODEL = "releases of CANN differ in it, and aioacl relies on neither way"
 
 

@@ -21,17 +21,18 @@ from aioacl._selftest._bench import (
     require,
     require_code,
 )
-from aioacl._selftest._records import Family, NotTestable
+from aioacl._selftest._outcomes import NotTestable
+from aioacl._selftest._records import Family
 
 if TYPE_CHECKING:
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 ABORTS: Final = Family("aborts", "stopping a stream")
 
 
 def abort(bench: Bench, stream: CData) -> None:
     """Aborts it; the call must return."""
-    code = bench.guest(lambda: call("aclrtStreamAbort", stream)).answer("aclrtStreamAbort")
+    code = bench.helper(lambda: call("aclrtStreamAbort", stream)).answer("aclrtStreamAbort")
     if code == UNSUPPORTED:
         raise NotTestable("the firmware cannot abort streams (207000)")
     require_code(0, code, "aclrtStreamAbort")
@@ -48,8 +49,8 @@ def _(bench: Bench) -> None:
     stream, event = bench.stream(), bench.event()
     with bench.held(stream):
         expect(0, "aclrtRecordEvent", event, stream)
-        of_stream = bench.guest(lambda: call("aclrtSynchronizeStream", stream))
-        of_event = bench.guest(lambda: call("aclrtSynchronizeEvent", event))
+        of_stream = bench.helper(lambda: call("aclrtSynchronizeStream", stream))
+        of_event = bench.helper(lambda: call("aclrtSynchronizeEvent", event))
         bench.wait_inside(of_stream, "aclrtSynchronizeStream")
         bench.wait_inside(of_event, "aclrtSynchronizeEvent")
         abort(bench, stream)
@@ -121,7 +122,7 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     aborted, other = bench.stream(), bench.stream()
     with bench.held(aborted, other) as release:
-        waiter = bench.guest(lambda: call("aclrtSynchronizeStream", other))
+        waiter = bench.helper(lambda: call("aclrtSynchronizeStream", other))
         bench.wait_inside(waiter, "aclrtSynchronizeStream")
         abort(bench, aborted)
         require(not waiter.returned(), "somebody who waited for another stream has left")
@@ -139,9 +140,9 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     streams = [bench.stream() for _ in range(6)]
     with bench.held(*streams):
-        guests = [bench.guest(partial(abort, bench, stream)) for stream in streams]
-        for guest in guests:
-            guest.answer("aclrtStreamAbort")
+        helpers = [bench.helper(partial(abort, bench, stream)) for stream in streams]
+        for helper in helpers:
+            helper.answer("aclrtStreamAbort")
         require(not any(map(bench.stream_status, streams)), "a stream is not complete after its abort")
 
 

@@ -22,7 +22,7 @@ from aioacl._selftest._bench import (
 from aioacl._selftest._records import NOBODY, Family
 
 if TYPE_CHECKING:
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
     from aioacl._selftest._bench import Bench
 
 CONTEXTS: Final = Family("contexts", "contexts and threads")
@@ -47,7 +47,7 @@ def _(_: Bench) -> None:
     "set",
     "After aclrtSetDevice the thread has a context, the same as every other thread that has set the device.",
     calls="aclrtSetDevice aclrtGetCurrentContext aclrtGetDevice",
-    used_by="_flights",
+    used_by="_lifecycle/procedures/close",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -72,14 +72,14 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     event = bench.event()
 
-    def guest() -> None:
+    def helper() -> None:
         stream = ffi.new("aclrtStream *")
         expect(0, "aclrtCreateStream", stream)
         expect(0, "aclrtRecordEvent", event, stream[0])
         expect(0, "aclrtSynchronizeStream", stream[0])
         expect(0, "aclrtDestroyStream", stream[0])
 
-    bench.guest(guest).answer("the guest")
+    bench.helper(helper).answer("the helper")
 
 
 @CONTEXTS.assumes(
@@ -91,7 +91,7 @@ def _(bench: Bench) -> None:
 )
 def _(bench: Bench) -> None:
     with bench.explicit_context() as context:
-        bench.guest(lambda: None).answer("aclrtSetCurrentContext")
+        bench.helper(lambda: None).answer("aclrtSetCurrentContext")
         require(bench.current_context() == context, "another thread's aclrtSetCurrentContext changed ours")
 
 
@@ -164,7 +164,7 @@ def _(bench: Bench) -> None:
     "free-without",
     "Memory can be given back by a thread without a context.",
     calls="aclrtFree aclrtFreeHost",
-    used_by="_memory _native/stage.c",
+    used_by="_handles/memory _native/stage.c",
     mark="doc",
 )
 def _(_: Bench) -> None:

@@ -21,10 +21,11 @@ from aioacl._selftest._bench import (
     require,
     write,
 )
-from aioacl._selftest._records import NOBODY, Broken, Family
+from aioacl._selftest._outcomes import Broken
+from aioacl._selftest._records import NOBODY, Family
 
 if TYPE_CHECKING:
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 COPIES: Final = Family("copies", "memory and copies")
 UP: Final = lib.ACL_MEMCPY_HOST_TO_DEVICE
@@ -51,7 +52,7 @@ def same(found: bytes, wanted: bytes, what: str) -> None:
     "sync",
     "aclrtMemcpy there and back has copied when it returns.",
     calls="aclrtMalloc aclrtMemcpy aclrtFree",
-    used_by="_probe",
+    used_by="_lifecycle/probe",
     mark="H/D",
 )
 def _(bench: Bench) -> None:
@@ -83,7 +84,7 @@ def _(bench: Bench) -> None:
     "parts",
     "Copies may begin and end anywhere inside a block.",
     calls="aclrtMemcpyAsync",
-    used_by="_native/stage.c _stream",
+    used_by="_native/stage.c _handles/stream",
     mark="H/D",
 )
 def _(bench: Bench) -> None:
@@ -116,7 +117,7 @@ def _(bench: Bench) -> None:
     "late",
     "A copy from pinned memory reads it when its turn comes, so the source must stay as it is until then.",
     calls="aclrtMallocHost aclrtMemcpyAsync",
-    used_by="_memory _native/stage.c",
+    used_by="_handles/memory _native/stage.c",
     mark="H/D",
 )
 def _(bench: Bench) -> None:
@@ -132,7 +133,7 @@ def _(bench: Bench) -> None:
     "across",
     "Device memory is copied to device memory of the same device.",
     calls="aclrtMemcpyAsync",
-    used_by="_stream",
+    used_by="_handles/stream",
     mark="H/D",
 )
 def _(bench: Bench) -> None:
@@ -181,7 +182,7 @@ def _(bench: Bench) -> None:
     "null",
     "A copy from or to NULL is refused with 100000.",
     calls="aclrtMemcpy aclrtMemcpyAsync",
-    used_by="_codes",
+    used_by="_base/codes",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -211,7 +212,7 @@ def _(bench: Bench) -> None:
     "no-memory",
     "More memory than there is is refused with 207001, and the device works on.",
     calls="aclrtMalloc",
-    used_by="_codes _memory",
+    used_by="_base/codes _handles/memory",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -225,7 +226,7 @@ def _(bench: Bench) -> None:
     "nothing",
     "Memory of no bytes is refused.",
     calls="aclrtMalloc aclrtMallocHost",
-    used_by="_memory",
+    used_by="_handles/memory",
     mark="H",
 )
 def _(_: Bench) -> None:
@@ -238,7 +239,7 @@ def _(_: Bench) -> None:
     "apart",
     "Blocks that live at the same time do not overlap.",
     calls="aclrtMalloc aclrtMallocHost",
-    used_by="_memory",
+    used_by="_handles/memory",
     mark="doc",
 )
 def _(bench: Bench) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._selftest._bench import Bench, call, expect, fill, named, on_a_thread, require, require_code
-from aioacl._selftest._records import Broken, Family, Needs
+from aioacl._selftest._outcomes import Broken
+from aioacl._selftest._records import Family, Needs
 
 if TYPE_CHECKING:
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 ERRORS: Final = Family("errors", "errors of tasks, delivered once", needs=Needs.FAULTS)
 TEXT: Final = Family("text", "the runtime's text on failures")
@@ -120,7 +121,7 @@ def _(bench: Bench) -> None:
     "own",
     "A stream that waits for an event of a failed stream goes on as if nothing had happened.",
     calls="aclrtRecordEvent aclrtStreamWaitEvent aclrtSynchronizeStream",
-    used_by="_native/link.c _event",
+    used_by="_native/link.c _handles/event",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -136,7 +137,7 @@ def _(bench: Bench) -> None:
     "stop",
     "In the mode STOP, every wait and every query of the context's streams answers with the error, again and again.",
     calls="aclrtCreateContext aclrtSetStreamFailureMode aclrtSynchronizeStream aclrtStreamQuery",
-    used_by="_stream _native/stream.c",
+    used_by="_handles/stream _native/stream.c",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -252,7 +253,7 @@ def _(bench: Bench) -> None:
     "code",
     "A device that does not exist is refused with 107001 however it is called.",
     calls="aclrtSetDevice",
-    used_by="_codes",
+    used_by="_base/codes",
     mark="H",
 )
 def _(_: Bench) -> None:

@@ -21,7 +21,7 @@ from aioacl._selftest._bench import (
 from aioacl._selftest._records import NOBODY, Family, Needs
 
 if TYPE_CHECKING:
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 EVENTS: Final = Family("events", "events")
 NOT_YET, DONE = 0, 1  # of aclrtQueryEventStatus; aclrtQueryEvent has them the other way round
@@ -46,7 +46,7 @@ def must_be(bench: Bench, event: CData, wanted: int, when: str) -> None:
 def _(bench: Bench) -> None:
     event, stream = bench.event(), bench.stream()
     must_be(bench, event, DONE, "before any record")
-    require_code(0, bench.guest(lambda: call("aclrtSynchronizeEvent", event)).answer("the wait"), "it")
+    require_code(0, bench.helper(lambda: call("aclrtSynchronizeEvent", event)).answer("the wait"), "it")
     expect(0, "aclrtStreamWaitEvent", stream, event)
     bench.finish(stream)
 
@@ -117,7 +117,7 @@ def _(bench: Bench) -> None:
     "again",
     "Recorded again, an event stands for the newest record.",
     calls="aclrtRecordEvent aclrtQueryEventStatus",
-    used_by="_native/events.c _event",
+    used_by="_native/events.c _handles/event",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -171,7 +171,7 @@ def _(bench: Bench) -> None:
     "across",
     "A stream that waits for an event goes on when the other stream has come so far, and not before.",
     calls="aclrtRecordEvent aclrtStreamWaitEvent",
-    used_by="_native/enqueue.c _stream",
+    used_by="_native/enqueue.c _handles/stream",
     mark="H/D",
 )
 def _(bench: Bench) -> None:
@@ -187,7 +187,7 @@ def _(bench: Bench) -> None:
     "own-stream",
     "A stream may wait for an event of its own.",
     calls="aclrtRecordEvent aclrtStreamWaitEvent",
-    used_by="_stream",
+    used_by="_handles/stream",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -210,7 +210,7 @@ def _(bench: Bench) -> None:
     with bench.held(still):
         expect(0, "aclrtRecordEvent", event[0], still)
         expect(0, "aclrtStreamWaitEvent", waiting, event[0])
-        destroyed = bench.guest(lambda: call("aclrtDestroyEvent", event[0])).answer("aclrtDestroyEvent")
+        destroyed = bench.helper(lambda: call("aclrtDestroyEvent", event[0])).answer("aclrtDestroyEvent")
         require_code(0, destroyed, "aclrtDestroyEvent")
     bench.finish(waiting)
 
@@ -221,7 +221,7 @@ def _(bench: Bench) -> None:
     calls="aclrtDestroyEvent aclrtQueryEventStatus aclrtRecordEvent",
     used_by=NOBODY,
     mark="H",
-    needs=Needs.REFEREE,
+    needs=Needs.NO_CARD,
 )
 def _(bench: Bench) -> None:
     event, status = ffi.new("aclrtEvent *"), ffi.new("aclrtEventRecordedStatus *")
@@ -251,7 +251,7 @@ def _(bench: Bench) -> None:
     "elapsed",
     "Between two events for timing that are complete there is a time, in milliseconds, and it is not negative.",
     calls="aclrtCreateEventExWithFlag aclrtEventElapsedTime",
-    used_by="_event",
+    used_by="_handles/event",
     mark="H/D",
 )
 def _(bench: Bench) -> None:
@@ -269,7 +269,7 @@ def _(bench: Bench) -> None:
     "elapsed-early",
     "There is no time before both are complete (107006), nor without a record (507000).",
     calls="aclrtEventElapsedTime",
-    used_by="_event",
+    used_by="_handles/event",
     mark="H",
 )
 def _(bench: Bench) -> None:

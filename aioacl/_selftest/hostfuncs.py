@@ -13,7 +13,7 @@ from aioacl._selftest._records import NOBODY, Family
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 HOSTFUNCS: Final = Family("hostfuncs", "functions on the host that a stream calls")
 

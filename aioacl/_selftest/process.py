@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._library.features import called, is_needed
 from aioacl._selftest._bench import NO_DEVICE, REPEAT_INITIALIZE, call, expect, fill, named, one_of, require
-from aioacl._selftest._records import NOBODY, Family, NotTestable
+from aioacl._selftest._outcomes import NotTestable
+from aioacl._selftest._records import NOBODY, Family
 
 if TYPE_CHECKING:
     from aioacl._selftest._bench import Bench
@@ -46,7 +47,7 @@ def version() -> str:
     "loads",
     "The library can be loaded, and counts the devices.",
     calls="aclrtGetDeviceCount",
-    used_by="_library _device",
+    used_by="_library/load _device",
     mark="doc",
 )
 def _(bench: Bench) -> None:
@@ -59,7 +60,7 @@ def _(bench: Bench) -> None:
     "needed",
     "The functions without which no device can be used are there.",
     calls="",
-    used_by="_library _costs",
+    used_by="_library/load _library/features",
     mark="doc",
 )
 def _(_: Bench) -> None:
@@ -71,7 +72,7 @@ def _(_: Bench) -> None:
     "since",
     "Each function that aioacl calls is there, if the library's release is said to have brought it.",
     calls="aclsysGetVersionStr",
-    used_by="_library _costs",
+    used_by="_library/load _library/features",
     mark="doc",
 )
 def _(_: Bench) -> None:
@@ -91,7 +92,7 @@ def _(_: Bench) -> None:
     "initialise",
     "aclInit without a file answers 0, and 100002 to whoever comes second.",
     calls="aclInit",
-    used_by="_runtime",
+    used_by="_library/runtime",
     mark="doc",
 )
 def _(_: Bench) -> None:
@@ -103,7 +104,7 @@ def _(_: Bench) -> None:
     "finalise",
     "aclFinalizeReference gives one use back, and leaves devices that are set alone.",
     calls="aclInit aclFinalizeReference aclrtSetDevice",
-    used_by="_runtime",
+    used_by="_library/runtime",
     mark="doc",
 )
 def _(bench: Bench) -> None:
@@ -150,7 +151,7 @@ def _(bench: Bench) -> None:
     "no-device",
     "A device beyond the last one is refused with 107001.",
     calls="aclrtSetDevice aclrtGetDeviceCount",
-    used_by="_flights _codes",
+    used_by="_lifecycle/procedures/close _base/codes",
     mark="H",
 )
 def _(_: Bench) -> None:
@@ -215,5 +216,5 @@ def _(bench: Bench) -> None:
     expect(0, "aclrtCreateStream", stream)
     expect(0, "aclrtCreateEventWithFlag", gate, 1)
     expect(0, "aclrtStreamWaitEvent", stream[0], gate[0])
-    waiter = bench.guest(lambda: call("aclrtSynchronizeStream", stream[0]))
+    waiter = bench.helper(lambda: call("aclrtSynchronizeStream", stream[0]))
     bench.wait_inside(waiter, "aclrtSynchronizeStream")

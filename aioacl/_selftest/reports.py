@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aioacl._base.ffi import ffi, lib
-from aioacl._library import detection as _detection
+from aioacl._library import detection
 from aioacl._selftest._bench import Bench, call, expect, fill, patience, require, status_of
-from aioacl._selftest._records import Family, Needs, NotTestable
+from aioacl._selftest._outcomes import NotTestable
+from aioacl._selftest._records import Family, Needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 REPORTS: Final = Family("reports", "reports of failed tasks")
 FAULT: Final = 507015
@@ -99,7 +100,7 @@ def _(bench: Bench) -> None:
     event = bench.make("aclrtDestroyEvent", "aclrtEvent", "aclrtCreateEventWithFlag", OLD_KIND)
     with bench.held(stream):
         expect(0, "aclrtRecordEvent", event, stream)
-        ask = bench.guest(lambda: status_of("aclrtQueryEvent", "aclrtEventStatus", event))
+        ask = bench.helper(lambda: status_of("aclrtQueryEvent", "aclrtEventStatus", event))
         require(
             ask.answer("aclrtQueryEvent") == 1, "aclrtQueryEvent calls an event complete that was not reached"
         )
@@ -112,7 +113,7 @@ def _reported() -> int:
 
 def _in_order(bench: Bench, is_complete: Callable[[CData, CData], bool]) -> None:
     """Asks until what is behind a failed task is complete, and looks then whether the task was reported."""
-    if not _detection.reported_by():
+    if not detection.reported_by():
         raise NotTestable("the library has no function that registers a callback")
     memory = bench.memory()
     for _ in range(ROUNDS):
@@ -136,7 +137,7 @@ def _in_order(bench: Bench, is_complete: Callable[[CData, CData], bool]) -> None
     "before-the-event",
     "An event behind a failed task reads complete only after the callback for the task has returned.",
     calls="aclrtMemsetAsync aclrtRecordEvent aclrtQueryEventStatus",
-    used_by="_native/report.c _detection",
+    used_by="_native/report.c _library/detection",
     mark="H",
     needs=Needs.FAULTS,
 )
@@ -148,7 +149,7 @@ def _(bench: Bench) -> None:
     "before-idle",
     "A stream with a failed task reads idle only after the callback for the task has returned.",
     calls="aclrtMemsetAsync aclrtStreamQuery",
-    used_by="_native/report.c _detection",
+    used_by="_native/report.c _library/detection",
     mark="H",
     needs=Needs.FAULTS,
 )

@@ -1,4 +1,4 @@
-"""The laws of set and reset: the counts, who has a context afterwards, what lives on, what becomes of waiters.
+"""The rules of set and reset: the counts, who has a context afterwards, what lives on, what becomes of waiters.
 
 Each runs in a process of its own, in which the device has not been set before; none runs without --reset.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aioacl._base import states as _law
+from aioacl._base import states
 from aioacl._base.ffi import ffi, lib
 from aioacl._lifecycle.probe import probe
 from aioacl._selftest._bench import (
@@ -16,7 +16,7 @@ from aioacl._selftest._bench import (
     NO_DEVICE,
     NOT_SET,
     Bench,
-    Guest,
+    Helper,
     Puppet,
     call,
     download,
@@ -27,20 +27,21 @@ from aioacl._selftest._bench import (
     require,
     require_code,
 )
-from aioacl._selftest._records import NOBODY, Broken, Family, Needs
+from aioacl._selftest._outcomes import Broken
+from aioacl._selftest._records import NOBODY, Family, Needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 RESETS: Final = Family("resets", "set and reset", alone=True, needs=Needs.RESET)
 DEAD_STREAM: Final = 107017
 BINDINGS: Final = ("aclrtSetDevice", "aclrtSetCurrentContext")
 STEPS: Final = {
-    "set": ("aclrtSetDevice", _law.set_device),
-    "reset": ("aclrtResetDevice", _law.reset_device),
-    "force": ("aclrtResetDeviceForce", _law.reset_device_force),
+    "set": ("aclrtSetDevice", states.set_device),
+    "reset": ("aclrtResetDevice", states.reset_device),
+    "force": ("aclrtResetDeviceForce", states.reset_device_force),
 }
 # The sequences of the vendor's documents.
 SEQUENCES: Final = (
@@ -60,10 +61,10 @@ SEQUENCES: Final = (
 
 def _follow(steps: str) -> Callable[[Bench], None]:
     def check(bench: Bench) -> None:
-        counts = _law.Counts()
+        counts = states.Counts()
         for place, step in enumerate(steps.split(), start=1):
-            function, law = STEPS[step]
-            verdict = law(counts)
+            function, rule = STEPS[step]
+            verdict = rule(counts)
             code = call(function, bench.device)
             require_code(verdict.code, code, function, f"as step {place}")
             counts = verdict.counts
@@ -73,10 +74,10 @@ def _follow(steps: str) -> Callable[[Bench], None]:
 
 for _sequence in SEQUENCES:
     RESETS.assumes(
-        "law-" + "".join(step[0] for step in _sequence.split()),
-        f"The counts of {_sequence.replace(' ', ', ')} are those of aioacl's law.",
+        "counts-" + "".join(step[0] for step in _sequence.split()),
+        f"The counts of {_sequence.replace(' ', ', ')} are those that aioacl expects.",
         calls="aclrtSetDevice aclrtResetDevice aclrtResetDeviceForce",
-        used_by="_law _lifecycle lowlevel",
+        used_by="_base/states _lifecycle/manager lowlevel",
         mark="H*",
     )(_follow(_sequence))
 
@@ -91,12 +92,12 @@ def force(bench: Bench) -> None:
     "threads",
     "The count is the process's: one thread may take back what another has set, and then there is nothing left.",
     calls="aclrtSetDevice aclrtResetDeviceForce",
-    used_by="_law _flights",
+    used_by="_base/states _lifecycle/procedures/close",
     mark="H*",
 )
 def _(bench: Bench) -> None:
     bench.set_device()
-    code = Guest(lambda: call("aclrtResetDeviceForce", bench.device)).answer("aclrtResetDeviceForce")
+    code = Helper(lambda: call("aclrtResetDeviceForce", bench.device)).answer("aclrtResetDeviceForce")
     require_code(0, code, "aclrtResetDeviceForce", "on another thread")
     expect(NOT_SET, "aclrtResetDeviceForce", bench.device)
 
@@ -105,7 +106,7 @@ def _(bench: Bench) -> None:
     "no-device",
     "To reset a device beyond the last one is refused with 107001.",
     calls="aclrtGetDeviceCount aclrtResetDevice aclrtResetDeviceForce",
-    used_by="_codes lowlevel",
+    used_by="_base/codes lowlevel",
     mark="H",
 )
 def _(_: Bench) -> None:
@@ -119,7 +120,7 @@ def _(_: Bench) -> None:
     "decrement",
     "A reset that only counts down leaves contexts, streams and memory as they are.",
     calls="aclrtResetDevice aclrtMemsetAsync aclrtSynchronizeStreamWithTimeout aclrtMemcpy",
-    used_by="_law lowlevel",
+    used_by="_base/states lowlevel",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -141,7 +142,7 @@ def _(bench: Bench) -> None:
     "unbound",
     "After a reset that releases, the thread that did it has no context: 107002.",
     calls="aclrtResetDevice aclrtResetDeviceForce aclrtGetCurrentContext",
-    used_by="_flights",
+    used_by="_lifecycle/procedures/close",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -222,7 +223,7 @@ def _(bench: Bench) -> None:
     "works",
     "After a force reset and a set the device works: a stream, memory and a copy there and back.",
     calls="aclrtResetDeviceForce aclrtSetDevice aclrtCreateStream aclrtMalloc aclrtMemcpy",
-    used_by="_reset _probe",
+    used_by="_lifecycle/procedures/reset _lifecycle/probe",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -273,7 +274,7 @@ def _(bench: Bench) -> None:
     "pinned",
     "Pinned memory outlives a force reset: it can be read, and given back.",
     calls="aclrtMallocHost aclrtResetDeviceForce aclrtFreeHost",
-    used_by="_memory _native/stage.c",
+    used_by="_handles/memory _native/stage.c",
     mark="doc",
 )
 def _(bench: Bench) -> None:
@@ -295,7 +296,7 @@ def _wait_through(bench: Bench, function: str, wait: Callable[[CData, CData], in
     expect(0, "aclrtCreateEventWithFlag", gate, 1)
     expect(0, "aclrtStreamWaitEvent", stream, gate[0])
     expect(0, "aclrtRecordEvent", event, stream)
-    waiter = bench.guest(lambda: wait(stream, event))
+    waiter = bench.helper(lambda: wait(stream, event))
     bench.wait_inside(waiter, function)
     force(bench)
     require_code(0, waiter.answer(function), function, "when the device was reset")
@@ -331,7 +332,7 @@ def _(bench: Bench) -> None:
     calls="aclrtResetDeviceForce aclrtSynchronizeStream",
     used_by=NOBODY,
     mark="H",
-    needs=Needs.REFEREE,
+    needs=Needs.NO_CARD,
 )
 def _(bench: Bench) -> None:
     bench.set_device()

@@ -23,12 +23,13 @@ from aioacl._selftest._bench import (
     require,
     require_code,
 )
-from aioacl._selftest._records import NOBODY, Family, Needs, NotTestable
+from aioacl._selftest._outcomes import NotTestable
+from aioacl._selftest._records import NOBODY, Family, Needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 STATES: Final = Family("states", "callbacks on devices and streams", alone=True)
 SET_PRE, SET_POST, RESET_PRE, RESET_POST = range(4)
@@ -227,7 +228,7 @@ def _(bench: Bench) -> None:
     stream, gate = bench.stream(), ffi.new("aclrtEvent *")
     expect(0, "aclrtCreateEventWithFlag", gate, 1)
     expect(0, "aclrtStreamWaitEvent", stream, gate[0])
-    waiter = bench.guest(lambda: call("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms))
+    waiter = bench.helper(lambda: call("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms))
     bench.wait_inside(waiter, "aclrtSynchronizeStreamWithTimeout")
     told = Told(bench.device, in_callback)
     expect(0, "aclrtResetDeviceForce", bench.device)

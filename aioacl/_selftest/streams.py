@@ -17,10 +17,11 @@ from aioacl._selftest._bench import (
     require,
     require_code,
 )
-from aioacl._selftest._records import NOBODY, Broken, Family
+from aioacl._selftest._outcomes import Broken
+from aioacl._selftest._records import NOBODY, Family
 
 if TYPE_CHECKING:
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
     from aioacl._selftest._bench import Bench
 
 STREAMS: Final = Family("streams", "streams and their queues")
@@ -52,7 +53,7 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     stream = bench.stream()
     with bench.held(stream):
-        status = bench.guest(lambda: bench.stream_status(stream)).answer("aclrtStreamQuery")
+        status = bench.helper(lambda: bench.stream_status(stream)).answer("aclrtStreamQuery")
         require(status == NOT_READY, f"aclrtStreamQuery wrote {status} while the stream had to wait")
     require(bench.stream_status(stream) == COMPLETE, "the stream is not complete when its work is done")
 
@@ -110,7 +111,7 @@ def _(bench: Bench) -> None:
         expect(0, "aclrtStreamWaitEvent", stream, event)
 
     with bench.held(stream):
-        bench.guest(enqueue).answer("enqueueing on a stream that stands still")
+        bench.helper(enqueue).answer("enqueueing on a stream that stands still")
 
 
 @STREAMS.assumes(
@@ -132,10 +133,10 @@ def _(bench: Bench) -> None:
 
     taken = 1  # what the stream waits for is an entry too
     with bench.held(stream):
-        guest = bench.guest(enqueue)
-        full = not guest.returned(5.0)
+        helper = bench.helper(enqueue)
+        full = not helper.returned(5.0)
         entries = taken
-    guest.answer("aclrtMemsetAsync")
+    helper.answer("aclrtMemsetAsync")
     require(not full, f"a caller was blocked after {entries} entries")
 
 
@@ -151,7 +152,7 @@ def _(bench: Bench) -> None:
     expect(0, "aclrtCreateStream", stream)
     fill(stream[0], memory, 1)
     expect(0, "aclrtSynchronizeStream", stream[0])
-    destroyed = bench.guest(lambda: call("aclrtDestroyStream", stream[0])).answer("aclrtDestroyStream")
+    destroyed = bench.helper(lambda: call("aclrtDestroyStream", stream[0])).answer("aclrtDestroyStream")
     require_code(0, destroyed, "aclrtDestroyStream")
 
 
@@ -174,7 +175,7 @@ def _(bench: Bench) -> None:
     "priority",
     "Streams can have the priorities 1 to 7, without flags.",
     calls="aclrtCreateStreamWithConfig aclrtDestroyStream",
-    used_by="_stream",
+    used_by="_handles/stream",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -190,7 +191,7 @@ def _(bench: Bench) -> None:
     "failure-mode",
     "A stream can be told to stop its context at the first failure, and not be told back.",
     calls="aclrtCreateContext aclrtSetStreamFailureMode",
-    used_by="_stream",
+    used_by="_handles/stream",
     mark="H",
 )
 def _(bench: Bench) -> None:

@@ -19,10 +19,11 @@ from aioacl._selftest._bench import (
     require,
     require_code,
 )
-from aioacl._selftest._records import Broken, Family
+from aioacl._selftest._outcomes import Broken
+from aioacl._selftest._records import Family
 
 if TYPE_CHECKING:
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 WAITS: Final = Family("waits", "waits")
 SHORT_MS: Final = 20
@@ -68,7 +69,7 @@ def _(bench: Bench) -> None:
         return time.monotonic() - begun
 
     with bench.held(stream):
-        spent = bench.guest(wait).answer(f"a wait of {LONGER_MS} ms")
+        spent = bench.helper(wait).answer(f"a wait of {LONGER_MS} ms")
     require(spent > LONGER_MS / 2000, f"a wait of {LONGER_MS} ms took {spent * 1000:.0f} ms")
 
 
@@ -76,7 +77,7 @@ def _(bench: Bench) -> None:
     "stream-limit",
     "A wait for a stream that runs out answers 507046 and leaves the stream usable.",
     calls=OF_STREAM,
-    used_by="_codes",
+    used_by="_base/codes",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -92,7 +93,7 @@ def _(bench: Bench) -> None:
     "event-limit",
     "A wait for an event that runs out answers 507047 and leaves the event usable.",
     calls=OF_EVENT,
-    used_by="_native/device.c _codes",
+    used_by="_native/device.c _base/codes",
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -130,8 +131,8 @@ def _(bench: Bench) -> None:
     stream, event = bench.stream(), bench.event()
     with bench.held(stream) as release:
         expect(0, "aclrtRecordEvent", event, stream)
-        of_stream = bench.guest(lambda: call(OF_STREAM, stream, -1))
-        of_event = bench.guest(lambda: call(OF_EVENT, event, -1))
+        of_stream = bench.helper(lambda: call(OF_STREAM, stream, -1))
+        of_event = bench.helper(lambda: call(OF_EVENT, event, -1))
         bench.wait_inside(of_stream, OF_STREAM)
         bench.wait_inside(of_event, OF_EVENT)
         release()
@@ -150,8 +151,8 @@ def _(bench: Bench) -> None:
     stream, event = bench.stream(), bench.event()
     with bench.held(stream) as release:
         expect(0, "aclrtRecordEvent", event, stream)
-        of_stream = bench.guest(lambda: call("aclrtSynchronizeStream", stream))
-        of_event = bench.guest(lambda: call("aclrtSynchronizeEvent", event))
+        of_stream = bench.helper(lambda: call("aclrtSynchronizeStream", stream))
+        of_event = bench.helper(lambda: call("aclrtSynchronizeEvent", event))
         bench.wait_inside(of_stream, "aclrtSynchronizeStream")
         bench.wait_inside(of_event, "aclrtSynchronizeEvent")
         release()
@@ -169,7 +170,7 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     stream = bench.stream()
     with bench.held(stream) as release:
-        waiter = bench.guest(lambda: call("aclrtSynchronizeStream", stream))
+        waiter = bench.helper(lambda: call("aclrtSynchronizeStream", stream))
         bench.wait_inside(waiter, "aclrtSynchronizeStream")
         with bench.held(stream):
             release()
@@ -189,7 +190,7 @@ def _(bench: Bench) -> None:
     first, second, event = bench.stream(), bench.stream(), bench.event()
     with bench.held(second), bench.held(first) as release:
         expect(0, "aclrtRecordEvent", event, first)
-        waiter = bench.guest(lambda: call("aclrtSynchronizeEvent", event))
+        waiter = bench.helper(lambda: call("aclrtSynchronizeEvent", event))
         bench.wait_inside(waiter, "aclrtSynchronizeEvent")
         expect(0, "aclrtRecordEvent", event, second)
         release()
@@ -218,9 +219,9 @@ def _(bench: Bench) -> None:
         expect(0, "aclrtDestroyStream", made[0])
 
     with bench.held(stream) as release:
-        waiter = bench.guest(lambda: call("aclrtSynchronizeStream", stream))
+        waiter = bench.helper(lambda: call("aclrtSynchronizeStream", stream))
         bench.wait_inside(waiter, "aclrtSynchronizeStream")
-        bench.guest(others).answer("the calls beside a wait")
+        bench.helper(others).answer("the calls beside a wait")
         release()
         require_code(0, waiter.answer("aclrtSynchronizeStream"), "aclrtSynchronizeStream")
 
@@ -235,7 +236,7 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     stream = bench.stream()
     with bench.held(stream) as release:
-        waiters = [bench.guest(lambda: call("aclrtSynchronizeStream", stream)) for _ in range(8)]
+        waiters = [bench.helper(lambda: call("aclrtSynchronizeStream", stream)) for _ in range(8)]
         for waiter in waiters:
             bench.wait_inside(waiter, "aclrtSynchronizeStream")
         release()
@@ -252,6 +253,6 @@ def _(bench: Bench) -> None:
 )
 def _(bench: Bench) -> None:
     stream = bench.stream()
-    code = bench.guest(lambda: call("aclrtSynchronizeStream", stream)).answer("aclrtSynchronizeStream")
+    code = bench.helper(lambda: call("aclrtSynchronizeStream", stream)).answer("aclrtSynchronizeStream")
     require_code(0, code, "aclrtSynchronizeStream")
     expect(0, OF_DEVICE, patience.wait_ms)

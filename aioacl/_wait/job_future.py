@@ -14,15 +14,17 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.ffi import lib
 from aioacl._base.options import seconds_of
-from aioacl._wait.port import TIMED_OUT, Port, ThreadPort, current_port, run_blocking
+from aioacl._wait.current import current_port, run_blocking
+from aioacl._wait.port import TIMED_OUT, Port
+from aioacl._wait.thread import ThreadPort
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
     from aioacl._base.options import Seconds
 
 T = TypeVar("T")
@@ -33,7 +35,7 @@ class JobFuture(Future[T]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._condition = _sync.Uninterrupted(threading.RLock())  # re-entrant: a signal handler may ask
+        self._condition = sync.Uninterrupted(threading.RLock())  # re-entrant: a signal handler may ask
         self._unclaimed = [True]  # the worker, or a cancellation, takes the one entry
         self._begun = False
         self._listeners: dict[tuple[Port, int], None] = {}

@@ -1,6 +1,6 @@
 """A trio run's port.
 
-This module is imported with aioacl, and does not import trio: `_bind` takes it when a run asks for its first port. An
+This module does not import trio: `_bind` takes it when a run asks for its first port. An
 import at that point would keep the run's event loop waiting for the file system.
 
 Ctrl-C: trio raises KeyboardInterrupt in the middle of the main task, whatever line it is at, unless a frame on the
@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.ffi import failure
 from aioacl._wait.port import TIMED_OUT, Port
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import outcome  # noqa: TC004 - `_bind` imports it
     import trio  # noqa: TC004 - `_bind` imports it
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 
 class TrioPort(Port):
@@ -53,7 +53,7 @@ class TrioPort(Port):
     ) -> int:
         if deadline is None:
             return await self._wait(start, after)
-        with trio.move_on_after(max(0.0, deadline - _sync.monotonic())):
+        with trio.move_on_after(max(0.0, deadline - sync.monotonic())):
             return await self._wait(start, after)
         return TIMED_OUT
 
@@ -116,17 +116,23 @@ def port_of_run() -> TrioPort:
 
 def _functions(namespace: dict[str, Any], module: str) -> Iterator[FunctionType]:
     """The functions of a module or class, and those behind properties, class methods and decorators."""
-    for member in namespace.values():
-        if inspect.isclass(member) and member.__module__ == module:
+    for member in tuple(namespace.values()):  # another thread may bind a global meanwhile
+        if inspect.isclass(member) and member.__module__ in (module, PUBLIC):
             yield from _functions(dict(vars(member)), module)
         for bare in (getattr(member, "fget", None), getattr(member, "__func__", None), member):
             found = inspect.unwrap(bare) if callable(bare) else None
-            if inspect.isfunction(found) and found.__module__ == module:
+            if inspect.isfunction(found) and found.__globals__.get("__name__") == module:
                 yield found
+
+
+PUBLIC: Final = "aioacl"  # what public classes report as their module
+_LAYERS: Final = tuple(
+    f"aioacl._{layer}" for layer in ("base.", "library.", "wait.", "lifecycle.", "handles.", "device")
+)
 
 
 def _put_off_interrupts() -> None:
     for name, module in list(sys.modules.items()):
-        if name.startswith("aioacl._") and name.count(".") == 1:
+        if name.startswith(_LAYERS):
             for function in _functions(vars(module), name):
                 trio.lowlevel.enable_ki_protection(function)

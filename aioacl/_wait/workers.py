@@ -1,11 +1,11 @@
-"""A device's own threads: a lane runs jobs one after another, and wakes for completions and for the engine's kicks.
+"""A device's own threads: each runs jobs one after another, and wakes for completions and for the engine's kicks.
 
-A lane sleeps on the descriptor of a port of its own, so one wait serves all: jobs from Python, completions of
+A worker thread sleeps on the descriptor of a port of its own, so one wait serves all: jobs from Python, completions of
 streams that it watches, and kicks from C. Its port lives as long as the process: the engine may kick it at any time.
 
-A job belongs to whoever awaits it only until he leaves. Then it is withdrawn if it has not begun; else its result is
-given to `discard` on the lane, so that nothing made for somebody who left is lost. A clean-up is done in any case: who
-awaits it waits for the doing only, and no longer than the device can be expected to do anything.
+A job belongs to the task that awaits it until that task leaves. Then a job that has not begun is withdrawn; otherwise
+its result is given to `discard` on the thread, so that nothing that was made is lost. A clean-up is done in any case: a
+task that awaits it waits for the doing only, and no longer than the device can be expected to do anything.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ import warnings
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.errors import AclWarning, DeviceTimeout
 from aioacl._base.ffi import lib
-from aioacl._wait.port import KICK, TIMED_OUT, Port, ThreadPort, current_port
+from aioacl._wait.current import current_port
+from aioacl._wait.port import KICK, TIMED_OUT, Port
+from aioacl._wait.thread import ThreadPort
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 T = TypeVar("T")
 ENDED_SECONDS: Final = 5.0
 
 
-class LaneStuck(Exception):
-    """The job did not come back in time; the lane is still in it."""
+class WorkerStuck(Exception):
+    """The job did not come back in time; the thread is still in it."""
 
 
 class Job(Generic[T]):
@@ -39,14 +41,14 @@ class Job(Generic[T]):
     def __init__(self, work: Callable[[], T], discard: Callable[[T], object] | None = None) -> None:
         self._work = work
         self._discard = discard
-        self._changed = _sync.condition(lasting=False)
+        self._changed = sync.condition(lasting=False)
         self._tell: tuple[Port, int] | None = None
         self._result: list[T] = []
         self._error: BaseException | None = None
         self._started = self._finished = self._abandoned = False
 
     def run(self) -> None:
-        """On the lane: does the work, unless it was withdrawn."""
+        """On the thread: does the work, unless it was withdrawn."""
         with self._changed:
             if self._abandoned or self._finished:
                 return
@@ -82,7 +84,7 @@ class Job(Generic[T]):
         """Ends the job for whoever awaits it, whether it runs or not."""
         self._end([], error)
 
-    def abandon(self, lane: Lane) -> None:
+    def abandon(self, worker: WorkerThread) -> None:
         """Nobody awaits the job any more; one that has not begun by now never will, and posts nothing."""
         withdrawn: tuple[Port, int] | None = None
         with self._changed:
@@ -94,23 +96,23 @@ class Job(Generic[T]):
             withdrawn[0].refuse(withdrawn[1])
         if late and self._discard is not None:
             discard, result = self._discard, self._result[0]
-            lane.entrust(CleanUp(lambda: discard(result)))
+            worker.entrust(CleanUp(lambda: discard(result)))
 
     def outcome(self) -> T:
-        """The result, or the error raised; once, when the job has ended. The lane keeps no reference to it."""
+        """The result, or the error raised; once, when the job has ended. The thread keeps no reference to it."""
         if self._error is not None:
             try:
                 raise self._error
             finally:
                 self._error = None  # the traceback keeps the frame, and the frame would keep the error
-        return self._result.pop()  # from the list that the lane's frame may still have in hand
+        return self._result.pop()  # from the list that the thread's frame may still have in hand
 
     def wait(self, timeout: float | None) -> bool:
         """Blocks until the job has ended; False after the time."""
-        end = None if timeout is None else _sync.monotonic() + timeout
+        end = None if timeout is None else sync.monotonic() + timeout
         with self._changed:
             while not self._finished:
-                left = None if end is None else end - _sync.monotonic()
+                left = None if end is None else end - sync.monotonic()
                 if left is not None and left <= 0:
                     return False
                 self._changed.wait(left)
@@ -139,7 +141,7 @@ class CleanUp(Job[object]):
         """Ends the waiting, and that without an error: what is closed is closed for whoever had it."""
         self._end([None], None)
 
-    def abandon(self, lane: Lane) -> None:  # noqa: ARG002 - it is on its lane already
+    def abandon(self, worker: WorkerThread) -> None:  # noqa: ARG002 - it is on its thread already
         """Nobody awaits it any more; it is done all the same."""
         with self._changed:
             self._abandoned = True
@@ -152,7 +154,7 @@ class _LastingPort(Port):
         pass
 
 
-class Lane:
+class WorkerThread:
     """One thread, its jobs, and the streams that it watches."""
 
     def __init__(
@@ -163,10 +165,10 @@ class Lane:
     ) -> None:
         self._name = name
         self._on_wake = on_wake
-        self._refusal = refusal  # why nobody should wait for the lane now
+        self._refusal = refusal  # why nobody should wait for the thread now
         self._jobs: deque[Job[Any]] = deque()
         self._forsaken: deque[Job[Any]] = deque()
-        self._changed = _sync.condition()
+        self._changed = sync.condition()
         self._running = False
         self._stopping = False
         self._current: Job[Any] | None = None
@@ -181,11 +183,11 @@ class Lane:
     @property
     def port(self) -> Port:
         """Its port, once it was started."""
-        assert self._port is not None, "the lane was started"
+        assert self._port is not None, "the thread was started"
         return self._port
 
     def start(self) -> None:
-        """Starts the thread; waits for an older one of the lane that is about to end."""
+        """Starts the thread; waits for an older one of the worker that is about to end."""
         with self._changed:
             while self._running and self._stopping:
                 self._changed.wait()
@@ -196,7 +198,7 @@ class Lane:
                 self._port = _LastingPort()
             self._running = True
         try:
-            _sync.spawn(self._name, self._run)
+            sync.spawn(self._name, self._run)
         except RuntimeError:
             with self._changed:
                 self._running = False
@@ -204,22 +206,22 @@ class Lane:
 
     def stop(self, timeout: float) -> bool:
         """Ends the thread after the jobs that are queued; False when it has not ended in time."""
-        end = _sync.monotonic() + timeout
+        end = sync.monotonic() + timeout
         with self._changed:
             self._stopping = True
         self.kick()
         with self._changed:
-            while self._running and _sync.monotonic() < end:
-                self._changed.wait(end - _sync.monotonic())
+            while self._running and sync.monotonic() < end:
+                self._changed.wait(end - sync.monotonic())
             return not self._running
 
     def kick(self) -> None:
-        """Makes the lane look at its jobs. Takes no lock, so a finalizer may call it."""
+        """Makes the thread look at its jobs. Takes no lock, so a finalizer may call it."""
         if self._port is not None:
             lib.aio_port_post(self._port.handle, KICK, 0)
 
     def _queue(self, job: Job[Any]) -> bool:
-        """Queues a job, also while the lane stops: it ends after its jobs. False when it has ended.
+        """Queues a job, also while the thread stops: it ends after its jobs. False when it has ended.
 
         What nobody should wait for fails at once; of that only clean-ups are queued.
         """
@@ -235,35 +237,35 @@ class Lane:
         return True
 
     def submit(self, job: Job[Any]) -> None:
-        """Queues a job; on a lane that has ended, does it here and now."""
+        """Queues a job; on a thread that has ended, does it here and now."""
         if not self._queue(job):
             job.run()
 
     def entrust(self, job: Job[Any]) -> None:
-        """Queues a job, for who must not be kept waiting; when the lane has ended a thread of its own does it."""
+        """Queues a job, for who must not be kept waiting; when the thread has ended a thread of its own does it."""
         if self._queue(job):
             return
         try:
-            _sync.spawn(self._name, lambda: self._guarded(job.run))
+            sync.spawn(self._name, lambda: self._guarded(job.run))
         except RuntimeError:
             job.run()
 
     def forsake(self, job: Job[Any]) -> None:
-        """For finalizers: nobody awaits the job any more. Takes no lock; the lane abandons it."""
+        """For finalizers: nobody awaits the job any more. Takes no lock; the thread abandons it."""
         self._forsaken.append(job)
         self.kick()
 
     def call(self, work: Callable[[], T], timeout: float | None) -> T:
-        """Blocks until the lane has done the work; LaneStuck after the time."""
+        """Blocks until the thread has done the work; WorkerStuck after the time."""
         job = Job(work)
         self.submit(job)
         if not job.wait(timeout):
             job.abandon(self)
-            raise LaneStuck
+            raise WorkerStuck
         return job.outcome()
 
     def watch(self, stream: CData, position: int, then: Callable[[int], object]) -> int:
-        """On the lane: calls `then` with the result once the position is done. 0, or the refusal."""
+        """On the thread: calls `then` with the result once the position is done. 0, or the refusal."""
         return self.port.begin(lambda port, key: lib.aio_watch(stream, position, port, key), then, None)
 
     def fail_all(self, error: Callable[[], BaseException]) -> None:
@@ -277,7 +279,7 @@ class Lane:
     def _run(self) -> None:
         self.thread = threading.get_native_id()
         while not self._done():
-            _sync.readable(self.port.fd, None)
+            sync.readable(self.port.fd, None)
             while self._forsaken:
                 self._forsaken.popleft().abandon(self)
             self._guarded(self.port.drain)
@@ -287,11 +289,11 @@ class Lane:
 
     @staticmethod
     def _guarded(step: Callable[[], object]) -> None:
-        """A clean-up that raises, a warning turned error for instance, is reported; the lane goes on."""
+        """A clean-up that raises, a warning turned error for instance, is reported; the thread goes on."""
         try:
             step()
         except Exception as error:  # noqa: BLE001 - it is reported
-            _sync.report(error)
+            sync.report(error)
 
     def _run_jobs(self) -> None:
         while self._jobs:
@@ -309,37 +311,37 @@ class Lane:
 
 
 async def call_on(
-    lane: Lane,
+    worker: WorkerThread,
     work: Callable[[], T],
     *,
     discard: Callable[[T], object] | None = None,
     deadline: float | None = None,
 ) -> T:
-    """Awaits a job on a lane; what it made is discarded if the caller has left by then."""
-    return await _outcome_on(lane, Job(work, discard), deadline)
+    """Awaits a job on a worker thread; what it made is discarded if the caller has left by then."""
+    return await _outcome_on(worker, Job(work, discard), deadline)
 
 
-async def clean_up_on(lane: Lane, work: Callable[[], object]) -> None:
-    """Awaits a clean-up on a lane; it is done even if nobody waits for it any more.
+async def clean_up_on(worker: WorkerThread, work: Callable[[], object]) -> None:
+    """Awaits a clean-up on a worker thread; it is done even if nobody waits for it any more.
 
     No reset ends the wait of one whose device is closed, so that has a limit.
     """
-    deadline = None if lane.running else _sync.monotonic() + ENDED_SECONDS
+    deadline = None if worker.running else sync.monotonic() + ENDED_SECONDS
     try:
-        await _outcome_on(lane, CleanUp(work), deadline)
+        await _outcome_on(worker, CleanUp(work), deadline)
     except DeviceTimeout:
-        if deadline is None or _sync.monotonic() < deadline:  # the caller's own timeout
+        if deadline is None or sync.monotonic() < deadline:  # the caller's own timeout
             raise
         sentence = f"a clean-up after the close of its device has not returned within {ENDED_SECONDS} s"
         warnings.warn(f"{sentence}; it goes on", AclWarning, stacklevel=2)
 
 
-async def _outcome_on(lane: Lane, job: Job[T], deadline: float | None) -> T:
+async def _outcome_on(worker: WorkerThread, job: Job[T], deadline: float | None) -> T:
     port = current_port()
 
     def start(_: CData, key: int) -> int:
         job.tell(port, key)
-        lane.entrust(job)
+        worker.entrust(job)
         return 0
 
     try:
@@ -347,13 +349,13 @@ async def _outcome_on(lane: Lane, job: Job[T], deadline: float | None) -> T:
             port.locks.append(job._changed)
         result = await port.wait(start, deadline=deadline)
     except GeneratorExit:
-        lane.forsake(job)
+        worker.forsake(job)
         raise
     except BaseException:
-        job.abandon(lane)
+        job.abandon(worker)
         raise
     if result == TIMED_OUT:
-        job.abandon(lane)
+        job.abandon(worker)
         raise DeviceTimeout(
             "the device's thread was not done in time",
             hint="A call inside C goes on: `device.health` tells for how long, and a stuck one needs `force_reset()`.",

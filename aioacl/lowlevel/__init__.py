@@ -1,4 +1,4 @@
-"""ACL from Python, function by function: what the face does not offer, under the same gate and the same law.
+"""ACL from Python, function by function: what the rest of aioacl does not offer, under the same gate.
 
 `on(device)` has every function of the runtime as a method that no force reset runs into; `functions` has them without a
 device, unguarded. A call that ACL refuses raises AclError instead of answering a code. Set and reset, which concern
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import aioacl as _aioacl  # noqa: F401  # pyright: ignore[reportUnusedImport] - waits for another thread's import
 from aioacl._base.errors import ParameterError
+from aioacl._base.public import publish as _publish
 from aioacl._device import Device
 from aioacl.lowlevel import constants, ffi
 from aioacl.lowlevel._calls import Place, handle
@@ -45,3 +47,6 @@ def on(device: Device) -> Functions:
         raise ParameterError(f"expected a Device, got {device!r}", hint="Pass what open_device() has opened.")
     device._check()
     return Functions(Place(device._manager, device.generation))
+
+
+_publish(__name__, __all__)

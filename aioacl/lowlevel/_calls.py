@@ -5,7 +5,7 @@ shows a pass to the gate: the call counts as inside while it is, with the device
 a pass of an older generation. That is why `on(device)` is stamped with the generation in which it was made: raw
 pointers that a program got through it die with that generation, and so does it.
 
-A handle of the face stands for its raw pointer as an argument. It is looked at first, and what a reset does between
+A handle of aioacl stands for its raw pointer as an argument. It is looked at first, and what a reset does between
 that look and the call is the gate's to refuse.
 """
 
@@ -21,14 +21,14 @@ from aioacl._handles.event import Event
 from aioacl._handles.handle import Handle, error_on
 from aioacl._handles.memory import Buffer, PinnedBuffer
 from aioacl._handles.stream import Stream
-from aioacl._library import runtime as _runtime
+from aioacl._library import runtime
 from aioacl._lifecycle.gate import absent
 from aioacl.lowlevel._table import Parameter, Row, like, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
     from aioacl._lifecycle.manager import Manager
 
 # They answer the thread's last error in the place of their own.
@@ -80,7 +80,7 @@ def handle(thing: Stream | Event | Buffer) -> CData:
 
 
 def _stands_for(thing: Handle, parameter: Parameter) -> bool:
-    """Whether a handle of the face may be the argument."""
+    """Whether a handle of aioacl may be the argument."""
     if isinstance(thing, Buffer):
         return parameter.bare == "void *"
     return parameter.bare == ("aclrtStream" if isinstance(thing, Stream) else "aclrtEvent")
@@ -126,7 +126,7 @@ class Function:
             raise self._refusal()
         if named or len(arguments) != len(row.parameters):
             arguments = self._bound(arguments, named)
-        _runtime.load()
+        runtime.load()
         if not lib.aio_table_present(row.index):
             raise self._absent()
         raw = [self._raw(*each) for each in zip(row.parameters, arguments, strict=True)]
@@ -151,7 +151,7 @@ class Function:
     def _pass_gate(self, *raw: object) -> int:
         manager, generation = cast("Place", self._place).manager, cast("Place", self._place).generation
         code: int = self._native(make_pass(manager.index, generation), *raw)
-        if code == lib.AIO_DRAINING_NOW and manager.may_enqueue_while_draining():
+        if code == lib.AIO_DRAINING_NOW and manager.admission.may_enqueue_while_draining():
             code = self._native(make_pass(manager.index, generation, held=True), *raw)
         return code
 

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from aioacl._acl import CData
+from aioacl._base.ffi import CData
 from aioacl._handles.event import Event
 from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
 from aioacl._handles.stream import Stream

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import aioacl as _aioacl  # noqa: F401  # pyright: ignore[reportUnusedImport] - waits for another thread's import
+from aioacl._base.public import publish as _publish
 from aioacl.simulator._control import (
     Stats,
     calls,
@@ -101,3 +103,5 @@ __all__ = [
     "wakes",
     "watch_uninitialised",
 ]
+
+_publish(__name__, __all__)

@@ -24,7 +24,7 @@ from aioacl.simulator._names import c_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 FAILED: Final = 507015
 CODES: Final = 1 << 31

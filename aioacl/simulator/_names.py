@@ -11,7 +11,7 @@ from aioacl._base.ffi import ffi, lib, text_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 
 def c_text(what: str, text: object) -> CData:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from aioacl._base import paths as _paths
+from aioacl._base import paths
 from aioacl._base.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -27,23 +27,23 @@ def library_path(cann: Release | None = None) -> Path:
         ParameterError: the simulator does not know the release.
     """
     if cann is None or cann == NEWEST:
-        return _paths.NEWEST_SIMULATOR
+        return paths.NEWEST_SIMULATOR
     if cann not in RELEASES:
         raise ParameterError(
             f"cann={cann!r} is no release that the simulator knows",
             hint=f"Pass one of {', '.join(RELEASES)}.",
         )
-    return _paths.SIMULATOR / f"libascendcl-{cann}.so"
+    return paths.SIMULATOR / f"libascendcl-{cann}.so"
 
 
 def runtime_path(cann: Release) -> Path | None:
     """The libruntime.so that this release's libascendcl.so needs beside it; None if it needs none."""
-    return None if cann in WITHOUT_RUNTIME else _paths.SIMULATOR / "libruntime.so"
+    return None if cann in WITHOUT_RUNTIME else paths.SIMULATOR / "libruntime.so"
 
 
 def include_dir() -> Path:
     """The folder in which `aclsim.h` is, the header of the simulator's controls for C."""
-    return _paths.SIMULATOR / "csrc"
+    return paths.SIMULATOR / "csrc"
 
 
 def functions() -> dict[str, str]:

@@ -4,11 +4,13 @@ pytest has all of it as fixtures and checks: see docs/testing.md. These are the 
 helpers of your own. Importing this loads no library.
 """
 
+import aioacl as _aioacl  # noqa: F401  # pyright: ignore[reportUnusedImport] - waits for another thread's import
+from aioacl._base.public import publish as _publish
 from aioacl.testing._audit import Audit, AuditFailed, Finding, audit
-from aioacl.testing._cleanup import force_close, mend, release_everything
+from aioacl.testing._cleanup import force_close, recover_device, release_everything
 from aioacl.testing._origins import origin_of
 from aioacl.testing._snapshot import Snapshot, snapshot
-from aioacl.testing._waiting import until, until_now
+from aioacl.testing._waiting import wait_until, wait_until_blocking
 
 __all__ = [
     "Audit",
@@ -17,10 +19,12 @@ __all__ = [
     "Snapshot",
     "audit",
     "force_close",
-    "mend",
     "origin_of",
+    "recover_device",
     "release_everything",
     "snapshot",
-    "until",
-    "until_now",
+    "wait_until",
+    "wait_until_blocking",
 ]
+
+_publish(__name__, __all__)

@@ -2,8 +2,9 @@
 
 There are two witnesses. Origins know every device, stream and buffer made through aioacl, with its line, and what
 became of it. Counts (of the simulator, of threads, of descriptors) know everything, but no lines. So origins are
-asked first; what they find is closed; and whatever the counts still show after that was made below the face, and is
-told by the call that made it. An open device keeps pools, which grow: while one is open, pooled things are not counted.
+asked first; what they find is closed; and whatever the counts still show after that was made by no object of aioacl,
+and the call that made it is reported. An open device keeps pools, which grow: while one is open, pooled things are not
+counted.
 
 Nothing is given back at once: threads end, and busy streams are destroyed when their work is done. So a count that has
 grown is looked at again, for a while, before it is told.
@@ -125,7 +126,7 @@ class Audit:
         findings = [self.objection(origin, wrong) for origin, wrong in found if wrong]
         self._explained = Counter(finding.name for finding in findings)
         self._close(mine)
-        self._book.strike(mine)
+        self._book.remove(mine)
         return findings
 
     def _let_views_go(self, origins: list[Origin]) -> None:
@@ -186,7 +187,7 @@ class Audit:
         left_over = {name: max(0, count) for name, count in counts.items()}
         self.before = Snapshot(left_over, kept, threads, devices, directories, files)
         self._close(left)
-        self._book.strike(left)
+        self._book.remove(left)
 
     # --- what origins know -----------------------------------------------------------------------------------
 

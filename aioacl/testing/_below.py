@@ -1,4 +1,4 @@
-"""Who made what the face knows nothing of: the simulator's journal has each call, with its thread."""
+"""What made things that are no object of aioacl: the simulator's journal has each call, with its thread."""
 
 from __future__ import annotations
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeVar
 from aioacl import simulator
 from aioacl._base.errors import AclError
 from aioacl._base.states import State
-from aioacl._device import Device
+from aioacl._device import Device, open_device
 from aioacl._handles.operation import Operation
 from aioacl._lifecycle import manager as _lifecycle
 from aioacl._lifecycle.gate import inside
 from aioacl._lifecycle.health import health_of
 from aioacl._lifecycle.lease import Lease
 from aioacl._lifecycle.probe import probe
-from aioacl._open import open_device
 from aioacl.testing._snapshot import is_simulated, open_devices
 from aioacl.testing._waiting import PATIENCE_SECONDS, holds_within
 
@@ -103,7 +102,7 @@ def close_left(things: Collection[Any]) -> None:
         for lease in leases:
             lease._holders.clear()
             lease._lost.clear()
-            lease._manager.tidy_leases()
+            lease._grantor.tidy_leases()
         for thing in sorted(others, key=lambda thing: isinstance(thing, Device)):
             with suppress(AclError):  # the device is broken: that is told by whoever mends it
                 thing.close().result(STEP_SECONDS)
@@ -114,11 +113,12 @@ def close_left(things: Collection[Any]) -> None:
 def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
     """Closes the devices that are open in this process, whoever has them. Returns those that stay open."""
     for manager in _others(but):
-        holds_within(lambda m=manager: m.flight is None, PATIENCE_SECONDS)  # type: ignore[misc]  # the default's type
+        # The default of `m` has a type that mypy does not infer.
+        holds_within(lambda m=manager: m.procedure is None, PATIENCE_SECONDS)  # type: ignore[misc]  # as said
         _disown(manager)
-        with manager.changed:
-            manager._users.clear()
-            manager.leases.revoke()
+        with manager.admission.changed:
+            manager.admission.users.clear()
+            manager.admission.leases.revoke()
             manager.close_if_unused(State.OPEN, State.QUARANTINED)
     holds_within(lambda: not _others(but), PATIENCE_SECONDS)
     return tuple(manager.index for manager in _others(but))
@@ -138,7 +138,7 @@ def _others(but: Collection[int]) -> list[Manager]:
 # --- does it work? -----------------------------------------------------------------------------------------------
 
 
-def mend(index: SupportsIndex = 0) -> str:
+def recover_device(index: SupportsIndex = 0) -> str:
     """Tries the device with a stream, memory and a copy, and force resets it if it does not work.
 
     It is opened for that if nobody has it open. For after a test that has failed, so that the next one does not.
@@ -147,7 +147,7 @@ def mend(index: SupportsIndex = 0) -> str:
         What was wrong and what came of the reset; "" for a device that works.
     """
     manager = _lifecycle.manager_of(index)
-    return plainly(lambda: _mend_open(manager) if manager.opens else _mend_closed(manager))
+    return plainly(lambda: _mend_open(manager) if manager.admission.opens else _mend_closed(manager))
 
 
 def _mend_closed(manager: Manager) -> str:
@@ -166,7 +166,8 @@ def _mend_open(manager: Manager) -> str:
     if not wrong:
         return ""
     reset = Operation(
-        "mend()", lambda: manager.force_reset(grace=0.0, timeout=RESET_SECONDS, reason=f"mend(): {wrong}")
+        "recover_device()",
+        lambda: manager.force_reset(grace=0.0, timeout=RESET_SECONDS, reason=f"recover_device(): {wrong}"),
     )
     return f"device {manager.index} {wrong}; force reset: {reset.result()}"
 
@@ -175,7 +176,7 @@ def _wrong_with(manager: Manager) -> str:
     health = health_of(manager)
     if health.state is not State.OPEN or health.status != "ok":
         return f"is {health.status} ({health.last_fault or health.state.name})"
-    trial = manager.executor.submit(lambda: probe(manager.index, manager.told))
+    trial = manager.jobs.executor.submit(lambda: probe(manager.index, manager.counts.foreign_resets_seen))
     try:
         failure = trial.result(STEP_SECONDS)
     except TimeoutError:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex
 import pytest
 
 from aioacl._base.errors import AclError, LibraryConflict, LibraryNotFound, ParameterError
+from aioacl._device import open_device
 from aioacl._library.load import library_info, use_library
-from aioacl._lifecycle import manager as _lifecycle
-from aioacl._open import open_device
+from aioacl._lifecycle import manager
 from aioacl.testing._audit import Audit, Finding, report
 from aioacl.testing._broader import Broader
-from aioacl.testing._cleanup import begin_anew, mend, plainly, release_everything
+from aioacl.testing._cleanup import begin_anew, plainly, recover_device, release_everything
 from aioacl.testing._snapshot import is_simulated, refuse_unknown
 
 if TYPE_CHECKING:
@@ -132,10 +132,10 @@ class Hooks:
 
     def _refuse_unknown_leaves(self, items: Iterable[pytest.Item]) -> None:
         try:
-            refuse_unknown(self._settings.leaves, "aioacl_leaves")
+            refuse_unknown(self._settings.leaves, "aioacl_allow_leaks")
             for item in items:
-                for marker in item.iter_markers("aioacl_leaves"):
-                    refuse_unknown(marker.args, f"{item.nodeid}: aioacl_leaves")
+                for marker in item.iter_markers("aioacl_allow_leaks"):
+                    refuse_unknown(marker.args, f"{item.nodeid}: aioacl_allow_leaks")
         except ParameterError as error:
             raise pytest.UsageError(str(error)) from None
 
@@ -164,7 +164,7 @@ class Hooks:
         return library_info().backend == "simulator"
 
     def _begin(self, item: pytest.Item) -> None:
-        marker = item.get_closest_marker("aioacl_leaves")
+        marker = item.get_closest_marker("aioacl_allow_leaks")
         allowed = (*self._settings.leaves, *(marker.args if marker else ()))
         watchdog = item.stash[_watchdogs] = Watchdog(self._settings.watchdog)
         watchdog.start()
@@ -244,9 +244,9 @@ class Hooks:
 def mend_all() -> list[str]:
     """Tries every device that was ever open; what was wrong with those that did not work."""
     texts: list[str] = []
-    for index in list(_lifecycle._managers):
+    for index in list(manager._managers):
         try:
-            texts += [f"aioacl: {text}" for text in [mend(index)] if text]
+            texts += [f"aioacl: {text}" for text in [recover_device(index)] if text]
         except AclError as error:
             texts.append(f"aioacl: device {index} could not be mended: {error}")
     return texts

@@ -86,7 +86,7 @@ def where(frames: tuple[Frame, ...], *, indent: str = "    ") -> str:
 
 
 class Book:
-    """The keeper: what was made since it was put in place, as far as it was not struck out."""
+    """The keeper: what was made since it was put in place, except what was removed."""
 
     def __init__(self) -> None:
         self.origins: list[Origin] = []
@@ -129,7 +129,7 @@ class Book:
 
     def lent(self, lease: Lease) -> None:
         """Writes down who asked for it."""
-        what = f"a lease on device {lease._manager.index}"
+        what = f"a lease on device {lease._grantor.index}"
         origin = Origin(weakref.ref(lease), "leases", what, frames_of(sys._getframe(1)))
         origin.owner = self.owner
         lease._born = origin
@@ -137,7 +137,7 @@ class Book:
 
     def closing(self, device: Any) -> None:
         """What is still open when its device is closed for the last time was left."""
-        if device._manager.opens > 1:
+        if device._manager.admission.opens > 1:
             return
         for origin in self.origins:
             thing = origin.thing()
@@ -146,10 +146,10 @@ class Book:
             if thing._manager is device._manager and is_open(thing):
                 origin.outlived = True
 
-    def strike(self, gone: list[Origin]) -> None:
+    def remove(self, gone: list[Origin]) -> None:
         """Forgets these."""
-        struck = set(gone)
-        self.origins = [origin for origin in self.origins if origin not in struck]
+        removed = set(gone)
+        self.origins = [origin for origin in self.origins if origin not in removed]
 
 
 def _what(thing: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Mapping  # noqa: TC003 - the annotations of public classes are evaluated
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
@@ -15,13 +16,13 @@ from aioacl import simulator
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import lib
 from aioacl._base.states import State
-from aioacl._library import load as _library
+from aioacl._library import load
 from aioacl._lifecycle import manager as _lifecycle
-from aioacl._wait import port as _port
+from aioacl._wait.current import thread_ports
 from aioacl.testing import _temporary
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
 NOT_LIVING: Final = frozenset(
     {"calls", "tasks", "violations", "inside", "device_bytes", "host_bytes"}
@@ -175,7 +176,7 @@ def snapshot() -> Snapshot:
 
 def is_simulated() -> bool:
     """Whether this process has loaded the simulator."""
-    info = _library._process._info  # library_info() would choose one
+    info = load._process._info  # library_info() would choose one
     return info is not None and info.backend == "simulator"
 
 
@@ -201,7 +202,11 @@ def _set_counts() -> int:
 def open_devices() -> list[_lifecycle.Manager]:
     """The managers whose device is not closed, or about to change."""
     managers = list(_lifecycle._managers.values())
-    return [m for m in managers if m.state is not State.CLOSED or m.flight is not None or m.opens]
+    return [
+        m
+        for m in managers
+        if m.admission.state is not State.CLOSED or m.procedure is not None or m.admission.opens
+    ]
 
 
 def _threads(*, ours: bool) -> frozenset[threading.Thread]:
@@ -210,17 +215,11 @@ def _threads(*, ours: bool) -> frozenset[threading.Thread]:
     return frozenset(thread for thread in threading.enumerate() if not thread.name.startswith(passed))
 
 
-def thread_ports() -> list[_port.ThreadPort]:
-    """The ports of threads: each lasts as long as its thread."""
-    with _port._ports_lock:
-        return list(_port._of_threads)
-
-
 def _kept_for_life() -> set[int]:
-    """Descriptors of the ports of lanes, which are made once and stay, and of threads, which end with them."""
+    """Descriptors of the ports of devices' two threads, which are made once, and of threads, which end with them."""
     managers = list(_lifecycle._managers.values())
-    lanes = [lane._port for manager in managers for lane in (manager.control, manager.maintenance)]
-    return {port.fd for port in (*lanes, *thread_ports()) if port is not None} | _kept_by_multiprocessing()
+    workers = [worker._port for manager in managers for worker in (manager.control, manager.maintenance)]
+    return {port.fd for port in (*workers, *thread_ports()) if port is not None} | _kept_by_multiprocessing()
 
 
 def _kept_by_multiprocessing() -> set[int]:

@@ -33,10 +33,10 @@ def _late(condition: Callable[[], object], seconds: float) -> TimeoutError:
     return TimeoutError(f"it did not come true within {seconds:g} s: {_text(condition)}")
 
 
-async def until(condition: Callable[[], object], timeout: Seconds = PATIENCE_SECONDS) -> None:
+async def wait_until(condition: Callable[[], object], timeout: Seconds = PATIENCE_SECONDS) -> None:
     """Returns as soon as the condition holds; the event loop goes on meanwhile.
 
-    `await until(lambda: simulator.pending(stream) == 2)` waits for a state of the simulator or of another thread,
+    `await wait_until(lambda: simulator.pending(stream) == 2)` waits for a state of the simulator or of another thread,
     which nobody signals, where `asyncio.sleep` would guess.
 
     Raises:
@@ -51,8 +51,8 @@ async def until(condition: Callable[[], object], timeout: Seconds = PATIENCE_SEC
         await anyio.sleep(NAP_SECONDS)
 
 
-def until_now(condition: Callable[[], object], timeout: Seconds = PATIENCE_SECONDS) -> None:
-    """As `until`, blocking: for threads and for tests without a loop.
+def wait_until_blocking(condition: Callable[[], object], timeout: Seconds = PATIENCE_SECONDS) -> None:
+    """As `wait_until`, blocking: for threads and for tests without a loop.
 
     Raises:
         TimeoutError: after `timeout` seconds, with the condition's text.

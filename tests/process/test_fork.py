@@ -215,8 +215,8 @@ parent(pid)
 # the library in the hands of a thread that the child does not have.
 LOCKED = """
 import gc, types
-from aioacl._wait import port as _port
 from aioacl._base import sync as _sync
+from aioacl._wait import port as _port
 class Recording(_sync.Threads):
     made = []
     def lock(self):
@@ -285,7 +285,7 @@ if pid == 0:
             if "Use the spawn start method" not in str(error):
                 say("unclear", name, error)
     lease.__exit__(GeneratorExit)
-    if device._manager.notes:
+    if device._manager.deferred.notes:
         say("a note for a thread that this process has not")
     lease.__exit__()
     executor.shutdown()

@@ -65,3 +65,33 @@ def test_import_of_aioacl_imports_neither_anyio_nor_trio() -> None:
     program = "import sys, aioacl; print(sorted({'anyio', 'sniffio', 'trio', 'outcome'} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
+TOGETHER = """
+import importlib, threading
+
+names = ["aioacl", "aioacl.simulator", "aioacl.testing", "aioacl.lowlevel"] * 2
+start, failed = threading.Barrier(len(names)), []
+
+def load(name):
+    start.wait()
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        failed.append((name, repr(error)))
+
+threads = [threading.Thread(target=load, args=(name,)) for name in names]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(failed)
+"""
+
+
+def test_threads_that_import_public_modules_first_at_once_all_succeed() -> None:
+    for _ in range(3):
+        ran = subprocess.run(
+            [sys.executable, "-c", TOGETHER], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")

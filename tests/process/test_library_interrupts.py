@@ -21,10 +21,9 @@ PRELUDE = """
 import json, os, signal, sys, threading
 import aioacl
 from aioacl import library_info, use_library
-from aioacl._library import load as _library
-from aioacl._library import locate as _locate
+from aioacl._library import load, locate
 
-LOADER = {_library.__file__, _locate.__file__}
+LOADER = {load.__file__, locate.__file__}
 
 def between_lines(number, act):
     "Calls `act`, as Python calls a signal handler, before the loader runs the line that is its number-th new one."

@@ -164,7 +164,7 @@ class TestTheSimulator:
         program = """
 import sys
 from aioacl import simulator, use_library
-from aioacl._selftest._bench import Bench, Guest
+from aioacl._selftest._bench import Bench, Helper
 from aioacl._selftest._records import Needs
 from aioacl._selftest._table import ASSUMPTIONS
 
@@ -182,7 +182,7 @@ WRONG_CONTEXTS = {"aborts.context", "contexts.foreign-work", "contexts.foreign-d
 for assumption in ASSUMPTIONS.values():
     if not (assumption.needs or assumption.alone):
         simulator.forget()
-        Guest(lambda: attempt(assumption)).answer(assumption.id)
+        Helper(lambda: attempt(assumption)).answer(assumption.id)
         told = simulator.violations()
         about_contexts = bool(told) and all("which is not the current one" in text for text in told)
         assert about_contexts if assumption.id in WRONG_CONTEXTS else told == [], (assumption.id, told)
@@ -216,10 +216,10 @@ LIES = {
     "LIE_SAME_TASK": ("reports", "task-ids"),
     "LIE_SILENT": ("reports", "before-the-event before-idle"),
     "LIE_DEAF": ("states", "name set reset context others abort"),
-    "LIE_NOT_SET": ("resets", "law-r law-ssfr law-ssrrr law-srrsr"),
+    "LIE_NOT_SET": ("resets", "counts-r counts-ssfr counts-ssrrr counts-srrsr"),
     "LIE_NO_RELEASE": (
         "resets",
-        """law-f law-ssfr law-ssrff law-ssrrf no-device threads unbound inactive others-unbound detached
+        """counts-f counts-ssfr counts-ssrff counts-ssrrf no-device threads unbound inactive others-unbound detached
         stream-waiter event-waiter stale-stream""",
     ),
 }

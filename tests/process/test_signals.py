@@ -67,7 +67,7 @@ def test_once_closes_everything(backend: str, waits: str) -> None:
 IN_BETWEEN = (
     INTERRUPTED
     + """
-from aioacl._wait.port import current_port
+from aioacl._wait.current import current_port
 async def main():
     async with Copies() as copies:
         port, begun = current_port(), []

@@ -132,9 +132,9 @@ def main(arguments: list[str] | None = None) -> int:
     for name in names:  # on one thread: two that import modules of one package may meet half of one
         module(name)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        flights = {name: pool.submit(run_apart, name, scale, options.seed) for name in names}
-        for name, flight in flights.items():
-            outcomes[name] = flight.result()
+        runs = {name: pool.submit(run_apart, name, scale, options.seed) for name in names}
+        for name, run in runs.items():
+            outcomes[name] = run.result()
             if not options.json:
                 print("\n".join(lines(name, outcomes[name])), flush=True)
     failed = any(outcome.findings or (outcome.not_run and scale in REQUIRED) for outcome in outcomes.values())

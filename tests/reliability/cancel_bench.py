@@ -14,7 +14,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.gate import counts, inside
-from aioacl._wait.port import current_port
+from aioacl._wait.current import current_port
 from aioacl.testing import snapshot
 from tests.kit import NAP_SECONDS
 
@@ -34,7 +34,7 @@ BEFORE_GC_SECONDS: Final = 0.005
 JOBS_AT_ONCE: Final = 12
 SOON_SECONDS: Final = 0.02
 BYTES: Final = 256
-FLIGHTS: Final = ("aioacl-open-", "aioacl-close-", "aioacl-reset-", "aioacl-foreign-")
+PROCEDURES: Final = ("aioacl-open-", "aioacl-close-", "aioacl-reset-", "aioacl-foreign-")
 POOLS: Final = ("events", "host_blocks", "native_threads", "threads")  # an open device fills them up
 
 
@@ -131,7 +131,7 @@ class Bench:
         found: dict[str, Any] = {
             "waits in the port": len(port._waits),
             "completions on their way": lib.aio_port_in_flight(port.handle),
-            "flights": sum(thread.name.startswith(FLIGHTS) for thread in threading.enumerate()),
+            "procedures": sum(thread.name.startswith(PROCEDURES) for thread in threading.enumerate()),
             "calls inside": simulator.stats().inside,
             "violations": simulator.violations() if simulator.stats().violations else 0,
             "grown": snapshot().more_than(self._before, *POOLS),
@@ -144,15 +144,15 @@ class Bench:
 def _left_on(manager: Manager) -> Iterable[tuple[str, object]]:
     """What of a device must be nothing when nothing is under way."""
     enqueueing, _, lifetime = counts(manager.index)
-    yield "leases", len(manager.leases)
-    yield "waiting turns", len(manager.turns._waiting)
-    yield "due turns", len(manager.turns._due)
-    yield "subscribers", len(manager._subscribers)
-    yield "listeners", len(manager.listeners._all)
-    yield "jobs of lanes", len(manager.maintenance._jobs) + len(manager.control._jobs)
-    yield "jobs of the executor", len(manager._executor._items) if manager._executor else 0
+    yield "leases", len(manager.admission.leases)
+    yield "waiting turns", len(manager.admission.turns._waiting)
+    yield "due turns", len(manager.admission.turns._due)
+    yield "subscribers", len(manager.admission._subscribers)
+    yield "listeners", len(manager.admission.listeners._all)
+    yield "jobs of both threads", len(manager.maintenance._jobs) + len(manager.control._jobs)
+    yield "jobs of the executor", sum(len(executor._items) for executor in manager.jobs._executors)
     yield "calls counted by the gate", enqueueing + lifetime
     yield "waits of streams", lib.aio_device_waits(manager.index)
-    yield "streams", len(manager.cores.members())
-    yield "clean-ups put off", len(manager.leftovers) + len(manager.notes)
-    yield "opens", manager.opens - 1
+    yield "streams", len(manager.streams.members())
+    yield "clean-ups put off", len(manager.deferred.leftovers) + len(manager.deferred.notes)
+    yield "opens", manager.admission.opens - 1

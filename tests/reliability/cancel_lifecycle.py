@@ -11,7 +11,7 @@ import aioacl
 from aioacl import State, simulator
 from aioacl._lifecycle.gate import counts
 from aioacl._lifecycle.manager import manager_of
-from aioacl._lifecycle.procedures.open import OpenFlight
+from aioacl._lifecycle.procedures.open import OpenProcedure
 from tests.kit import Waiting, until, until_now
 from tests.reliability.cancel_bench import JOBS_AT_ONCE, SPARE
 from tests.reliability.cancel_scene import (
@@ -41,11 +41,11 @@ def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool 
         async with resetting(bench, device):
 
             def reached(count: int) -> bool:
-                subscribed = len(manager._subscribers) == count + 1  # the reset's caller
-                return subscribed and (len(manager.turns._waiting) == count or not turns)
+                subscribed = len(manager.admission._subscribers) == count + 1  # the reset's caller
+                return subscribed and (len(manager.admission.turns._waiting) == count or not turns)
 
             def given_up(_: int, left: int) -> str:
-                waiting = len(manager.turns._waiting), len(manager._subscribers) - 1
+                waiting = len(manager.admission.turns._waiting), len(manager.admission._subscribers) - 1
                 return (
                     ""
                     if waiting in ((left, left), (0, left))
@@ -73,7 +73,7 @@ phase("at the gate: to run a job")(_at_the_gate(lambda device, _: device.run(int
 @phase("next of device.events()")
 async def _events(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     device, manager = bench.device, bench.device._manager
-    listeners = len(manager.listeners._all)
+    listeners = len(manager.admission.listeners._all)
 
     async def begin(_: int) -> str:
         async for event in device.events():
@@ -84,12 +84,14 @@ async def _events(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         bench.expect((await device.force_reset()).ok, "a reset went wrong")
 
     def gone(_: int, left: int) -> str:
-        subscribed = len(manager._subscribers)
+        subscribed = len(manager.admission._subscribers)
         return "" if subscribed == left else f"{subscribed} subscribe, {left} were not cancelled"
 
     yield Scene(
         begin,
-        lambda count: len(manager._subscribers) == count == len(manager.listeners._all) - listeners,
+        lambda count: (
+            len(manager.admission._subscribers) == count == len(manager.admission.listeners._all) - listeners
+        ),
         finish=finish,
         check=gone,
     )
@@ -107,21 +109,23 @@ async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Scene]:
 
     def counted(_: int, left: int) -> str:
         return (
-            "" if manager.opens == left else f"{manager.opens} opens are counted, {left} were not cancelled"
+            ""
+            if manager.admission.opens == left
+            else f"{manager.admission.opens} opens are counted, {left} were not cancelled"
         )
 
     yield Scene(
         lambda _: aioacl.open_device(index),
         lambda count: (
-            isinstance(manager.flight, OpenFlight)
+            isinstance(manager.procedure, OpenProcedure)
             and simulator.hung("aclrtSetDevice") == 1
-            and manager.opens == count == len(manager._subscribers)
+            and manager.admission.opens == count == len(manager.admission._subscribers)
         ),
         finish=lambda: unhang("aclrtSetDevice"),
         check=counted,
     )
     simulator.unhang("aclrtSetDevice")
-    await until(lambda: manager.flight is None and manager.state is State.CLOSED)
+    await until(lambda: manager.procedure is None and manager.admission.state is State.CLOSED)
     bench.expect(simulator.retain_count(index) == 0, "the device of an open that was cancelled stays set")
 
 
@@ -138,7 +142,7 @@ async def _last_close(bench: Bench, count: int) -> AsyncGenerator[Scene]:
             lambda number: devices[number].close(),
             lambda count: (
                 simulator.hung("aclrtResetDevice") == count
-                and all(len(device._manager._subscribers) == 1 for device in devices)
+                and all(len(device._manager.admission._subscribers) == 1 for device in devices)
             ),
             finish=finish,
         )

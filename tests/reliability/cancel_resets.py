@@ -1,4 +1,4 @@
-"""Phases in which somebody waits for a reset: to drain, to land, or for his turn after it."""
+"""Phases in which somebody waits for a reset: to drain, to end, or for a turn after it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from aioacl import State, simulator
-from aioacl._lifecycle.procedures.reset import ResetFlight
+from aioacl._lifecycle.procedures.reset import ResetProcedure
 from tests.kit import Waiting, until, until_now
 from tests.reliability.cancel_bench import WATCHED
 from tests.reliability.cancel_scene import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def _no_turn_is_due(manager: Manager) -> Callable[[int, int], str]:
     def check(_: int, left: int) -> str:
-        due = len(manager.turns._due)
+        due = len(manager.admission.turns._due)
         return "" if due <= left else f"{due} turns are due, {left} were not cancelled"
 
     return check
@@ -48,19 +48,19 @@ async def _turn(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     second: list[ThreadsReset] = []
 
     def next_reset_waits() -> bool:
-        return isinstance(manager.flight, ResetFlight) and manager.state is State.OPEN
+        return isinstance(manager.procedure, ResetProcedure) and manager.admission.state is State.OPEN
 
     def arrive() -> None:
         simulator.unhang("aclrtResetDeviceForce")
-        until_now(lambda: manager.state is State.OPEN and manager.flight is None)
+        until_now(lambda: manager.admission.state is State.OPEN and manager.procedure is None)
         second.append(ThreadsReset(device))
         until_now(next_reset_waits)
 
     async with resetting(bench, device):
         yield Scene(
             lambda number: make(device, number),
-            lambda count: next_reset_waits() and len(manager.turns._due) == count,
-            gathered=lambda count: len(manager.turns._waiting) == count,
+            lambda count: next_reset_waits() and len(manager.admission.turns._due) == count,
+            gathered=lambda count: len(manager.admission.turns._waiting) == count,
             arrive=arrive,
             check=_no_turn_is_due(manager),
         )
@@ -75,20 +75,24 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     second: list[ThreadsReset] = []
 
     def in_their_turn(count: int) -> bool:
-        on_lane = simulator.hung("aclrtMallocHost") == 1 and queued(manager) == count - 1
-        return on_lane and len(manager.turns._due) == count and manager.state is State.OPEN
+        on_maintenance = simulator.hung("aclrtMallocHost") == 1 and queued(manager) == count - 1
+        return (
+            on_maintenance
+            and len(manager.admission.turns._due) == count
+            and manager.admission.state is State.OPEN
+        )
 
     opened: list[bool] = []
 
     def gathered(count: int) -> bool:
-        if len(manager.turns._waiting) == count and not opened:
+        if len(manager.admission.turns._waiting) == count and not opened:
             opened.append(True)
             simulator.unhang("aclrtResetDeviceForce")
         return in_their_turn(count)
 
     def arrive() -> None:
         second.append(ThreadsReset(device))
-        until_now(lambda: isinstance(manager.flight, ResetFlight))
+        until_now(lambda: isinstance(manager.procedure, ResetProcedure))
 
     async def finish() -> None:
         simulator.release_key("turn")
@@ -126,21 +130,22 @@ async def _holder(bench: Bench, count: int) -> AsyncGenerator[Scene]:
                 await tickets[number]
 
         def leases_end(_: int, left: int) -> str:
-            held_still = len(manager.leases)
+            held_still = len(manager.admission.leases)
             return "" if held_still == left else f"{held_still} leases are held, {left} were not cancelled"
 
         async with anyio.create_task_group() as group:
             resets: list[Waiting] = []
 
             def gathered(count: int) -> bool:
-                if len(manager.leases) == count and not resets:
+                if len(manager.admission.leases) == count and not resets:
                     resets.append(Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS)))
-                return manager.state is State.DRAINING
+                return manager.admission.state is State.DRAINING
 
             yield Scene(
                 begin,
                 lambda count: (
-                    manager.state is State.DRAINING and len(manager.leases) == count == waits(device)
+                    manager.admission.state is State.DRAINING
+                    and len(manager.admission.leases) == count == waits(device)
                 ),
                 gathered=gathered,
                 finish=lambda: release(stream),
@@ -159,12 +164,14 @@ async def _outsider(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         stream.fill(memory, 1)
         async with anyio.create_task_group() as group:
             resetting = Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS))
-            await until(lambda: manager.state is State.DRAINING)
+            await until(lambda: manager.admission.state is State.DRAINING)
             yield Scene(
                 lambda number: leased(device) if number % 2 else device.allocate(64),
                 lambda count: (
-                    manager.state is State.DRAINING
-                    and len(manager.turns._waiting) == count == len(manager._subscribers) - 1
+                    manager.admission.state is State.DRAINING
+                    and len(manager.admission.turns._waiting)
+                    == count
+                    == len(manager.admission._subscribers) - 1
                 ),
                 finish=lambda: release(stream),
             )
@@ -190,7 +197,7 @@ async def _caller(bench: Bench, count: int) -> AsyncGenerator[Scene]:
             lambda number: devices[number].force_reset(),
             lambda count: (
                 simulator.hung("aclrtResetDeviceForce") == count
-                and all(len(device._manager._subscribers) == 1 for device in devices)
+                and all(len(device._manager.admission._subscribers) == 1 for device in devices)
             ),
             finish=finish,
             check=goes_on,
@@ -207,16 +214,16 @@ async def _caller(bench: Bench, count: int) -> AsyncGenerator[Scene]:
 async def _joined(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     device, manager = bench.device, bench.device._manager
     async with resetting(bench, device) as caller:
-        flight = manager.flight
-        assert isinstance(flight, ResetFlight)
+        procedure = manager.procedure
+        assert isinstance(procedure, ResetProcedure)
 
         async def begin(_: int) -> None:
             report = await device.force_reset()
-            bench.expect(report is flight.report, "one who joined a reset has got another's report")
+            bench.expect(report is procedure.report, "one who joined a reset has got another's report")
 
         yield Scene(
             begin,
-            lambda count: flight.joined == count + 1 == len(manager._subscribers),
+            lambda count: procedure.joined == count + 1 == len(manager.admission._subscribers),
             finish=lambda: unhang("aclrtResetDeviceForce"),
         )
-        bench.expect(await caller.outcome() is flight.report, "the caller has got another's report")
+        bench.expect(await caller.outcome() is procedure.report, "the caller has got another's report")

@@ -90,7 +90,7 @@ def phase(name: str, **options: Any) -> Callable[[Callable[[Bench, int], AsyncGe
 
 
 def make(device: Device, number: int) -> Awaitable[Any]:
-    """One of the things that are made on the maintenance lane."""
+    """One of the things that are made on the maintenance thread."""
     made: tuple[Callable[[], Awaitable[Any]], ...] = (
         device.create_stream,
         lambda: device.allocate(64),
@@ -113,7 +113,7 @@ async def resetting(bench: Bench, device: Device) -> AsyncGenerator[Waiting]:
     async with anyio.create_task_group() as group:
         caller = Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS))
         await until(hanging("aclrtResetDeviceForce"))
-        await until(lambda: len(device._manager._subscribers) == 1)
+        await until(lambda: len(device._manager.admission._subscribers) == 1)
         yield caller
         simulator.unhang("aclrtResetDeviceForce")
         report: ResetReport = await caller.outcome()
@@ -121,8 +121,8 @@ async def resetting(bench: Bench, device: Device) -> AsyncGenerator[Waiting]:
 
 
 @asynccontextmanager
-async def busy_lane(device: Device) -> AsyncGenerator[None]:
-    """The maintenance lane hangs in C until it is unhung."""
+async def busy_maintenance(device: Device) -> AsyncGenerator[None]:
+    """The maintenance thread hangs in C until it is unhung."""
     simulator.hang_call("aclrtMalloc")
     async with anyio.create_task_group() as group:
         first = Waiting(group, lambda: device.allocate(64))
@@ -157,12 +157,12 @@ def waits(device: Device) -> int:
 
 
 def queued(manager: Manager) -> int:
-    """Awaits whose jobs wait for the maintenance lane, which after a reset has one of its own to do as well."""
+    """Awaits whose jobs wait for the maintenance thread, which after a reset has one of its own to do as well."""
     return sum(job._tell is not None for job in tuple(manager.maintenance._jobs))
 
 
 def idle(manager: Manager) -> bool:
-    """Whether the maintenance lane has done everything and has told so."""
+    """Whether the maintenance thread has done everything and has told so."""
     return not manager.maintenance._jobs and manager.maintenance._current is None
 
 

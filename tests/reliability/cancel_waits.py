@@ -1,4 +1,4 @@
-"""Phases in which somebody waits for the maintenance lane, for a stream, an event, a ticket, or with a deadline."""
+"""Phases in which somebody waits for the maintenance thread, for a stream, an event, a ticket, or with a deadline."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import DeviceTimeout, simulator
 from aioacl._lifecycle.gate import counts
-from aioacl._wait.port import current_port
+from aioacl._wait.current import current_port
 from tests.kit import fill_queue, until_now
 from tests.reliability.cancel_bench import WATCHED
 from tests.reliability.cancel_scene import (
     Scene,
-    busy_lane,
+    busy_maintenance,
     held,
     idle,
     make,
@@ -36,10 +36,10 @@ MIB: Final = 1 << 20
 MARGIN_SECONDS: Final = 0.005
 
 
-# --- the maintenance lane -----------------------------------------------------------------------------------------
+# --- the maintenance thread -----------------------------------------------------------------------------------------
 
 
-@phase("queued on the maintenance lane")
+@phase("queued on the maintenance thread")
 async def _queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     device, manager = bench.device, bench.device._manager
     begun: list[int] = []
@@ -51,7 +51,7 @@ async def _queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     def made() -> int:
         return simulator.calls("aclrtMalloc") + simulator.calls("aclrtCreateStream")
 
-    async with busy_lane(device):
+    async with busy_maintenance(device):
         before = made()
 
         def only_what_is_wanted(_: int, left: int) -> str:
@@ -119,7 +119,7 @@ def _made(*, drained: bool) -> Callable[..., Any]:
                 port.drain()
 
         before = simulator.stats()
-        async with busy_lane(device):
+        async with busy_maintenance(device):
 
             def made(_: int) -> bool:
                 now = simulator.stats()
@@ -140,7 +140,7 @@ phase("made, not handed back", at_once=True)(_made(drained=False))
 phase("handed back, not taken", at_once=True, has_come=True)(_made(drained=True))
 
 
-@phase("closing, on the maintenance lane")
+@phase("closing, on the maintenance thread")
 async def _closing(bench: Bench, count: int) -> AsyncGenerator[Scene]:
     device, manager = bench.device, bench.device._manager
     things = [await make(device, number % 3) for number in range(count)]
@@ -149,7 +149,7 @@ async def _closing(bench: Bench, count: int) -> AsyncGenerator[Scene]:
     def given_back() -> int:
         return sum(map(simulator.calls, functions))
 
-    async with busy_lane(device):
+    async with busy_maintenance(device):
         before = given_back()
 
         def each_once(all_: int, _: int) -> str:
@@ -221,10 +221,10 @@ async def _ticket_done(bench: Bench, count: int) -> AsyncGenerator[Scene]:
         tickets.clear()
 
 
-@phase("device.synchronize: queued on the lane")
+@phase("device.synchronize: queued on the maintenance thread")
 async def _synchronize_queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     device = bench.device
-    async with busy_lane(device):
+    async with busy_maintenance(device):
         yield Scene(
             lambda _: device.synchronize(),
             lambda count: queued(device._manager) == count,

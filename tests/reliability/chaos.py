@@ -1,6 +1,6 @@
 """Chaos: crowds in bad weather, a seed each; when it clears, every device is open again within two resets and works.
 
-Two phases. While faults strike, operations may end in any error that the table of codes has for what was injected, and
+Two phases. While faults fire, operations may end in any error that the table of codes has for what was injected, and
 supervisors reset a device of which a fault or a quarantine is told, as a service would. Then the faults stop, though
 devices may still be sick of them: from there on everything must work, and nothing may be left.
 """
@@ -90,7 +90,7 @@ class Storm:
         faults = "; ".join((f"seed={self.seed}", *self.rules.values()))
         return f'seed {self.seed}, {self.backend}, waits="{self.waits}", AIOACL_SIM_FAULTS="{faults}"'
 
-    # --- while faults strike -------------------------------------------------------------------------------------
+    # --- while faults fire -------------------------------------------------------------------------------------
 
     async def rage(self, devices: list[Device]) -> None:
         """The crowd, and a supervisor for each device that is kept open."""
@@ -150,7 +150,7 @@ class Storm:
     def run(self, limit: float) -> None:
         """From calm to calm."""
         before = snapshot()
-        with crowd.overhearing(self.findings, lawful=(AclWarning,)):
+        with crowd.overhearing(self.findings, expected=(AclWarning,)):
             devices = [open_device(index, self.waits).result() for index in range(KEPT_OPEN)]
             simulator.set_seed(self.seed)
             with ExitStack() as stack:
@@ -202,7 +202,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     outcome.figures = {
         "seeds": done,
         "operations": totals.total(),
-        "faults that struck": dict(fired.most_common()),
+        "faults that fired": dict(fired.most_common()),
         "outcomes": dict(totals.most_common()),
         "resets that hands asked for": resets,
         "devices that worked again after so many resets": dict(sorted(needed.items())),

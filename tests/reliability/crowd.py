@@ -105,7 +105,7 @@ UNCOLLECTED: Final = re.compile("a task failed, no await raised it")
 
 
 @contextmanager
-def overhearing(found: list[str], *, lawful: tuple[type[Warning], ...] = ()) -> Generator[None]:
+def overhearing(found: list[str], *, expected: tuple[type[Warning], ...] = ()) -> Generator[None]:
     """Warnings, errors of threads and errors of finalizers become findings."""
     hooks = (sys.unraisablehook, threading.excepthook)
     sys.unraisablehook = lambda told: found.append(f"unraisable: {told.exc_value!r} in {told.object!r}")
@@ -119,7 +119,7 @@ def overhearing(found: list[str], *, lawful: tuple[type[Warning], ...] = ()) -> 
     heard = {
         f"warns: {one.category.__name__}: {one.message}"
         for one in caught
-        if one.category not in lawful and not UNCOLLECTED.match(str(one.message))
+        if one.category not in expected and not UNCOLLECTED.match(str(one.message))
     }
     found += sorted(heard)
 
@@ -139,15 +139,15 @@ def left_since(before: Snapshot, *allowed: str) -> list[str]:
 
 
 def violations() -> list[str]:
-    """What the referee objects to since the last time."""
+    """What the usage checker objects to since the last time."""
     simulator.check_memory()
-    found = [f"the referee: {text}" for text in simulator.violations()]
+    found = [f"the usage checker: {text}" for text in simulator.violations()]
     simulator.forget()
     return found
 
 
 def warmed_up(indices: Sequence[int]) -> None:
-    """Makes what is made once for the life of a process: loops' pipes, ports of lanes."""
+    """Makes what is made once for the life of a process: loops' pipes, ports of worker threads."""
     aioacl.use_library("simulator")
 
     async def once() -> None:

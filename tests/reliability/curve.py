@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl import DeviceReset, DeviceResetting, StaleHandleError, open_device
 from aioacl._lifecycle.turns import TURN_SECONDS
-from aioacl._wait.port import current_holder
+from aioacl._wait.current import current_holder
 from aioacl.testing import snapshot
 from tests.reliability import crowd
 from tests.reliability.operations import copied
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioacl import Device, ResetReport, Stream
-    from aioacl._lifecycle.turns import Place
+    from aioacl._lifecycle.turns import Waiter
 
 LIMIT_SECONDS: Final[dict[Scale, float]] = {Scale.QUICK: 60, Scale.DEFAULT: 240, Scale.SLOW: 2400}
 TASKS: Final = (1, 8, 64, 256, 1024)
@@ -85,10 +85,10 @@ class Point:
 
     def watch_the_gate(self) -> None:
         """From now on it is known in which generation somebody has begun to wait."""
-        turns = self.device._manager.turns
+        turns = self.device._manager.admission.turns
         wait = turns.wait
 
-        def noted(place: Place) -> None:
+        def noted(place: Waiter) -> None:
             if not place.taken:
                 self.asked[current_holder()] = self.device.generation
             wait(place)

@@ -63,7 +63,7 @@ def until_now(condition):
         time.sleep(0.001)
 
 def pump(turns, done):
-    "A host's loop, with trio for a guest."
+    "A host's loop, with trio in guest mode."
     while not done():
         try:
             turn = turns.get(timeout=0.001)
@@ -267,7 +267,7 @@ def _bad_calls(calls: tuple[dict[str, Any], ...]) -> list[str]:
     """Calls that a forked child has made, and calls after the process had finalized ACL."""
     bad: list[str] = []
     references, finalized = 0, False
-    for call in (call for call in calls if "rc" in call):  # the others are faults that struck
+    for call in (call for call in calls if "rc" in call):  # the others are faults that fired
         name, code = call["call"], call["rc"]
         if code == FORKED:
             bad.append(f"a forked child called {name}")

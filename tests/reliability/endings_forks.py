@@ -151,7 +151,7 @@ things = Things()
 things.ticket.result()
 locked, done = threading.Event(), threading.Event()
 def holds():
-    with things.device._manager.changed, things.device._manager.cores._lock:
+    with things.device._manager.admission.changed, things.device._manager.streams._lock:
         locked.set()
         done.wait()
 thread = threading.Thread(target=holds)

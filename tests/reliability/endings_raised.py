@@ -87,7 +87,7 @@ sys.exit(7)
         said="verified, closed 0",
     ),
     Case(
-        "a guest of somebody else's ACL",
+        "ACL was initialised by other code",
         """
 use_library("simulator")
 lowlevel.functions.aclInit(lowlevel.ffi.NULL)

@@ -1,4 +1,4 @@
-"""Ends of a process by a signal: Ctrl-C, once and twice, wherever it strikes, and SIGTERM."""
+"""Ends of a process by a signal: Ctrl-C, once and twice, wherever it comes, and SIGTERM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ interruptible(main)
 """
 
 _LINES = """
-from aioacl._wait.port import current_port
+from aioacl._wait.current import current_port
 package = os.path.dirname(aioacl.__file__) + os.sep
 left, again = int(os.environ["TEST_LINE"]), int(os.environ.get("TEST_LINE_AGAIN", 0))
 def finalizing(frame):

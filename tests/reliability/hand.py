@@ -65,7 +65,7 @@ class Plan:
     operations: int
     resets: int
     weights: Mapping[Operation, int]
-    faulty: bool = False  # whether faults may strike anything
+    faulty: bool = False  # whether faults may fire anywhere
     cancelled: float = 0.08  # which part of the operations is cancelled, some before they began
     impatient: float = 0.15  # which part of what may have a time limit has one
     outcomes: Counter[str] = field(default_factory=Counter[str])
@@ -211,16 +211,16 @@ class Hand:
     def ended(self, name: str, error: Exception) -> None:
         """The operation has ended in an error: which outcome that is, and a finding if nothing explains it."""
         outcomes = [(self._outcome(one), one) for one in leaves(error)]
-        unlawful = [repr(one) for outcome, one in outcomes if not outcome]
-        if unlawful:
+        unexpected = [repr(one) for outcome, one in outcomes if not outcome]
+        if unexpected:
             trace = "".join(traceback.format_exception(error)[-6:])
-            finding = f"{name} of {self.name} ended in {', '.join(unlawful)}\n{trace}"
+            finding = f"{name} of {self.name} ended in {', '.join(unexpected)}\n{trace}"
             self.plan.ended(self.crew, name, "other", finding)
         else:
             self.plan.ended(self.crew, name, outcomes[0][0])
 
     def _outcome(self, error: BaseException) -> str:
-        """The lawful outcome that the error stands for; "" if there is none."""
+        """The expected outcome that the error stands for; "" if there is none."""
         if isinstance(error, RESETS):
             return type(error).__name__
         if isinstance(error, DeviceTimeout) and error.code is None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 LIMIT_SECONDS = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1800.0}
-STRIKES: Final = {Scale.QUICK: 300, Scale.DEFAULT: 2000, Scale.SLOW: 10_000}
+INTERRUPTS: Final = {Scale.QUICK: 300, Scale.DEFAULT: 2000, Scale.SLOW: 10_000}
 LOOPS: Final = {Scale.QUICK: 1, Scale.DEFAULT: 3, Scale.SLOW: 20}  # of each kind
 CHECK_EVERY: Final = 50
 PLACES: Final = tuple(
@@ -37,14 +37,14 @@ PLACES: Final = tuple(
 )
 
 
-class Strike:
+class Interrupt:
     """A real SIGINT at the nth function, line or return that the call runs on this thread."""
 
     def __init__(self, step: int) -> None:
         self.left = step
         self.where = ""
 
-    def __call__(self, frame: FrameType, event: str, _: object) -> Strike | None:
+    def __call__(self, frame: FrameType, event: str, _: object) -> Interrupt | None:
         code = frame.f_code
         if not code.co_filename.startswith(PLACES) or _finalizes(frame):
             return None
@@ -65,17 +65,17 @@ def _finalizes(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def struck(call: Callable[[], object], step: int) -> Strike:
+def interrupted(call: Callable[[], object], step: int) -> Interrupt:
     """Interrupts the call at that step, if it has so many."""
-    strike = Strike(step)
-    sys.settrace(strike)
+    interrupt = Interrupt(step)
+    sys.settrace(interrupt)
     try:
         call()
     except (KeyboardInterrupt, aioacl.AclError):
         pass  # a call interrupted before may have left a reset under way, which this one meets
     finally:
         sys.settrace(None)
-    return strike
+    return interrupt
 
 
 class Campaign:
@@ -86,21 +86,21 @@ class Campaign:
         self._rng = rng
         self._bench = Bench()
         self._steps = dict.fromkeys(CALLS, 0)
-        self.strikes = 0
+        self.interrupts = 0
 
     def run(self, total: int) -> None:
-        """Until so many interrupts have struck, or something was found."""
+        """Until so many interrupts have come, or something was found."""
         last = ""
-        while self.strikes < total and not self._outcome.findings:
+        while self.interrupts < total and not self._outcome.findings:
             name = self._rng.choice(list(CALLS))
             self._steps[name] += 1 + self._rng.randrange(3)
-            strike = struck(partial(CALLS[name], self._bench), self._steps[name])
-            if strike.left > 0:  # the call is over before that step
+            interrupt = interrupted(partial(CALLS[name], self._bench), self._steps[name])
+            if interrupt.left > 0:  # the call is over before that step
                 self._steps[name] = 0
                 continue
-            self.strikes += 1
-            last = f"{name}, {strike.where}"
-            if self.strikes % CHECK_EVERY == 0 or name in ("events", "force_reset"):
+            self.interrupts += 1
+            last = f"{name}, {interrupt.where}"
+            if self.interrupts % CHECK_EVERY == 0 or name in ("events", "force_reset"):
                 self._check(last)
         self._check(last)
         self._bench.close()
@@ -108,7 +108,7 @@ class Campaign:
     def _check(self, last: str) -> None:
         """The device resets, a job runs, and bytes come back."""
         bench = self._bench
-        counted, actual = manager_of(BY_HAND).standing().retained, simulator.retain_count(BY_HAND)
+        counted, actual = manager_of(BY_HAND).counts.standing().retained, simulator.retain_count(BY_HAND)
         self._outcome.expect(
             counted == actual, f"after {last}: {counted} sets are counted, there are {actual}"
         )
@@ -163,9 +163,13 @@ def run(scale: Scale, seed: int) -> Outcome:
         aioacl.open_device(index).result().close().result()  # what is made once for the life of a process
     before, files = testing.snapshot(), descriptors()
     campaign = Campaign(outcome, random.Random(seed))
-    campaign.run(STRIKES[scale])
+    campaign.run(INTERRUPTS[scale])
     _clean(outcome, before, files, "the interrupts")
     abandoned = 0 if outcome.findings else _loops(outcome, LOOPS[scale])
     _clean(outcome, before, files, "the closed loops")
-    outcome.figures = {"interrupts": campaign.strikes, "public calls": len(CALLS), "closed loops": abandoned}
+    outcome.figures = {
+        "interrupts": campaign.interrupts,
+        "public calls": len(CALLS),
+        "closed loops": abandoned,
+    }
     return outcome

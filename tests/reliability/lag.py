@@ -35,7 +35,7 @@ MORE: Final = 4  # times as many rounds at most
 NAP_SECONDS: Final = 0.001
 WAITS: Final = 8  # in a pair of devices, on the one that has threads for them
 JOBS: Final = 3  # on each device
-IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS  # with one call on each maintenance lane
+IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS  # with one call on each maintenance thread
 MOST_PAIRS: Final = 4
 # On maintenance threads, and in jobs. The stream with a priority is the only one that they make so.
 HUNG: Final = ("aclrtMalloc", "aclrtCreateStreamWithConfig", "aclrtGetMemInfo")

@@ -1,4 +1,4 @@
-"""Load: the whole face, from asyncio, uvloop, trio and threads, while devices are reset; nothing wrong, nothing left.
+"""Load: the public API, from asyncio, uvloop, trio and threads, while devices are reset; nothing wrong, nothing left.
 
 Crowds of 64 come one after another: of one loop each, with both ways to wait, and of several loops and threads at
 once. Two devices stay open, the third is opened and closed by whoever uses it. Every n-th operation is a reset.
@@ -142,7 +142,7 @@ def run(scale: Scale, seed: int) -> Outcome:
         "by kind of loop": dict(crews),
         "force resets": landed,
         "outcomes": dict(totals.most_common()),
-        "violations": sum("the referee" in finding for finding in outcome.findings),
+        "violations": sum("the usage checker" in finding for finding in outcome.findings),
         "crowds": rows,
     }
     outcome.expect(totals.total() >= operations, f"{totals.total()} operations of {operations}")

@@ -1,4 +1,4 @@
-"""A hypothesis machine over the face: every call gives the value or error that a model says, and nothing is left."""
+"""A hypothesis machine over the public API: each call gives what a model says, and nothing is left."""
 
 from __future__ import annotations
 

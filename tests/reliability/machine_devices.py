@@ -12,7 +12,7 @@ import aioacl
 from aioacl import State, simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.manager import manager_of
-from aioacl._wait.port import run_blocking
+from aioacl._wait.current import run_blocking
 from tests.kit import in_thread, until_now
 from tests.reliability.machine_ground import BYTES, DEVICES, PATIENCE_SECONDS, PICK, Ground, expect, step
 from tests.reliability.machine_model import RESETS, Device, Event, Listener, Pinned, Stream, Thing
@@ -27,8 +27,8 @@ with_a_device = precondition(lambda self: self.devices)
 
 def _settled(manager: Manager) -> bool:
     """Whether a reset by somebody else has been met, and nothing is under way."""
-    with manager.changed:
-        return manager.flight is None and not lib.aio_gate_foreign(manager.index)
+    with manager.admission.changed:
+        return manager.procedure is None and not lib.aio_gate_foreign(manager.index)
 
 
 class Devices(Ground):

@@ -98,7 +98,7 @@ class Ground(RuleBasedStateMachine):
         """States, generations, health and counts, by whoever tells them."""
         for card in self.cards:
             manager = manager_of(card.index)
-            now = (manager.state, manager.generation)
+            now = (manager.admission.state, manager.generation)
             assert now == (card.state, card.generation), (now, card)
             assert simulator.retain_count(card.index) == card.retained
         for device in self.devices[-NEWEST:]:
@@ -142,7 +142,7 @@ class Ground(RuleBasedStateMachine):
         for made in [it.made for it in self.things] + [it.made for it in self.devices]:
             made.close().result(PATIENCE_SECONDS)
         for card in self.cards:
-            assert manager_of(card.index).state is State.CLOSED
+            assert manager_of(card.index).admission.state is State.CLOSED
             assert simulator.retain_count(card.index) == 0
         left = {name: count for name in NOTHING_LEFT if (count := getattr(simulator.stats(), name))}
         assert left == {}

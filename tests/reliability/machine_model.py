@@ -1,6 +1,6 @@
 """What must hold of devices and of what lives on them, for a single thread that waits for everything it begins.
 
-A `Card` is a device as the face shows it; a `Thing` is a handle, with what is known of it. Neither asks the library.
+A `Card` is a device as its public methods show it; a `Thing` is a handle. Neither asks the library.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Card:
             listener.put((kind, self.state, self.generation))
 
     def becomes(self, state: State, kind: str, *, generation: bool = False) -> None:
-        """A step of the law."""
+        """A step of the state table."""
         self.state = state
         self.generation += generation
         self.tell(kind)

@@ -151,14 +151,14 @@ class Work(Ground):
         stream, buffer = self._pair(pick, which)
         self._all_known(stream)
         manager = manager_of(stream.card.index)
-        before = manager.failures
+        before = manager.failures.count
         simulator.fail_next(stream.made, FAULT)
         point = Point(stream, stream.made.fill(buffer.made, 1), known=True, error=aioacl.DeviceFault)
         stream.points.append(point)
         self.points.append(point)
         expect(lambda: point.made.result(PATIENCE_SECONDS), aioacl.DeviceFault)
         self._raised(stream, point.error)
-        assert until_now(lambda: manager.failures == before + 1)
+        assert until_now(lambda: manager.failures.count == before + 1)
         stream.card.tell("fault")
         expect(lambda: stream.made.fill(buffer.made, 1), aioacl.DeviceFault)
         assert stream.made.error is not None

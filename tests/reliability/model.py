@@ -1,4 +1,4 @@
-"""Models of the gate, its manager, its flights and their users, explored by spin in every state.
+"""Models of the gate, its manager, its procedures and their users, explored by spin in every state.
 
 models/device.pml says what is modelled and what is not. A configuration is a set of users; each is explored in several
 modes (MODES in model_spin.py), and what is counted are different states, each visited. A bug is one change to the
@@ -65,8 +65,8 @@ BUGS: Final = (
     Bug("drain_ignores_leases", "HOLDERS=1 RESETTERS=1", "patient"),
     Bug("no_lifetime_barrier", "MAKERS=1 RESETTERS=1"),
     Bug("lost_wake", "MAKERS=1 RESETTERS=1", "patient"),
-    Bug("flight_leaves_gate_shut", "RESETTERS=1 FAILS=1"),
-    Bug("two_flights", "RESETTERS=2"),
+    Bug("procedure_leaves_gate_shut", "RESETTERS=1 FAILS=1"),
+    Bug("two_procedures", "RESETTERS=2"),
     Bug("nested_lease_waits", "HOLDERS=1 RESETTERS=1", "patient"),
     Bug("check_then_count", "ENQUEUERS=1 RESETTERS=1"),
     Bug("foreign_flag_lost", "HOLDERS=1 RESETTERS=1 STRANGERS=1"),
@@ -75,8 +75,8 @@ BUGS: Final = (
 #: Those that only the model has.
 MORE_BUGS: Final = (
     Bug("no_leave_time", "SITTERS=1 OPENERS=1"),
-    Bug("landing_ignores_foreign", "RESETTERS=1 STRANGERS=1"),
-    Bug("join_after_landing", "RESETTERS=2"),
+    Bug("finish_ignores_foreign", "RESETTERS=1 STRANGERS=1"),
+    Bug("join_after_finish", "RESETTERS=2"),
     Bug("open_is_deaf", "OPENERS=1 ENQUEUERS=1 STRANGERS=1"),
     Bug("settle_in_steps", "MAKERS=1 RESETTERS=1 STRANGERS=1", "patient"),
     Bug("silent_turn", "MAKERS=1 RESETTERS=1 RESETS=2 STRANGERS=1", "patient"),

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 200.0, Scale.SLOW: 3000.0}
 HERE: Final = Path(__file__).resolve().parent
-QUICK_BUGS: Final = ("two_flights",)
+QUICK_BUGS: Final = ("two_procedures",)
 DEFAULT_BUGS: Final = 4  # of those in Python; those in C take next to nothing once the engine is built
 DEFAULT_SLIPS: Final = 2
 MUST_BE_NOTICED: Final = 0.9
@@ -72,12 +72,30 @@ FIRST: Final = {
         "tests/unit/test_misuse.py",
     ),
     "_lifecycle/turns": ("tests/unit/test_contract.py", "tests/unit/lifecycle/test_lease.py"),
+    "_lifecycle/procedures/close": (
+        "tests/unit/lifecycle/test_procedures.py",
+        "tests/unit/lifecycle/test_foreign.py",
+        "tests/unit/lifecycle/test_foreign_set.py",
+        "tests/unit/test_device.py",
+    ),
     "_lifecycle/procedures/procedure": (
         "tests/unit/lifecycle/test_procedures.py",
         "tests/unit/lifecycle/test_foreign.py",
         "tests/unit/lifecycle/test_foreign_set.py",
         "tests/unit/test_device.py",
     ),
+    "_lifecycle/procedures/open": ("tests/unit/test_device.py", "tests/unit/lifecycle/test_procedures.py"),
+    "_lifecycle/procedures/foreign": (
+        "tests/unit/lifecycle/test_foreign.py",
+        "tests/unit/lifecycle/test_foreign_set.py",
+    ),
+    "_lifecycle/counts": (
+        "tests/unit/lifecycle/test_counts_beside.py",
+        "tests/unit/lifecycle/test_foreign_set.py",
+        "tests/unit/test_device.py",
+    ),
+    "_lifecycle/failures": ("tests/unit/handles/test_uncollected.py", "tests/unit/lifecycle/test_faults.py"),
+    "_lifecycle/deferred": ("tests/unit/handles/test_garbage.py", "tests/unit/lifecycle/test_maintenance.py"),
     "_lifecycle/procedures/reset": (
         "tests/unit/lifecycle/test_reset.py",
         "tests/unit/lifecycle/test_reset_failing.py",
@@ -87,6 +105,9 @@ FIRST: Final = {
     "_lifecycle/executor": ("tests/unit/lifecycle/test_executor.py",),
     "_lifecycle/jobs": ("tests/unit/lifecycle/test_executor.py", "tests/unit/lifecycle/test_job_waits.py"),
     "_wait/port": ("tests/unit/wait/test_port.py", "tests/unit/handles/test_awaits.py"),
+    "_wait/asyncio": ("tests/unit/wait/test_port.py", "tests/unit/handles/test_awaits.py"),
+    "_wait/thread": ("tests/unit/wait/test_port.py", "tests/unit/handles/test_awaits.py"),
+    "_wait/current": ("tests/unit/wait/test_port.py", "tests/unit/handles/test_awaits.py"),
 }
 # The list of native tests that is about a file of the engine; for the others it is test_stream.c.
 LISTS: Final = {

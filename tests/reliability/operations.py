@@ -1,4 +1,4 @@
-"""What the tasks of a crowd do: the public face of aioacl, each operation short, and its bytes verified.
+"""What the tasks of a crowd do: the public API of aioacl, each operation short, and its bytes verified.
 
 An operation ends well, or in what its device or its caller did to it meanwhile. It raises Wrong if it was answered
 what cannot be.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Operation = Callable[[Hand, Device], Awaitable[object]]
 
 LARGE_BYTES: Final = 3 << 19  # more than one copy stages
-INJECTED_BYTES: Final = 54321  # nobody else has a buffer of that size, so the rules below strike nobody else
+INJECTED_BYTES: Final = 54321  # nobody else has a buffer of that size, so the rules below meet no other call
 OUT_OF_MEMORY: Final = 207001
 TASK_FAILS: Final = 107020
 RULES: Final = (
@@ -253,7 +253,7 @@ async def shared_lease(hand: Hand, device: Device) -> None:
 
 
 async def injected(hand: Hand, device: Device) -> None:
-    """A task that fails: a rule strikes fills of that size."""
+    """A task that fails: a rule fires for fills of that size."""
     async with device.create_stream() as made, device.allocate(INJECTED_BYTES) as target:
         hand.expects(TASK_FAILS)
         await made.fill(target, 1)
@@ -261,7 +261,7 @@ async def injected(hand: Hand, device: Device) -> None:
 
 
 async def refused(hand: Hand, device: Device) -> None:
-    """An allocation that fails: a rule strikes allocations of that size."""
+    """An allocation that fails: a rule fires for allocations of that size."""
     hand.expects(OUT_OF_MEMORY)
     async with device.allocate(INJECTED_BYTES + 1):
         raise Wrong("memory was had although there was none")

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 PARTS: Final[tuple[str, ...]] = (
-    "law",
+    "walks",
     "machine",
     "load",
     "curve",

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import lib
-from aioacl._base.states import Event, State
+from aioacl._base.states import State, Trigger
 from aioacl._lifecycle.admission import Admission
 from aioacl._lifecycle.manager import Manager
-from aioacl._lifecycle.procedures.procedure import CloseFlight
-from aioacl._lifecycle.procedures.reset import ResetFlight
+from aioacl._lifecycle.procedures.close import CloseProcedure
+from aioacl._lifecycle.procedures.reset import ResetProcedure
 from aioacl._lifecycle.turns import Turns
-from aioacl._wait.port import current_holder, current_port
+from aioacl._wait.current import current_holder, current_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,18 @@ def _lose_wake_ups() -> None:
 
 
 async def _reset_without_the_lock(self: Any, *, grace: float, timeout: float, reason: str) -> Any:
-    flight = self.flight
-    if not isinstance(flight, ResetFlight):
-        with self.changed:
+    procedure = self.procedure
+    if not isinstance(procedure, ResetProcedure):
+        with self.admission.changed:
             holder = current_holder()
-        flight = ResetFlight(self, grace=grace, timeout=timeout, reason=reason, by=holder)
-        with self.changed:
-            self.launch(flight)
-    await flight.arrive(None)
-    return flight.report
+        procedure = ResetProcedure(self, grace=grace, timeout=timeout, reason=reason, by=holder)
+        with self.admission.changed:
+            self.start_procedure(procedure)
+    await procedure.wait(None)
+    return procedure.report
 
 
-def _fly_twice() -> None:
+def _run_twice() -> None:
     _put(Manager, "force_reset", _reset_without_the_lock)
 
 
@@ -87,19 +87,19 @@ def _tell_nobody_of_the_last_turn() -> None:
 
 
 def _close_later(self: Any, *states: State) -> Any:
-    if self.opens or self.flight is not None or self.state not in states:
+    if self.admission.opens or self.procedure is not None or self.admission.state not in states:
         return None
-    flight = CloseFlight(self)
-    fly = flight.fly
+    procedure = CloseProcedure(self)
+    run = procedure.run
 
     def drain_first() -> None:
-        flight._apply(Event.DRAIN)
-        fly()
+        procedure._apply(Trigger.DRAIN)
+        run()
 
-    if self.state is State.OPEN:
-        flight.fly = drain_first  # type: ignore[method-assign]  # that is the bug
-    self.launch(flight)
-    return flight
+    if self.admission.state is State.OPEN:
+        procedure.run = drain_first  # type: ignore[method-assign]  # that is the bug
+    self.start_procedure(procedure)
+    return procedure
 
 
 def _drain_late() -> None:
@@ -110,11 +110,13 @@ BUGS: Final[dict[str, Bug]] = {
     "lost-wake-up": Bug(
         "whoever waits for a change does not look again under the lock", "reset_open_close", _lose_wake_ups
     ),
-    "two-flights": Bug("a reset is launched after a look without the lock", "reset_reset_close", _fly_twice),
+    "two-procedures": Bug(
+        "a reset is launched after a look without the lock", "reset_reset_close", _run_twice
+    ),
     "nested-lease": Bug("a lease within a lease waits for the reset", "lease_reset", _wait_within_a_lease),
     "silent-turn": Bug("the last turn wakes nobody", "core_turns", _tell_nobody_of_the_last_turn),
     "late-drain": Bug(
-        "the last close drains on its flight, and somebody counts himself in before",
+        "the last close drains on its procedure, and somebody counts himself in before",
         "open_close",
         _drain_late,
     ),

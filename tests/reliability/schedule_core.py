@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from aioacl._base.states import Event
+from aioacl._base.states import Trigger
 from aioacl._lifecycle.admission import Admission
 from aioacl._lifecycle.lease import Lease
-from aioacl._wait.port import run_blocking
+from aioacl._wait.current import run_blocking
 from tests.reliability.schedule_scenarios import SCENARIOS, Bodies, scenario
 
 if TYPE_CHECKING:
-    from aioacl._lifecycle.manager import Manager
     from tests.reliability.schedule_world import World
 
 __all__ = ["SCENARIOS"]  # all of them, with these
@@ -25,7 +24,7 @@ def core_gate(world: World) -> Bodies:
     admission = _gate_alone()
 
     def steps() -> None:
-        for event in (Event.DRAIN, Event.SEIZE, Event.REVIVE):
+        for event in (Trigger.DRAIN, Trigger.SEIZE, Trigger.REVIVE):
             with admission.changed:
                 admission.apply(event)
 
@@ -42,7 +41,7 @@ def core_gate(world: World) -> Bodies:
 @scenario(core=True)
 def core_turns(world: World) -> Bodies:
     """A turn: whoever waited has it when the gate opens, and whoever waits for the last turn is woken at once."""
-    admission = _gate_alone(Event.DRAIN, Event.SEIZE)
+    admission = _gate_alone(Trigger.DRAIN, Trigger.SEIZE)
 
     def wait() -> None:
         with admission.turns.place() as place:
@@ -51,7 +50,7 @@ def core_turns(world: World) -> Bodies:
     def reset() -> None:
         begun = world.scheduler.now
         with admission.changed:
-            admission.apply(Event.REVIVE)
+            admission.apply(Trigger.REVIVE)
             while admission.turns.due:
                 admission.changed.wait(1.0)
         world.expect(world.scheduler.now == begun, "the last turn woke nobody")
@@ -60,27 +59,27 @@ def core_turns(world: World) -> Bodies:
 
 
 @scenario(core=True)
-def core_lane(world: World) -> Bodies:
-    """A lane with a customer, while it is stopped."""
-    lane = world.manager.control  # a new one would leave a port: those last as long as the process
-    lane.start()
+def core_worker(world: World) -> Bodies:
+    """A worker thread with a customer, while it is stopped."""
+    worker = world.manager.control  # a new one would leave a port: those last as long as the process
+    worker.start()
 
     def call() -> None:
-        world.expect(world.attempt("call", lambda: lane.call(lambda: 42, None)) == 42, "no answer")
+        world.expect(world.attempt("call", lambda: worker.call(lambda: 42, None)) == 42, "no answer")
 
     def stop() -> None:
-        world.expect(lane.stop(5.0), "the lane has not stopped")
+        world.expect(worker.stop(5.0), "the thread has not stopped")
 
     return [call, stop]
 
 
-def _gate_alone(*events: Event) -> Admission:
+def _gate_alone(*events: Trigger) -> Admission:
     admission = Admission(CORE_INDEX)
-    for event in (Event.OPEN, *events):
+    for event in (Trigger.OPEN, *events):
         with admission.changed:
             admission.apply(event)
     return admission
 
 
 def _lease(admission: Admission) -> Lease:
-    return Lease(cast("Manager", admission), wait=True, timeout=None)
+    return Lease(admission, wait=True, timeout=None)

@@ -57,7 +57,7 @@ class Ground:
         self._lengths: dict[str, int] = {}
         self.outcomes: dict[str, int] = {}
         self.once(SCENARIOS["open_close"], Recorded(()), grain=Grain.LOCKS)
-        self._before = _descriptors()  # with the ports of the lanes, which last
+        self._before = _descriptors()  # with the ports of the worker threads, which last
 
     # --- one schedule -----------------------------------------------------------------------------------------
 

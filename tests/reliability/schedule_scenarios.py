@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl import AclError, DeviceReset, DeviceResetting, simulator
 from aioacl._base.ffi import lib
-from aioacl._wait.port import run_blocking
+from aioacl._wait.current import run_blocking
 from tests.reliability.schedule_world import INDEX, Closed, Quarantined, Stale, TimedOut
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.reliability.schedule_world import World
 
 RESET_FAILS: Final = 507000
-ATTEMPTS: Final = 3
+RESETS_TRIED: Final = 3
 AMPLE_SECONDS: Final = 60.0
 
 Body = Callable[[], object]
@@ -226,7 +226,7 @@ def _repair(world: World, device: Device) -> None:
 def failed_reset(world: World) -> Bodies:
     """A reset fails for good and the next one repairs, while others make things and reset too."""
     device = world.opened()
-    simulator.fail_call("aclrtResetDeviceForce", RESET_FAILS, ATTEMPTS)
+    simulator.fail_call("aclrtResetDeviceForce", RESET_FAILS, RESETS_TRIED)
     return [
         lambda: _repair(world, device),
         lambda: world.reset(device),
@@ -286,13 +286,13 @@ def turns(world: World) -> Bodies:
     device = world.opened()
     manager = world.manager
     came: list[int] = []
-    wait = manager.turns.wait
+    wait = manager.admission.turns.wait
 
     def noting(place: object) -> None:
         came.append(manager.generation)
         wait(place)  # type: ignore[arg-type]  # whatever a place is
 
-    manager.turns.wait = noting  # type: ignore[method-assign]  # for this run
+    manager.admission.turns.wait = noting  # type: ignore[method-assign]  # for this run
 
     def resets() -> None:
         for _ in range(3):
@@ -306,7 +306,7 @@ def turns(world: World) -> Bodies:
                 f"waited since generation {came[0]} and was served in {stream.generation}",
             )
         world.close(stream)
-        del manager.turns.wait
+        del manager.admission.turns.wait
 
     return [resets, maker]
 
@@ -358,7 +358,7 @@ def finalizers(world: World) -> Bodies:
 
 @scenario(patience=0.5)
 def deadlines(world: World) -> Bodies:
-    """Deadlines end while a lease keeps a reset in the air."""
+    """Deadlines end while a lease keeps a reset from ending."""
     device = world.opened()
 
     def hold() -> None:

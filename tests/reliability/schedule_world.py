@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import aioacl
 from aioacl import DeviceQuarantined, DeviceTimeout, ParameterError, StaleHandleError, simulator
-from aioacl._base import ffi as _ffi
-from aioacl._base import sync as _sync
+from aioacl._base import ffi, sync
 from aioacl._base.states import State
-from aioacl._library import runtime as _runtime
+from aioacl._library import runtime
 from aioacl._lifecycle import manager as _lifecycle
-from aioacl._lifecycle.procedures import procedure as _flights
+from aioacl._lifecycle.procedures import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,14 +67,13 @@ TimedOut = DeviceTimeout
 def settle_in(scheduler: Scheduler) -> None:
     """Puts the scheduler behind the seam, once in a process in which no device was opened yet."""
     aioacl.use_library("simulator")
-    _runtime.acquire("schedules")  # a user that stays: initialising is no part of a schedule
-    for module in (_flights, _lifecycle):
-        vars(module)["POOL_EVENTS"] = POOL_EVENTS
-    _sync.backend = scheduler
+    runtime.acquire("schedules")  # a user that stays: initialising is no part of a schedule
+    setattr(limits, "POOL_EVENTS", POOL_EVENTS)  # noqa: B010 - a constant, which an assignment may not change
+    sync.backend = scheduler
     _lifecycle._managers_lock = scheduler.lock()
-    _runtime._lock = scheduler.lock()
-    Crossings(_ffi.lib, scheduler, NOTICED).put(_modules())
-    scheduler.engine_at_work = lambda: _ffi.lib.aio_device_waits(INDEX)
+    runtime._lock = scheduler.lock()
+    Crossings(ffi.lib, scheduler, NOTICED).put(_modules())
+    scheduler.engine_at_work = lambda: ffi.lib.aio_device_waits(INDEX)
 
 
 def _modules() -> list[Any]:
@@ -131,9 +129,9 @@ class World:
         self._violations, self._events = before.violations, before.events
         self._changed = scheduler.condition()
         self._said: dict[str, Any] = {}
-        for lane in (self.manager.control, self.manager.maintenance):
-            if lane._port is not None:  # a kick may be left of the run before
-                lane._port.drain()
+        for worker in (self.manager.control, self.manager.maintenance):
+            if worker._port is not None:  # a kick may be left of the run before
+                worker._port.drain()
 
     # --- what threads do --------------------------------------------------------------------------------------
 
@@ -212,15 +210,17 @@ class World:
 
     def _check_python(self) -> None:
         manager = self.manager
-        self.expect(manager.state is State.CLOSED, f"the device is {manager.state.name}")
-        self.expect(manager.opens == 0, f"{manager.opens} opens are left")
-        self.expect(manager.flight is None, f"a flight is left: {manager.flight}")
-        self.expect(not len(manager.leases), "leases are left")
-        self.expect(not manager.turns.due and not manager.turns._waiting, "turns are left")
-        self.expect(manager._executor is None, "the executor is left")
+        self.expect(manager.admission.state is State.CLOSED, f"the device is {manager.admission.state.name}")
+        self.expect(manager.admission.opens == 0, f"{manager.admission.opens} opens are left")
+        self.expect(manager.procedure is None, f"a procedure is left: {manager.procedure}")
+        self.expect(not len(manager.admission.leases), "leases are left")
+        self.expect(
+            not manager.admission.turns.due and not manager.admission.turns._waiting, "turns are left"
+        )
+        self.expect(not manager.jobs._executors, "the executor is left")
         self.expect(not manager.control._jobs and not manager.maintenance._jobs, "jobs are left")
-        self.expect(not manager.notes, "notes of finalizers are left")
-        self.expect(manager.counts.retained == 0, f"{manager.counts} are counted")
+        self.expect(not manager.deferred.notes, "notes of finalizers are left")
+        self.expect(manager.counts.now.retained == 0, f"{manager.counts.now} are counted")
 
     def _check_simulator(self) -> None:
         stats = simulator.stats()
@@ -234,7 +234,7 @@ class World:
         )  # the runtime keeps them over a foreign reset
         left = (stats.contexts, stats.streams, events, stats.device_blocks)
         self.expect(not any(left), f"contexts, streams, events, blocks are left: {left}")
-        foreign = _ffi.lib.aio_gate_foreign(INDEX)
+        foreign = ffi.lib.aio_gate_foreign(INDEX)
         self.expect(not foreign, "a foreign reset was not answered")
 
 

@@ -14,7 +14,7 @@ from tests.kit import until_now
 from tests.reliability import loops
 from tests.reliability.part import Outcome, Scale
 from tests.reliability.stuck_cases import CASES, NAMED
-from tests.reliability.stuck_flights import Bench, quarantined_and_back, sat_out
+from tests.reliability.stuck_procedures import Bench, quarantined_and_back, sat_out
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

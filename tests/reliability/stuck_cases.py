@@ -79,17 +79,17 @@ class Case:
 
     Attributes:
         name: of the ACL function, or of the job, as a report names it.
-        begin: who gets stuck; without it, the flight itself does.
-        lane: whether it is the maintenance lane that is stuck: whoever waits for that is told so at once.
+        begin: who gets stuck; without it, the procedure itself does.
+        maintenance: whether it is the maintenance thread that is stuck: whoever waits for that is told so at once.
         closes: whether he closes something: his waiting ends then, and that is no error.
         resets: calls of aclrtResetDeviceForce.
         aborts: whether waits can be aborted; else threads in them stay there until a reset has been made.
-        waits: whether others wait for streams; without them, it is the flight that asks how far these are.
+        waits: whether others wait for streams; without them, it is the procedure that asks how far these are.
     """
 
     name: str
     begin: Callable[[Scene, TaskGroup], Somebody] | None = None
-    lane: bool = False
+    maintenance: bool = False
     closes: bool = False
     resets: int = 0
     aborts: bool = True
@@ -101,7 +101,7 @@ class Case:
         return self.name if self.aborts or self.name == ABORT else f"{self.name}, and no wait can be aborted"
 
     async def hang(self, scene: Scene, group: TaskGroup) -> Somebody | None:
-        """It hangs, or will when the flight comes to it."""
+        """It hangs, or will when the procedure comes to it."""
         simulator.set_abort_supported(self.aborts or self.name == ABORT)
         if self.name != JOB:
             simulator.hang_call(self.name)
@@ -120,19 +120,19 @@ class Case:
 
 
 NAMED: Final = (
-    Case("aclrtMalloc", lambda s, group: Waiting(group, lambda: s.device.allocate(64)), lane=True),
-    Case("aclrtCreateStream", lambda s, group: Waiting(group, s.device.create_stream), lane=True),
+    Case("aclrtMalloc", lambda s, group: Waiting(group, lambda: s.device.allocate(64)), maintenance=True),
+    Case("aclrtCreateStream", lambda s, group: Waiting(group, s.device.create_stream), maintenance=True),
     Case(JOB, lambda s, group: Waiting(group, lambda: s.device.run(s.job))),
 )
 CASES: Final = (
     *NAMED,
-    Case("aclrtDestroyStream", lambda s, group: Waiting(group, s.spare.close), lane=True, closes=True),
-    Case("aclrtFree", lambda s, group: Waiting(group, s.spare_memory.close), lane=True, closes=True),
-    Case("aclrtMallocHost", lambda s, group: Waiting(group, lambda: s.device.pinned(64)), lane=True),
+    Case("aclrtDestroyStream", lambda s, group: Waiting(group, s.spare.close), maintenance=True, closes=True),
+    Case("aclrtFree", lambda s, group: Waiting(group, s.spare_memory.close), maintenance=True, closes=True),
+    Case("aclrtMallocHost", lambda s, group: Waiting(group, lambda: s.device.pinned(64)), maintenance=True),
     Case(
         "aclrtSynchronizeDeviceWithTimeout",
         lambda s, group: Waiting(group, s.device.synchronize),
-        lane=True,
+        maintenance=True,
     ),
     Case("aclrtMemcpyAsync", lambda s, _: InThread(lambda: s.spare.copy(s.memory, bytes(64)))),
     Case("aclrtMemsetAsync", lambda s, _: InThread(lambda: s.spare.fill(s.memory, 2))),

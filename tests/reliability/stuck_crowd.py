@@ -45,19 +45,19 @@ class Crowd:
             if event.kind in ("quarantined", "reopened"):
                 return
 
-    async def come(self, group: TaskGroup, *, lane: bool) -> None:
-        """Those who wait for streams, and for the lane if that is stuck."""
+    async def come(self, group: TaskGroup, *, maintenance: bool) -> None:
+        """Those who wait for streams, and for the maintenance thread if that is stuck."""
         device, held = self._scene.device, self._scene.held
         ticket, event = held.fill(self._scene.memory, 1), held.record()
         self.in_waits["a ticket"] = Waiting(group, lambda: ticket)
         self.in_waits["an event"] = Waiting(group, event.synchronize)
         self.in_waits["a stream"] = Waiting(group, held.synchronize)
         self.in_waits["device.synchronize()"] = Waiting(group, device.synchronize)
-        if lane:
+        if maintenance:
             self.others["an allocation behind it"] = Waiting(group, lambda: device.allocate(64))
             self.others["a thread's allocation"] = InThread(lambda: device.allocate(64).result())
         queued = device._manager.maintenance._jobs
-        await until(lambda: lib.aio_device_waits(device.index) == 4 and len(queued) >= 2 * lane)
+        await until(lambda: lib.aio_device_waits(device.index) == 4 and len(queued) >= 2 * maintenance)
 
     def come_to_the_gate(self, group: TaskGroup) -> None:
         """Those who come while the device drains or is reset."""

@@ -73,8 +73,13 @@ def test_a_part_whose_module_is_missing_ends_with_a_finding(monkeypatch: pytest.
 
 
 def test_an_excuse_for_code_that_is_gone_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = {"module": "_reset", "was": "nothing of the kind", "becomes": "", "because": ""}
+    row = {
+        "module": "_lifecycle/procedures/reset",
+        "was": "nothing of the kind",
+        "becomes": "",
+        "because": "",
+    }
     monkeypatch.setattr(mutants, "survivors", lambda: {"survivor": [row], "family": [{"was": "^nor this$"}]})
     single, family = mutants.problems()
-    assert "`nothing of the kind` is not in _reset" in single
+    assert "`nothing of the kind` is not in _lifecycle/procedures/reset" in single
     assert "^nor this$ matches no line" in family

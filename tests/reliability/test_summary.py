@@ -19,10 +19,10 @@ from tests.reliability.part import Outcome
 figures = {"figure": [f"row {row}" for row in range(60)]}
 
 def run_apart(name, scale, seed):
-    return Outcome(figures, ["a finding\\nits second line"] if name == "law" else [])
+    return Outcome(figures, ["a finding\\nits second line"] if name == "walks" else [])
 
 program.run_apart = run_apart
-sys.exit(program.main(["--quick", "--seed=7", "law", "stuck"]))
+sys.exit(program.main(["--quick", "--seed=7", "walks", "stuck"]))
 """
 
 
@@ -31,24 +31,30 @@ def test_run_with_a_finding_ends_with_the_part_and_the_finding() -> None:
     ran = forkserver.run([sys.executable, "-c", RUN], cwd=Path(__file__).parents[2])
     assert ran.returncode == 1, ran.stderr
     assert ran.stdout.splitlines()[-4:] == [
-        "found by law:",
-        "  ! law: a finding",
-        "  ! law: its second line",
+        "found by walks:",
+        "  ! walks: a finding",
+        "  ! walks: its second line",
         "something was found, --seed=7",
     ]
 
 
 def test_run_without_a_finding_adds_no_lines() -> None:
-    outcomes = {"law": Outcome(), "model": Outcome(not_run="spin is missing")}
+    outcomes = {"walks": Outcome(), "model": Outcome(not_run="spin is missing")}
     assert again(outcomes, with_not_run=False) == []
     assert again(outcomes, with_not_run=True) == ["found by model:", "  ! model: spin is missing"]
 
 
 def test_long_finding_is_cut_and_a_short_one_beside_it_is_not() -> None:
     long = "\n".join(f"line {number}" for number in range(100))
-    lines = again({"law": Outcome(findings=[long]), "stuck": Outcome(findings=["short"])}, with_not_run=True)
-    assert lines[:3] == ["found by law, stuck:", "  ! law: line 0", "  ! law: (72 more lines are above)"]
-    assert lines[-2:] == ["  ! law: line 99", "  ! stuck: short"]
+    lines = again(
+        {"walks": Outcome(findings=[long]), "stuck": Outcome(findings=["short"])}, with_not_run=True
+    )
+    assert lines[:3] == [
+        "found by walks, stuck:",
+        "  ! walks: line 0",
+        "  ! walks: (72 more lines are above)",
+    ]
+    assert lines[-2:] == ["  ! walks: line 99", "  ! stuck: short"]
     assert len(lines) == 1 + MOST_LINES
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from aioacl._library import detection as _detection
+from aioacl._library import detection
 from aioacl.lowlevel import ffi, functions, on
 from tests.reliability.truth_bench import KERNEL, Bench
 from tests.reliability.truth_scene import Scene
@@ -127,7 +127,7 @@ def main(name: str, rounds: int, seed: int, seconds: float) -> None:
     """One mode."""
     os.environ["AIOACL_SIM_DEVICES"] = str(2 * PAIRS)
     mode = MODES[name]
-    _detection.allow(mode.ways)
+    detection.allow(mode.ways)
     aioacl.use_library("simulator")
     campaign = Campaign(mode, rounds, seed, seconds)
     with simulator.register_kernel(KERNEL, lambda _: None), simulator.fault(BUSY):

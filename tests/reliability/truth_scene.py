@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import aioacl
 from aioacl import simulator
+from aioacl._handles.stream_core import streams_of
 from aioacl.lowlevel import ffi
 from tests.reliability.truth_bench import CODES, PATIENCE_SECONDS, PIECE_BYTES, Ear
 from tests.reliability.truth_oracle import MAYBE, NO, Failure, Lane
@@ -79,7 +80,7 @@ class Scene(Script):
     async def _gone(self, run: Run) -> None:
         """A wait for the device asks a closed stream until it is destroyed, and the next scene is none of its."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while run.stream._core in run.board.device._manager.cores.members():  # noqa: ASYNC110 - nothing tells
+            while run.stream._core in streams_of(run.board.device._manager):  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.001)
 
     # --- one step ---------------------------------------------------------------------------------------------------

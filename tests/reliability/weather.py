@@ -7,7 +7,7 @@ has not moved, and none keeps what it has made to itself.
     rc-after      never of a call that makes or enqueues: nobody could know what it has made, or that a copy still runs
     lost          of a device that is kept open only: one that cannot be set cannot be opened either, nor reset then
     foreign reset of calls that take no memory: theirs would be gone in the midst of the call; and at most twice, for
-                  each waits a second for the very call that it strikes
+                  each waits a second for the call for which it fires
     false-drain   of a wait for the whole device only: behind one for a stream nobody could tell that nothing was done
     hang          not at all: who hangs is told of by the stuck calls' own tests
 """

@@ -70,7 +70,7 @@ def table(tally: Tally, seconds: float) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when nothing was found, and every fault has struck."""
+    """0 when nothing was found, and every fault has fired."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--replay", nargs=2, metavar=("SCENARIO", "RULE"))
     parser.add_argument("--codes", type=int, default=len(CODES), help="how many of the codes")

@@ -30,7 +30,11 @@ def more_than(before: dict[str, int], *allowed: str) -> dict[str, tuple[int, int
 def open_devices() -> list[_lifecycle.Manager]:
     """The managers whose device is not closed."""
     managers = list(_lifecycle._managers.values())
-    return [m for m in managers if m.state is not State.CLOSED or m.flight is not None or m.opens]
+    return [
+        m
+        for m in managers
+        if m.admission.state is not State.CLOSED or m.procedure is not None or m.admission.opens
+    ]
 
 
 def all_closed(seconds: float) -> bool:
@@ -41,9 +45,9 @@ def all_closed(seconds: float) -> bool:
 def force_closed() -> None:
     """Closes what is open, whoever has it."""
     for manager in open_devices():
-        until_now(lambda m=manager: m.flight is None, 5)  # type: ignore[misc]  # mypy wants a type for the default
-        with manager.changed:
-            manager._users.clear()
-            manager.leases.revoke()
+        until_now(lambda m=manager: m.procedure is None, 5)  # type: ignore[misc]  # mypy wants a type for the default
+        with manager.admission.changed:
+            manager.admission.users.clear()
+            manager.admission.leases.revoke()
             manager.close_if_unused(State.OPEN, State.QUARANTINED)
     all_closed(5)

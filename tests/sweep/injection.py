@@ -1,7 +1,7 @@
 """One injection: a scenario under one fault, and whether the library behaved.
 
 After it: no error but those of the table of codes; nothing left in the simulator, no thread, no descriptor; nothing
-that the referee objects to; and the device can be opened again.
+that the usage checker objects to; and the device can be opened again.
 """
 
 from __future__ import annotations
@@ -173,11 +173,11 @@ class Listener:
     def __exit__(self, *_: object) -> None:
         self._caught.__exit__(None, None, None)
         sys.unraisablehook, threading.excepthook = self._hooks
-        lawful = (aioacl.AclWarning,)
+        expected = (aioacl.AclWarning,)
         self.heard += [
             f"warns: {one.category.__name__}: {one.message}"
             for one in self._warnings or []
-            if not issubclass(one.category, lawful)
+            if not issubclass(one.category, expected)
         ]
 
 
@@ -194,7 +194,7 @@ def _was_reset(injection: Injection) -> bool:
 def mend_counts(index: int) -> None:
     """Takes back what a scenario has set by hand and could not reset."""
     manager = manager_of(index)
-    if manager.counts.retained > manager.ours and not ground.open_devices():
+    if manager.counts.now.retained > manager.counts.own_sets and not ground.open_devices():
         lowlevel.reset_device_force(index)
 
 
@@ -238,7 +238,7 @@ class Bed:
         outcome.complaints += listener.heard
         for error in leaves(outcome.error) if outcome.error is not None else ():
             outcome.complaints += filter(None, [misjudged(error, injection.code)])
-        outcome.complaints += [f"the referee: {text}" for text in simulator.violations()]
+        outcome.complaints += [f"the usage checker: {text}" for text in simulator.violations()]
         return outcome
 
     def _scenario(self, name: str) -> BaseException | None:
@@ -263,7 +263,7 @@ class Bed:
                 continue
             opened.close().result()
         if not self._settle():
-            left = [f"{manager.index} {manager.state.name}" for manager in ground.open_devices()]
+            left = [f"{manager.index} {manager.admission.state.name}" for manager in ground.open_devices()]
             outcome.complaints.append(f"devices stay open: {left}")
             ground.force_closed()
 

@@ -89,7 +89,7 @@ async def pinned_memory() -> None:
 
 
 async def host_functions() -> None:
-    """A host function, by hand, in the midst of the face's own work."""
+    """A host function, by hand, in the midst of aioacl's own work."""
     calls: list[int] = []
     function = ffi.callback("void (*)(void *)", lambda _: calls.append(1))
     async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:

@@ -1,6 +1,6 @@
 """The sweep: for each scenario, function and code, the first call fails, the second, until the fault no longer fires.
 
-Once with a fault that strikes one call, once with one that stays. Works in a process of its own for each share.
+Once with a fault that fires for one call, once with one that stays. Works in a process of its own for each share.
 """
 
 from __future__ import annotations

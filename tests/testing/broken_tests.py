@@ -128,7 +128,7 @@ def test_leaves_a_pipe() -> None:
     kept.append(os.pipe())  # Python does not tell who
 
 
-def test_leaves_a_count_below_the_face() -> None:
+def test_leaves_a_count_below_aioacl() -> None:
     lowlevel.set_device(1)
 
 
@@ -153,7 +153,7 @@ class TestBroaderFixture:
         assert forgetful.query()
 
 
-@pytest.mark.aioacl_leaves("streams", "threads")
+@pytest.mark.aioacl_allow_leaks("streams", "threads")
 def test_may_leave_it(aioacl_device: aioacl.Device) -> None:
     kept.append(aioacl_device.create_stream().result())
 

@@ -16,7 +16,7 @@ import pytest_asyncio
 import uvloop
 
 import aioacl
-from aioacl.testing import until
+from aioacl.testing import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -56,7 +56,7 @@ class TestSession:
         async with npu.allocate(64) as memory:
             aioacl_simulator.hold(stream)  # and nobody releases it
             waiting = asyncio.ensure_future(self._fill(stream, memory))
-            await until(lambda: aioacl_simulator.pending(stream))  # a mark may be among them
+            await wait_until(lambda: aioacl_simulator.pending(stream))  # a mark may be among them
             waiting.cancel()
 
     async def _fill(self, stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:

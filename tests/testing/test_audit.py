@@ -12,7 +12,7 @@ import uvloop
 
 import aioacl
 from aioacl import lowlevel, simulator
-from aioacl._base import origin as _origin
+from aioacl._base import origin
 from aioacl._base.ffi import ffi, lib
 from aioacl.testing import AuditFailed, audit, origin_of, snapshot
 
@@ -211,13 +211,13 @@ def test_a_thread_is_told_by_its_line() -> None:
     )
 
 
-def test_a_count_below_the_face_is_told_by_its_call() -> None:
+def test_a_count_below_aioacl_is_told_by_its_call() -> None:
     text = found(lambda: lowlevel.set_device(0))["set_counts"]
     lowlevel.reset_device(0)
     assert re.search(r"aclrtSetDevice\(0\), call \d+, on thread MainThread", text)
 
 
-def test_reserved_addresses_below_the_face_are_told_by_their_call() -> None:
+def test_reserved_addresses_below_aioacl_are_told_by_their_call() -> None:
     found_at = ffi.new("void **")
     text = found(lambda: lib.aio_u_aclrtReserveMemAddress(found_at, 4096, 0, ffi.NULL, 0))["reservations"]
     assert lib.aio_u_aclrtReleaseMemAddress(found_at[0]) == 0
@@ -285,11 +285,11 @@ def test_audits_may_be_nested(open_device: OpenDevice) -> None:
 
 
 def test_nobody_writes_anything_down_without_an_audit(open_device: OpenDevice) -> None:
-    assert _origin.keeper is None
+    assert origin.keeper is None
     device = open_device().result()
     assert origin_of(device) == ""
     device.close().result()
-    assert _origin.keeper is None
+    assert origin.keeper is None
 
 
 def test_the_origin_is_the_line_that_asked(open_device: OpenDevice) -> None:

@@ -77,6 +77,6 @@ def test_the_program_runs(tmp_path: Path) -> None:
 
 
 def test_what_may_be_left_is_what_is_counted() -> None:
-    (row,) = re.findall(r"^\| `aioacl_leaves\(.*", PAGE, flags=re.MULTILINE)
+    (row,) = re.findall(r"^\| `aioacl_allow_leaks\(.*", PAGE, flags=re.MULTILINE)
     named = set(re.findall(r"\w+", row.partition("may leave:")[2]))
     assert named == KNOWN

@@ -17,7 +17,7 @@ from aioacl.lowlevel import ffi, functions
 
 seen = []
 
-def strikes():
+def firings():
     for _ in range(32):
         try:
             functions.aclrtGetDeviceCount(ffi.new("uint32_t *"))
@@ -27,7 +27,7 @@ def strikes():
             yield False
 
 @pytest.mark.parametrize("time", [1, 2])
-@pytest.mark.aioacl_leaves("violations")
+@pytest.mark.aioacl_allow_leaks("violations")
 def test_what_the_environment_says_holds(aioacl_device, aioacl_simulator, time):
     before = aioacl_simulator.clock()
     aioacl_device.create_stream().result().close().result()
@@ -42,7 +42,7 @@ def test_what_the_environment_says_holds(aioacl_device, aioacl_simulator, time):
 
 @pytest.mark.parametrize("time", [1, 2])
 def test_chance_is_the_same(aioacl_simulator, time):
-    seen.append(list(strikes()))
+    seen.append(list(firings()))
     assert True in seen[0] and False in seen[0]
     assert seen[-1] == seen[0]
     aioacl_simulator.set_seed(time)

@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl.testing import force_close, mend, release_everything, until, until_now
+from aioacl.testing import force_close, recover_device, release_everything, wait_until, wait_until_blocking
 from tests.kit import FAULT, Raised, hanging
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ async def test_until_returns_when_it_holds(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with simulator.held(stream):
             stream.fill(memory, 1)
-            await until(lambda: simulator.pending(stream) == 1)
-        await until(lambda: simulator.pending(stream) == 0)
+            await wait_until(lambda: simulator.pending(stream) == 1)
+        await wait_until(lambda: simulator.pending(stream) == 0)
 
 
 @pytest.mark.anyio
 async def test_until_tells_what_it_waited_for() -> None:
     never = False
     with pytest.raises(TimeoutError, match=r"did not come true within 0.01 s: .*lambda: never"):
-        await until(lambda: never, timeout=0.01)
+        await wait_until(lambda: never, timeout=0.01)
 
 
 async def always() -> bool:
@@ -42,19 +42,19 @@ async def test_until_with_an_async_condition_raises_that_names_the_remedy() -> N
         aioacl.ParameterError, match=r"not async, got .*coroutine. Pass a condition that is"
     )
     with refused:
-        await until(always)
+        await wait_until(always)
     with refused:
-        until_now(lambda: always())  # noqa: PLW0108 - not async itself: that is the case
+        wait_until_blocking(lambda: always())  # noqa: PLW0108 - not async itself: that is the case
 
 
 def test_until_now_is_the_same_for_threads() -> None:
     gone = threading.Event()
     thread = threading.Thread(target=gone.set)
     thread.start()
-    until_now(gone.is_set)
+    wait_until_blocking(gone.is_set)
     thread.join()
     with pytest.raises(TimeoutError, match=r"within 0.01 s: .*thread\.ident"):
-        until_now(lambda: thread.ident is None, timeout=0.01)
+        wait_until_blocking(lambda: thread.ident is None, timeout=0.01)
 
 
 def test_everything_is_released(open_device: OpenDevice) -> None:
@@ -64,7 +64,7 @@ def test_everything_is_released(open_device: OpenDevice) -> None:
     ticket = stream.fill(memory, 1)
     simulator.hang_call("aclrtMemsetAsync")
     hung = Raised(lambda: stream.fill(memory, 2))
-    until_now(hanging("aclrtMemsetAsync"))
+    wait_until_blocking(hanging("aclrtMemsetAsync"))
     simulator.fail_call("aclrtMalloc", 207001)
     release_everything()
     hung.join()
@@ -87,9 +87,9 @@ def test_devices_are_closed_by_force(open_device: OpenDevice) -> None:
 
 
 def test_a_device_that_works_is_left_alone(open_device: OpenDevice) -> None:
-    assert mend(0) == ""
+    assert recover_device(0) == ""
     device = open_device(0).result()
-    assert mend(0) == ""
+    assert recover_device(0) == ""
     assert simulator.calls("aclrtResetDeviceForce") == 0
     device.close().result()
 
@@ -101,7 +101,7 @@ def test_a_poisoned_device_is_mended(open_device: OpenDevice) -> None:
     with pytest.raises(aioacl.DeviceFault):
         stream.fill(memory, 1).result()
     poisoned = device.health.status
-    assert "device 0 is poisoned" in (told := mend(0))
+    assert "device 0 is poisoned" in (told := recover_device(0))
     assert "open at generation" in told
     assert (poisoned, device.health.status) == ("poisoned", "ok")
     device.close().result()
@@ -110,12 +110,12 @@ def test_a_poisoned_device_is_mended(open_device: OpenDevice) -> None:
 def test_a_device_that_fails_its_trial_is_mended(open_device: OpenDevice) -> None:
     device = open_device().result()
     simulator.fail_call("aclrtMemcpy", FAULT)
-    assert f"fails a trial: aclrtMemcpy answered {FAULT}" in mend(0)
+    assert f"fails a trial: aclrtMemcpy answered {FAULT}" in recover_device(0)
     assert simulator.calls("aclrtResetDeviceForce") == 1
     device.close().result()
 
 
 def test_a_device_that_cannot_be_opened_is_told() -> None:
     simulator.fail_call("aclrtSetDevice", FAULT)
-    assert "device 0 cannot be opened" in mend(0)
-    assert mend(0) == ""
+    assert "device 0 cannot be opened" in recover_device(0)
+    assert recover_device(0) == ""

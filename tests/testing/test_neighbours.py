@@ -125,7 +125,7 @@ def test_pipe_that_stays(aioacl_device):
 
 def test_resource_tracker_and_fork_server_of_multiprocessing_are_no_leak(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(PROCESSES)
-    ran = run(tmp_path, "-o", "aioacl_patience=0.2", "test_it.py", really=True)
+    ran = run(tmp_path, "-o", "aioacl_settle_timeout=0.2", "test_it.py", really=True)
     assert ran.refused.keys() == {"test_pipe_that_stays"}, ran.output
     assert not ran.failed
 
@@ -163,7 +163,7 @@ def folder():
 def test_uses_a_folder_of_the_module(aioacl_device, folder):
     assert os.listdir(folder) == []
 
-@pytest.mark.aioacl_leaves("directories")
+@pytest.mark.aioacl_allow_leaks("directories")
 def test_may_leave_a_folder(aioacl_device):
     global folders
     folders = [tempfile.TemporaryDirectory(), tempfile.mkdtemp()]
@@ -174,7 +174,7 @@ def test_temporary_files_that_are_closed_are_no_leak_and_one_that_is_not_is_told
     tmp_path: Path,
 ) -> None:
     (tmp_path / "test_it.py").write_text(TEMPORARY)
-    ran = run(tmp_path, "-o", "aioacl_patience=0.2", "test_it.py")
+    ran = run(tmp_path, "-o", "aioacl_settle_timeout=0.2", "test_it.py")
     line = next(n for n, text in enumerate(TEMPORARY.splitlines(), 1) if "# here" in text)
     assert ran.refused.keys() == {"test_keeps_one_of_two_files"}, ran.output
     assert (
@@ -231,7 +231,7 @@ def folder():
 def test_uses_a_folder_of_the_module(aioacl_device, folder):
     assert os.listdir(folder) == []
 
-@pytest.mark.aioacl_leaves("files", "directories")
+@pytest.mark.aioacl_allow_leaks("files", "directories")
 def test_may_leave_both(aioacl_device):
     os.close(tempfile.mkstemp()[0])
     tempfile.mkdtemp()
@@ -240,7 +240,7 @@ def test_may_leave_both(aioacl_device):
 
 def test_temporary_file_or_directory_that_is_not_removed_is_told_by_its_line(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(REMAINING)
-    ran = run(tmp_path, "-o", "aioacl_patience=0.2", "test_it.py", really=True)
+    ran = run(tmp_path, "-o", "aioacl_settle_timeout=0.2", "test_it.py", really=True)
     lines = re.findall(r"def (test_\w+)|# (here)", REMAINING)
     leaks = {name for (name, _), (_, here) in itertools.pairwise(lines) if here}
     assert len(leaks) == 4
@@ -304,7 +304,7 @@ def test_breaks_the_device_and_leaves_nothing(aioacl_device, aioacl_simulator):
 
 def test_leak_of_a_test_that_fails_as_expected_is_reported(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(EXPECTED)
-    ran = run(tmp_path, "-o", "aioacl_patience=0.2", "test_it.py")
+    ran = run(tmp_path, "-o", "aioacl_settle_timeout=0.2", "test_it.py")
     leaks = [name for name in re.findall(r"def (test_\w+)", EXPECTED) if "a_stream" in name]
     assert len(leaks) == 3
     assert ran.refused.keys() == set(leaks), ran.output

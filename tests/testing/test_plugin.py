@@ -126,7 +126,13 @@ def broken(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     project = copy_of_project(tmp_path_factory.mktemp("user"), BROKEN)
     workers = () if request.param == "one process" else ("-n", "2", "--dist", "loadfile")
     return run(
-        project, "-o", "aioacl_watchdog=1.5", "-o", "aioacl_patience=0.2", *workers, "tests/test_broken.py"
+        project,
+        "-o",
+        "aioacl_watchdog=1.5",
+        "-o",
+        "aioacl_settle_timeout=0.2",
+        *workers,
+        "tests/test_broken.py",
     )
 
 
@@ -172,8 +178,8 @@ def test_callers_are_told_too(broken: Ran) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_made_below_the_face_is_told_by_its_call(broken: Ran) -> None:
-    text = broken.refused["test_leaves_a_count_below_the_face"]
+def test_what_is_made_below_aioacl_is_told_by_its_call(broken: Ran) -> None:
+    text = broken.refused["test_leaves_a_count_below_aioacl"]
     assert "aioacl: 1 more set_counts than before" in text
     assert re.search(r"aclrtSetDevice\(1\), call \d+, on thread MainThread", text)
     assert "pipe:[" in broken.refused["test_leaves_a_pipe"]
@@ -209,7 +215,7 @@ def test_a_broken_test_does_not_break_the_next(broken: Ran) -> None:
     assert broken.refused.keys() == {
         *LEFT,
         "test_leaves_a_pipe",
-        "test_leaves_a_count_below_the_face",
+        "test_leaves_a_count_below_aioacl",
         "test_is_the_last",
         "test_violates_a_rule",
         "test_stands_still",
@@ -235,7 +241,7 @@ def test_there_is_no_traceback_where_it_would_tell_nothing(broken: Ran) -> None:
         ("aioacl_library=libascendcl.so", "pass `simulator` or an absolute path"),
         ("aioacl_check=some", "pass one of fixtures, all, none"),
         ("aioacl_watchdog=soon", "pass seconds, at least 0"),
-        ("aioacl_patience=-1", "pass seconds, at least 0"),
+        ("aioacl_settle_timeout=-1", "pass seconds, at least 0"),
     ],
 )
 def test_a_setting_that_says_nothing_ends_the_run(project: Path, setting: str, cure: str) -> None:
@@ -294,7 +300,7 @@ def test_a_leak_is_told_on_a_card_too(tmp_path: Path, card: str) -> None:
         copy_of_project(tmp_path, BROKEN),
         f"--aioacl-library={card}",
         "-o",
-        "aioacl_patience=0.2",
+        "aioacl_settle_timeout=0.2",
         "tests/test_broken.py",
         "-k",
         "leaves_a_stream",
@@ -400,7 +406,7 @@ def test_the_environments_rules_hold_for_each_test_anew(
 
 @pytest.mark.parametrize(
     ("mark", "options"),
-    [('@pytest.mark.aioacl_leaves("thread")\n', ()), ("", ("-o", "aioacl_leaves=thread"))],
+    [('@pytest.mark.aioacl_allow_leaks("thread")\n', ()), ("", ("-o", "aioacl_allow_leaks=thread"))],
 )
 def test_what_nobody_counts_cannot_be_left(tmp_path: Path, mark: str, options: tuple[str, ...]) -> None:
     (tmp_path / "test_it.py").write_text(f"import pytest\n\n{mark}def test_it(aioacl_device): pass\n")

@@ -192,7 +192,7 @@ async def test_07_resets_and_work_take_turns(open_device: OpenDevice) -> None:
         first = Waiting(group, device.force_reset)
         await until(hanging("aclrtResetDeviceForce"))
         waiter = Waiting(group, device.create_stream)
-        await until(lambda: bool(device._manager.turns._waiting))
+        await until(lambda: bool(device._manager.admission.turns._waiting))
         second = Waiting(group, lambda: reset_again(device, first))
         simulator.unhang("aclrtResetDeviceForce")
         report = await second.outcome()
@@ -483,7 +483,7 @@ async def test_19_a_foreign_reset_is_met_and_the_counts_stay_right(open_device: 
     elsewhere("aclrtResetDevice")
 
 
-GUEST = """
+INITIALISED_BEFORE = """
 async def main():
     use_library("simulator")
     aioacl.list_devices()
@@ -498,7 +498,7 @@ start(main)
 
 @pytest.mark.process
 def test_20_a_guest_does_not_finalize() -> None:
-    assert run(GUEST) == (0, "[2, 0, 0]\n", "")
+    assert run(INITIALISED_BEFORE) == (0, "[2, 0, 0]\n", "")
 
 
 FORK = """

@@ -375,7 +375,7 @@ async def test_what_is_cleaned_up_by_the_last_close_may_fail_and_it_ends_all_the
     open_device: OpenDevice,
 ) -> None:
     device = await open_device()
-    device._manager.leftovers.append(lambda: 1 / 0)
+    device._manager.deferred.leftovers.append(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         await device.close()
     assert (device.state, simulator.retain_count()) == (aioacl.State.CLOSED, 0)

@@ -106,7 +106,7 @@ async def test_lease_that_two_tasks_wait_for_is_granted_to_one_of_them(open_devi
         resetting = Waiting(group, device.force_reset)
         await until(hanging("aclrtResetDeviceForce"))
         entering = [Waiting(group, enter) for _ in range(2)]
-        await until(lambda: len(device._manager.turns._waiting) == 2)
+        await until(lambda: len(device._manager.admission.turns._waiting) == 2)
         simulator.release_all()
         await until(lambda: all(one.ended for one in entering))
         assert (await resetting.outcome()).ok

@@ -8,11 +8,11 @@ The ladder of a reset; every step is bounded, and taken only if the one before d
     barrier   wait until nobody is inside C; who enqueues would crash the runtime, who makes or destroys would
               block it, so with one of them inside there is no reset: QUARANTINED, after 10 seconds at most, and
               after 5 if the last close waits
-    reset     aclrtResetDeviceForce, aclrtSetDevice and a probe, on the control lane, at most three times
+    reset     aclrtResetDeviceForce, aclrtSetDevice and a probe, on the control thread, at most three times
     revive    a new generation, OPEN
 
-A call past its deadline leaves its lane behind in C. No second one is started beside it: a later flight waits for
-the lane first.
+A call past its deadline leaves its thread behind in C. No second one is started beside it: a later procedure waits for
+the thread first.
 """
 
 from __future__ import annotations
@@ -20,38 +20,28 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.ffi import ffi, lib, next_generation
-from aioacl._base.options import LONGEST_SECONDS, ResetReport, Stuck
-from aioacl._base.states import RELEASED_ALREADY, Event, State
+from aioacl._base.options import LONGEST_SECONDS
+from aioacl._base.records import ResetReport, Stuck
+from aioacl._base.states import RELEASED_ALREADY, State, Trigger
 from aioacl._lifecycle.gate import counts, inside
 from aioacl._lifecycle.probe import probe
-from aioacl._lifecycle.procedures.procedure import (
-    CLOSE_SECONDS,
-    DROP_SECONDS,
-    EVENTS_SECONDS,
-    RESET_SECONDS,
-    Flight,
-)
+from aioacl._lifecycle.procedures import limits
+from aioacl._lifecycle.procedures.procedure import Procedure
 from aioacl._lifecycle.turns import TURN_SECONDS
-from aioacl._wait.workers import Job, LaneStuck
+from aioacl._wait.workers import Job, WorkerStuck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from aioacl._lifecycle.manager import Manager
-
-ATTEMPTS: Final = 3
-BARRIER_SECONDS: Final = 10.0
-ABORT_SECONDS: Final = 2.0
-SHORTEST_NAP: Final = 0.0002
-LONGEST_NAP: Final = 0.005
+    from aioacl._lifecycle.procedures.procedure import Host
 
 
 class _Failed(Exception):
-    """The device cannot be brought back by this flight."""
+    """The device cannot be brought back by this procedure."""
 
 
 def name_of(holder: object) -> str:
@@ -65,19 +55,19 @@ def name_of(holder: object) -> str:
     return f"task {task.get_name()}{function and f' ({function})'}"
 
 
-class ResetFlight(Flight):
+class ResetProcedure(Procedure):
     """One force reset, with its report."""
 
     name = "reset"
     goes_on = "The reset goes on: force_reset() waits for the same one, and events() tells how it ends."
 
-    def __init__(self, manager: Manager, *, grace: float, timeout: float, reason: str, by: object) -> None:
-        super().__init__(manager)
+    def __init__(self, host: Host, *, grace: float, timeout: float, reason: str, by: object) -> None:
+        super().__init__(host)
         self.joined = 1
         self._grace = min(grace, LONGEST_SECONDS)
         self._reason = reason
         self._by = name_of(by)
-        began, limit = _sync.monotonic(), min(timeout, LONGEST_SECONDS)
+        began, limit = sync.monotonic(), min(timeout, LONGEST_SECONDS)
         self._patient_until = began + limit / 2  # however long others are given: the reset needs time too
         self._end = began + limit
         self._stages: dict[str, float] = {}
@@ -87,33 +77,33 @@ class ResetFlight(Flight):
         self._report: ResetReport | None = None
 
     @property
-    def landed(self) -> bool:
+    def finished(self) -> bool:
         """Whether it is over, and so no answer to who asks from now on; with the lock held."""
         return self._report is not None
 
     @property
     def report(self) -> ResetReport:
-        """The report, once the flight has landed."""
-        assert self._report is not None, "the flight has landed"
+        """The report, once the procedure has ended."""
+        assert self._report is not None, "the procedure has ended"
         return self._report
 
-    def fly(self) -> None:
+    def run(self) -> None:
         problem, stuck = "", tuple[Stuck, ...]()
         try:
             self._ladder()
         except _Failed as failed:
             problem = str(failed)
             stuck = inside(self.index)
-        self._land(problem, stuck)
+        self._finish(problem, stuck)
 
     def _ladder(self) -> None:
-        if self.manager.state is State.OPEN:
+        if self.admission.state is State.OPEN:
             self._give_turns()
             with self._stage("drain"):
                 self._drain()
-        with self.manager.changed:
-            self.manager.revoke_leases()
-            self.manager.apply(Event.SEIZE)
+        with self.admission.changed:
+            self.admission.revoke_leases()
+            self.admission.apply(Trigger.SEIZE)
         with self._stage("abort"):
             self._abort()
         with self._stage("barrier"):
@@ -121,26 +111,26 @@ class ResetFlight(Flight):
         self._bring_back()
 
     def _bring_back(self) -> None:
-        self._call("aclrtDestroyEvent", self._destroy_events, EVENTS_SECONDS)
+        self._call("aclrtDestroyEvent", self._destroy_events, limits.EVENTS_SECONDS)
         while not self._attempt():
-            if self._attempts == ATTEMPTS:
+            if self._attempts == limits.RESETS_TRIED:
                 failed = ", ".join(dict.fromkeys(f"{call} returned {code}" for call, code in self._codes))
-                raise _Failed(f"the reset failed in all {ATTEMPTS} attempts: {failed}")
+                raise _Failed(f"the reset failed in all {limits.RESETS_TRIED} attempts: {failed}")
 
-    def _land(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
-        manager = self.manager
-        with manager.changed:
-            event = Event.FAIL if problem else Event.REVIVE
-            generation = manager.generation if problem else next_generation(manager.generation)
+    def _finish(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
+        admission = self.admission
+        with admission.changed:
+            event = Trigger.FAIL if problem else Trigger.REVIVE
+            generation = admission.generation if problem else next_generation(admission.generation)
             self._report = self._make_report(problem, stuck, generation)
             if not problem:
-                manager.last_fault = None
-            manager.apply(event, self._report, problem)
+                self.host.failures.last_fault = None
+            admission.apply(event, self._report, problem)
             if not problem:
                 self._settle_foreign()
         lib.aio_device_flush(self.index)
         if not problem:
-            manager.maintenance.submit(Job(self._prepare))
+            self.host.maintenance.submit(Job(self._prepare))
 
     def _make_report(self, problem: str, stuck: tuple[Stuck, ...], generation: int) -> ResetReport:
         return ResetReport(
@@ -160,64 +150,64 @@ class ResetFlight(Flight):
 
     @contextmanager
     def _stage(self, name: str) -> Generator[None]:
-        begun = _sync.monotonic()
+        begun = sync.monotonic()
         try:
             yield
         finally:
-            spent = (_sync.monotonic() - begun) * 1000
+            spent = (sync.monotonic() - begun) * 1000
             self._stages[name] = self._stages.get(name, 0.0) + spent
 
     def _spent(self) -> str:
         return ", ".join(f"{name} {spent / 1000:.1f} s" for name, spent in self._stages.items())
 
     def _left(self, at_most: float) -> float:
-        return max(0.0, min(at_most, self._end - _sync.monotonic()))
+        return max(0.0, min(at_most, self._end - sync.monotonic()))
 
     # --- drain, abort, barrier ----------------------------------------------------------------------------------------
 
     def _give_turns(self) -> None:
         """Whoever waited for the reset before this one goes first."""
-        manager, end = self.manager, min(_sync.monotonic() + TURN_SECONDS, self._patient_until)
-        with self._stage("turns"), manager.changed:
-            while manager.turns.due and (left := end - _sync.monotonic()) > 0:
-                manager.changed.wait(left)
-            manager.turns.forget()
+        admission, end = self.admission, min(sync.monotonic() + TURN_SECONDS, self._patient_until)
+        with self._stage("turns"), admission.changed:
+            while admission.turns.due and (left := end - sync.monotonic()) > 0:
+                admission.changed.wait(left)
+            admission.turns.forget()
 
     def _drain(self) -> None:
-        self._apply(Event.DRAIN)
-        end = min(_sync.monotonic() + self._grace, self._patient_until)
+        self._apply(Trigger.DRAIN)
+        end = min(sync.monotonic() + self._grace, self._patient_until)
         busy = most_busy = self._busy(end, 0)
-        nap = SHORTEST_NAP
-        while not self._drained(busy) and _sync.monotonic() < end:
-            with self.manager.changed:
-                self.manager.changed.wait(min(nap, max(0.0, end - _sync.monotonic())))
-            nap = min(nap * 2, LONGEST_NAP)
+        nap = limits.SHORTEST_NAP
+        while not self._drained(busy) and sync.monotonic() < end:
+            with self.admission.changed:
+                self.admission.changed.wait(min(nap, max(0.0, end - sync.monotonic())))
+            nap = min(nap * 2, limits.LONGEST_NAP)
             busy = self._busy(end, busy)
             most_busy = max(most_busy, busy)
         self._work["drained"] = most_busy - busy
 
     def _busy(self, end: float, before: int) -> int:
-        """Streams with work. Asked on the control lane: a query that hangs must leave somebody who can say so."""
-        left = end - _sync.monotonic()
-        with suppress(LaneStuck):
+        """Streams with work. Asked on the control thread: a query that hangs must leave somebody who can say so."""
+        left = end - sync.monotonic()
+        with suppress(WorkerStuck):
             if left > 0:
-                return self.manager.control.call(lambda: int(lib.aio_device_busy(self.index)), left)
+                return self.host.control.call(lambda: int(lib.aio_device_busy(self.index)), left)
         return before
 
     def _drained(self, busy: int) -> bool:
         if lib.aio_gate_foreign(self.index) or self._forsaken():
             return True  # somebody else's reset, or the last close, has ended what it waits for
-        with self.manager.changed:  # under which jobs step out and in
+        with self.admission.changed:  # under which jobs step out and in
             enqueueing, _, lifetime = counts(self.index)
-            held = len(self.manager.leases) + self.manager.outside
+            held = len(self.admission.leases) + self.host.jobs.outside
         return not (held or busy or enqueueing or lifetime or lib.aio_device_waits(self.index))
 
     def _abort(self) -> None:
-        if self.manager.ended == self.manager.generation:
-            return  # a flight before this one has reset the device, and not brought it back
+        if self.host.counts.ended_generation == self.admission.generation:
+            return  # a procedure before this one has reset the device, and not brought it back
         outcome = ffi.new("int32_t[3]")
-        limit = int(self._left(ABORT_SECONDS) * 1e6)
-        with self.manager.named.in_use() as named:
+        limit = int(self._left(limits.ABORT_SECONDS) * 1e6)
+        with self.host.jobs.named.in_use() as named:
             streams = ffi.new("void *[]", [ffi.cast("void *", address) for address in named])
             lib.aio_device_abort_named(self.index, streams, len(named), limit, outcome)
         self._work["aborted"] = outcome[0]
@@ -225,7 +215,7 @@ class ResetFlight(Flight):
 
     def _barrier(self) -> None:
         lib.aio_watcher_nudge(self.index)
-        if not self._all_leave_within(self._left(BARRIER_SECONDS), CLOSE_SECONDS):
+        if not self._all_leave_within(self._left(limits.BARRIER_SECONDS), limits.CLOSE_SECONDS):
             self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -238,23 +228,27 @@ class ResetFlight(Flight):
 
     def _attempt(self) -> bool:
         self._attempts += 1
-        before = self.manager.ended
-        self.manager.ended = self.manager.generation  # at once: a call that is late may come back any time
-        limit = RESET_SECONDS + DROP_SECONDS * self._work["not_aborted"]
+        before = self.host.counts.ended_generation
+        self.host.counts.ended_generation = (
+            self.admission.generation
+        )  # at once: a call that is late may come back any time
+        limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._work["not_aborted"]
         with self._stage("reset"):
             reset = self._call("aclrtResetDeviceForce", self._reset_force, limit)
         if reset not in (0, RELEASED_ALREADY):
-            self.manager.ended = before  # the runtime has taken it back: the device is still set
+            self.host.counts.ended_generation = (
+                before  # the runtime has taken it back: the device is still set
+            )
             return False
         with self._stage("set"):
-            set_again = self._call("aclrtSetDevice", self._set, self._end - _sync.monotonic())
+            set_again = self._call("aclrtSetDevice", self._set, self._end - sync.monotonic())
         if set_again:
             return False
         with self._stage("probe"):
-            return self._call("probe", self._probe, self._end - _sync.monotonic()) == 0
+            return self._call("probe", self._probe, self._end - sync.monotonic()) == 0
 
     def _probe(self) -> int:
-        failed = probe(self.index, self.manager.told)
+        failed = probe(self.index, self.host.counts.foreign_resets_seen)
         if failed is None:
             return 0
         self._codes.append(failed)
@@ -265,8 +259,8 @@ class ResetFlight(Flight):
         if not seconds:
             raise _Failed(f"no time was left for {name}: {self._spent()}")
         try:
-            code = self.manager.control.call(work, seconds)
-        except LaneStuck:
+            code = self.host.control.call(work, seconds)
+        except WorkerStuck:
             raise _Failed(f"{self._holds_up() or name} has not returned within its time") from None
         if code and name != "probe" and not (name == "aclrtResetDeviceForce" and code == RELEASED_ALREADY):
             self._codes.append((name, code))

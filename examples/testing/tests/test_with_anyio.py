@@ -8,7 +8,7 @@ import anyio
 import pytest
 from framestore import FrameStore, open_store
 
-from aioacl.testing import until
+from aioacl.testing import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,6 +39,6 @@ async def test_a_reader_waits_for_a_slow_device(store: FrameStore, aioacl_simula
     async with anyio.create_task_group() as group:
         with aioacl_simulator.held(store.stream):
             group.start_soon(read)
-            await until(lambda: aioacl_simulator.pending(store.stream) > 0)
+            await wait_until(lambda: aioacl_simulator.pending(store.stream) > 0)
             assert not found
     assert found == [b"pale"]

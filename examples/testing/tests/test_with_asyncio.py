@@ -10,7 +10,7 @@ import pytest_asyncio
 from framestore import FrameLost, FrameStore, open_store
 
 import aioacl
-from aioacl.testing import until
+from aioacl.testing import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ async def test_a_slow_device_costs_a_timeout_and_nothing_else(
     await store.put("noon", b"bright")
     with aioacl_simulator.held(store.stream):  # the device stands still until the block ends
         late = asyncio.create_task(store.get("noon"))
-        await until(lambda: aioacl_simulator.pending(store.stream) > 0)
+        await wait_until(lambda: aioacl_simulator.pending(store.stream) > 0)
         late.cancel()
         with pytest.raises(asyncio.CancelledError):
             await late

@@ -1,4 +1,5 @@
-/* CANN 8.1. Errors: codes, the thread's last one, the text that is read once, and the law of set and reset. */
+/* CANN 8.1. Errors: codes, the thread's last one, the text that is read once, and the rules of set and reset.
+ */
 #include <string.h>
 
 #include "acl/acl.h"
@@ -12,7 +13,7 @@ static void text_once(void) {
     EXPECT(aclGetRecentErrMsg() == NULL);
 }
 
-static void law_of_counts(void) {
+static void rules_of_counts(void) {
     ANSWERS(aclrtResetDeviceForce(1), RELEASED);
     WELL(aclrtSetDevice(1));
     WELL(aclrtSetDevice(1));
@@ -30,7 +31,7 @@ int main(void) {
     ANSWERS(aclrtGetLastError(ACL_RT_THREAD_LEVEL), BAD_DEVICE);
     WELL(aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL));
     ANSWERS(aclrtGetDevice(&device), NO_CONTEXT);
-    law_of_counts();
+    rules_of_counts();
     WELL(aclrtSetDevice(0));
     (void)aclGetRecentErrMsg();
     ANSWERS(aclrtMalloc(NULL, 8, ACL_MEM_MALLOC_HUGE_FIRST), NULL_ARGUMENT);

@@ -2,9 +2,9 @@
  * Who uses a device.  Each does it TIMES times, resetters until RESETS of theirs were good, and then says so.
  *
  *     Enqueuer  enqueue.c: a plain call with a handle, on any thread; a stale one is replaced when the device is open
- *     Sitter    waiters.c: sit(), sit_in_stream(), conclude(); with it the barrier lets those stay who sit
- *     Maker     Manager.make: something made on the maintenance lane. Makers here are not one after another as on the
- *               lane, so they do everything that the lane's jobs could do in any order, and more
+ *     Sitter    waiters.c: block_in(), conclude(); with it the barrier lets blocked waits stay
+ *     Maker     Manager.make: something made on the maintenance thread. Makers here are not one after another as on
+ *               that thread, so they do everything that its jobs could do in any order, and more
  *     Job       Manager.enter_job: a worker of device.executor
  *     Holder    Admission.grant and .give_back: a lease, inside it another one, and enqueueing under them
  *     Resetter  Manager.force_reset
@@ -240,8 +240,8 @@ proctype Holder(byte me; byte h) {
 }
 #endif
 
-/* --- those who fly, or ride -------------------------------------------------- */
-/* Flight.arrive: `left` if the caller was cancelled, else `good` says what came of the flight. */
+/* --- those who run a procedure, or join one -------------------------------------------------- */
+/* Procedure.wait: `left` if the caller was cancelled, else `good` says what came of the procedure. */
 inline arrive() {
     do
     :: atomic {
@@ -260,10 +260,10 @@ inline arrive() {
 }
 
 #if RESETTERS > 0
-#ifdef BUG_join_after_landing
-#define MAY_JOIN (flight == RESET)
+#ifdef BUG_join_after_finish
+#define MAY_JOIN (procedure == RESET)
 #else
-#define MAY_JOIN (flight == RESET && !landed)
+#define MAY_JOIN (procedure == RESET && !reported)
 #endif
 
 proctype Resetter(byte me) {
@@ -276,13 +276,13 @@ proctype Resetter(byte me) {
             /* What was seen on an open device is cured by a reset from now on, and by none from before. */
             wanted = (state == OPEN && !word_foreign -> incarnation + 1 : 0);
             if
-            :: flight == 0 && state == CLOSED -> left = true /* raises */
-#ifdef BUG_two_flights
-            :: !(flight == 0 && state == CLOSED) -> launch(RESET); aboard = (flight != 0)
+            :: procedure == 0 && state == CLOSED -> left = true /* raises */
+#ifdef BUG_two_procedures
+            :: !(procedure == 0 && state == CLOSED) -> launch(RESET); aboard = (procedure != 0)
 #else
             :: MAY_JOIN -> aboard = true
-            :: flight == 0 && state != CLOSED -> launch(RESET); aboard = (flight != 0)
-            :: flight != 0 && !MAY_JOIN -> look(); must_wait = true
+            :: procedure == 0 && state != CLOSED -> launch(RESET); aboard = (procedure != 0)
+            :: procedure != 0 && !MAY_JOIN -> look(); must_wait = true
 #endif
             fi;
             riding = (aboard -> riding | me : riding)
@@ -320,7 +320,7 @@ inline until_closed() {
     :: atomic {
            !locked ->
            if
-           :: opens > 0 || (flight == 0 && (state == CLOSED || state == QUARANTINED)) -> break
+           :: opens > 0 || (procedure == 0 && (state == CLOSED || state == QUARANTINED)) -> break
            :: else -> look()
            fi
        };
@@ -344,15 +344,16 @@ proctype Opener(byte me) {
                :: state == QUARANTINED && (opens > 0 || repaired) -> left = true; break /* raises */
                :: else ->
                    if
-                   :: flight == 0 && state == CLOSED -> launch(OPENING); left = (flight == 0)
-                   :: flight == 0 && state == QUARANTINED -> launch(CLOSING); left = (flight == 0)
+                   :: procedure == 0 && state == CLOSED -> launch(OPENING); left = (procedure == 0)
+                   :: procedure == 0 && state == QUARANTINED -> launch(CLOSING); left = (procedure == 0)
                    :: else
                    fi;
                    if
                    :: left -> break /* raises: no thread could be had */
-                   :: !left && flight == OPENING -> opens++; counted = true; riding = riding | me; aboard = true; break
-                   :: !left && flight != OPENING && state == OPEN -> opens++; counted = true; break
-                   :: else -> repaired = repaired || flight == CLOSING; look()
+                   :: !left && procedure == OPENING -> opens++; counted = true; riding = riding | me;
+                        aboard = true; break
+                   :: !left && procedure != OPENING && state == OPEN -> opens++; counted = true; break
+                   :: else -> repaired = repaired || procedure == CLOSING; look()
                    fi
                fi
            };

@@ -1,31 +1,31 @@
 /*
- * One device: its gate, its manager, its flights, and those who use it.
+ * One device: its gate, its manager, its procedures, and those who use it.
  *
  * This file has the parameters, what is shared, and what must hold at the end; the rest follows the code:
  *
- *     word.pml      aioacl/_native/gate.c, abort.c                      the gate's word
- *     manager.pml   aioacl/_lifecycle/admission.py, _lifecycle/manager.py, _lifecycle/turns.py, _lifecycle/lease.py  the state under `changed`
- *     flights.pml   aioacl/_lifecycle/procedures/procedure.py, _lifecycle/procedures/reset.py, _wait/workers.py            flights, the control lane, a foreign reset
- *     clients.pml   who calls: _handles/stream.py, waiters.c, Manager.make, .enter_job, .grant, .force_reset, .open
+ *     word.pml        aioacl/_native/gate.c, abort.c                        the gate's word
+ *     manager.pml     aioacl/_lifecycle/{admission,manager,turns,lease}.py  the state under `changed`
+ *     procedures.pml  aioacl/_lifecycle/procedures, _wait/workers.py        procedures, the control thread, a foreign reset
+ *     clients.pml     what calls: _handles/stream.py, waiters.c, Manager.make, .enter_job, .grant, .force_reset, .open
  *
  * How time is abstracted.  A bound that may run out is a choice that may be taken at any time, so whatever clocks do
  * is covered.  That also hides who would wait for ever without the bound: under PATIENT the bounds of the drain, the
  * turns and of the foreign resetter never run out.  In the same way a waiter that may be cancelled at any time never
  * waits for ever: cancellation is a choice under CANCEL only, and each configuration is explored in both modes.
  * One bound is not free: LEAVE_SECONDS runs out only when nobody on his way out of C is left who could move, see
- * `barrier` in flights.pml.
+ * `barrier` in procedures.pml.
  *
  * What is bounded: how many of each kind there are (N...), how often each does what it does (K...), and how many
- * times the runtime, the lane, the barrier or a flight as such fail in all (FAILS).  Callers ask again after a failure,
- * so in the end the device must be OPEN.
+ * times the runtime, the control thread, the barrier or a procedure as such fail in all (FAILS).  Callers ask again
+ * after a failure, so in the end the device must be OPEN.
  *
  * What is left out: the counters' upper bound (AIO_CROWDED), the end of the process (AIO_EXITING) and forks, none of
  * which has to do with resets; what a call does in C; the number of leases per holder beyond two.
  *
  * Seeded errors, one each: -DBUG_no_generation_check, BUG_drain_ignores_leases, BUG_no_lifetime_barrier, BUG_lost_wake,
- * BUG_flight_leaves_gate_shut, BUG_two_flights, BUG_nested_lease_waits, BUG_check_then_count, BUG_foreign_flag_lost,
- * BUG_no_turns, BUG_no_leave_time, BUG_landing_ignores_foreign, BUG_join_after_landing, BUG_open_is_deaf,
- * BUG_settle_in_steps.
+ * BUG_procedure_leaves_gate_shut, BUG_two_procedures, BUG_nested_lease_waits, BUG_check_then_count,
+ * BUG_foreign_flag_lost, BUG_no_turns, BUG_no_leave_time, BUG_finish_ignores_foreign, BUG_join_after_finish,
+ * BUG_open_is_deaf, BUG_settle_in_steps.
  */
 #ifndef ENQUEUERS
 #define ENQUEUERS 0
@@ -74,7 +74,7 @@
 
 #define CLIENTS (ENQUEUERS + SITTERS + MAKERS + JOBS + HOLDERS + RESETTERS + STRANGERS + OPENERS)
 
-/* The states of a device, and flights; 0 is CLOSED, and no flight. */
+/* The states of a device, and procedures; 0 is CLOSED, and no procedure. */
 #define CLOSED 0
 #define OPEN 1
 #define DRAINING 2
@@ -86,7 +86,7 @@
 #define OPENING 3
 #define CLOSING 4
 
-/* The referee's own: what the code does not know, and what must hold. */
+/* The observer's own: what the code does not know, and what must hold. */
 byte incarnation = 1; /* of the device: one more for each tear-down, whoever does it */
 byte inside;          /* who enqueues, makes or destroys in C */
 byte moving;          /* who waits and is on his way into the blocking call, or in one that can be aborted */
@@ -96,7 +96,7 @@ bool over;
 
 #include "word.pml"
 #include "manager.pml"
-#include "flights.pml"
+#include "procedures.pml"
 #include "clients.pml"
 
 #define START(number, what) \
@@ -114,7 +114,7 @@ init {
         :: else -> gone = true
         fi;
         generation = 1;
-        run Lane();
+        run Control();
 #if STRANGERS > 0
         run Maintenance();
 #endif
@@ -147,11 +147,11 @@ init {
     }
     /* Nobody waits for ever: if this never comes, that is an invalid end state, or a cycle. */
     atomic {
-        finished == CLIENTS && flight == 0 && !kicked && !locked ->
+        finished == CLIENTS && procedure == 0 && !kicked && !locked ->
         assert(state == word_state && !word_foreign);
         assert(state == OPEN || state == CLOSED || state == QUARANTINED);
         assert(OPENERS == 0 || state == CLOSED || state == QUARANTINED);
-        assert(state == OPEN || RESETTERS == 0 || OPENERS + STRANGERS > 0 || MAY_CANCEL); /* a later flight recovers */
+        assert(state == OPEN || RESETTERS == 0 || OPENERS + STRANGERS > 0 || MAY_CANCEL); /* a later one recovers */
         assert(state != OPEN || retained > 0);                  /* who is let in finds a device that is set */
         assert(enqueueing + waiting + lifetime + inside == 0);
         assert(leases == 0 && due == 0 && queueing == 0);

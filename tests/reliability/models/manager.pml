@@ -1,11 +1,11 @@
 /*
- * The manager's state, under its lock `changed`: aioacl/_lifecycle/admission.py, _lifecycle/manager.py, _lifecycle/turns.py, _lifecycle/lease.py.
+ * The manager's state, under its lock `changed`: aioacl/_lifecycle/{admission,manager,turns,lease}.py.
  *
  *     apply, apply_foreign   Admission.apply          announce      Admission.announce
  *     look                   `seen = self.version`    change        Admission.change, Port.wait
  *     pass_or_wait           Admission.may_pass, and turns.wait, as in until_open
  *     leave_place            Turns.leave              meet_foreign  Manager.meet_foreign
- *     launch, break_off, close_if_unused              the manager's
+ *     launch                 Manager.start_procedure  break_off, close_if_unused   the manager's
  *
  * A section under the lock is one atomic sequence where it only touches what the lock guards: nobody else sees the
  * middle of it.  Where it touches the word, which others change without the lock, it is cut, and `locked` is held.
@@ -21,19 +21,19 @@ byte state;
 bool locked;
 byte fresh, subscribed, posted; /* bits of clients */
 byte asleep;                    /* bits of clients that wait for the condition */
-bool flight_asleep;             /* and the flight that waits for turns */
+bool procedure_asleep;          /* and the procedure that waits for turns */
 
-byte flight;    /* the kind of the one in the air */
-byte flying;    /* threads of flights, for the referee */
-bool landed;    /* it has its report already */
+byte procedure; /* the kind of the one that runs */
+byte running;   /* threads of procedures, for the observer */
+bool reported;  /* it has its report already */
 byte riding;    /* bits of those who await it */
-byte arrived;   /* bits of those whose flight is done ... */
+byte arrived;   /* bits of those whose procedure is done ... */
 byte well;      /* ... and was good */
 byte opens;
 bool kicked;    /* AIO_KICK_FOREIGN */
 
 byte queueing, due; /* Turns._waiting, ._due */
-byte promised;      /* the referee's: who waited when the device opened and has not tried since */
+byte promised;      /* the observer's: who waited when the device opened and has not tried since */
 
 byte leases;        /* held, in all */
 #if HOLDERS > 0
@@ -44,7 +44,7 @@ byte holds[HOLDERS], lost[HOLDERS];
 
 inline take_lock() { atomic { !locked -> locked = true } }
 
-inline notify_all() { asleep = 0; flight_asleep = false }
+inline notify_all() { asleep = 0; procedure_asleep = false }
 
 inline announce() {
     fresh = 0;
@@ -65,8 +65,8 @@ inline give_turns() {
     fi
 }
 
-/* The law, as a referee of who applies what: aioacl/_base/states.py STEPS. */
-inline lawful(to) {
+/* The state table, as a checker of who applies what: aioacl/_base/states.py TRANSITIONS. */
+inline allowed(to) {
     assert((state == CLOSED && to == OPEN) || (state == OPEN && (to == DRAINING || to == RESETTING)) ||
            (state == DRAINING && to == RESETTING) || (state == QUARANTINED && to == RESETTING) ||
            (state == RESETTING && to != DRAINING))
@@ -74,7 +74,7 @@ inline lawful(to) {
 
 /* With the lock held, and not inside an atomic sequence: a foreign reset may come between look and swap. */
 inline apply(to, up) {
-    atomic { lawful(to); state = to; next = generation + up };
+    atomic { allowed(to); state = to; next = generation + up };
     atomic { set_word(to, next); next = 0; give_turns(); announce() }
 }
 
@@ -84,20 +84,20 @@ inline apply_foreign(to) {
     atomic { next = 0; word_foreign = false; announce() } /* aio_gate_met */
 }
 
-/* A flight gets a thread of its own, unless none can be had: then who asked hears it (`flight` stays 0). */
+/* A procedure gets a thread of its own, unless none can be had: then who asked hears it (`procedure` stays 0). */
 inline launch(kind) {
-#ifndef BUG_two_flights
-    assert(flight == 0);
+#ifndef BUG_two_procedures
+    assert(procedure == 0);
 #endif
     if
-    :: flight = kind; landed = false; run Flight(kind)
+    :: procedure = kind; reported = false; run Procedure(kind)
     :: may_fail > 0 -> may_fail--; announce()
     fi
 }
 
 /* Manager.break_off; with the lock held. */
 inline break_off() {
-#ifndef BUG_flight_leaves_gate_shut
+#ifndef BUG_procedure_leaves_gate_shut
     if
     :: state == DRAINING -> apply(RESETTING, 0)
     :: else
@@ -111,9 +111,9 @@ inline break_off() {
 #endif
 }
 
-inline break_off_without(a_flight) {
+inline break_off_without(a_procedure) {
     if
-    :: a_flight == 0 -> break_off()
+    :: a_procedure == 0 -> break_off()
     :: else
     fi
 }
@@ -135,10 +135,10 @@ inline revoke() {
 #endif
 }
 
-/* The lock may be free only when the gate is not left half shut without a flight. */
+/* The lock may be free only when the gate is not left half shut without a procedure. */
 inline give_lock() {
     atomic {
-        assert(flight != 0 || state == OPEN || state == CLOSED || state == QUARANTINED);
+        assert(procedure != 0 || state == OPEN || state == CLOSED || state == QUARANTINED);
         locked = false
     }
 }
@@ -146,14 +146,14 @@ inline give_lock() {
 inline meet_foreign() {
 #if STRANGERS > 0
     if
-    :: flight == 0 && word_foreign && state == CLOSED -> word_foreign = false
-    :: flight == 0 && word_foreign && state == QUARANTINED -> revoke(); apply_foreign(QUARANTINED)
-    :: flight == 0 && word_foreign && state != CLOSED && state != QUARANTINED ->
+    :: procedure == 0 && word_foreign && state == CLOSED -> word_foreign = false
+    :: procedure == 0 && word_foreign && state == QUARANTINED -> revoke(); apply_foreign(QUARANTINED)
+    :: procedure == 0 && word_foreign && state != CLOSED && state != QUARANTINED ->
         revoke();
         apply_foreign(RESETTING);
         atomic { launch(FOREIGN) };
-        break_off_without(flight)
-    :: flight != 0 || !word_foreign
+        break_off_without(procedure)
+    :: procedure != 0 || !word_foreign
     fi
 #else
     skip
@@ -163,12 +163,12 @@ inline meet_foreign() {
 inline close_if_unused(quarantined_too) {
 #if OPENERS > 0
     if
-    :: opens == 0 && flight == 0 && state == OPEN ->
+    :: opens == 0 && procedure == 0 && state == OPEN ->
         apply(DRAINING, 0);
         atomic { launch(CLOSING) };
-        break_off_without(flight)
-    :: opens == 0 && flight == 0 && state == QUARANTINED && quarantined_too -> atomic { launch(CLOSING) }
-    :: opens > 0 || flight != 0 || !(state == OPEN || (state == QUARANTINED && quarantined_too))
+        break_off_without(procedure)
+    :: opens == 0 && procedure == 0 && state == QUARANTINED && quarantined_too -> atomic { launch(CLOSING) }
+    :: opens > 0 || procedure != 0 || !(state == OPEN || (state == QUARANTINED && quarantined_too))
     fi
 #else
     skip

@@ -26,10 +26,10 @@ byte word_state;
 bool word_foreign;
 byte generation;
 byte enqueueing, waiting, lifetime;
-byte sitting; /* aio_device.sitting: threads inside a blocking wait */
+byte sitting; /* aio_device.blocked: threads inside a blocking wait */
 
 byte foreign; /* aio_device.foreign: resets by others that the callback has told of */
-bool gone;    /* the referee's: the device is being torn down, or not set since */
+bool gone;    /* the observer's: the device is being torn down, or not set since */
 
 inline judge(kind, stamp, held, answer) {
     if

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from aioacl._base import errors as _errors
+from aioacl._base import errors
 from aioacl._base.codes import Family, lookup
 from aioacl._base.errors import (
     _CLASSES,
@@ -238,7 +238,7 @@ def test_a_text_of_the_limit_is_kept_as_it_is() -> None:
 def test_every_error_of_the_module_is_tested_here() -> None:
     public = {
         each
-        for name, each in inspect.getmembers(_errors, inspect.isclass)
+        for name, each in inspect.getmembers(errors, inspect.isclass)
         if issubclass(each, AclError) and not name.startswith("_")
     }
     assert public == set(ALL)

@@ -12,7 +12,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.options import real_of
-from aioacl.testing import audit, until_now
+from aioacl.testing import audit, wait_until_blocking
 from tests.kit import no_call
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def test_value_that_is_no_time_is_refused_before_c(
         lambda: simulator.fault("copy", latency=value),
         lambda: simulator.fault("copy", p=value, rc=1),
         lambda: simulator.advance_clock(value),
-        lambda: until_now(lambda: True, value),
+        lambda: wait_until_blocking(lambda: True, value),
         lambda: audit(patience=value).__enter__(),
     ]
     with no_call():

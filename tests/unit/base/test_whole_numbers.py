@@ -11,7 +11,7 @@ import aioacl
 from aioacl import lowlevel, simulator
 from aioacl._base.ffi import pointer
 from aioacl._base.options import whole_of
-from aioacl.testing import mend
+from aioacl.testing import recover_device
 from tests.kit import no_call
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_handle_of_another_library_given_as_such_a_number_may_be_aborted(
     device: aioacl.Device, number: Callable[[int], Any]
 ) -> None:
     def job() -> list[int]:
-        with device.abortable(number(0x1000)), device._manager.named.in_use() as named:
+        with device.abortable(number(0x1000)), device._manager.jobs.named.in_use() as named:
             return named
 
     assert device.run(job).result() == [0x1000]
@@ -118,7 +118,7 @@ def test_counts_by_hand_and_mend_take_such_a_device(number: Callable[[int], Any]
     assert simulator.retain_count(number(1)) == 1
     lowlevel.reset_device(number(1))
     assert simulator.resets(number(1)) > 0
-    assert mend(number(1)) == ""
+    assert recover_device(number(1)) == ""
 
 
 @of_each_kind

@@ -10,7 +10,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._library import detection as _detection
+from aioacl._library import detection
 from aioacl.lowlevel import ffi, on
 from tests.kit import FAULT, TASK_FAULT, Raised, Waiting, no_call_of_mine, turns, until, wait_for
 from tests.process.child import run
@@ -468,7 +468,7 @@ async def test_32_close_of_a_stream_whose_work_fails_afterwards_warns(open_devic
         simulator.hold(stream)
         failing(stream, memory)
         await stream.close()
-        with pytest.warns(aioacl.AclWarning, match=rf"its stream was closed: {TASK_FAULT}"):  # noqa: PT031 - on the lane
+        with pytest.warns(aioacl.AclWarning, match=rf"its stream was closed: {TASK_FAULT}"):  # noqa: PT031 - on a thread
             simulator.release(stream)
             await until(lambda: simulator.calls("aclrtDestroyStream") == 1)
             await device.memory_info()  # behind the destruction, on the maintenance thread
@@ -588,13 +588,13 @@ def test_34_simulator_reports_each_failed_task() -> None:
     ],
 )
 def test_34_only_chips_that_keep_the_order_are_trusted(soc: str, keeps: bool) -> None:
-    assert _detection.keeps_order(soc) == keeps
+    assert detection.keeps_order(soc) == keeps
 
 
 CONFIRMED = """
 import warnings
-from aioacl._library import detection as _detection
-_detection.allow(0)
+from aioacl._library import detection
+detection.allow(0)
 async def main():
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

@@ -146,6 +146,6 @@ def test_shared_lease_that_is_dropped_after_its_revocation_leaves_nothing_to_the
         with pytest.raises(aioacl.DeviceResetting):
             lease.share().__enter__()
         assert len(told_of(kept.clear)) == 1
-        assert until_now(lambda: not manager_of(0).leases.was_revoked(lease))
+        assert until_now(lambda: not manager_of(0).admission.leases.was_revoked(lease))
         with pytest.raises(aioacl.ParameterError, match="no task holds"):
             lease.share().__enter__()

@@ -69,13 +69,13 @@ async def test_what_ends_work_is_named_before_the_generation_has_ended(open_devi
     """Some waits end when a reset or the last close begins, some when it is over."""
     device = await open_device()
     manager, generation = device._manager, device.generation
-    assert str(manager.was_ended(generation, CALL)) == text(generation, "reset", AGAIN)
+    assert str(manager.admission.was_ended(generation, CALL)) == text(generation, "reset", AGAIN)
     simulator.hang_call("aclrtResetDevice")
     async with anyio.create_task_group() as group:
         closing = Waiting(group, device.close)
         await until(hanging("aclrtResetDevice"))
         assert manager.generation == generation
-        assert str(manager.was_ended(generation, CALL)) == text(generation, "closed", OPEN_AGAIN)
+        assert str(manager.admission.was_ended(generation, CALL)) == text(generation, "closed", OPEN_AGAIN)
         simulator.unhang("aclrtResetDevice")
         await closing.outcome()
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import aioacl
 from aioacl import simulator
+from aioacl._lifecycle import failures
 from tests.kit import FAULT, TASK_FAULT, no_call
 
 if TYPE_CHECKING:
@@ -159,3 +162,10 @@ def test_failure_inherited_from_another_device_names_both_devices(
         mine = f"stream {stream._core.number} on device 0"
         assert f"the work of {mine} depends on the task at {place(failed)}, which failed" in str(error)
         assert f"renew {mine}, whose work depends on it" in error.hint
+
+
+def test_each_function_that_enqueues_work_has_a_name_for_it_in_errors() -> None:
+    native = Path(aioacl.__file__).parent / "_native"
+    text = "".join((native / name).read_text(encoding="utf-8") for name in ("enqueue.c", "staged.c"))
+    functions = set(re.findall(r"aio_enqueue_begin\(.*AIO_FN_(\w+)\)", text))
+    assert functions - {"aclrtRecordEvent"} == set(failures.TASKS)  # a record does not fail

@@ -16,7 +16,7 @@ from aioacl import simulator
 from aioacl._base.ffi import ffi, lib, owner, pointer
 from aioacl._base.states import State
 from aioacl._lifecycle.manager import manager_of
-from aioacl._lifecycle.procedures import reset as _reset
+from aioacl._lifecycle.procedures import limits
 from tests.kit import (
     FAULT,
     PATIENCE_SECONDS,
@@ -131,8 +131,8 @@ def abandoned(
 def collect_with_the_lock() -> None:
     """What any line that has one of the locks may do."""
     manager = manager_of(0)
-    with manager.changed, manager.maintenance._changed:
-        manager.announce()  # whoever subscribes is kept until then
+    with manager.admission.changed, manager.maintenance._changed:
+        manager.admission.announce()  # whoever subscribes is kept until then
         gc.collect()
 
 
@@ -140,16 +140,16 @@ def collect_with_the_lock() -> None:
 def test_who_waited_for_a_reset_in_a_loop_that_was_closed_stops_nobody(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(_reset, "RESET_SECONDS", PATIENCE_SECONDS)  # the collection takes what it takes
+    monkeypatch.setattr(limits, "RESET_SECONDS", PATIENCE_SECONDS)  # the collection takes what it takes
     device = open_device().result()
     begin = {"a stream": lambda: wait_for(device.create_stream()), "a lease": device.lease().__aenter__}[what]
     simulator.hang_call("aclrtResetDeviceForce")
     reset = Raised(lambda: device.force_reset().result())
     assert until_now(hanging("aclrtResetDeviceForce"))
-    there = abandoned(begin, lambda: manager_of(0).turns._waiting)
+    there = abandoned(begin, lambda: manager_of(0).admission.turns._waiting)
     Raised(collect_with_the_lock).join()
     assert there() is None
-    assert not manager_of(0).turns._waiting
+    assert not manager_of(0).admission.turns._waiting
     simulator.unhang("aclrtResetDeviceForce")
     assert reset.join().ok
     assert device.health.leases == 0
@@ -168,7 +168,11 @@ def test_who_opened_in_a_loop_that_was_closed_has_nothing_open(
         simulator.fail_call("aclrtGetCurrentContext", FAULT)
     simulator.unhang("aclrtSetDevice")
     manager = manager_of(0)
-    assert until_now(lambda: manager.state is State.CLOSED and not manager.flight and not manager.opens)
+    assert until_now(
+        lambda: (
+            manager.admission.state is State.CLOSED and not manager.procedure and not manager.admission.opens
+        )
+    )
     assert simulator.retain_count() == 0
 
 
@@ -203,7 +207,7 @@ def test_what_was_made_in_a_block_of_a_loop_that_was_closed_is_given_back(
     there = abandoned(hold, lambda: inside)
     Raised(collect_with_the_lock).join()
     assert there() is None
-    assert until_now(lambda: device._manager.opens == 1)
+    assert until_now(lambda: device._manager.admission.opens == 1)
     assert until_now(lambda: made() == before)
     device.close().result()
     assert simulator.retain_count() == 0
@@ -217,18 +221,18 @@ def made() -> tuple[int, ...]:
 
 def test_what_is_made_for_a_loop_that_was_closed_is_given_back(open_device: OpenDevice) -> None:
     device = open_device().result()
-    before, lane = made(), manager_of(0).maintenance
+    before, maintenance = made(), manager_of(0).maintenance
     simulator.hang_call("aclrtMalloc")
     there = abandoned(lambda: wait_for(device.allocate(64)), hanging("aclrtMalloc"))
-    assert lane._current is not None
-    ended = lane._current._changed
+    assert maintenance._current is not None
+    ended = maintenance._current._changed
 
     def collect() -> None:
         with ended:
             collect_with_the_lock()
 
     simulator.unhang("aclrtMalloc")
-    assert until_now(lambda: lane._current is None)
+    assert until_now(lambda: maintenance._current is None)
     assert made() != before
     Raised(collect).join()
     assert there() is None
@@ -252,7 +256,7 @@ def test_a_lease_of_a_generator_that_is_garbage_is_held_by_those_who_share_it(
             assert device.health.leases == 1
             del held
             collect_with_the_lock()
-            device.memory_info().result()  # the lane's, behind the note
+            device.memory_info().result()  # on the maintenance thread, behind the note
             assert device.health.leases == (1 if shared else 0)
 
     in_thread(body)
@@ -284,7 +288,9 @@ def test_pinned_memory_that_is_garbage_after_the_last_close_is_given_back_whatev
     pinned.close().result()
     device.close().result()
     done: list[bool] = []
-    device._manager.leave_note(lambda: done.append(device.health.leases == 0))  # which takes the lock
+    device._manager.deferred.leave_note(
+        lambda: done.append(device.health.leases == 0)
+    )  # which takes the lock
     simulator.fail_call("aclrtFreeHost", FAULT)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

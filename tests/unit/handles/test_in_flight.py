@@ -14,6 +14,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
+from aioacl._handles import in_flight
 from aioacl._handles import memory as _memory
 from aioacl._handles import stream as _stream
 from aioacl._handles.memory import discard
@@ -45,7 +46,7 @@ def collected() -> int:
 # --- operations of several enqueues --------------------------------------------------------------------------------
 
 
-def lane_is_idle(device: aioacl.Device) -> None:
+def maintenance_is_idle(device: aioacl.Device) -> None:
     """Returns once the maintenance thread has handled every wait that has ended."""
     assert until_now(lambda: lib.aio_device_waits(0) == 0)
     in_thread(lambda: device.memory_info().result())
@@ -65,13 +66,15 @@ async def test_operation_whose_buffers_are_closed_between_chunks_keeps_them_unti
         ends = (memory, other) if direction == "upload" else (other, memory)
         simulator.hold(stream)
         operation = Waiting(group, lambda: getattr(stream, direction)(*ends))
-        await until(lambda: len(stream._core.limbo) == 4)
+        await until(lambda: len(stream._core.in_flight) == 4)
         await device.memory_info()  # behind the maintenance thread, which may be making more staging memory
         held = blocks()
         for thing in closed:
             await thing.close()
         simulator.release(stream)
-        lane_is_idle(device)  # blocks the loop: the operation is between its fourth and its fifth chunk
+        maintenance_is_idle(
+            device
+        )  # blocks the loop: the operation is between its fourth and its fifth chunk
         assert blocks() == held
         await operation.outcome()
         assert simulator.calls("aclrtMemcpyAsync") == 8
@@ -86,7 +89,7 @@ async def test_upload_that_is_cancelled_keeps_its_buffer_until_its_last_chunk_is
         memory = await device.allocate(8 * CHUNK)
         simulator.hold(stream)
         upload = Waiting(group, lambda: stream.upload(memory, bytes(8 * CHUNK)))
-        await until(lambda: len(stream._core.limbo) == 4)
+        await until(lambda: len(stream._core.in_flight) == 4)
         upload.cancel()
         await until(lambda: upload.ended)
         assert not memory._unused()
@@ -163,7 +166,7 @@ def test_buffer_closed_before_a_refused_enqueue_is_freed(
     with pytest.raises(aioacl.AclError):
         stream.fill(buffer, 1)
     assert until_now(lambda: blocks() == before - 1)
-    assert not _memory.deferred
+    assert not in_flight.deferred
 
 
 @BOTH
@@ -181,7 +184,7 @@ def test_copy_whose_buffer_is_closed_after_its_check_is_refused_before_c(
     with pytest.raises(aioacl.ParameterError, match="is closed"):
         stream.copy(other, buffer)
     assert simulator.calls("aclrtMemcpyAsync") == 0
-    assert not stream._core.limbo
+    assert not stream._core.in_flight
     other.close().result()
 
 

@@ -234,7 +234,7 @@ async def test_pinned_memory_that_goes_while_the_device_closes_is_given_back_tho
         owed.may_go_on.set()
         last.join()
         assert blocks("pinned") == before
-        assert not device._manager.leftovers
+        assert not device._manager.deferred.leftovers
 
 
 async def test_memory_info_tells_what_is_free(open_device: OpenDevice) -> None:

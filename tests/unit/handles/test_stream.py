@@ -192,7 +192,7 @@ async def test_staging_memory_that_comes_back_while_ready_asks_for_more_is_room_
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def keep_the_lane() -> None:
+    def keep_maintenance_busy() -> None:
         begun.set()
         go_on.wait(PATIENCE_SECONDS)
 
@@ -201,7 +201,7 @@ async def test_staging_memory_that_comes_back_while_ready_asks_for_more_is_room_
         simulator.hold(stream)
         await fill_staging(device, stream, memory)
         async with anyio.create_task_group() as group:
-            manager.leave_note(keep_the_lane)
+            manager.deferred.leave_note(keep_maintenance_busy)
             await until(begun.is_set)
             waiting = Waiting(group, stream.ready)
             await until(lambda: manager.maintenance._jobs)

@@ -102,13 +102,13 @@ def test_failure_of_a_stream_left_to_the_close_of_the_device_warns_at_the_line_t
 def test_warning_of_the_maintenance_thread_that_is_an_error_goes_to_the_unraisable_hook(
     device: aioacl.Device, memory: aioacl.DeviceBuffer, heard: list[Any]
 ) -> None:
-    before = len(manager_of(0).cores.members())
+    before = len(manager_of(0).streams.members())
     drop(device, memory)
     assert until_now(lambda: heard)
     ((where, error),) = heard
     assert where == "unraisable"
     assert isinstance(error, aioacl.AclWarning)
-    assert len(manager_of(0).cores.members()) == before  # it is destroyed, and forgotten
+    assert len(manager_of(0).streams.members()) == before  # it is destroyed, and forgotten
     with device.create_stream() as stream:
         stream.fill(memory, 1).result()
 

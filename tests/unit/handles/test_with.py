@@ -155,7 +155,7 @@ async def test_async_with_of_abortable_raises_that_names_with_in_a_job(open_devi
         ):
             async with block:
                 raise AssertionError("the block began")
-        assert not device._manager.named._all
+        assert not device._manager.jobs.named._all
 
 
 @pytest.mark.anyio
@@ -185,4 +185,4 @@ async def test_with_that_is_left_where_a_loop_runs_raises_and_closes_all_the_sam
             opening.__exit__(*sys.exc_info()[:1])
         assert made._closed
         await until(lambda: alive() == before)
-        await until(lambda: not manager_of(1).opens)
+        await until(lambda: not manager_of(1).admission.opens)

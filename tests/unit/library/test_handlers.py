@@ -13,7 +13,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from tests.kit import FAULT, PATIENCE_SECONDS, until_now
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def test_result_in_a_handler_that_interrupts_an_enqueue_or_a_wait_works(things: 
         done.append(True)
 
     assert walk(lambda: {**ENQUEUES, **WAITS}[what](things), body) == len(done) > 10
-    assert not [kept for kept in things.stream._core.limbo if kept.position > 1 << 60]
+    assert not [kept for kept in things.stream._core.in_flight if kept.position > 1 << 60]
 
 
 @pytest.mark.parametrize("what", OTHERS)
@@ -169,21 +169,21 @@ def test_result_in_a_handler_that_interrupts_anything_works_or_is_refused(things
 
 def test_result_of_a_thread_that_has_a_lock_is_refused_at_once(things: Things) -> None:
     ticket = things.stream.fill(things.memory, 1)
-    with things.device._manager.changed, pytest.raises(RuntimeError, match=REFUSED):
+    with things.device._manager.admission.changed, pytest.raises(RuntimeError, match=REFUSED):
         ticket.result()
     ticket.result()
 
 
 def test_fault_that_is_met_while_the_lock_is_owned_is_remembered_afterwards(things: Things) -> None:
     simulator.fail_call("aclrtMemsetAsync", FAULT)
-    with things.device._manager.changed, pytest.raises(aioacl.DeviceFault):
+    with things.device._manager.admission.changed, pytest.raises(aioacl.DeviceFault):
         things.stream.fill(things.memory, 1)
     assert until_now(lambda: things.device.health.status == "poisoned")
     assert things.device.force_reset().result().ok
 
 
 def test_lock_that_is_gone_is_not_asked_about() -> None:
-    _sync.lock()
-    kept = _sync.lock()
-    assert [lock() for lock in _sync._lasting].count(None) == 0
+    sync.lock()
+    kept = sync.lock()
+    assert [lock() for lock in sync._lasting].count(None) == 0
     del kept

@@ -184,7 +184,7 @@ async def test_source_of_a_cancelled_upload_is_released_while_its_chunks_are_und
     ):
         simulator.hold(stream)
         upload = Waiting(group, lambda: begin(stream, memory))
-        await until(lambda: len(stream._core.limbo) == 4)
+        await until(lambda: len(stream._core.in_flight) == 4)
         upload.cancel()
         await until(lambda: upload.ended)
         await until(lambda: kept[0]() is None)

@@ -11,7 +11,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import ffi, lib, pointer
-from aioacl._lifecycle.procedures import reset as _reset
+from aioacl._lifecycle.procedures import limits
 from tests.kit import Stop, Waiting, hanging, in_thread, runs_out_of_time, until, works
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ async def test_reset_during_a_timed_out_wait_for_a_foreign_stream_works_if_it_is
         report = await device.force_reset(grace=0)
         assert (report.ok, report.aborted, report.stuck) == (True, 1, ())
         await until(lambda: foreign.code == 107023)
-        assert not device._manager.named._all
+        assert not device._manager.jobs.named._all
         assert await works(device)
 
 
@@ -125,12 +125,12 @@ async def test_block_that_is_left_during_the_abort_waits_for_it(
         thread = threading.Thread(target=job)
         thread.start()
         await until(begun.is_set)
-        monkeypatch.setattr(_reset, "ABORT_SECONDS", 20.0)
+        monkeypatch.setattr(limits, "ABORT_SECONDS", 20.0)
         simulator.hang_call("aclrtStreamAbort")
         resetting = Waiting(group, lambda: device.force_reset(grace=0))
         await until(hanging("aclrtStreamAbort"))
         leave.set()
-        await until(lambda: not device._manager.named._all)
+        await until(lambda: not device._manager.jobs.named._all)
         assert thread.is_alive()
         simulator.release_all()
         assert (await resetting.outcome()).ok
@@ -168,7 +168,7 @@ async def test_abortable_during_a_reset_is_refused(open_device: OpenDevice) -> N
             await anyio.to_thread.run_sync(enter)
         simulator.release_all()
         assert (await resetting.outcome()).ok
-        assert not device._manager.named._all
+        assert not device._manager.jobs.named._all
 
 
 def test_abortable_without_the_runtimes_abort_is_not_supported(

@@ -12,19 +12,18 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from aioacl._lifecycle import admission as _admission
-from aioacl._lifecycle import jobs as _jobs
+from aioacl._lifecycle import admission, jobs
 from aioacl._lifecycle.lease import Lease
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.procedures import reset as _reset
-from aioacl._wait.port import current_holder, current_port
+from aioacl._wait.current import current_holder, current_port
 from tests.kit import Raised, Stop, Waiting, hanging, in_thread, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import TracebackType
 
-    from aioacl._lifecycle.jobs import JobStay
+    from aioacl._lifecycle.jobs import InsideDevice
     from aioacl._lifecycle.manager import Manager
 
 
@@ -32,7 +31,7 @@ class Interleaved:
     """A manager's condition; the first time that it is given up, or a later one, somebody else acts."""
 
     def __init__(self, manager: Manager, act: Callable[[], object], exits: int) -> None:
-        self._inner: Any = manager.changed
+        self._inner: Any = manager.admission.changed
         self._thread = threading.current_thread()
         self._exits = exits
         self._act = act
@@ -74,11 +73,11 @@ def test_a_lease_is_not_granted_when_a_reset_began_after_the_look(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = device._manager
-    lease = Lease(manager, wait=False, timeout=None)
+    lease = Lease(manager.admission, wait=False, timeout=None)
     resets: list[Raised] = []
     # The look is the first time that the lock is held, the grant the second.
     between = Interleaved(manager, lambda: resets.append(begin_reset(device)), exits=1)
-    monkeypatch.setattr(manager, "changed", between)
+    monkeypatch.setattr(manager.admission, "changed", between)
     with pytest.raises(aioacl.DeviceResetting):
         lease.__enter__()
     monkeypatch.undo()
@@ -93,17 +92,17 @@ def test_a_job_does_not_begin_when_a_reset_began_after_the_look(
 ) -> None:
     manager = manager_of(0)
     generation = device.generation
-    entered: list[JobStay] = []
+    entered: list[InsideDevice] = []
     resets: list[Raised] = []
 
     def enter() -> None:
         between = Interleaved(manager, lambda: resets.append(begin_reset(device)), exits=1)
-        monkeypatch.setattr(manager, "changed", between)
-        entered.append(manager.enter_job(object(), nullcontext))
+        monkeypatch.setattr(manager.admission, "changed", between)
+        entered.append(manager.jobs.enter_job(object(), nullcontext))
 
     entering = Raised(enter)
     assert until_now(lambda: resets)
-    assert until_now(lambda: manager.turns._waiting)
+    assert until_now(lambda: manager.admission.turns._waiting)
     assert device.health.in_flight == 0
     simulator.release_all()
     assert resets[0].join().ok
@@ -139,11 +138,11 @@ def test_a_job_that_a_foreign_reset_overtakes_on_its_way_in_begins_after_it(
         assert until_now(lambda: lib.aio_gate_foreign(0))
 
     def job() -> int | None:
-        stay = device._manager.enter_job(object(), nullcontext)
+        stay = device._manager.jobs.enter_job(object(), nullcontext)
         stay.end()
         return stay.generation
 
-    monkeypatch.setattr(_jobs, "lib", Overtaken(reset))
+    monkeypatch.setattr(jobs, "lib", Overtaken(reset))
     assert in_thread(job) == generation + 1
     assert resets[0].join() == 0
     assert until_now(lambda: device.health.in_flight == 0)
@@ -158,11 +157,13 @@ def test_a_change_between_the_look_and_the_subscription_is_not_lost(
     def end_reset() -> None:
         simulator.release_all()
         assert resetting.join().ok
-        assert until_now(lambda: manager.flight is None)
+        assert until_now(lambda: manager.procedure is None)
 
     between = Interleaved(manager, end_reset, exits=1)
-    monkeypatch.setattr(manager, "changed", between)
-    lease = Lease(manager, wait=True, timeout=5)  # for who has missed the change waits for another in vain
+    monkeypatch.setattr(manager.admission, "changed", between)
+    lease = Lease(
+        manager.admission, wait=True, timeout=5
+    )  # for who has missed the change waits for another in vain
     with lease:
         assert lease.held
     monkeypatch.undo()
@@ -188,9 +189,9 @@ def test_who_is_rid_of_a_lease_while_he_leaves_it_has_left_it(
     holder = current_holder()
 
     def forsake() -> None:  # as a finalizer on this thread does, in its name
-        device._manager.forsake_lease(lease, holder)
+        device._manager.admission.forsake_lease(lease, holder)
 
-    monkeypatch.setattr(device._manager, "changed", Late(device._manager, forsake))
+    monkeypatch.setattr(device._manager.admission, "changed", Late(device._manager, forsake))
     lease.__exit__(None, None, None)
     monkeypatch.undo()
     assert not lease.held
@@ -199,7 +200,7 @@ def test_who_is_rid_of_a_lease_while_he_leaves_it_has_left_it(
 
 def waits_here(manager: Manager) -> bool:
     """Whether somebody on this loop waits for a change."""
-    return any(port is current_port() for port, _ in manager._subscribers)
+    return any(port is current_port() for port, _ in manager.admission._subscribers)
 
 
 @pytest.mark.anyio
@@ -209,10 +210,10 @@ async def test_who_is_cancelled_when_the_change_is_on_its_way_to_him_leaves_no_w
     manager, waits = device._manager, current_port()._waits
     resetting = begin_reset(device)
     async with anyio.create_task_group() as group:
-        leaving = Waiting(group, manager.until_open)
+        leaving = Waiting(group, manager.admission.until_open)
         await until(lambda: waits_here(manager))
-        with manager.changed:
-            manager.announce()
+        with manager.admission.changed:
+            manager.admission.announce()
         leaving.cancel()
         await until(lambda: leaving.ended)
         assert leaving.cancelled
@@ -231,13 +232,13 @@ async def test_who_is_cancelled_when_the_change_came_before_he_waited_leaves_no_
     scope = anyio.CancelScope()
 
     def change() -> None:
-        with manager.changed:
-            manager.announce()
+        with manager.admission.changed:
+            manager.admission.announce()
         scope.cancel()
 
     with scope:
-        monkeypatch.setattr(manager, "changed", Interleaved(manager, change, exits=1))
-        await manager.until_open()
+        monkeypatch.setattr(manager.admission, "changed", Interleaved(manager, change, exits=1))
+        await manager.admission.until_open()
     monkeypatch.undo()
     assert scope.cancelled_caught
     assert not waits_here(manager)
@@ -277,13 +278,13 @@ def test_whoever_has_waited_for_a_reset_goes_before_the_next_one(
     busy = Stop()
     first = begin_reset(device)
     making = Raised(lambda: device.create_stream().result())
-    assert until_now(lambda: manager.turns._waiting)
-    manager.leave_note(busy)  # on the lane that makes streams
+    assert until_now(lambda: manager.admission.turns._waiting)
+    manager.deferred.leave_note(busy)  # on the thread that makes streams
     assert until_now(busy.begun.is_set)
     simulator.release_all()
     generation = first.join().generation
-    waited = Waited(manager.changed)
-    monkeypatch.setattr(manager, "changed", waited)
+    waited = Waited(manager.admission.changed)
+    monkeypatch.setattr(manager.admission, "changed", waited)
     monkeypatch.setattr(_reset, "TURN_SECONDS", 20.0)
     second = Raised(lambda: device.force_reset().result())
     assert until_now(lambda: "aioacl-reset-0" in waited.by or device.generation > generation)
@@ -300,18 +301,18 @@ def test_a_reset_waits_for_a_turn_only_so_long(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = device._manager
-    with manager.changed:
-        never_left = manager.turns.place()
-        manager.turns.wait(never_left)
-        manager.turns.give()
-    waited = Waited(manager.changed)
-    monkeypatch.setattr(manager, "changed", waited)
+    with manager.admission.changed:
+        never_left = manager.admission.turns.place()
+        manager.admission.turns.wait(never_left)
+        manager.admission.turns.give()
+    waited = Waited(manager.admission.changed)
+    monkeypatch.setattr(manager.admission, "changed", waited)
     monkeypatch.setattr(_reset, "TURN_SECONDS", 0.01)
     try:
         resetting = Raised(lambda: device.force_reset().result())
         assert until_now(lambda: not resetting.running, 10)  # and nothing but the time has woken it
     finally:
-        manager.turns.leave(never_left)
+        manager.admission.turns.leave(never_left)
     monkeypatch.undo()
     assert resetting.join().ok
     assert "aioacl-reset-0" in waited.by
@@ -340,7 +341,7 @@ def test_who_sees_that_a_device_is_open_again_sees_its_new_generation(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generation, between = device.generation, SeenBetween(device)
-    monkeypatch.setattr(_admission, "lib", between)
+    monkeypatch.setattr(admission, "lib", between)
     assert device.force_reset().result().ok
     assert ("OPEN", generation + 1) not in between.seen  # only when all is written
     assert {at for state, at in between.seen if state in ("DRAINING", "OPEN")} == {generation}

@@ -12,9 +12,8 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base import sync as _sync
-from aioacl._lifecycle.procedures import procedure as _flights
-from aioacl._lifecycle.procedures import reset as _reset
+from aioacl._base import sync
+from aioacl._lifecycle.procedures import limits
 from tests.kit import FewThreads, Waiting, hanging, no_call_of_mine, runs_out_of_time, until, works
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ each_kind = pytest.mark.parametrize("function", MAKE)
 
 
 @asynccontextmanager
-async def stuck_lane(device: aioacl.Device) -> AsyncGenerator[Waiting]:
-    """The maintenance lane hangs in C; at the end it does not, and what it made meanwhile is closed."""
+async def stuck_maintenance(device: aioacl.Device) -> AsyncGenerator[Waiting]:
+    """The maintenance thread hangs in C; at the end it does not, and what it made meanwhile is closed."""
     simulator.hang_call("aclrtMalloc")
     async with anyio.create_task_group() as group:
         making = Waiting(group, lambda: device.allocate(64))
@@ -65,7 +64,7 @@ async def test_a_cancelled_block_does_not_wait_for_a_device_that_hangs(
         waiting = Waiting(group, block)
         await inside.wait()
         before = simulator.calls(function)
-        async with stuck_lane(device):
+        async with stuck_maintenance(device):
             waiting.cancel()
             await until(lambda: waiting.ended)
             assert (waiting.cancelled, simulator.calls(function)) == (True, before)
@@ -79,7 +78,7 @@ async def test_a_close_that_is_cancelled_ends_and_is_made_all_the_same(
     async with open_device() as device, anyio.create_task_group() as group:
         thing = await MAKE[function](device)
         before = simulator.calls(function)
-        async with stuck_lane(device):
+        async with stuck_maintenance(device):
             closing = Waiting(group, thing.close)
             await until(lambda: queued(device) == 1)
             closing.cancel()
@@ -94,7 +93,7 @@ async def test_a_quarantine_ends_a_close_that_waits_and_none_waits_from_then_on(
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         first, second = await MAKE[function](device), await MAKE[function](device)
-        async with stuck_lane(device):
+        async with stuck_maintenance(device):
             closing = Waiting(group, first.close)
             await until(lambda: queued(device) == 1)
             await runs_out_of_time(device)
@@ -108,11 +107,11 @@ async def test_a_quarantine_ends_a_close_that_waits_and_none_waits_from_then_on(
 async def test_the_last_close_of_a_quarantined_device_does_not_wait_again_for_who_is_stuck(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_flights, "CLOSE_SECONDS", 1000)
-    monkeypatch.setattr(_flights, "HOPELESS_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "CLOSE_SECONDS", 1000)
+    monkeypatch.setattr(limits, "HOPELESS_SECONDS", 0.1)
     device = await open_device()
     events = device.events()
-    async with stuck_lane(device) as making:
+    async with stuck_maintenance(device) as making:
         await runs_out_of_time(device)
         assert "aclrtMalloc" in device.health.problem
         with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
@@ -120,18 +119,18 @@ async def test_the_last_close_of_a_quarantined_device_does_not_wait_again_for_wh
         assert [event.text async for event in events][-1] == device.health.problem
         with pytest.raises(aioacl.DeviceQuarantined, match="aclrtMalloc on thread"):
             await making.outcome()
-        monkeypatch.setattr(_flights, "CLOSE_SECONDS", 0.1)
+        monkeypatch.setattr(limits, "CLOSE_SECONDS", 0.1)
 
         async def open_in_vain() -> None:
             with pytest.raises(aioacl.DeviceQuarantined, match=r"aclrtMalloc on thread.*Open it again"):
                 await open_device()
-            await until(lambda: device._manager.flight is None)
+            await until(lambda: device._manager.procedure is None)
 
         with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
             await open_in_vain()
-        monkeypatch.setattr(_flights, "CLOSE_SECONDS", 5.0)
+        monkeypatch.setattr(limits, "CLOSE_SECONDS", 5.0)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(device._manager, "launch", lambda _: None)
+            patch.setattr(device._manager, "start_procedure", lambda _: None)
             with pytest.raises(aioacl.DeviceQuarantined, match="Open it again"):
                 await open_device(wait=False)
     async with open_device() as device:
@@ -143,14 +142,14 @@ async def test_the_last_close_of_a_quarantined_device_does_not_wait_again_for_wh
 async def test_the_last_close_hurries_the_reset_that_it_waits_for(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, grace: float
 ) -> None:
-    monkeypatch.setattr(_reset, "BARRIER_SECONDS", 1000)
-    monkeypatch.setattr(_flights, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(_reset, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "BARRIER_SECONDS", 1000)
+    monkeypatch.setattr(limits, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(limits, "CLOSE_SECONDS", 0.1)
     monkeypatch.setattr(
-        _flights, "HOPELESS_SECONDS", 0.05
-    )  # the close's own wait for the lane, after the reset
+        limits, "HOPELESS_SECONDS", 0.05
+    )  # the close's own wait for the thread, after the reset
     device = await open_device()
-    async with anyio.create_task_group() as group, stuck_lane(device) as making:
+    async with anyio.create_task_group() as group, stuck_maintenance(device) as making:
         resetting = Waiting(group, lambda: device.force_reset(grace=grace, timeout=5000))
         await until(lambda: device.state is (aioacl.State.DRAINING if grace else aioacl.State.RESETTING))
         with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
@@ -164,23 +163,23 @@ async def test_the_last_close_hurries_the_reset_that_it_waits_for(
 
 async def test_an_abort_of_a_quarantined_devices_stream_fails_at_once(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
-        async with stuck_lane(device):
+        async with stuck_maintenance(device):
             await runs_out_of_time(device)
             with pytest.raises(aioacl.DeviceQuarantined):
                 await stream.abort()
         assert (await device.force_reset()).ok
 
 
-async def test_a_last_close_that_gives_up_ends_what_waits_for_the_lane(
+async def test_a_last_close_that_gives_up_ends_what_waits_for_the_maintenance_thread(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = await open_device()
     memory = await device.allocate(64)
-    async with anyio.create_task_group() as group, stuck_lane(device) as making:
+    async with anyio.create_task_group() as group, stuck_maintenance(device) as making:
         closing = Waiting(group, memory.close)
         await until(lambda: queued(device) == 1)
         with monkeypatch.context() as patch:
-            patch.setattr(_flights, "CLOSE_SECONDS", 0.2)
+            patch.setattr(limits, "CLOSE_SECONDS", 0.2)
             with pytest.warns(aioacl.AclWarning, match="aclrtMalloc"):
                 await device.close()
         await closing.outcome()
@@ -190,7 +189,7 @@ async def test_a_last_close_that_gives_up_ends_what_waits_for_the_lane(
         assert await works(device)
 
 
-async def test_what_is_closed_while_the_last_close_ends_the_lane_is_freed_by_the_lane(
+async def test_what_is_closed_while_the_last_close_ends_the_maintenance_thread_is_freed_by_it(
     open_device: OpenDevice,
 ) -> None:
     device = await open_device()
@@ -221,7 +220,7 @@ async def test_pinned_memory_is_given_back_after_its_device_was_closed_and_not_b
         with no_call_of_mine():
             await pinned.close()
     else:
-        monkeypatch.setattr(_sync, "backend", FewThreads(0))
+        monkeypatch.setattr(sync, "backend", FewThreads(0))
         await pinned.close()  # better late than never
     assert simulator.calls("aclrtFreeHost") == before + 1
 
@@ -236,7 +235,7 @@ async def test_a_clean_up_that_raises_when_nobody_waits_any_more_is_reported(
         memory = await device.allocate(64)
         with warnings.catch_warnings(), simulator.fault("aclrtFree", rc=107000, nth=1):
             warnings.simplefilter("error")
-            async with stuck_lane(device):
+            async with stuck_maintenance(device):
                 closing = Waiting(group, memory.close)
                 await until(lambda: queued(device) == 1)
                 closing.cancel()

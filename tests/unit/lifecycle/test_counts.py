@@ -1,4 +1,4 @@
-"""The law of counts, by the sequences of the vendor's documents, three times: as a table, by hand, and in C."""
+"""The rules of counts, by the sequences of the vendor's documents, three times: as a table, by hand, and in C."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import aioacl
 from aioacl import lowlevel, simulator
-from aioacl._base import states as _law
+from aioacl._base import states
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.gate import context_lives
 
@@ -39,7 +39,7 @@ SEQUENCES = {
 
 
 class Subject(Protocol):
-    """Something that keeps the law."""
+    """Something that keeps the rules."""
 
     def __call__(self, act: str) -> int:
         """Performs set, reset or force, and returns the code."""
@@ -47,16 +47,20 @@ class Subject(Protocol):
 
 
 class Table:
-    """The pure law."""
+    """The rules alone."""
 
-    laws: ClassVar = {"set": _law.set_device, "reset": _law.reset_device, "force": _law.reset_device_force}
+    rules: ClassVar = {
+        "set": states.set_device,
+        "reset": states.reset_device,
+        "force": states.reset_device_force,
+    }
 
     def __init__(self) -> None:
-        self.counts = _law.Counts()
+        self.counts = states.Counts()
         self.released = False  # by the last act
 
     def __call__(self, act: str) -> int:
-        verdict = self.laws[act](self.counts)
+        verdict = self.rules[act](self.counts)
         self.counts, self.released = verdict.counts, verdict.releases
         return verdict.code
 
@@ -110,7 +114,7 @@ class Hand:
 
 
 def table() -> Subject:
-    """A law of its own for each sequence."""
+    """Rules of its own for each sequence."""
     return Table()
 
 
@@ -154,17 +158,17 @@ def test_the_sequences_of_the_vendors_documents(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["set", "reset", "force"]), max_size=25))
-def test_law_and_hand_and_simulator_agree_on_any_walk(acts: list[str]) -> None:
-    law = Table()
+def test_rules_and_hand_and_simulator_agree_on_any_walk(acts: list[str]) -> None:
+    rules = Table()
     hand = Hand(by_hand)
     try:
         for act in acts:
             before = simulator.resets(DEVICE)
-            assert hand(act) == law(act)
-            assert simulator.retain_count(DEVICE) == law.counts.retained
-            assert simulator.resets(DEVICE) - before == law.released
-        while law.counts.retained:
-            assert hand("force") == law("force")
+            assert hand(act) == rules(act)
+            assert simulator.retain_count(DEVICE) == rules.counts.retained
+            assert simulator.resets(DEVICE) - before == rules.released
+        while rules.counts.retained:
+            assert hand("force") == rules("force")
     finally:
         hand.end()
 

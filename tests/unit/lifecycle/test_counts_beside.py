@@ -1,4 +1,4 @@
-"""ACL's counts by hand beside the face: what is whose, and that nobody who opens the device is kept from his loop."""
+"""ACL's counts by hand beside aioacl: which set belongs to which, and that opening a device blocks no loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import aioacl
 from aioacl import lowlevel, simulator
 from aioacl._lifecycle.manager import manager_of
-from aioacl._lifecycle.procedures import procedure as _flights
+from aioacl._lifecycle.procedures import limits
 from tests.kit import Raised, Waiting, hanging, reset_by_somebody_else, turns, until
 
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ async def test_a_reset_of_the_last_close_that_comes_late_is_not_made_again(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lowlevel.set_device(0)
-    monkeypatch.setattr(_flights, "RESET_SECONDS", 0.05)
-    monkeypatch.setattr(_flights, "DROP_SECONDS", 0.0)  # for each stream that a handle still refers to
+    monkeypatch.setattr(limits, "RESET_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "DROP_SECONDS", 0.0)  # for each stream that a handle still refers to
     simulator.hang_call("aclrtResetDevice")
     with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice"):
         async with open_device():
             assert simulator.retain_count() == 2
     monkeypatch.undo()
     simulator.unhang("aclrtResetDevice")
-    await until(lambda: manager_of(0).counts.retained == 1)
+    await until(lambda: manager_of(0).counts.now.retained == 1)
     await open_and_close_beside_a_set_by_hand(open_device)
 
 
@@ -113,7 +113,7 @@ async def test_who_opens_a_device_that_is_set_by_hand_meanwhile_waits_in_his_loo
         sets = 2
         try:
             another.join()
-        except aioacl.ParameterError:  # the other was first, and then it is kept on the face
+        except aioacl.ParameterError:  # the other was first, and then aioacl keeps it
             sets = 1
         assert simulator.retain_count() == sets + 1
         await device.close()

@@ -14,7 +14,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.ffi import ffi, lib
 from aioacl._lifecycle import executor as _executor
 from aioacl._lifecycle.manager import manager_of
@@ -139,7 +139,7 @@ def test_a_closed_device_gets_no_new_executor(open_device: OpenDevice) -> None:
     device = open_device().result()
     device.close().result()
     with pytest.raises(aioacl.ParameterError, match="closed"):
-        _ = manager_of(device.index).executor
+        _ = manager_of(device.index).jobs.executor
 
 
 @pytest.mark.anyio
@@ -198,7 +198,7 @@ async def test_a_job_for_which_no_thread_can_be_had_is_refused_or_waits_for_one_
     async with open_device() as device:
         executor = device.executor
         world = FewThreads(0)
-        monkeypatch.setattr(_sync, "backend", world)
+        monkeypatch.setattr(sync, "backend", world)
         refused: list[int] = []
         with pytest.raises(RuntimeError, match="can't start new thread"):
             executor.submit(refused.append, 1)
@@ -374,6 +374,6 @@ async def test_a_run_that_meets_the_end_of_the_executor_asks_for_another(
             assert ended.submit(int).result() == 0
         assert await device.run(int) == 0
         given = iter([ended, device.executor])
-        monkeypatch.setattr(type(manager_of(0)), "executor", property(lambda _: next(given)))
+        monkeypatch.setattr(type(manager_of(0).jobs), "executor", property(lambda _: next(given)))
         assert await device.run(int) == 0
         monkeypatch.undo()

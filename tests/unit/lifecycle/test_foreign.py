@@ -11,9 +11,10 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import ffi, lib
-from aioacl._lifecycle import admission as _admission
-from aioacl._lifecycle.procedures import procedure as _flights
-from aioacl._lifecycle.procedures.procedure import POOL_EVENTS, ForeignFlight
+from aioacl._lifecycle import admission
+from aioacl._lifecycle.procedures import limits
+from aioacl._lifecycle.procedures.foreign import ForeignProcedure
+from aioacl._lifecycle.procedures.limits import POOL_EVENTS
 from tests.kit import (
     FAULT,
     Stop,
@@ -76,7 +77,7 @@ async def test_state_read_while_a_foreign_reset_is_noticed_is_not_open(
 
     async with open_device() as device:
         generation = device.generation
-        monkeypatch.setattr(_admission, "lib", Observed())
+        monkeypatch.setattr(admission, "lib", Observed())
         reset_by_somebody_else()
         await until(lambda: mended(device, generation))
         assert seen == [aioacl.State.RESETTING]
@@ -117,7 +118,7 @@ async def told_until(events: aioacl.DeviceEvents, kind: str) -> list[tuple[str, 
     return [(event.kind, event.state, event.generation) for event in told]
 
 
-async def test_who_listens_is_told_of_one_that_strikes_while_a_reset_of_ours_drains(
+async def test_who_listens_is_told_of_one_that_comes_while_a_reset_of_ours_drains(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -136,7 +137,7 @@ async def test_who_listens_is_told_of_one_that_strikes_while_a_reset_of_ours_dra
         ]
 
 
-async def test_who_listens_is_told_once_of_one_that_strikes_while_a_reset_of_ours_fails(
+async def test_who_listens_is_told_once_of_one_that_comes_while_a_reset_of_ours_fails(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -238,7 +239,7 @@ async def test_what_need_not_wait_and_is_overtaken_by_a_foreign_reset_is_refused
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         generation, busy = device.generation, Stop()
-        device._manager.leave_note(busy)  # on the maintenance lane
+        device._manager.deferred.leave_note(busy)  # on the maintenance thread
         await until(busy.begun.is_set)
         hasty = Waiting(group, lambda: device.create_stream(wait=False))
         patient = Waiting(group, device.create_stream)
@@ -269,7 +270,7 @@ async def test_it_is_set_again_only_when_those_who_were_inside_have_left(open_de
         job = Waiting(group, lambda: device.run(allocate))
         await until(begun.is_set)
         reset_by_somebody_else()
-        await until(lambda: isinstance(device._manager.flight, ForeignFlight))
+        await until(lambda: isinstance(device._manager.procedure, ForeignProcedure))
         assert not until_now(lambda: simulator.calls("aclrtSetDevice") > sets, 0.1)
         go_on.set()
         assert await job.outcome() == 107002  # our context is not alive again under it
@@ -286,7 +287,7 @@ async def test_it_is_set_again_after_a_while_also_if_somebody_stays_inside(
         begun.set()
         go_on.wait()
 
-    monkeypatch.setattr(_flights, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "CLOSE_SECONDS", 0.05)
     async with open_device() as device, anyio.create_task_group() as group:
         job = Waiting(group, lambda: device.run(stay))
         await until(begun.is_set)

@@ -13,7 +13,7 @@ from aioacl import simulator
 from aioacl._base.ffi import lib, make_pass
 from aioacl._lifecycle.gate import counts
 from aioacl._lifecycle.probe import probe
-from aioacl._lifecycle.procedures import procedure as _flights
+from aioacl._lifecycle.procedures import limits, procedure
 from aioacl._wait.workers import Job
 from tests.kit import Waiting, elsewhere, hanging, reset_by_somebody_else, turns, until, works
 
@@ -45,7 +45,7 @@ async def test_when_the_device_cannot_be_set_again_it_is_quarantined_until_a_res
             assert simulator.retain_count() == 1
 
 
-async def test_when_it_cannot_be_set_again_nobody_waits_behind_a_lane_that_is_stuck(
+async def test_when_it_cannot_be_set_again_nobody_waits_behind_a_thread_that_is_stuck(
     open_device: OpenDevice,
 ) -> None:
     looking, meet, go_on = threading.Event(), threading.Event(), threading.Event()
@@ -56,7 +56,9 @@ async def test_when_it_cannot_be_set_again_nobody_waits_behind_a_lane_that_is_st
 
     async with open_device() as device, anyio.create_task_group() as group:
         maintenance = device._manager.maintenance
-        device._manager.leave_note(look)  # after which the lane meets the reset, and then works off its jobs
+        device._manager.deferred.leave_note(
+            look
+        )  # after which the thread meets the reset, and then works off its jobs
         await until(looking.is_set)
         maintenance.submit(Job(go_on.wait))
         making = Waiting(group, device.create_stream)
@@ -120,7 +122,7 @@ async def test_a_reset_that_came_after_our_set_is_not_taken_for_one_before_it(
         told = lib.aio_device_foreign(0)
         lib.aio_foreign_settle(0, told)  # there was none
         assert (device.generation, lib.aio_gate_foreign(0)) == (generation, 0)
-        with device._manager.changed:  # nobody can meet it
+        with device._manager.admission.changed:  # nobody can meet it
             reset_by_somebody_else()
             lib.aio_foreign_settle(0, told)
             assert (device.generation, lib.aio_gate_foreign(0)) == (generation + 1, 1)
@@ -149,7 +151,7 @@ async def test_a_reset_while_we_probe_is_made_up_for_and_nothing_dead_is_given_b
 class Overtaken:
     """The C library, where somebody else resets the device each time we have just set it, as often as we try."""
 
-    resets = _flights.ATTEMPTS
+    resets = limits.SETS_TRIED
 
     def aio_set_context(self, device: int, context: Any) -> None:
         lib.aio_set_context(device, context)
@@ -171,7 +173,7 @@ async def set_for_the_last_time(device: aioacl.Device, sets: int) -> bool:
 async def test_a_first_open_that_is_overtaken_each_time_meets_the_last_reset_as_any_other(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_flights, "lib", Overtaken())
+    monkeypatch.setattr(procedure, "lib", Overtaken())
     async with open_device() as device:
         assert await set_for_the_last_time(device, Overtaken.resets + 1)
 
@@ -180,7 +182,7 @@ async def test_a_reset_between_our_set_and_the_probe_is_seen_before_the_probe_ca
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device:
-        monkeypatch.setattr(_flights, "lib", Overtaken())
+        monkeypatch.setattr(procedure, "lib", Overtaken())
         streams = simulator.calls("aclrtCreateStream")
         report = await device.force_reset(grace=0)
         assert (report.attempts, report.codes) == (2, (("somebody else has reset the device", 0),))
@@ -213,6 +215,6 @@ async def test_a_set_that_is_overtaken_each_time_meets_the_last_reset_as_any_oth
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device:
-        monkeypatch.setattr(_flights, "lib", Overtaken())
+        monkeypatch.setattr(procedure, "lib", Overtaken())
         reset_by_somebody_else()
         assert await set_for_the_last_time(device, 1 + Overtaken.resets + 1)

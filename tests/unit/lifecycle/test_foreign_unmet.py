@@ -29,7 +29,7 @@ def unmet(device: aioacl.Device) -> Generator[None]:
         go_on.wait(PATIENCE_SECONDS)
 
     try:
-        device._manager.maintenance.submit(Job(block))  # it is this lane that meets it
+        device._manager.maintenance.submit(Job(block))  # it is this thread that meets it
         assert begun.wait(PATIENCE_SECONDS)
         reset_by_somebody_else()
         yield
@@ -75,10 +75,10 @@ def test_until_a_foreign_reset_is_met_what_its_copies_use_is_kept(open_device: O
     simulator.hold(stream)
     stream.copy(memory, pinned)
     with unmet(device):
-        stream._core.sweep()
-        assert stream._core.limbo
+        stream._core.release_done()
+        assert stream._core.in_flight
     assert until_now(lambda: device.health.ready)
-    stream._core.sweep()
-    assert not stream._core.limbo
+    stream._core.release_done()
+    assert not stream._core.in_flight
     for thing in (stream, memory, pinned, device):
         thing.close().result()

@@ -11,7 +11,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.ffi import ffi, lib
 from tests.kit import (
     FewThreads,
@@ -97,7 +97,7 @@ async def test_a_job_whose_work_does_not_end_is_told_of_the_reset_and_is_inside_
         job = Told(lambda: stream.synchronize().result())
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
-            await until(lambda: device._manager.outside)
+            await until(lambda: device._manager.jobs.outside)
             report = await device.force_reset(grace=0)
             await running.outcome()
             assert (report.ok, report.attempts, report.stuck) == (True, 1, ())
@@ -115,7 +115,7 @@ async def test_a_job_that_waits_is_told_when_somebody_else_resets_the_device(ope
         job = Told(lambda: stream.synchronize().result())
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
-            await until(lambda: device._manager.outside)
+            await until(lambda: device._manager.jobs.outside)
             reset_by_somebody_else()
             await running.outcome()
         assert isinstance(job.error, aioacl.DeviceReset)
@@ -123,7 +123,7 @@ async def test_a_job_that_waits_is_told_when_somebody_else_resets_the_device(ope
         assert await works(device)
 
 
-async def test_a_job_that_waits_is_told_of_a_foreign_reset_also_while_the_maintenance_lane_is_busy(
+async def test_a_job_that_waits_is_told_of_a_foreign_reset_also_while_the_maintenance_thread_is_busy(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -133,8 +133,8 @@ async def test_a_job_that_waits_is_told_of_a_foreign_reset_also_while_the_mainte
         job = Told(lambda: stream.synchronize().result())
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
-            await until(lambda: device._manager.outside)
-            device._manager.leave_note(busy)
+            await until(lambda: device._manager.jobs.outside)
+            device._manager.deferred.leave_note(busy)
             await until(busy.begun.is_set)
             reset_by_somebody_else()
             try:
@@ -151,7 +151,7 @@ async def test_a_job_that_waits_does_not_keep_the_last_close_and_is_told(open_de
     stream.fill(memory, 1)
     job = Told(lambda: stream.synchronize().result())
     future = device.executor.submit(job)
-    await until(lambda: device._manager.outside)
+    await until(lambda: device._manager.jobs.outside)
     await device.close()
     await until(future.done)
     assert future.result() is None
@@ -172,7 +172,7 @@ async def test_a_job_that_waits_is_told_when_its_device_is_quarantined(open_devi
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job_and_more))
             await until(hanging("aclrtMalloc"))
-            await until(lambda: device._manager.outside)
+            await until(lambda: device._manager.jobs.outside)
             await runs_out_of_time(device)
             assert await running.outcome()
             simulator.release_all()
@@ -245,7 +245,7 @@ async def test_nested_job_without_a_thread_for_it_raises_resource_exhausted(
         executor = device.executor
         executor._limit = 1
         world = FewThreads(1)
-        monkeypatch.setattr(_sync, "backend", world)
+        monkeypatch.setattr(sync, "backend", world)
         with pytest.raises(aioacl.ResourceExhausted, match="no thread could be started") as caught:
             await device.run(lambda: executor.submit(int).result())
         assert (caught.value.call, caught.value.device) == ("pthread_create", 0)
@@ -269,7 +269,7 @@ async def test_reset_during_nested_jobs_ends_all_their_waits(open_device: OpenDe
 
         jobs = [Told(lambda: NEST[way](device, wait)) for _ in range(3)]
         futures = [device.executor.submit(job) for job in jobs]
-        await until(lambda: device._manager.outside == 2 * len(jobs))
+        await until(lambda: device._manager.jobs.outside == 2 * len(jobs))
         report = await device.force_reset(grace=0)
         assert (report.ok, report.stuck) == (True, ())
         await until(lambda: all(future.done() for future in futures))
@@ -286,7 +286,7 @@ async def test_last_close_drops_a_queued_nested_job_and_its_parent_ends(
     executor._limit = 2
     first = executor.submit(blocker)
     await until(blocker.begun.is_set)
-    monkeypatch.setattr(_sync, "backend", FewThreads(1))
+    monkeypatch.setattr(sync, "backend", FewThreads(1))
     parent = executor.submit(lambda: executor.submit(int).result())
     await until(lambda: executor._waiting)
     assert len(executor._items) == 1

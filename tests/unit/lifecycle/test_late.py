@@ -38,7 +38,7 @@ async def main():
     device = await open_device()
     stream, memory = await device.create_stream(), await device.allocate(64)
     blocked, go_on = threading.Event(), threading.Event()
-    device._manager.leave_note(lambda: (blocked.set(), go_on.wait()))  # nobody can meet it before the close
+    device._manager.deferred.leave_note(lambda: (blocked.set(), go_on.wait()))  # nobody can meet it before the close
     blocked.wait()
     elsewhere("aclrtResetDeviceForce")
     try:
@@ -91,11 +91,11 @@ async def test_after_a_reset_that_comes_back_late_what_others_have_set_is_theirs
 
 async def test_what_others_have_set_while_we_close_is_theirs(open_device: OpenDevice) -> None:
     device, busy = await open_device(), Stop()
-    device._manager.leave_note(busy)  # the close waits for the maintenance lane
+    device._manager.deferred.leave_note(busy)  # the close waits for the maintenance thread
     await until(busy.begun.is_set)
     async with anyio.create_task_group() as group:
         closing = Waiting(group, device.close)
-        await until(lambda: device._manager.opens == 0)
+        await until(lambda: device._manager.admission.opens == 0)
         elsewhere("aclrtResetDeviceForce", "aclrtSetDevice")
         busy.go_on.set()
         await closing.outcome()
@@ -120,7 +120,7 @@ async def test_a_probe_that_failed_after_a_foreign_reset_has_left_the_device_set
         elsewhere("aclrtSetDevice", "aclrtResetDeviceForce")
         simulator.unhang("aclrtSetDevice")
         assert not (await resetting.outcome()).ok
-        await until(lambda: device._manager.flight is None)
+        await until(lambda: device._manager.procedure is None)
         assert simulator.retain_count() == 1
     assert simulator.retain_count() == 0
 

@@ -171,7 +171,7 @@ async def test_who_waited_for_a_lease_holds_it_before_the_next_reset(open_device
         first = Waiting(group, device.force_reset)
         await until(hanging("aclrtResetDeviceForce"))
         holding = Waiting(group, hold)
-        await until(lambda: len(device._manager.turns._waiting) == 1)
+        await until(lambda: len(device._manager.admission.turns._waiting) == 1)
         simulator.unhang("aclrtResetDeviceForce")
         while not first.ended:
             await anyio.lowlevel.checkpoint()
@@ -390,7 +390,7 @@ async def test_who_does_not_hold_a_lease_cannot_give_it_back(open_device: OpenDe
     async with open_device() as device, anyio.create_task_group() as group:
         async with device.lease() as lease:
             await Waiting(group, lease.__aexit__).outcome()
-            with device._manager.changed:  # who has nothing to give back does not ask for the lock
+            with device._manager.admission.changed:  # who has nothing to give back does not ask for the lock
                 in_thread(lease.__exit__)
             assert lease.held
             assert device.health.leases == 1

@@ -12,7 +12,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from aioacl._lifecycle.procedures.procedure import POOL_EVENTS
+from aioacl._lifecycle.procedures.limits import POOL_EVENTS
 from aioacl._wait.workers import Job
 from tests.kit import Waiting, live_streams, reset_by_somebody_else, until, works
 
@@ -30,9 +30,9 @@ def slots(device: aioacl.Device, *, large: bool) -> int:
 
 
 async def looked_again(device: aioacl.Device) -> None:
-    """The maintenance lane has done what it was kicked for by now: notes come first, then kicks, then jobs."""
+    """The maintenance thread has done what it was kicked for by now: notes come first, then kicks, then jobs."""
     noted = threading.Event()
-    device._manager.leave_note(noted.set)
+    device._manager.deferred.leave_note(noted.set)
     await until(noted.is_set)
     await (await device.create_stream()).close()
 
@@ -105,7 +105,7 @@ async def test_what_the_maintenance_thread_was_kicked_for_is_done_though_a_note_
         before = device.generation
         device._manager.maintenance.submit(Job(stay))
         await until(begun.is_set)
-        device._manager.leave_note(fail)
+        device._manager.deferred.leave_note(fail)
         reset_by_somebody_else()
         go.set()
         await until(lambda: device.generation > before and device.state is aioacl.State.OPEN)

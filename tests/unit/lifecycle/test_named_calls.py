@@ -106,6 +106,7 @@ async def test_control_thread_blocked_while_it_reads_an_error_text_is_named(
         assert (await resetting.outcome()).ok
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("call", ["aclrtStreamQuery", "aclrtSetCurrentContext"])
 async def test_abort_helper_blocked_before_its_abort_is_named(open_device: OpenDevice, call: str) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:

@@ -142,9 +142,9 @@ async def test_who_is_too_slow_loses_the_oldest_and_is_told_how_many(open_device
     async with open_device() as device:
         events = device.events()
         await device.force_reset()
-        with device._manager.changed:
+        with device._manager.admission.changed:
             for number in range(KEPT):
-                device._manager.listeners.tell("fault", aioacl.State.OPEN, 1, text=str(number))
+                device._manager.admission.listeners.tell("fault", aioacl.State.OPEN, 1, text=str(number))
         told = await taken(events, KEPT)
         assert told[0].missed == 3
         assert {event.missed for event in told[1:]} == {0}
@@ -186,7 +186,7 @@ async def test_who_begins_to_listen_while_others_are_told_disturbs_nobody(open_d
     async with open_device() as device:
         listening = [device.events() for _ in range(3)]
         there = _Slow(listening, device.events)
-        manager_of(0).listeners._all = there
+        manager_of(0).admission.listeners._all = there
         assert (await device.force_reset()).ok
         there.joins[0].join()
         assert [(await taken(events, 1))[0].kind for events in listening] == ["draining"] * 3

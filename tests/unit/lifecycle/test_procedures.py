@@ -1,4 +1,4 @@
-"""Flights that do not go well: no thread for them, a call that does not return, an accident on the way."""
+"""Procedures that do not go well: no thread for them, a call that does not return, an accident on the way."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.ffi import lib
-from aioacl._base.states import Event
+from aioacl._base.states import Trigger
 from aioacl._lifecycle.manager import manager_of
-from aioacl._lifecycle.procedures import open as _open_flight
-from aioacl._lifecycle.procedures import procedure as _flights
-from aioacl._lifecycle.procedures.procedure import Flight
+from aioacl._lifecycle.procedures import limits
+from aioacl._lifecycle.procedures import open as open_procedure
+from aioacl._lifecycle.procedures.procedure import Procedure
 from tests.kit import (
     FAULT,
     PATIENCE_SECONDS,
@@ -48,7 +48,7 @@ def given_up(message: str) -> Generator[None]:
     warned = pytest.warns(aioacl.AclWarning, match=message)
     with pytest.MonkeyPatch.context() as patch, warned:
         for name in ("CLOSE_SECONDS", "EVENTS_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
-            patch.setattr(_flights, name, 0.2)
+            patch.setattr(limits, name, 0.2)
         yield
 
 
@@ -56,9 +56,9 @@ def given_up(message: str) -> Generator[None]:
 async def test_an_open_for_which_there_are_too_few_threads_leaves_nothing(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    monkeypatch.setattr(_sync, "backend", FewThreads(threads))  # the flight's, and those of two lanes
+    monkeypatch.setattr(sync, "backend", FewThreads(threads))  # the procedure's, and two worker threads
     for _ in range(2):
-        _sync.backend = FewThreads(threads)
+        sync.backend = FewThreads(threads)
         with pytest.raises(
             aioacl.ResourceExhausted, match=r"no thread could be started.*ulimit -u"
         ) as caught:
@@ -67,7 +67,7 @@ async def test_an_open_for_which_there_are_too_few_threads_leaves_nothing(
         assert caught.value.generation == manager_of(0).generation
     monkeypatch.undo()
     assert simulator.retain_count() == 0
-    assert manager_of(0).opens == 0
+    assert manager_of(0).admission.opens == 0
     async with open_device() as device, device.create_stream() as stream:
         await stream
 
@@ -85,7 +85,7 @@ class Unwatched:
 async def test_an_open_for_which_there_is_no_watcher_leaves_nothing(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_open_flight, "lib", Unwatched())
+    monkeypatch.setattr(open_procedure, "lib", Unwatched())
     with pytest.raises(aioacl.ResourceExhausted, match="no thread") as caught:
         await open_device()
     monkeypatch.undo()
@@ -102,8 +102,8 @@ class Looks:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.count = self._waiting = 0
         manager = manager_of(0)
-        self._change = manager.change
-        patch.setattr(manager, "change", self._counted)
+        self._change = manager.admission.change
+        patch.setattr(manager.admission, "change", self._counted)
 
     async def _counted(self, seen: int, deadline: float | None, *hint: str) -> None:
         self.count += 1
@@ -124,7 +124,7 @@ class Looks:
         return False
 
 
-async def test_who_waits_for_a_flight_sleeps_until_it_lands(
+async def test_who_waits_for_a_procedure_sleeps_until_it_ends(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -141,7 +141,7 @@ async def test_who_waits_for_a_flight_sleeps_until_it_lands(
         assert (await resetting.outcome()).ok
 
 
-async def test_who_waits_for_a_reset_of_ours_sleeps_until_it_lands(
+async def test_who_waits_for_a_reset_of_ours_sleeps_until_it_ends(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -154,7 +154,7 @@ async def test_who_waits_for_a_reset_of_ours_sleeps_until_it_lands(
         assert (await resetting.outcome()).ok
 
 
-async def test_who_waits_for_a_close_sleeps_until_it_has_landed(
+async def test_who_waits_for_a_close_sleeps_until_it_has_ended(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = await open_device()
@@ -174,7 +174,7 @@ async def test_a_reset_for_which_there_is_no_thread_is_refused_and_changes_nothi
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        monkeypatch.setattr(_sync, "backend", FewThreads(0))
+        monkeypatch.setattr(sync, "backend", FewThreads(0))
         with pytest.raises(aioacl.ResourceExhausted, match="no thread") as caught:
             await device.force_reset()
         monkeypatch.undo()
@@ -189,7 +189,7 @@ async def test_a_close_for_which_there_is_no_thread_says_so_and_the_next_open_ma
 ) -> None:
     device = await open_device()
     events, generation = device.events(), device.generation
-    monkeypatch.setattr(_sync, "backend", FewThreads(0))
+    monkeypatch.setattr(sync, "backend", FewThreads(0))
     with pytest.raises(aioacl.ResourceExhausted, match="no thread"):
         await device.close()
     monkeypatch.undo()
@@ -217,12 +217,12 @@ async def test_a_last_close_that_meets_a_job_gives_up_and_the_next_open_makes_up
         await device.close()
     assert device.state is aioacl.State.QUARANTINED
     with pytest.raises(aioacl.DeviceQuarantined, match=r"a job on device\.executor on thread"):
-        await device._manager.until_open()
+        await device._manager.admission.until_open()
 
     async def open_in_vain() -> None:
         with pytest.raises(aioacl.DeviceQuarantined):
             await open_device()
-        await until(lambda: device._manager.flight is None)
+        await until(lambda: device._manager.procedure is None)
 
     with given_up("stays set"):
         await open_in_vain()
@@ -238,7 +238,7 @@ async def test_open_times_out_during_the_close_that_it_began_and_the_error_says_
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = await open_device()
-    monkeypatch.setattr(_sync, "backend", FewThreads(0))
+    monkeypatch.setattr(sync, "backend", FewThreads(0))
     with pytest.raises(aioacl.ResourceExhausted, match="no thread"):
         await device.close()
     monkeypatch.undo()
@@ -261,10 +261,10 @@ async def test_a_close_that_gives_up_is_not_blamed_on_a_reset_that_failed_before
             await device.create_stream()
         assert blamed.value.report is report
     device = await open_device()
-    monkeypatch.setattr(_sync, "backend", FewThreads(0))
+    monkeypatch.setattr(sync, "backend", FewThreads(0))
     with pytest.raises(aioacl.ResourceExhausted, match="no thread"):
         await device.close()
-    assert device._manager.quarantined().report is None
+    assert device._manager.admission.quarantined().report is None
     monkeypatch.undo()
     async with open_device():
         assert simulator.retain_count() == 1
@@ -289,14 +289,14 @@ async def test_a_last_close_whose_reset_does_not_return_gives_up_and_names_it(
 async def test_last_close_gives_the_reset_time_for_busy_streams_only(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, busy: int
 ) -> None:
-    limits: list[float | None] = []
+    asked: list[float | None] = []
     device = await open_device()
     streams = [await device.create_stream() for _ in range(3)]
     memory, control = await device.allocate(64), device._manager.control
     call = control.call
 
     def noted(work: Callable[[], Any], timeout: float | None) -> Any:
-        limits.append(timeout)
+        asked.append(timeout)
         return call(work, timeout)
 
     for stream in streams:
@@ -307,8 +307,8 @@ async def test_last_close_gives_the_reset_time_for_busy_streams_only(
     monkeypatch.setattr(control, "call", noted)
     await device.close()
     monkeypatch.undo()
-    assert _flights.RESET_SECONDS + busy * _flights.DROP_SECONDS in limits
-    assert max(limit or 0 for limit in limits) == _flights.RESET_SECONDS + busy * _flights.DROP_SECONDS
+    assert limits.RESET_SECONDS + busy * limits.DROP_SECONDS in asked
+    assert max(limit or 0 for limit in asked) == limits.RESET_SECONDS + busy * limits.DROP_SECONDS
 
 
 async def test_last_close_during_a_query_that_hangs_gives_up_and_names_it(open_device: OpenDevice) -> None:
@@ -324,11 +324,11 @@ async def test_last_close_during_a_query_that_hangs_gives_up_and_names_it(open_d
         assert simulator.retain_count() == 1
 
 
-async def test_a_lane_that_is_stuck_is_named_when_nobody_is_inside(
+async def test_a_thread_that_is_stuck_is_named_when_nobody_is_inside(
     open_device: OpenDevice,
 ) -> None:
     device, busy = await open_device(), Stop()
-    device._manager.leave_note(busy)
+    device._manager.deferred.leave_note(busy)
     await until(busy.begun.is_set)
     with given_up("device 0 stays set: a job is still inside"):
         await device.close()
@@ -337,55 +337,55 @@ async def test_a_lane_that_is_stuck_is_named_when_nobody_is_inside(
         assert simulator.retain_count() == 1
 
 
-class Accident(Flight):
-    """A flight that breaks off on its way."""
+class Accident(Procedure):
+    """A procedure that breaks off on its way."""
 
     name = "accident"
 
-    def __init__(self, manager: Any, *events: Event) -> None:
+    def __init__(self, manager: Any, *events: Trigger) -> None:
         super().__init__(manager)
         self._events = events
 
-    def fly(self) -> None:
+    def run(self) -> None:
         for event in self._events:
             self._apply(event)
         raise ZeroDivisionError("an accident")
 
 
-@pytest.mark.parametrize("events", [(Event.DRAIN,), (Event.DRAIN, Event.SEIZE)])
-async def test_a_flight_that_breaks_off_tells_all_its_callers_and_leaves_the_device_quarantined(
-    open_device: OpenDevice, events: tuple[Event, ...]
+@pytest.mark.parametrize("events", [(Trigger.DRAIN,), (Trigger.DRAIN, Trigger.SEIZE)])
+async def test_a_procedure_that_breaks_off_tells_all_its_callers_and_leaves_the_device_quarantined(
+    open_device: OpenDevice, events: tuple[Trigger, ...]
 ) -> None:
     async with open_device() as device:
         manager = device._manager
-        flight = Accident(manager, *events)
-        with manager.changed:
-            manager.launch(flight)
+        procedure = Accident(manager, *events)
+        with manager.admission.changed:
+            manager.start_procedure(procedure)
         raised: list[BaseException] = []
         for _ in range(2):
             with pytest.raises(ZeroDivisionError, match="an accident") as caught:
-                await flight.arrive(None)
+                await procedure.wait(None)
             raised.append(caught.value)
         assert raised[0] is not raised[1]  # each has a traceback of his own
         assert device.state is aioacl.State.QUARANTINED
         assert (await device.force_reset()).ok
 
 
-async def test_a_flight_that_breaks_off_before_it_changed_anything_changes_nothing(
+async def test_a_procedure_that_breaks_off_before_it_changed_anything_changes_nothing(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
         manager, generation = device._manager, device.generation
-        flight = Accident(manager)
-        with manager.changed:
-            manager.launch(flight)
+        procedure = Accident(manager)
+        with manager.admission.changed:
+            manager.start_procedure(procedure)
         with pytest.raises(ZeroDivisionError):
-            await flight.arrive(None)
+            await procedure.wait(None)
         assert (device.state, device.generation) == (aioacl.State.OPEN, generation)
-        assert manager.flight is None
+        assert manager.procedure is None
 
 
-async def test_who_waits_for_a_flight_no_longer_than_his_deadline_leaves_it_in_the_air(
+async def test_who_waits_for_a_procedure_no_longer_than_his_deadline_leaves_it_running(
     open_device: OpenDevice,
 ) -> None:
     simulator.hang_call("aclrtSetDevice")
@@ -406,7 +406,7 @@ async def test_who_waits_for_a_flight_no_longer_than_his_deadline_leaves_it_in_t
         ("aclrtResetDevice", r"The close goes on: close\(\) once more waits for it"),
     ],
 )
-def test_a_threads_deadline_ends_its_wait_for_a_flight_that_goes_on_and_asking_again_waits_for_it(
+def test_a_threads_deadline_ends_its_wait_for_a_procedure_that_goes_on_and_asking_again_waits_for_it(
     open_device: OpenDevice, call: str, hint: str
 ) -> None:
     def ask(timeout: float | None) -> None:
@@ -420,7 +420,9 @@ def test_a_threads_deadline_ends_its_wait_for_a_flight_that_goes_on_and_asking_a
         in_thread(lambda: ask(0.05))
     assert until_now(hanging(call))
     again = Raised(lambda: ask(None))
-    assert until_now(lambda: device._manager._subscribers)  # else it might ask when the flight has landed
+    assert until_now(
+        lambda: device._manager.admission._subscribers
+    )  # else it might ask when the procedure has ended
     simulator.release_all()
     again.join()
     assert simulator.calls(call) == before + 1
@@ -432,11 +434,11 @@ async def test_cleanups_that_call_for_each_other_are_each_done_once(open_device:
     done: list[str] = []
     async with open_device() as device:
         manager = device._manager
-        manager.leftovers.append(manager.clean_up)
-        manager.leftovers.append(lambda: done.append("second"))
+        manager.deferred.leftovers.append(manager.clean_up)
+        manager.deferred.leftovers.append(lambda: done.append("second"))
         manager.clean_up()
         assert done == ["second"]
-        assert not manager.leftovers
+        assert not manager.deferred.leftovers
 
 
 async def test_a_note_that_another_thread_has_worked_off_meanwhile_is_nobodys_any_more(
@@ -447,21 +449,21 @@ async def test_a_note_that_another_thread_has_worked_off_meanwhile_is_nobodys_an
     monkeypatch.setattr(sys, "unraisablehook", raised.append)
     async with open_device() as device:
         manager = device._manager
-        manager.notes.append(manager.clean_up)  # as if it were done by the close, just then
-        manager.leave_note(lambda: done.append("second"))
+        manager.deferred.notes.append(manager.clean_up)  # as if it were done by the close, just then
+        manager.deferred.leave_note(lambda: done.append("second"))
         await until(lambda: done)
-        async with device.create_stream() as stream:  # behind it, on the same lane
+        async with device.create_stream() as stream:  # behind it, on the same thread
             await stream
     assert (done, raised) == (["second"], [])
 
 
-async def test_a_clean_up_that_raises_is_reported_and_the_lane_goes_on(
+async def test_a_clean_up_that_raises_is_reported_and_the_thread_goes_on(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", told.append)
     async with open_device() as device:
-        device._manager.leave_note(lambda: 1 / 0)
+        device._manager.deferred.leave_note(lambda: 1 / 0)
         await until(lambda: told)
         assert told[0].exc_type is ZeroDivisionError
         async with device.create_stream() as stream:
@@ -477,7 +479,7 @@ async def test_a_close_during_a_reset_that_fails_closes_all_the_same(open_device
         reset = Waiting(group, device.force_reset)
         await until(hanging("aclrtResetDeviceForce"))
         closing = Waiting(group, device.close)
-        await until(lambda: manager_of(0).opens == 0)
+        await until(lambda: manager_of(0).admission.opens == 0)
         simulator.unhang("aclrtResetDeviceForce")
         assert not (await reset.outcome()).ok
         await closing.outcome()

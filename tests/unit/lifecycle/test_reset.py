@@ -12,9 +12,9 @@ import pytest
 import aioacl
 from aioacl import State, simulator
 from aioacl._base.ffi import lib
-from aioacl._lifecycle import gate as _gate
-from aioacl._lifecycle.procedures import reset as _reset
-from aioacl._lifecycle.procedures.reset import ResetFlight
+from aioacl._lifecycle import gate
+from aioacl._lifecycle.procedures import limits, reset
+from aioacl._lifecycle.procedures.reset import ResetProcedure
 from tests.kit import (
     LONG_SECONDS,
     Waiting,
@@ -30,13 +30,13 @@ from tests.kit import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._base.options import Stuck
+    from aioacl._base.records import Stuck
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_report_tells_what_the_flight_did(open_device: OpenDevice) -> None:
+async def test_the_report_tells_what_the_procedure_did(open_device: OpenDevice) -> None:
     async with open_device() as device:
         report = await device.force_reset(reason="because")
         assert (report.device, report.ok, report.generation) == (0, True, device.generation)
@@ -64,7 +64,7 @@ async def test_report_of_a_reset_names_the_task_or_thread_that_asked_for_it(
         assert report.requested_by == f"thread {thread}"
 
 
-async def test_one_flight_makes_one_releasing_reset_and_sets_the_device_again(
+async def test_one_procedure_makes_one_releasing_reset_and_sets_the_device_again(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -144,7 +144,7 @@ async def test_a_wait_in_flight_raises_device_reset_with_the_report(
             assert caught.value.action == "retry"
 
 
-async def test_two_resets_at_once_are_one_flight_with_one_report(open_device: OpenDevice) -> None:
+async def test_two_resets_at_once_are_one_procedure_with_one_report(open_device: OpenDevice) -> None:
     async with open_device() as device, device.lease():
         before = simulator.resets()
         async with anyio.create_task_group() as group:
@@ -155,7 +155,7 @@ async def test_two_resets_at_once_are_one_flight_with_one_report(open_device: Op
             assert (reports[0].joined, simulator.resets()) == (5, before + 1)
 
 
-async def test_one_after_the_other_are_two_flights(open_device: OpenDevice) -> None:
+async def test_one_after_the_other_are_two_procedures(open_device: OpenDevice) -> None:
     async with open_device() as device:
         before = simulator.resets()
         first, second = await device.force_reset(), await device.force_reset()
@@ -163,7 +163,7 @@ async def test_one_after_the_other_are_two_flights(open_device: OpenDevice) -> N
         assert simulator.resets() == before + 2
 
 
-async def test_a_cancelled_caller_leaves_and_the_flight_goes_on(open_device: OpenDevice) -> None:
+async def test_a_cancelled_caller_leaves_and_the_procedure_goes_on(open_device: OpenDevice) -> None:
     async with open_device() as device:
         generation = device.generation
         simulator.hang_call("aclrtResetDeviceForce")
@@ -179,19 +179,19 @@ async def test_a_cancelled_caller_leaves_and_the_flight_goes_on(open_device: Ope
         assert device.generation == generation + 1
 
 
-async def test_a_reset_that_has_landed_is_no_answer_to_who_asks_after_it(open_device: OpenDevice) -> None:
+async def test_a_reset_that_has_ended_is_no_answer_to_who_asks_after_it(open_device: OpenDevice) -> None:
     landed, go_on = threading.Event(), threading.Event()
 
-    class Lingering(ResetFlight):
-        def _land(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
-            super()._land(problem, stuck)
+    class Lingering(ResetProcedure):
+        def _finish(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
+            super()._finish(problem, stuck)
             landed.set()
             go_on.wait()
 
     async with open_device() as device, anyio.create_task_group() as group:
         manager, resets = device._manager, simulator.resets()
-        with manager.changed:
-            manager.launch(Lingering(manager, grace=20, timeout=60, reason="", by=""))
+        with manager.admission.changed:
+            manager.start_procedure(Lingering(manager, grace=20, timeout=60, reason="", by=""))
         await until(landed.is_set)
         asking = Waiting(group, device.force_reset)
         await turns()
@@ -250,10 +250,10 @@ async def test_a_reset_waits_for_a_user_job_within_its_grace(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on, begun = threading.Event(), threading.Event()
-    drained, looks = ResetFlight._drained, list[bool]()
+    drained, looks = ResetProcedure._drained, list[bool]()
 
-    def look(flight: ResetFlight, busy: int) -> bool:
-        looks.append(drained(flight, busy))
+    def look(procedure: ResetProcedure, busy: int) -> bool:
+        looks.append(drained(procedure, busy))
         return looks[-1]
 
     def job() -> None:
@@ -263,7 +263,7 @@ async def test_a_reset_waits_for_a_user_job_within_its_grace(
     async with open_device() as device, anyio.create_task_group() as group:
         running = Waiting(group, lambda: device.run(job))
         await until(begun.is_set)
-        monkeypatch.setattr(ResetFlight, "_drained", look)
+        monkeypatch.setattr(ResetProcedure, "_drained", look)
         resetting = Waiting(group, lambda: device.force_reset(grace=20))
         await until(lambda: len(looks) >= 2)
         assert not any(looks)
@@ -308,9 +308,9 @@ async def test_drain_waits_for_a_wait_whose_work_is_done(
     def counts(index: int) -> list[int]:
         nonlocal looks
         looks += 1
-        return _gate.counts(index)
+        return gate.counts(index)
 
-    monkeypatch.setattr(_reset, "counts", counts)
+    monkeypatch.setattr(reset, "counts", counts)
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -336,11 +336,12 @@ async def test_drain_waits_for_a_wait_whose_work_is_done(
 async def test_reset_has_more_time_for_each_stream_that_cannot_be_aborted(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_reset, "RESET_SECONDS", 0.0)
-    monkeypatch.setattr(_reset, "DROP_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(limits, "RESET_SECONDS", 0.0)
+    monkeypatch.setattr(limits, "DROP_SECONDS", LONG_SECONDS)
     simulator.set_abort_supported(False)
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.hold(stream)
         stream.fill(memory, 1)
         report = await device.force_reset(grace=0)
+        monkeypatch.undo()  # for the close
         assert (report.ok, report.not_aborted, report.problem) == (True, 1, "")

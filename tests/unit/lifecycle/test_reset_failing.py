@@ -1,4 +1,4 @@
-"""Resets that the runtime refuses, takes back or does not mean: tries, quarantine, and what a later flight finds."""
+"""Resets that the runtime refuses, takes back or does not mean: tries, quarantine, and what a later procedure finds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_failing_reset_set_or_probe_is_tried_again(
 
 
 @pytest.mark.parametrize("function", ["aclrtResetDeviceForce", "aclrtSetDevice", "aclrtMemcpy"])
-async def test_after_three_failures_the_device_is_quarantined_until_a_flight_succeeds(
+async def test_after_three_failures_the_device_is_quarantined_until_a_procedure_succeeds(
     open_device: OpenDevice, function: str
 ) -> None:
     async with open_device() as device:
@@ -44,7 +44,7 @@ async def test_after_three_failures_the_device_is_quarantined_until_a_flight_suc
 
 
 @pytest.mark.parametrize("function", ["aclrtSetDevice", "aclrtMemcpy"])
-async def test_a_flight_after_one_that_has_reset_in_vain_asks_no_dead_stream(
+async def test_a_procedure_after_one_that_has_reset_in_vain_asks_no_dead_stream(
     open_device: OpenDevice, function: str
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:

@@ -1,4 +1,4 @@
-"""A reset while somebody does not come back from C: nothing is reset under him, and the next flight recovers."""
+"""A reset while somebody does not come back from C: nothing is reset under him, and the next procedure recovers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from aioacl._lifecycle import health as _health
+from aioacl._lifecycle import health
 from aioacl._lifecycle.gate import inside
-from aioacl._lifecycle.procedures import procedure as _flights
-from aioacl._lifecycle.procedures import reset as _reset
+from aioacl._lifecycle.procedures import limits, reset
 from tests.kit import (
     LONG_SECONDS,
     Raised,
@@ -37,7 +36,7 @@ pytestmark = pytest.mark.anyio
 ABORT = "aclrtStreamAbort"
 
 
-async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_flight_recovers(
+async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_procedure_recovers(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -97,12 +96,14 @@ async def gives_up_after_the_abort(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> aioacl.ResetReport:
     """The report of a reset that has time left when the abort's own limit ends."""
-    monkeypatch.setattr(_reset, "ABORT_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "ABORT_SECONDS", 0.05)
 
     def is_over() -> bool:
-        flight = device._manager.flight
+        procedure = device._manager.procedure
         return (
-            isinstance(flight, _reset.ResetFlight) and "abort" in flight._stages and simulator.hung(ABORT) > 0
+            isinstance(procedure, reset.ResetProcedure)
+            and "abort" in procedure._stages
+            and simulator.hung(ABORT) > 0
         )
 
     return await runs_out_of_time(device, is_over)
@@ -208,8 +209,8 @@ async def test_a_reset_that_comes_back_late_has_ended_the_streams_all_the_same(
 async def test_a_reset_past_its_deadline_is_not_started_a_second_time_beside_it(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_reset, "RESET_SECONDS", 2 * LONG_SECONDS)
-    monkeypatch.setattr(_health, "STUCK_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "RESET_SECONDS", 2 * LONG_SECONDS)
+    monkeypatch.setattr(health, "STUCK_SECONDS", 0.1)
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtResetDeviceForce")
         with clock_in_place() as clock:
@@ -248,7 +249,7 @@ async def test_a_set_past_its_deadline_is_named_by_the_report_and_by_the_close(
     assert [call.function for call in report.stuck] == ["aclrtSetDevice"]
     thread = report.stuck[0].thread
     for name in ("EVENTS_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
-        monkeypatch.setattr(_flights, name, 0.2)
+        monkeypatch.setattr(limits, name, 0.2)
     with pytest.warns(aioacl.AclWarning, match=f"aclrtSetDevice on thread {thread} is still inside"):
         await device.close()
     monkeypatch.undo()
@@ -261,7 +262,7 @@ async def test_a_set_past_its_deadline_is_named_by_the_report_and_by_the_close(
 async def test_a_set_that_takes_its_time_is_not_stuck_while_it_is_waited_for(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_health, "STUCK_SECONDS", 0.1)
+    monkeypatch.setattr(health, "STUCK_SECONDS", 0.1)
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtSetDevice")
         resetting = Waiting(group, device.force_reset)

@@ -10,8 +10,8 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._lifecycle.manager import manager_of
-from aioacl._lifecycle.procedures import procedure as _flights
-from aioacl._wait import workers as _lanes
+from aioacl._lifecycle.procedures import limits
+from aioacl._wait import workers
 from tests.kit import hanging, in_thread, until, works
 
 if TYPE_CHECKING:
@@ -43,22 +43,23 @@ LIMITS = (
 def short_limits() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in LIMITS:
-            patch.setattr(_flights, name, 0.1)
-        patch.setattr(_lanes, "ENDED_SECONDS", 0.1)
+            patch.setattr(limits, name, 0.1)
+        patch.setattr(workers, "ENDED_SECONDS", 0.1)
         yield
 
 
 async def is_closed() -> None:
     """Returns when nothing of device 0 is under way; what hung has been released."""
-    await until(lambda: manager_of(0).flight is None)
+    await until(lambda: manager_of(0).procedure is None)
 
 
 async def refused(opening: aioacl.Opening[aioacl.Device]) -> None:
     with pytest.raises(aioacl.DeviceQuarantined, match="aclFinalizeReference"):
         await opening
-    await until(lambda: manager_of(1).flight is None)
+    await until(lambda: manager_of(1).procedure is None)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:device 0 stays set")
 @pytest.mark.parametrize("call", OPEN_CALLS)
 async def test_open_whose_call_does_not_return_raises_device_quarantined_with_a_report(
@@ -69,7 +70,7 @@ async def test_open_whose_call_does_not_return_raises_device_quarantined_with_a_
         with pytest.raises(aioacl.DeviceQuarantined, match=f"{call} on thread [1-9]") as caught:
             await open_device()
         await is_closed()
-        assert manager_of(0).state is aioacl.State.QUARANTINED
+        assert manager_of(0).admission.state is aioacl.State.QUARANTINED
         with pytest.raises(aioacl.DeviceQuarantined, match=call) as again:
             await open_device()
         await is_closed()
@@ -136,7 +137,7 @@ async def test_open_of_another_device_while_acl_is_stuck_names_the_call_that_han
                 await open_device(index)
             assert caught.value.report is not None
             assert [stuck.function for stuck in caught.value.report.stuck] == ["aclInit"]
-        await until(lambda: manager_of(0).flight is manager_of(1).flight is None)
+        await until(lambda: manager_of(0).procedure is manager_of(1).procedure is None)
     assert simulator.hung("aclInit") == 1
     assert len(aioacl.list_devices()) > 1
     simulator.release_all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._lifecycle.turns import Turns
 from tests.kit import PATIENCE_SECONDS, Raised
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_nobody_waits_for_who_was_thrown_away_in_his_place() -> None:
-    turns = Turns(_sync.condition())
+    turns = Turns(sync.condition())
 
     def wait_in_vain() -> Generator[None]:
         with turns.place() as place:
@@ -34,7 +34,7 @@ def test_nobody_waits_for_who_was_thrown_away_in_his_place() -> None:
 
 
 def test_a_turn_ends_for_who_waits_for_it_when_its_owner_has_to_wait_again() -> None:
-    turns = Turns(_sync.condition())
+    turns = Turns(sync.condition())
     place = turns.place()
     waits = threading.Event()
 

@@ -15,7 +15,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from aioacl._wait.port import current_port
+from aioacl._wait.current import current_port
 from tests.kit import Waiting, hanging, live_streams, turns, until
 
 if TYPE_CHECKING:
@@ -203,17 +203,17 @@ async def test_who_leaves_before_the_device_changes_leaves_no_subscription_behin
         async with anyio.create_task_group() as group:
             resetting = Waiting(group, device.force_reset)
             await until(hanging("aclrtResetDeviceForce"))
-            await until(lambda: len(manager._subscribers) == len(waits) == 1)  # the reset's caller
+            await until(lambda: len(manager.admission._subscribers) == len(waits) == 1)  # the reset's caller
             timeout = None if kind == "cancelled" else 0.01
             leaving = [Waiting(group, lambda: device.allocate(64, timeout=timeout)) for _ in range(5)]
             if kind == "cancelled":
                 leaving.append(Waiting(group, partial(next_event, device)))
-                await until(lambda: len(manager._subscribers) == 7)
+                await until(lambda: len(manager.admission._subscribers) == 7)
                 for one in leaving:
                     one.cancel()
             await until(lambda: all(one.ended for one in leaving))
             assert all(one.cancelled or isinstance(one.error, aioacl.DeviceTimeout) for one in leaving)
-            assert len(manager._subscribers) == len(waits) == 1
+            assert len(manager.admission._subscribers) == len(waits) == 1
             simulator.release_all()
             assert (await resetting.outcome()).ok
 

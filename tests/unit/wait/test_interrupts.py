@@ -1,4 +1,4 @@
-"""Ctrl-C on a plain thread: wherever it strikes, nothing is left half done."""
+"""Ctrl-C on a plain thread: wherever it comes, nothing is left half done."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ import pytest
 
 import aioacl
 from aioacl import lowlevel, simulator
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.ffi import lib
 from aioacl._base.states import State
 from aioacl._handles.event import Event
 from aioacl._handles.operation import Operation
 from aioacl._handles.stream import Stream
 from aioacl._handles.stream_core import StreamCore
-from aioacl._lifecycle import executor as _executor
+from aioacl._lifecycle import executor
 from aioacl._lifecycle.manager import manager_of
-from aioacl._wait.port import run_blocking
+from aioacl._wait.current import run_blocking
 from tests.kit import PATIENCE_SECONDS, Raised, until, until_now, wait_for
 from tests.support.steps import beginnings
 
@@ -47,7 +47,7 @@ def within(name: str, frame: FrameType | None) -> bool:
     return frame is not None
 
 
-class Strike:
+class Interrupt:
     """Ctrl-C at the nth step of aioacl's on this thread: a function that begins, a line, or a return.
 
     `where`: only steps of that function, and of what it calls, count. `places`: only steps of files in these.
@@ -58,7 +58,7 @@ class Strike:
         self._where = where
         self._places = places
 
-    def __call__(self, frame: FrameType, event: str, _argument: object) -> Strike | None:
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> Interrupt | None:
         code = frame.f_code
         if not code.co_filename.startswith(self._places) or within(
             "__del__", frame
@@ -73,19 +73,19 @@ class Strike:
         return self
 
 
-def struck(
+def interrupted(
     step: int, operation: Callable[[], object], where: str = "", places: tuple[str, ...] = PLACE
 ) -> bool:
     """Whether the operation has as many steps; it is interrupted at that one."""
-    strike, before = Strike(step, where, places), sys.gettrace()
-    sys.settrace(strike)
+    interrupt, before = Interrupt(step, where, places), sys.gettrace()
+    sys.settrace(interrupt)
     try:
         operation()
     except KeyboardInterrupt:
         pass
     finally:
         sys.settrace(before)
-    return strike.left <= 0
+    return interrupt.left <= 0
 
 
 def walk(
@@ -95,7 +95,7 @@ def walk(
     step = 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what was interrupted before it was awaited says so, and is right
-        while struck(step, operation, places=places):
+        while interrupted(step, operation, places=places):
             try:
                 check()
             except BaseException as error:
@@ -107,25 +107,28 @@ def walk(
 
 def closed() -> bool:
     manager = manager_of(0)
-    return manager.state is State.CLOSED and manager.flight is None and not manager.opens
+    return (
+        manager.admission.state is State.CLOSED and manager.procedure is None and not manager.admission.opens
+    )
 
 
 @pytest.mark.thorough
 def test_who_is_interrupted_while_he_opens_or_closes_has_nothing_open(open_device: OpenDevice) -> None:
     def check() -> None:
-        assert until_now(closed), manager_of(0).flight
+        assert until_now(closed), manager_of(0).procedure
         open_device().result(PATIENCE_SECONDS).close().result(PATIENCE_SECONDS)
 
     assert walk(lambda: open_device().result().close().result(), check) > 100
 
 
 def works(device: aioacl.Device) -> None:
-    """What hangs if a flight is in the air that nobody flies."""
+    """What hangs if a procedure was started and no thread runs it."""
     assert device.force_reset(grace=0).result(PATIENCE_SECONDS).ok
     assert device.run(int).result(PATIENCE_SECONDS) == 0
 
 
-def test_a_reset_that_is_interrupted_flies_or_does_not(device: aioacl.Device) -> None:
+@pytest.mark.thorough
+def test_a_reset_that_is_interrupted_runs_or_does_not(device: aioacl.Device) -> None:
     assert walk(lambda: device.force_reset(grace=0).result(), lambda: works(device)) > 50
 
 
@@ -133,6 +136,7 @@ def test_a_job_that_is_interrupted_holds_nobody_up(device: aioacl.Device) -> Non
     assert walk(lambda: device.run(int).result(), lambda: works(device)) > 50
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("submit", [False, True])
 def test_job_interrupted_inside_the_standard_library_leaves_the_device(
     device: aioacl.Device, submit: bool
@@ -145,10 +149,11 @@ def test_job_interrupted_inside_the_standard_library_leaves_the_device(
     assert until_now(lambda: not device.health.in_flight)  # the watcher looks after work now and then
 
 
+@pytest.mark.thorough
 def test_executor_whose_start_of_a_thread_is_interrupted_counts_only_real_threads(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_executor, "LINGER_SECONDS", 0.0)
+    monkeypatch.setattr(executor, "LINGER_SECONDS", 0.0)
 
     def check() -> None:
         device.run(int).result(PATIENCE_SECONDS)
@@ -157,6 +162,7 @@ def test_executor_whose_start_of_a_thread_is_interrupted_counts_only_real_thread
     assert walk(lambda: device.executor.submit(int).result(), check) > 20
 
 
+@pytest.mark.thorough
 def test_a_lease_is_held_by_nobody_who_was_interrupted(device: aioacl.Device) -> None:
     def operation() -> None:
         with device.lease() as lease, lease.share(), device.lease():
@@ -173,18 +179,18 @@ def test_who_waits_for_a_change_is_woken_though_the_waking_was_interrupted(devic
     manager, waiting = manager_of(device.index), list[Raised]()
 
     def wait() -> None:
-        seen = manager.version
-        run_blocking(lambda: manager.change(seen, None), None)
+        seen = manager.admission.version
+        run_blocking(lambda: manager.admission.change(seen, None), None)
 
     def operation() -> None:
         waiting[:] = [Raised(wait) for _ in range(3)]
-        assert until_now(lambda: len(manager._subscribers) == 3)
-        with manager.changed:
-            manager.announce()
+        assert until_now(lambda: len(manager.admission._subscribers) == 3)
+        with manager.admission.changed:
+            manager.admission.announce()
 
     def check() -> None:
-        with manager.changed:
-            manager.announce()
+        with manager.admission.changed:
+            manager.admission.announce()
         for one in waiting:
             one.join()
 
@@ -211,7 +217,7 @@ def test_a_loop_that_is_interrupted_while_completions_are_handed_out_loses_none(
     def step_is_struck(step: int) -> bool:
         loop.run_until_complete(begin())
         simulator.release_all()
-        there_is = struck(step, lambda: loop.run_until_complete(end()), "drain")
+        there_is = interrupted(step, lambda: loop.run_until_complete(end()), "drain")
         loop.run_until_complete(end())
         return there_is
 
@@ -244,12 +250,13 @@ def test_what_a_copy_uses_is_kept_wherever_it_is_interrupted(device: aioacl.Devi
     assert walk(operation, check) > 20
     simulator.release(stream)
     stream.result()
-    assert not stream._core.limbo
+    assert not stream._core.in_flight
     assert memory._unused()
     stream.close().result()
     memory.close().result()
 
 
+@pytest.mark.thorough
 def test_counts_by_hand_are_right_wherever_they_are_interrupted() -> None:
     acts = (lowlevel.set_device, lowlevel.set_device, lowlevel.reset_device, lowlevel.reset_device_force)
 
@@ -258,18 +265,18 @@ def test_counts_by_hand_are_right_wherever_they_are_interrupted() -> None:
             act(0)
 
     def check() -> None:
-        stood = manager_of(0).standing().retained
+        stood = manager_of(0).counts.standing().retained
         assert simulator.retain_count(0) == stood
         told = lib.aio_device_foreign(0)
         lib.aio_u_aclrtSetDevice(0)
         lib.aio_u_aclrtResetDeviceForce(0)
         assert lib.aio_device_foreign(0) == told + 1  # also by the thread that was interrupted
-        assert manager_of(0).standing().retained == 0
+        assert manager_of(0).counts.standing().retained == 0
 
     assert walk(operation, check) > 50
 
 
-class Interrupted(_sync.Threads):
+class Interrupted(sync.Threads):
     """A world in which Ctrl-C comes with the next thread that is started."""
 
     def __init__(self, *, started: bool) -> None:
@@ -288,7 +295,7 @@ def test_a_close_that_is_interrupted_closes_all_the_same(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, started: bool
 ) -> None:
     opened: Any = open_device().result()
-    monkeypatch.setattr(_sync, "backend", Interrupted(started=started))
+    monkeypatch.setattr(sync, "backend", Interrupted(started=started))
     with pytest.raises(KeyboardInterrupt):
         opened.close().result()
     assert until_now(closed)
@@ -371,3 +378,32 @@ class TestBetweenACoroutinesMakingAndItsBeginning:
                 run_blocking(self.interrupted, None)
             gc.collect()
         assert [str(warning.message) for warning in caught] == []
+
+
+def sleeps_in_poll(thread: threading.Thread) -> bool:
+    """Whether the thread is blocked in the poll of its port."""
+    frame = sys._current_frames()[thread.ident or 0]
+    state = Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rpartition(")")[2].split()[0]
+    return (frame.f_code.co_name, state) == ("readable", "S")
+
+
+@pytest.mark.thorough  # a wait notices such a signal at its next look
+def test_ctrl_c_that_another_thread_received_ends_a_wait(device: aioacl.Device) -> None:
+    ended, in_time = threading.Event(), list[bool]()
+    with device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        ticket = stream.copy(memory, bytes(64))
+
+        def receive() -> None:
+            assert until_now(lambda: sleeps_in_poll(threading.main_thread()))
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            in_time.append(ended.wait(PATIENCE_SECONDS / 2))
+            simulator.release(stream)
+
+        receiver = threading.Thread(target=receive)
+        receiver.start()
+        with pytest.raises(KeyboardInterrupt):
+            ticket.result()
+        ended.set()
+        receiver.join()
+    assert in_time == [True]

@@ -15,17 +15,18 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from aioacl._base.ffi import failure, lib
-from aioacl._wait import port as _port
-from aioacl._wait.port import TIMED_OUT, Port, ThreadPort, current_holder, current_port, run_blocking
-from aioacl.testing._snapshot import thread_ports
+from aioacl._wait import asyncio as asyncio_port
+from aioacl._wait.current import current_holder, current_port, run_blocking, thread_ports
+from aioacl._wait.port import KICK, TIMED_OUT, Port
+from aioacl._wait.thread import ThreadPort
 from tests.kit import PATIENCE_SECONDS, Raised, descriptors, in_thread, turns, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from aioacl._acl import CData
+    from aioacl._base.ffi import CData
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.every_loop
@@ -53,8 +54,8 @@ async def wait_in_turns(answers: list[int], late: list[int]) -> None:
     port = current_port()
     answers.append(await port.wait(refused))
     answers.append(await port.wait(posted, after=lambda: late.append(1)))
-    answers.append(await port.wait(endless, deadline=_sync.monotonic()))
-    answers.append(await port.wait(posted, deadline=_sync.monotonic() + 20))
+    answers.append(await port.wait(endless, deadline=sync.monotonic()))
+    answers.append(await port.wait(posted, deadline=sync.monotonic() + 20))
 
 
 EXPECTED = [failure(lib.AIO_STALE), 41, TIMED_OUT, 41]
@@ -85,7 +86,7 @@ def test_a_wait_on_a_plain_thread_is_refused_ends_or_times_out() -> None:
 @pytest.mark.parametrize(("own", "outer"), [(20.0, 0.0), (0.0, 20.0), (None, 0.0), (0.0, None)])
 def test_on_a_thread_the_earlier_of_two_deadlines_counts(own: float | None, outer: float | None) -> None:
     async def wait() -> int:
-        deadline = None if own is None else _sync.monotonic() + own
+        deadline = None if own is None else sync.monotonic() + own
         return await current_port().wait(endless, deadline=deadline)
 
     assert in_thread(lambda: run_blocking(wait, outer)) == TIMED_OUT
@@ -141,7 +142,7 @@ def test_a_wait_in_a_signals_handler_leaves_the_one_that_it_interrupts_what_it_w
     def handle(*_: object) -> None:
         simulator.release(stream)
         port = current_port()
-        assert _sync.readable(port.fd, PATIENCE_SECONDS)  # what the outer wait is for has come
+        assert sync.readable(port.fd, PATIENCE_SECONDS)  # what the outer wait is for has come
         free.append(device.memory_info().result().free)
 
     before = signal.signal(signal.SIGUSR1, handle)
@@ -149,16 +150,16 @@ def test_a_wait_in_a_signals_handler_leaves_the_one_that_it_interrupts_what_it_w
         simulator.hold(stream)
         ticket = stream.fill(memory, 1)
 
-        def strike() -> None:
+        def interrupt() -> None:
             assert until_now(lambda: lib.aio_device_waits(device.index))
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
-        striking = Raised(strike)
+        interrupting = Raised(interrupt)
         ticket.result(timeout=PATIENCE_SECONDS)
         port = current_port()
         assert isinstance(port, ThreadPort)
         assert port._depth == 0
-        striking.join()
+        interrupting.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
         for thing in (stream, memory, device):
@@ -219,7 +220,7 @@ def test_a_kick_and_a_second_completion_under_a_key_are_nobodys() -> None:
     def body() -> list[int]:
         port, told = ThreadPort(), list[int]()
         key = port.expect(told.append, None)
-        for completion in ((_port.KICK, 1), (key, 2), (key, 3)):
+        for completion in ((KICK, 1), (key, 2), (key, 3)):
             lib.aio_port_post(port.handle, *completion)
         port.drain()
         return told
@@ -260,7 +261,7 @@ def test_a_drain_that_is_broken_off_has_the_reader_come_again_for_the_rest() -> 
         port.begin(posted, told.append, None)
         with pytest.raises(KeyboardInterrupt):
             port.drain()
-        assert _sync.readable(port.fd, 0)
+        assert sync.readable(port.fd, 0)
         port.drain()
         assert not port._waits
         return told
@@ -287,7 +288,7 @@ def test_more_completions_than_fit_into_a_batch_all_come() -> None:
         many = lib.AIO_BATCH * 2 + 1
         for _ in range(many):
             assert port.begin(posted, results.append, None) == 0
-        while len(results) < many and _sync.readable(port.fd, 20):
+        while len(results) < many and sync.readable(port.fd, 20):
             port.drain()
         return len(results) - many
 
@@ -300,7 +301,7 @@ async def test_awaits_that_have_nothing_to_wait_for_let_others_run_now_and_then(
     others: list[int] = []
     task = asyncio.get_running_loop().create_task(asyncio.sleep(0))
     task.add_done_callback(lambda _: others.append(1))
-    for _ in range(_port.QUICK_IN_A_ROW):
+    for _ in range(asyncio_port.QUICK_IN_A_ROW):
         await port.breathe()
     await port.breathe()
     await turns(2)
@@ -311,13 +312,13 @@ async def test_awaits_that_have_nothing_to_wait_for_let_others_run_now_and_then(
 async def test_each_turn_of_the_loop_begins_anew_to_count_what_had_nothing_to_wait_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_port, "QUICK_SECONDS", 3600.0)
+    monkeypatch.setattr(asyncio_port, "QUICK_SECONDS", 3600.0)
     port, loop = current_port(), asyncio.get_running_loop()
     for _ in range(3):
         others: list[int] = []
         await turns()
         loop.call_soon(others.append, 1)
-        for _ in range(_port.QUICK_IN_A_ROW - 1):
+        for _ in range(asyncio_port.QUICK_IN_A_ROW - 1):
             await port.breathe()
         assert not others
         await port.breathe()
@@ -380,14 +381,14 @@ async def test_await_that_has_nothing_to_wait_for_yields_after_a_millisecond_in_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(_sync, "monotonic", lambda: now)
+    monkeypatch.setattr(sync, "monotonic", lambda: now)
     port, others = current_port(), list[int]()
     await turns()
     asyncio.get_running_loop().call_soon(others.append, 1)
     await port.breathe()
-    now += _port.QUICK_SECONDS / 2
+    now += asyncio_port.QUICK_SECONDS / 2
     await port.breathe()
     assert not others
-    now += _port.QUICK_SECONDS
+    now += asyncio_port.QUICK_SECONDS
     await port.breathe()
     assert others

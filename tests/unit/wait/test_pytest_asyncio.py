@@ -1,4 +1,4 @@
-"""The same face under pytest-asyncio: asyncio's own timeouts, gather, shield, wait_for and task groups."""
+"""The same API under pytest-asyncio: asyncio's own timeouts, gather, shield, wait_for and task groups."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base import sync as _sync
+from aioacl._base import sync
 from tests.kit import Raised, in_thread
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def test_opens_from_many_threads_are_counted_and_the_last_close_resets_once(open
 
 
 def test_between_a_with_and_the_lock_there_is_no_line_at_which_an_interrupt_could_come() -> None:
-    condition, lines = _sync.condition(), list[str]()
+    condition, lines = sync.condition(), list[str]()
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call":
@@ -191,7 +191,7 @@ def test_between_a_with_and_the_lock_there_is_no_line_at_which_an_interrupt_coul
 
 
 def test_a_condition_wakes_who_waits_and_is_free_afterwards() -> None:
-    condition, ready = _sync.condition(), list[int]()
+    condition, ready = sync.condition(), list[int]()
 
     def wait() -> bool:
         with condition:

@@ -1,4 +1,4 @@
-"""What must be answered to sets, resets and looks: counts by `_base.states`, contexts and bindings by ACL's rules.
+"""What must be answered to sets, resets and looks: counts by `aioacl._base.states`, contexts and bindings by ACL.
 
 The rules beyond the counts: a thread is bound to a device (by setting it) or to a context. It finds a device's primary
 context while that is set, and an explicit context while it lives, whatever becomes of its device. The thread that
@@ -11,19 +11,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._base import states as _law
+from aioacl._base import states
 from aioacl._base.states import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._base.states import Verdict
+    from aioacl._base.states import CountResult
 
 SET, RESET, FORCE = range(3)
-LAWS: Final[tuple[Callable[[Counts], Verdict], ...]] = (
-    _law.set_device,
-    _law.reset_device,
-    _law.reset_device_force,
+RULES: Final[tuple[Callable[[Counts], CountResult], ...]] = (
+    states.set_device,
+    states.reset_device,
+    states.reset_device_force,
 )
 NO_CONTEXT: Final = 107002
 NO_SUCH_CONTEXT: Final = 107000
@@ -63,12 +63,12 @@ class Fault:
     met: int = 0
     hits: int = 0
 
-    def strikes(self) -> bool:
+    def fires(self) -> bool:
         """Whether this reset of the device goes wrong."""
         self.met += 1
-        struck = self.first <= self.met < self.first + self.times
-        self.hits += struck
-        return struck
+        fired = self.first <= self.met < self.first + self.times
+        self.hits += fired
+        return fired
 
 
 @dataclass(slots=True)
@@ -111,13 +111,13 @@ class World:
 
     def act(self, binding: Binding, act: int, device: int) -> int:
         """The runtime's answer to a set, a reset or a force reset."""
-        verdict = LAWS[act](self.counts[device])
+        verdict = RULES[act](self.counts[device])
         if act == SET:
             self._set(binding, device, verdict)
             return verdict.code
         fault = self.fault
-        struck = fault is not None and fault.device == device and fault.strikes()
-        if fault is None or not struck:
+        fired = fault is not None and fault.device == device and fault.fires()
+        if fault is None or not fired:
             self._reset(binding, device, verdict)
             return self.failed(binding, verdict.code)
         if verdict.releases and not fault.works:
@@ -126,12 +126,12 @@ class World:
         self._reset(binding, device, verdict)
         return self.failed(binding, verdict.code or (fault.code if fault.works else 0))
 
-    def _set(self, binding: Binding, device: int, verdict: Verdict) -> None:
+    def _set(self, binding: Binding, device: int, verdict: CountResult) -> None:
         self.counts[device] = verdict.counts
         self.primary[device].alive = verdict.counts.retained > 0
         binding.device, binding.context = device, None
 
-    def _reset(self, binding: Binding, device: int, verdict: Verdict) -> None:
+    def _reset(self, binding: Binding, device: int, verdict: CountResult) -> None:
         self.counts[device] = verdict.counts
         if verdict.releases:
             self.released[device] += 1
@@ -142,14 +142,14 @@ class World:
     def by_hand(self, binding: Binding, act: int, device: int) -> tuple[int, bool]:
         """lowlevel's answer, and whether it asks the runtime: it refuses what would be too much by its own counts."""
         own = self.own[device]
-        verdict = LAWS[act](own)
+        verdict = RULES[act](own)
         if verdict.code:
             return verdict.code, False
         code = self.act(binding, act, device)
         self.own[device] = own  # only a reset by others is told
         if code == 0:
             self.own[device] = verdict.counts
-        elif code == _law.RELEASED_ALREADY:  # somebody else has: nothing of ours is left
+        elif code == states.RELEASED_ALREADY:  # somebody else has: nothing of ours is left
             self.own[device] = Counts()
         return code, True
 

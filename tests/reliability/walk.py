@@ -1,7 +1,7 @@
 """One random walk of sets, resets and looks by several threads, through C and through lowlevel, against the model.
 
 Threads take turns, one at a time, so the seed decides everything. A step does one thing and compares what was answered
-and what is so now. Device by device, different doors are used: lowlevel alone, whose counts then are the runtime's; C
+and what is so now. Device by device, different ways in are used: lowlevel alone, whose counts then are the runtime's; C
 alone, as a foreign library would; or both, so that each meets what the other has done behind its back.
 """
 
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 import aioacl
 from aioacl import lowlevel, simulator
-from aioacl._base import states as _law
+from aioacl._base import states
 from aioacl._base.ffi import ffi, lib
 from aioacl._base.states import RELEASED_ALREADY
 from aioacl._lifecycle.manager import manager_of
 from aioacl.simulator._control import control_function
-from tests.reliability.law_model import (
+from tests.reliability.walk_model import (
     FORCE,
     NO_CONTEXT,
     NO_SUCH_DEVICE,
@@ -33,14 +33,14 @@ from tests.reliability.law_model import (
     Fault,
     World,
 )
-from tests.reliability.law_states import GENERATIONS, States
+from tests.reliability.walk_states import GENERATIONS, States
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HAND, C, EITHER = range(3)
-DOORS: Final = (HAND, HAND, C, EITHER, EITHER)
-DEVICES: Final = len(DOORS)
+WAYS: Final = (HAND, HAND, C, EITHER, EITHER)
+DEVICES: Final = len(WAYS)
 THREADS: Final = 4
 CONTEXTS: Final = 4
 GATES: Final = (60, 61, 62)  # of no device that there is
@@ -48,15 +48,15 @@ TURNS: Final = (1, 1, 2, 3, 5, 8, 13, 34, 89, 233)
 FAULTY_TURNS: Final = 0.25  # of the long ones
 LONG_TURN: Final = 34
 RENEWED_TURNS: Final = 0.02
-FACE_TURNS: Final = 0.01  # of those of one step
+API_TURNS: Final = 0.01  # of those of one step
 CODES: Final = (507000, 507033, 507899)
 ACTS: Final = ("aclrtSetDevice", "aclrtResetDevice", "aclrtResetDeviceForce")
 IN_C: Final = (lib.aio_u_aclrtSetDevice, lib.aio_u_aclrtResetDevice, lib.aio_u_aclrtResetDeviceForce)
 BY_HAND: Final = (lowlevel.set_device, lowlevel.reset_device, lowlevel.reset_device_force)
 NAMES: Final = ("set", "reset", "force reset")
 KINDS: Final = tuple(
-    tuple((f"{act} {door}", f"{act} {door}, refused", f"{act} {door}, failing") for act in NAMES)
-    for door in ("by lowlevel", "in C")
+    tuple((f"{act} {way}", f"{act} {way}, refused", f"{act} {way}, failing") for act in NAMES)
+    for way in ("by lowlevel", "in C")
 )
 
 
@@ -108,7 +108,7 @@ class Walk:
         self._managers = [manager_of(index) for index in range(DEVICES)]
         self._contexts: list[Context] = []
         self._gone: list[Context] = []
-        self._dead = 0  # times that a destroyed one was bound, of which the referee tells
+        self._dead = 0  # times that a destroyed one was bound, of which the usage checker tells
         self._violations = simulator.stats().violations
         self._hands: list[Hand] = []
         self._retained = control_function("aclsim_retain_count", "int (*)(int32_t)")
@@ -149,7 +149,7 @@ class Walk:
         kind = rng.random()
         length = min(rng.choice(TURNS), self._left)
         self._left -= length
-        if kind < FACE_TURNS and length == 1:
+        if kind < API_TURNS and length == 1:
             self._open_and_close(rng.randrange(DEVICES))
             return
         if kind < RENEWED_TURNS:
@@ -190,11 +190,11 @@ class Walk:
         self._same("hits of a rule", armed.hits, fault.hits)
 
     def _open_and_close(self, device: int) -> None:
-        """The face on top of counts by hand: it refuses more of them, and leaves them as they were."""
-        lane, world = Binding(), self._world
+        """An open on top of counts by hand: it refuses more of them, and leaves them as they were."""
+        binding, world = Binding(), self._world
         opened = aioacl.open_device(device).result()
-        world.act(lane, SET, device)
-        world.own[device] = _law.set_device(world.own[device]).counts
+        world.act(binding, SET, device)
+        world.own[device] = states.set_device(world.own[device]).counts
         self._calls[SET] += 1
         self._compare(device)
         for act in (SET, RESET, FORCE):
@@ -202,13 +202,13 @@ class Walk:
         self._compare_calls()
         opened.close().result()
         own = world.own[device]
-        code = world.act(lane, RESET, device)
-        self._same("the face's own reset", code, 0)
-        world.own[device] = _law.reset_device(own).counts  # only a reset by others is told
+        code = world.act(binding, RESET, device)
+        self._same("the reset of the close", code, 0)
+        world.own[device] = states.reset_device(own).counts  # only a reset by others is told
         self._calls[RESET] += 1
         self._compare(device)
         self._compare_calls()
-        self.kinds["open and close on the face"] += 1
+        self.kinds["open and close"] += 1
         self.done += 1
 
     def _tidy(self) -> None:
@@ -218,11 +218,11 @@ class Walk:
             self._same("destroy", lib.aio_u_aclrtDestroyContext(context.handle), 0)
             self._world.destroyed(binding, context)
         for device in range(DEVICES):
-            for door in (self._hand, self._c):
-                door(binding, FORCE, device)
+            for way in (self._hand, self._c):
+                way(binding, FORCE, device)
             self._compare(device)
             self._same(
-                "left set", (self._world.counts[device], self._world.own[device]), (_law.Counts(),) * 2
+                "left set", (self._world.counts[device], self._world.own[device]), (states.Counts(),) * 2
             )
         self._compare_calls()
         self._same("contexts left", simulator.stats().contexts, 0)
@@ -231,28 +231,28 @@ class Walk:
     # --- steps: each says of which kind it was ---------------------------------------------------------------------
 
     def _set(self, binding: Binding, device: int) -> str:
-        return self._through_a_door(binding, SET, device)
+        return self._one_way(binding, SET, device)
 
     def _reset(self, binding: Binding, device: int) -> str:
-        return self._through_a_door(binding, RESET, device)
+        return self._one_way(binding, RESET, device)
 
     def _force(self, binding: Binding, device: int) -> str:
-        return self._through_a_door(binding, FORCE, device)
+        return self._one_way(binding, FORCE, device)
 
-    def _through_a_door(self, binding: Binding, act: int, device: int) -> str:
-        door = DOORS[device]
-        if door == EITHER:
-            door = HAND if self._rng.random() < 0.5 else C
-        code = self._hand(binding, act, device) if door == HAND else self._c(binding, act, device)
+    def _one_way(self, binding: Binding, act: int, device: int) -> str:
+        way = WAYS[device]
+        if way == EITHER:
+            way = HAND if self._rng.random() < 0.5 else C
+        code = self._hand(binding, act, device) if way == HAND else self._c(binding, act, device)
         self._compare(device)
-        return KINDS[door][act][0 if code == 0 else 1 if code == RELEASED_ALREADY else 2]
+        return KINDS[way][act][0 if code == 0 else 1 if code == RELEASED_ALREADY else 2]
 
     def _c(self, binding: Binding, act: int, device: int) -> int:
         expected = self._world.act(binding, act, device)
         self._calls[act] += 1
         code = IN_C[act](device)
         if code != expected:
-            raise Divergence(f"{ACTS[act]} of device {device}: {code}, and {expected} by the law")
+            raise Divergence(f"{ACTS[act]} of device {device}: {code}, and {expected} by the rules")
         return code
 
     def _hand(self, binding: Binding, act: int, device: int) -> int:
@@ -273,7 +273,7 @@ class Walk:
         return 0
 
     def _no_device(self, binding: Binding, device: int) -> str:
-        """There are as many devices as there are doors."""
+        """There are as many devices as there are ways."""
         act = self._rng.randrange(3)
         missing = DEVICES + device
         self._calls[act] += 1
@@ -285,7 +285,7 @@ class Walk:
         self._same(
             f"{BY_HAND[act].__name__} of none", answer, NO_SUCH_DEVICE if reaches else RELEASED_ALREADY
         )
-        self._same("its own count", manager_of(missing).counts.retained, 0)
+        self._same("its own count", manager_of(missing).counts.now.retained, 0)
         return "no such device"
 
     def _state(self, _: Binding, device: int) -> str:
@@ -353,12 +353,16 @@ class Walk:
 
     def _same(self, what: str, seen: object, expected: object) -> None:
         if seen != expected:
-            raise Divergence(f"{what}: {seen!r}, and {expected!r} by the law")
+            raise Divergence(f"{what}: {seen!r}, and {expected!r} by the rules")
 
     def _compare(self, device: int) -> None:
         """The runtime's count and the resets that released the device; lowlevel's count."""
         world = self._world
-        seen = (self._retained(device), self._resets(device), self._managers[device].standing().retained)
+        seen = (
+            self._retained(device),
+            self._resets(device),
+            self._managers[device].counts.standing().retained,
+        )
         expected = (
             world.counts[device].retained,
             self._released[device] + world.released[device],
@@ -366,7 +370,7 @@ class Walk:
         )
         if seen != expected:
             raise Divergence(
-                f"device {device}: count, resets, lowlevel's are {seen}, and {expected} by the law"
+                f"device {device}: count, resets, lowlevel's are {seen}, and {expected} by the rules"
             )
 
     def _called(self, act: int) -> int:

@@ -1,4 +1,4 @@
-"""Random events for a device's state: the law's table, the manager that performs it, and the gate in C must agree.
+"""Random events for a device's state: the state table, the manager that performs it, and the gate in C must agree.
 
 The table is stated here once more, as who may pass in each state: what a state is for, the gate has to enforce.
 """
@@ -8,32 +8,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aioacl._base.ffi import generation_of, lib, make_pass, state_of
-from aioacl._base.states import Event, LawError, State
+from aioacl._base.states import State, TransitionError, Trigger
 from aioacl._lifecycle.admission import Admission
 
 if TYPE_CHECKING:
     import random
 
-EVENTS: Final = tuple(Event)
+EVENTS: Final = tuple(Trigger)
 GENERATIONS: Final = 1 << 20  # that the gate's word has room for; 0 is none of them
 LEADS: Final = {
-    State.CLOSED: {Event.OPEN: State.OPEN, Event.FAIL: State.QUARANTINED},
+    State.CLOSED: {Trigger.OPEN: State.OPEN, Trigger.FAIL: State.QUARANTINED},
     State.OPEN: {
-        Event.DRAIN: State.DRAINING,
-        Event.SEIZE: State.RESETTING,
-        Event.FOREIGN: State.RESETTING,
+        Trigger.DRAIN: State.DRAINING,
+        Trigger.SEIZE: State.RESETTING,
+        Trigger.FOREIGN: State.RESETTING,
     },
-    State.DRAINING: {Event.SEIZE: State.RESETTING, Event.FOREIGN: State.RESETTING},
+    State.DRAINING: {Trigger.SEIZE: State.RESETTING, Trigger.FOREIGN: State.RESETTING},
     State.RESETTING: {
-        Event.REVIVE: State.OPEN,
-        Event.RETAKE: State.OPEN,
-        Event.FAIL: State.QUARANTINED,
-        Event.RELEASE: State.CLOSED,
-        Event.FOREIGN: State.RESETTING,
+        Trigger.REVIVE: State.OPEN,
+        Trigger.RETAKE: State.OPEN,
+        Trigger.FAIL: State.QUARANTINED,
+        Trigger.RELEASE: State.CLOSED,
+        Trigger.FOREIGN: State.RESETTING,
     },
-    State.QUARANTINED: {Event.SEIZE: State.RESETTING, Event.FOREIGN: State.QUARANTINED},
+    State.QUARANTINED: {Trigger.SEIZE: State.RESETTING, Trigger.FOREIGN: State.QUARANTINED},
 }
-ENDS_A_GENERATION: Final = frozenset({Event.REVIVE, Event.RELEASE, Event.FOREIGN})
+ENDS_A_GENERATION: Final = frozenset({Trigger.REVIVE, Trigger.RELEASE, Trigger.FOREIGN})
 LONGEST_LEAP: Final = GENERATIONS // 4  # a gate takes what is further on for a generation that is over
 ENQUEUE, WAIT, LIFETIME = lib.AIO_ENQUEUE, lib.AIO_WAIT, lib.AIO_LIFETIME
 ANSWERS: Final = {
@@ -76,15 +76,15 @@ class States:
                 self.generation = following(self.generation)
         return self._seen(rng.choice((ENQUEUE, WAIT, LIFETIME)))
 
-    def _happens(self, event: Event) -> bool:
+    def _happens(self, event: Trigger) -> bool:
         if (
-            event is Event.FOREIGN and event in LEADS[self.state]
+            event is Trigger.FOREIGN and event in LEADS[self.state]
         ):  # C has raised the generation before we hear of it
             lib.aio_gate_set(self._index, int(self.state), following(self.generation))
         try:
             with self._gate.changed:
                 self._gate.apply(event)
-        except LawError:
+        except TransitionError:
             return True
         return False
 

@@ -1,4 +1,4 @@
-"""The flights of a device with somebody stuck in C: those that fail, and the one after them that recovers."""
+"""The procedures of a device with somebody stuck in C: those that fail, and the one after them that recovers."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ async def quarantined_and_back(bench: Bench, case: Case) -> float:
     async with aioacl.open_device(0, bench.waits) as device:
         held, spare = await device.create_stream(), await device.create_stream()
         scene = Scene(device, held, spare, (await device.allocate(64), await device.allocate(64)))
-        flights = Flights(bench, case, scene)
+        procedures = Procedures(bench, case, scene)
         simulator.hold(held)
         try:
             async with anyio.create_task_group() as group:
-                await flights.run(group)
+                await procedures.run(group)
                 group.cancel_scope.cancel()  # whoever still waits is a finding by now
         finally:
             simulator.clear()
@@ -102,10 +102,10 @@ async def quarantined_and_back(bench: Bench, case: Case) -> float:
             scene.go_on.set()
         for thing in (scene.memory, scene.spare_memory, spare, held):
             await thing.close()
-    return flights.late
+    return procedures.late
 
 
-class Flights:
+class Procedures:
     """A case on a device, from what hangs to a device that works again."""
 
     def __init__(self, bench: Bench, case: Case, scene: Scene) -> None:
@@ -124,7 +124,7 @@ class Flights:
         group.start_soon(self._crowd.listen)
         self._scene.held.fill(self._scene.memory, 1)
         if self._case.waits:
-            await self._crowd.come(group, lane=self._case.lane)
+            await self._crowd.come(group, maintenance=self._case.maintenance)
         report = await self._reset(group)
         self._bench.expect(not report.ok and self._device.state is State.QUARANTINED, f"{report}")
         self._names(report)
@@ -137,7 +137,7 @@ class Flights:
         """The report, within its time. Two ask for it in one turn of the loop, so they share it."""
         device, timeout = self._device, self._bench.timeout
         grace = timeout * DRAIN_SHARE
-        if self._case.begin is None:  # the flight must come to where it hangs
+        if self._case.begin is None:  # the procedure must come to where it hangs
             grace, timeout = GRACE_SECONDS, timeout * AMPLE_TIMES
 
         async def ask() -> tuple[ResetReport, float]:
@@ -175,7 +175,7 @@ class Flights:
         await told(bench, crowd.others, DeviceQuarantined)
         if case.aborts or bench.waits == "watch":
             await told(bench, crowd.in_waits, DeviceQuarantined)
-        if culprit is not None and case.lane:
+        if culprit is not None and case.maintenance:
             end = NoneType if case.closes else DeviceQuarantined
             await told(bench, People({"whoever waits for it": culprit}), end)
         await bench.comes_true(
@@ -205,7 +205,9 @@ class Flights:
         case.let_go(self._scene)
         if culprit is not None:
             await bench.comes_true(lambda: culprit.ended, lambda: "whoever waited for it still does")
-            bench.expect(case.lane or culprit.error is None, f"whoever waited for it got {culprit.error!r}")
+            bench.expect(
+                case.maintenance or culprit.error is None, f"whoever waited for it got {culprit.error!r}"
+            )
         report = await device.force_reset(grace=1.0, timeout=AMPLE_SECONDS)
         bench.expect(report.ok, f"the next reset: {report}")
         bench.expect(device.generation == self._generation + 1, f"generation {device.generation}")
@@ -253,7 +255,7 @@ async def _sit_out(bench: Bench) -> None:
         generation = device.generation
         async with anyio.create_task_group() as group:
             crowd = Crowd(Scene(device, held, spare, (memory, other)), bench.waits)
-            await crowd.come(group, lane=False)
+            await crowd.come(group, maintenance=False)
             report = await device.force_reset(grace=GRACE_SECONDS, timeout=AMPLE_SECONDS)
             bench.expect(report.ok and report.not_aborted, f"{report}")
             bench.expect(device.generation == generation + 1, f"generation {device.generation}")

@@ -1,17 +1,17 @@
 /*
- * Flights, the control lane, and a reset by somebody else: aioacl/_lifecycle/procedures/procedure.py, _lifecycle/procedures/reset.py, _wait/workers.py, and abort.c.
+ * Procedures, the control thread, and a foreign reset: aioacl/_lifecycle/procedures, aioacl/_wait/workers.py, abort.c.
  *
- *     Flight        Flight.run with the fly() of ResetFlight, ForeignFlight, OpenFlight, CloseFlight
- *     Lane          Lane._run of the control lane: one job after another, each to its end, awaited or not
+ *     Procedure     Procedure.execute with the run() of the four procedures
+ *     Control       WorkerThread._run of the control thread: one job after another, each to its end, awaited or not
  *     Maintenance   Manager._on_wake, as far as it meets a foreign reset
- *     call          Lane.call: a job that does not come back in time is withdrawn, or left behind in C
+ *     call          WorkerThread.call: a job that does not come back in time is withdrawn, or left behind in C
  *
- * The runtime's side, as the simulator has it (csrc/device/device.c, reset.c) and the self-test asks of any library: what sets
- * and what resets a device exclude each other; a reset that releases forgets the count at once and tells RESET_PRE
- * before it tears down; a reset of a device that is not set answers 507007 and does nothing.
+ * The runtime's side, as the simulator has it (csrc/device) and the self-test asks of any library: what sets and what
+ * resets a device exclude each other; a reset that releases forgets the count at once and tells RESET_PRE before it
+ * tears down; a reset of a device that is not set answers 507007 and does nothing.
  *
- * What is left out of a flight: aborting streams (whoever can be aborted may leave C at any time anyway, see Sitter),
- * native events, staging memory and the report's figures, none of which the gate looks at.
+ * What is left out of a procedure: aborting streams (what can be aborted may leave C at any time anyway, see Sitter), native
+ * events, staging memory and the report's figures, none of which the gate looks at.
  */
 #define SET 1
 #define RESET_FORCE 2
@@ -26,15 +26,15 @@
 
 #define ATTEMPTS 2 /* three in the code; what comes after the last is the same */
 
-byte job, serving, told; /* the lane's queue, what it is in, and the answer */
+byte job, serving, told; /* the control thread's queue, what it is in, and the answer */
 bool forsaken;           /* nobody awaits what it is in */
 byte retained;           /* how often the device is set, by anybody */
 byte changer;            /* who sets or resets it */
-byte told_when_set;      /* Flight._told: `foreign` when we had set it */
+byte told_when_set;      /* counts.foreign_resets_seen: `foreign` when we had set it */
 byte next;               /* a local of Admission.apply, guarded by the lock */
-bool in_time = true;     /* the referee's: the flight's bounds have not run out */
+bool in_time = true;     /* the observer's: the procedure's bounds have not run out */
 
-/* Flight._set: again, if somebody else has reset it before we were back. */
+/* Procedure._set: again, if somebody else has reset it before we were back. */
 inline set_device() {
     do
     :: before = foreign;
@@ -58,7 +58,7 @@ inline set_device() {
     atomic { before = 0; tries = 0 }
 }
 
-proctype Lane() {
+proctype Control() {
     byte code, before, tries;
 end_idle:
     do
@@ -109,7 +109,7 @@ inline call(work) {
     fi
 }
 
-/* A flight breaks off: an exception, in any step. */
+/* A procedure breaks off: an exception, in any step. */
 inline may_break() {
     if
     :: atomic { may_fail > 0 -> may_fail--; broken = true }
@@ -151,12 +151,12 @@ inline wait_for_turns() {
            !locked ->
            if
            :: due == 0 -> break
-           :: else -> flight_asleep = true
+           :: else -> procedure_asleep = true
            fi
        };
         if
-        :: !flight_asleep
-        :: atomic { TIME_OUT && flight_asleep && !locked -> flight_asleep = false; due = 0; in_time = false; break }
+        :: !procedure_asleep
+        :: atomic { TIME_OUT && procedure_asleep && !locked -> procedure_asleep = false; due = 0; in_time = false; break }
         fi
     od
 }
@@ -192,7 +192,7 @@ inline attempt() {
     fi
 }
 
-/* Flight._settle_foreign: resets before our set are made up for by it, later ones are yet to be met. */
+/* Procedure._settle_foreign: resets before our set are made up for by it, later ones are yet to be met. */
 inline settle_foreign() {
 #ifdef BUG_settle_in_steps
     if
@@ -209,7 +209,7 @@ inline settle_foreign() {
     }
 }
 
-/* ResetFlight.fly */
+/* ResetProcedure.run */
 inline fly_reset() {
     if
     :: state == OPEN -> drain()
@@ -234,7 +234,7 @@ inline fly_reset() {
             :: !failed && !stuck && tries > 0 && answer == DONE -> break
             :: failed || stuck || (tries == ATTEMPTS && answer != DONE) -> failed = true; break
             od;
-            atomic { take_lock(); landed = true };
+            atomic { take_lock(); reported = true };
             if
             :: failed -> apply(QUARANTINED, 0)
             :: else -> apply(OPEN, 1); settle_foreign()
@@ -292,10 +292,10 @@ inline fly_close() {
     fi
 }
 
-proctype Flight(byte kind) {
+proctype Procedure(byte kind) {
     byte answer, tries, seen;
     bool broken, failed, stuck, drained = true;
-    atomic { flying++; assert(flying == 1) }; /* one flight at a time */
+    atomic { running++; assert(running == 1) }; /* one procedure at a time */
     if
     :: kind == RESET -> fly_reset()
 #if STRANGERS > 0
@@ -310,18 +310,18 @@ proctype Flight(byte kind) {
     :: broken -> take_lock(); break_off(); give_lock()
     :: else
     fi;
-    /* Flight.run, its end */
+    /* Procedure.run, its end */
     atomic {
         take_lock();
         arrived = arrived | riding;
         well = (broken || failed -> well : well | riding);
         riding = 0;
         in_time = true;
-        flight = 0;
-        flying--;
+        procedure = 0;
+        running--;
         announce()
     };
-#ifndef BUG_landing_ignores_foreign
+#ifndef BUG_finish_ignores_foreign
     meet_foreign();
 #endif
     close_if_unused(false);

@@ -1,4 +1,4 @@
-"""Random walks of set, reset and force reset: the law, the simulator in C and aioacl.lowlevel agree at every step."""
+"""Random walks of set, reset and force reset: the rules, the simulator and aioacl.lowlevel agree at every step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Walked:
 def walked(seeds: Sequence[str], steps: int) -> Walked:
     """Walks, in a process that has not loaded a library; ends at the first divergence."""
     import aioacl
-    from tests.reliability.law_walk import DEVICES, Divergence, Walk
+    from tests.reliability.walk import DEVICES, Divergence, Walk
 
     os.environ["AIOACL_SIM_DEVICES"] = str(DEVICES)
     aioacl.use_library("simulator")
@@ -75,7 +75,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     done = sum(each.steps for each in all_of_them)
     outcome = Outcome()
     for each in all_of_them:
-        again = f"python -m tests.reliability law --{scale.value} --seed={seed}"
+        again = f"python -m tests.reliability walks --{scale.value} --seed={seed}"
         outcome.expect(not each.divergence, f"{each.divergence}\nagain: {again}")
     outcome.expect(done == total or outcome.findings, f"{done} of {total} steps were done")
     outcome.figures = {

@@ -1,0 +1,116 @@
+"""The last close of a device, which gives back what the first open has taken."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from aioacl._base.errors import AclWarning
+from aioacl._base.ffi import lib
+from aioacl._base.states import RELEASED_ALREADY, State, Trigger
+from aioacl._library import runtime
+from aioacl._lifecycle.procedures import limits
+from aioacl._lifecycle.procedures.procedure import Procedure, named
+from aioacl._wait.workers import WorkerStuck
+
+if TYPE_CHECKING:
+    from aioacl._lifecycle.procedures.procedure import Host
+
+
+class CloseProcedure(Procedure):
+    """The last close of a device: one aclrtResetDevice."""
+
+    name = "close"
+    goes_on = "The close goes on: close() once more waits for it, and so does open_device()."
+    closed_after = (State.OPEN,)  # one that has failed is made up for by the next open
+
+    def __init__(self, host: Host, *, hopeless: bool = False) -> None:
+        super().__init__(host)
+        self._hopeless = hopeless  # a reset has waited in vain for whoever is stuck
+
+    def run(self) -> None:
+        admission = self.admission
+        self.host.jobs.end_executor()
+        patience = limits.HOPELESS_SECONDS if self._hopeless else limits.CLOSE_SECONDS
+        stopped = self.host.maintenance.stop(patience)
+        if not self._hopeless:
+            self._ask_streams(patience)
+        with admission.changed:
+            admission.revoke_leases()  # else they would hold off resets of whoever opens the device next
+            admission.apply(Trigger.SEIZE)
+        lib.aio_device_flush(self.index)
+        empty = self._barrier_is_clear(patience)
+        if not (stopped and empty):
+            self._give_up()
+            return
+        self._release()
+
+    def _ask_streams(self, seconds: float) -> None:
+        """Finds out which streams are done, and which have failed, while the gate still lets queries in.
+
+        The barrier meets one that hangs.
+        """
+        with suppress(WorkerStuck):
+            self.host.control.call(self._ask, seconds)
+
+    def _ask(self) -> None:
+        lib.aio_device_busy(self.index)
+        self.host.failures.collect()
+
+    def _unfinished(self) -> int:
+        """Streams whose work the reset has to drop."""
+        dropped = self.host.counts.ended_generation == self.admission.generation
+        return 0 if dropped else lib.aio_device_unfinished(self.index)
+
+    def _give_up(self) -> None:
+        stuck = self._stuck()
+        problem = f"stays set: {named(stuck)} is still inside"
+        self._quarantine(f"it {problem}", stuck)
+        warnings.warn(f"device {self.index} {problem}", AclWarning, stacklevel=2)
+
+    def _reset_all(self) -> int:
+        """One reset for each set of ours: that of this open, and those of closes whose own reset has failed."""
+        code = 0
+        while code == 0:
+            code = self._reset_plain()
+        return code
+
+    def _release(self) -> None:
+        """Each step that calls ACL has a limit. One that comes back late goes on, and the next close waits for it."""
+        limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._unfinished()
+        try:
+            self.host.control.call(self._destroy_events, limits.EVENTS_SECONDS)
+            code = self.host.control.call(self._reset_all, limit)
+            lib.aio_device_stop(self.index)
+            self.host.failures.collect_known()  # the tear-down wakes the runtime, which then reports what stood still
+            self._apply(Trigger.RELEASE)
+            lib.aio_device_flush(self.index)
+            self._let_go()
+        except WorkerStuck:
+            self._give_up()
+            return
+        if code not in (0, RELEASED_ALREADY):
+            warnings.warn(f"aclrtResetDevice answered {code}", AclWarning, stacklevel=2)
+        self.host.failures.warn_at_close()
+
+    def _let_go(self) -> None:
+        control = self.host.control
+        try:
+            control.call(self._give_back, limits.CLOSE_SECONDS)
+        except WorkerStuck:
+            raise
+        except BaseException:  # where warnings are errors, a clean-up may end so
+            control.stop(limits.CLOSE_SECONDS)
+            raise
+        control.stop(limits.CLOSE_SECONDS)
+
+    def _give_back(self) -> None:
+        """On the control thread: what is the host's, and this device's use of ACL."""
+        lib.aio_control_thread(self.index)
+        lib.aio_stage_close(self.index)
+        try:
+            self.host.maintenance.port.drain()
+            self.host.clean_up()
+        finally:
+            runtime.release(self.host)

@@ -1,0 +1,80 @@
+"""The port of an asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import weakref
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING
+
+from aioacl._base import sync
+from aioacl._base.ffi import failure
+from aioacl._wait.port import TIMED_OUT, Port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from aioacl._base.ffi import CData
+
+QUICK_IN_A_ROW = 64
+QUICK_SECONDS = 0.001
+
+
+class AsyncioPort(Port):
+    """A port whose descriptor an asyncio loop reads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = weakref.ref(loop)
+        self._quick = 0
+        self._since = 0.0
+        loop.add_reader(self.fd, self.drain)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop()
+        assert loop is not None, "the loop awaits, so it lives"
+        return loop
+
+    async def wait(
+        self,
+        start: Callable[[CData, int], int],
+        *,
+        deadline: float | None = None,
+        after: Callable[[], object] | None = None,
+    ) -> int:
+        loop = self._running()
+        future: asyncio.Future[int] = loop.create_future()
+
+        def deliver(result: int) -> None:
+            with suppress(asyncio.InvalidStateError):  # a signal may have cancelled the task
+                future.set_result(result)
+
+        code = self.begin(start, deliver, after)
+        if code:
+            return failure(code)
+        if deadline is None:
+            return await future
+        timer = loop.call_later(max(0.0, deadline - sync.monotonic()), deliver, TIMED_OUT)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    async def breathe(self) -> None:
+        """Yields after 64 awaits in a row that had nothing to wait for, or a millisecond of them in one turn."""
+        if self._quick == 0:
+            self._since = sync.monotonic()
+            self._running().call_soon(self._new_turn)
+        self._quick += 1
+        if self._quick >= QUICK_IN_A_ROW or sync.monotonic() - self._since > QUICK_SECONDS:
+            await asyncio.sleep(0)
+
+    def shield(self) -> AbstractContextManager[object]:
+        # A scope around the caller was entered before, so the backend is there. To import it here would take 100 ms.
+        loaded = hasattr(sys.modules.get("anyio._backends._asyncio"), "backend_class")
+        return sys.modules["anyio"].CancelScope(shield=True) if loaded else nullcontext()
+
+    def _new_turn(self) -> None:
+        self._quick = 0

@@ -1,0 +1,73 @@
+"""The port of a thread without an event loop, which blocks while it waits."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from aioacl._base import sync
+from aioacl._base.ffi import failure, lib
+from aioacl._wait.job_scope import current_job_scope
+from aioacl._wait.port import KICK, TIMED_OUT, Port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._base.ffi import CData
+
+LONGEST_POLL_SECONDS = 86400.0  # poll counts milliseconds in an int
+# Only the main thread handles signals. One that comes just before its poll, or to another thread, does not end it.
+SIGNAL_SECONDS = 0.5
+
+
+class ThreadPort(Port):
+    """A port that its thread reads itself, by blocking."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deadline: float | None = None
+        self.locks: list[object] = []  # those that the waits in progress take on this thread
+        self._depth = 0
+        main = threading.current_thread() is threading.main_thread()
+        self._longest = SIGNAL_SECONDS if main else LONGEST_POLL_SECONDS
+
+    async def wait(
+        self,
+        start: Callable[[CData, int], int],
+        *,
+        deadline: float | None = None,
+        after: Callable[[], object] | None = None,
+    ) -> int:
+        results: list[int] = []
+        code = self.begin(start, results.append, after)
+        if code:
+            return failure(code)
+        scope = current_job_scope()
+        with nullcontext() if scope is None else scope.outside():
+            return self._block(results, earlier(deadline, self.deadline))
+
+    def _block(self, results: list[int], deadline: float | None) -> int:
+        self._depth += 1
+        try:
+            while not results:
+                left = None if deadline is None else deadline - sync.monotonic()
+                slice_ = self._longest if left is None else min(left, self._longest)
+                if not sync.readable(self.fd, slice_) and slice_ == left:
+                    return TIMED_OUT
+                self.drain()
+            return results[0]
+        finally:
+            self._depth -= 1
+            if self._depth:  # a signal's handler has waited within a wait, and handed out what came for both
+                lib.aio_port_post(self.handle, KICK, 0)
+
+    async def breathe(self) -> None:
+        """Nothing: a thread has nobody to yield to."""
+
+
+def earlier(one: float | None, other: float | None) -> float | None:
+    """The first of two deadlines; None is none."""
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)
