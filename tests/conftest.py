@@ -17,7 +17,10 @@ import uvloop
 import aioacl
 from aioacl import simulator, testing
 from aioacl.testing._snapshot import open_devices
-from tests import kit, selection
+
+pytest.register_assert_rewrite("tests.kit")
+
+from tests import kit, selection  # noqa: E402 - its assertions show what they compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -14,6 +14,8 @@ import anyio
 from aioacl import QueueFull, State, open_device, simulator
 from aioacl._base import sync
 from aioacl._base.ffi import lib
+from aioacl._wait.workers import WorkerStuck
+from aioacl.testing._snapshot import open_devices
 from aioacl.testing._waiting import holds_within
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 20.0
 NAP_SECONDS = 0.0005
 SLICE_SECONDS = 0.002
+SETTLE_SECONDS = 1.0
 MANY_READS = 20
 LONG_SECONDS = 1000.0  # a time limit that ends because the test moves the clock on, or not at all
 FAULT = 507013  # of the device: only a reset helps
@@ -299,12 +302,23 @@ class FewThreads(sync.Threads):
 
 @contextmanager
 def no_call() -> Generator[None]:
-    """Within it no ACL function is called."""
+    """Within it no ACL function is called, by any thread."""
+    settle_maintenance()
     before = simulator.journal()
     last = before[-1]["seq"] if before else -1
     yield
     calls = [entry["call"] for entry in simulator.journal() if entry["seq"] > last]
     assert calls == []
+
+
+def settle_maintenance() -> None:
+    """Returns once the maintenance threads have done what they were woken for, such as more staging memory.
+
+    A thread may run jobs before it answers a wake that came meanwhile, so it is asked to answer as a job.
+    """
+    for manager in open_devices():
+        with suppress(WorkerStuck):  # a test may hold the thread in a call
+            manager.maintenance.call(manager._on_wake, SETTLE_SECONDS)
 
 
 @contextmanager

@@ -307,14 +307,17 @@ class Pending(int):
     now = property(_thread.interrupt_main)
 
 
+@pytest.fixture
+def sigint() -> Generator[None]:
+    """Python handles SIGINT: a process that a background shell started ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("sigint")
 class TestBetweenACoroutinesMakingAndItsBeginning:
     """A Ctrl-C is not lost there, and leaves no coroutine that complains."""
-
-    @pytest.fixture(autouse=True)
-    def interrupts(self) -> Generator[None]:
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        yield
-        signal.signal(signal.SIGINT, before)
 
     @staticmethod
     async def nothing() -> None:
@@ -388,6 +391,7 @@ def sleeps_in_poll(thread: threading.Thread) -> bool:
 
 
 @pytest.mark.thorough  # a wait notices such a signal at its next look
+@pytest.mark.usefixtures("sigint")
 def test_ctrl_c_that_another_thread_received_ends_a_wait(device: aioacl.Device) -> None:
     ended, in_time = threading.Event(), list[bool]()
     with device.create_stream() as stream, device.allocate(64) as memory:
