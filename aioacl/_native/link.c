@@ -32,6 +32,19 @@ static bool lose(aio_stream *stream, const aio_link *link, int32_t code) {
     return changed;
 }
 
+/* Reports may come in another order than the work was enqueued: since the record was copied along this link,
+ * the source's may have moved to an earlier failure. */
+static bool follow(aio_stream *stream, const aio_link *link, aio_failure *failure) {
+    aio_spot *copied = &stream->inherited;
+    if (copied->from != link->position || copied->failure == failure) {
+        return false;
+    }
+    failure->references++;
+    aio_failure_drop(copied->failure);
+    copied->failure = failure;
+    return true;
+}
+
 static bool inherit(aio_stream *stream, const aio_link *link) {
     aio_stream *source = link->source;
     if (!source) {
@@ -48,7 +61,8 @@ static bool inherit(aio_stream *stream, const aio_link *link) {
     if (code || atomic_load(&source->stranded) <= link->at) {
         aio_failure_strand(stream, link->position);
     }
-    return spot && aio_failure_spoil(stream, &stream->inherited, link->position, spot->failure);
+    return spot && (aio_failure_spoil(stream, &stream->inherited, link->position, spot->failure) ||
+                    follow(stream, link, spot->failure));
 }
 
 static bool inherit_all(aio_stream *stream) {
@@ -59,7 +73,8 @@ static bool inherit_all(aio_stream *stream) {
     return changed;
 }
 
-/* Error records only move to earlier positions, so this ends, also where links form a cycle. */
+/* Error records only move to earlier positions, or follow the record of a source, whose work was enqueued
+ * before. So this ends, also where links form a cycle. */
 void aio_failures_propagate(void) {
     bool changed = true;
     while (changed) {

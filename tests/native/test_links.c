@@ -99,6 +99,27 @@ static void an_own_failure_comes_before_an_inherited_one(void) {
     bed_close_copied();
 }
 
+/* Streams 0 and 1 fail; 2 waits for both, and 3 for 2.  The failure of 1 is reported first. */
+static void an_earlier_failure_of_the_source_is_inherited_though_reported_later(void) {
+    begin(AIO_WATCH);
+    make(4);
+    uint64_t bad[2], end = 0;
+    for (int i = 0; i < 2; i++) {
+        sim.hold(streams[i]->handle);
+        bad[i] = failing_work(streams[i]);
+        wait_for(streams[2], streams[i]);
+    }
+    end = wait_for(streams[3], streams[2]);
+    for (int i = 1; i >= 0; i--) {
+        sim.release(streams[i]->handle);
+        fails(streams[i], bad[i]);
+        failed_at(streams[3], end, streams[i], bad[i]);
+    }
+    fails(streams[3], end);
+    end_all(4);
+    bed_close_copied();
+}
+
 static void a_link_made_before_the_failure_is_known_inherits_it(void) {
     begin(AIO_WATCH);
     make(2);
@@ -423,6 +444,7 @@ static void a_device_wide_code_may_be_of_an_old_wait(void) {
 TESTS(TEST(a_chain_of_five_inherits_in_the_watcher), TEST(a_chain_of_five_inherits_in_a_worker),
       TEST(a_failure_in_mid_chain_spares_what_came_before), TEST(an_event_before_the_failure_is_good),
       TEST(an_own_failure_comes_before_an_inherited_one),
+      TEST(an_earlier_failure_of_the_source_is_inherited_though_reported_later),
       TEST(a_link_made_before_the_failure_is_known_inherits_it), TEST(an_event_of_a_failed_stream_is_refused),
       TEST(a_failure_reported_during_the_enqueue_is_inherited), TEST(a_wait_that_was_refused_leaves_no_link),
       TEST(a_link_goes_when_its_work_is_confirmed), TEST(a_wait_on_its_own_stream_makes_no_link),

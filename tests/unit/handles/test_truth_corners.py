@@ -29,6 +29,8 @@ from tests.kit import (
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
+OTHER_TASK_FAULT = 507035
+
 pytestmark = pytest.mark.anyio
 LIMIT_SECONDS = 20
 
@@ -77,6 +79,34 @@ async def test_copy_onto_itself_does_not_raise_the_failure_of_later_work(open_de
         assert f"position {bad.position}" in str(raised.value)
         await nothing
         await good
+
+
+async def test_failure_inherited_of_a_stream_is_that_streams_first_whatever_was_reported_first(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as early,
+        device.create_stream() as late,
+        device.create_stream() as middle,
+        device.create_stream() as end,
+        device.allocate(64) as memory,
+    ):
+        failures = {}
+        for stream, code in ((early, TASK_FAULT), (late, OTHER_TASK_FAULT)):
+            simulator.hold(stream)
+            simulator.fail_next(stream, code)
+            failures[stream] = stream.fill(memory, 1)
+            middle.wait_event(stream.record())  # it depends on both, on `early` first
+        end.wait_event(middle.record())
+        simulator.release(late)
+        with pytest.raises(aioacl.DeviceFault):
+            await failures[late]
+        simulator.release(early)
+        for waiting in (middle, end):
+            with pytest.raises(aioacl.DeviceFault) as raised:
+                await waiting
+            assert raised.value.code == TASK_FAULT
 
 
 @pytest.mark.parametrize("code", [107019, 107020, 507046])
