@@ -7,6 +7,7 @@ reset costs time and nothing else. Reading and hashing happen on worker threads;
 from __future__ import annotations
 
 import hashlib
+import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -48,6 +49,8 @@ class Tally:
     at_work: list[int] = field(default_factory=list[int])
     finished: int = 0
     failures: list[str] = field(default_factory=list[str])
+    events: list[str] = field(default_factory=list[str])  # resets, for the view
+    by_stream: list[int] = field(default_factory=list[int])  # pieces that went through each stream
 
 
 class Streams:
@@ -110,7 +113,7 @@ class Job:
     """All files, each carried by one of the tasks."""
 
     def __init__(self, device: Device, files: tuple[Source, ...], tasks: int, streams: int) -> None:
-        self.tally = Tally()
+        self.tally = Tally(by_stream=[0] * streams)
         self.pieces = sum(len(file.offsets()) for file in files)
         self._device = device
         self._left = iter(files)
@@ -135,8 +138,13 @@ class Job:
         for share, grace in RESETS:
             await self._reached(int(self.pieces * share))
             self.tally.at_work.append(self._at_work)
+            name = f"reset {len(self.tally.at_work)} of {len(RESETS)}"
+            self.tally.events.append(f"{name}: began with {self._at_work} tasks at work, grace {grace:g} s")
+            begun = time.monotonic()
             report = await self._device.force_reset(grace=grace, reason="the demo")
             self.tally.resets += report.ok
+            spent = (time.monotonic() - begun) * 1000
+            self.tally.events.append(f"{name}: {'done' if report.ok else 'failed'} after {spent:.0f} ms")
             if not report.ok:
                 self.tally.failures.append(str(report))
 
@@ -212,6 +220,8 @@ class Job:
             landed = await self._enqueue(second, lambda: second.copy(back, kit.there, nbytes=size))
             await self._arrive(second, landed, turn + 1)
         await self._arrive(first, moved, turn + 2)
+        for used in (turn, turn + 1):
+            self.tally.by_stream[used % len(self.tally.by_stream)] += 1
         return back
 
     async def _up(self, stream: Stream, kit: Kit, data: bytes, turn: int) -> None:

@@ -164,17 +164,25 @@ def _sample(files: Sequence[Source]) -> list[Source]:
 
 
 async def compare(
-    device: Device, files: Sequence[Source], tasks: int, streams: int, progress: Callable[[int, int], None]
+    device: Device,
+    files: Sequence[Source],
+    tasks: int,
+    streams: int,
+    progress: Callable[[int, int, Comparison | None], None],
 ) -> Comparison:
-    """Both ways in turns, so that whatever else the machine does disturbs both."""
+    """Both ways in turns, so that other load of the machine disturbs both. `progress`: done, all, the result so far."""
     lags: tuple[list[Lag], list[Lag]] = ([], [])
     async with AsyncExitStack() as stack:
         made = [await stack.enter_async_context(device.create_stream()) for _ in range(streams)]
         benches = [await _bench(stack, device, made[task % streams]) for task in range(tasks)]
         laboratory = Laboratory(_sample(files), benches)
         for run in range(RUNS * 2):
-            progress(run, RUNS * 2)
+            progress(run, RUNS * 2, _medians(lags, laboratory) if all(lags) else None)
             lags[run % 2].append(await laboratory.measure((awaited, blocking)[run % 2]))
+    return _medians(lags, laboratory)
+
+
+def _medians(lags: tuple[list[Lag], list[Lag]], laboratory: Laboratory) -> Comparison:
     ours, theirs = (Lag(median(lag.p50 for lag in each), median(lag.p99 for lag in each)) for each in lags)
     return Comparison(ours, theirs, laboratory.mismatches)
 

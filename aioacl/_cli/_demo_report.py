@@ -1,4 +1,4 @@
-"""What the demo says at the end: a table, or one JSON object."""
+"""What the demo reports at the end: five lines, or one JSON object."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aioacl._cli._library import described
-from aioacl._cli._screen import BOLD, DIM, GREEN, RED, Screen
+from aioacl._cli._screen import BOLD, GREEN, RED, Screen
 
 if TYPE_CHECKING:
     from aioacl._cli._demo_job import Tally
@@ -75,51 +75,47 @@ def _lag_fields(lag: Comparison | None) -> dict[str, float | None]:
 
 
 def show(outcome: Outcome, screen: Screen) -> None:
-    """The outcome as a table for people."""
+    """The outcome in five lines, and a line for each failure."""
     dot = "·" if screen.drawing else "-"
-    screen.heading(f"aioacl demo {dot} {outcome.source}")
+    screen.heading(f"aioacl demo {dot} {described(outcome.library, 'was')}")
     screen.rows(_rows(outcome, screen))
-    screen.line()
-    if outcome.lag:
-        _show_lag(outcome.lag, screen)
-        screen.line()
     for failure in outcome.tally.failures:
         screen.line(screen.paint(f"  failed: {failure}", RED))
-    screen.line(_verdict(outcome, screen))
 
 
 def _rows(outcome: Outcome, screen: Screen) -> list[tuple[str, str]]:
     tally = outcome.tally
-    good = screen.paint(f"{outcome.mismatches:,}", RED if outcome.mismatches else GREEN)
-    at_work = ", ".join(str(count) for count in tally.at_work)
+    work = (
+        f"{tally.finished:,} of {outcome.tasks:,} tasks finished: {tally.awaits:,} awaits on "
+        f"{outcome.streams:,} streams in {outcome.seconds:.1f} s"
+    )
+    repeated = tally.stale_refused + tally.resetting_refused + tally.interrupted
+    resets = (
+        f"{tally.resets} forced, with {' and '.join(map(str, tally.at_work))} tasks at work: {repeated:,} pieces "
+        f"sent again, generation {outcome.generation}"
+    )
     return [
-        ("backend", described(outcome.library, "was")),
-        ("files", f"{tally.files:,}"),
-        ("bytes verified", f"{tally.bytes:,}"),
-        ("mismatches", good),
-        ("tasks", f"{outcome.tasks:,}, of which {tally.finished:,} finished"),
-        ("streams", f"{outcome.streams:,}"),
-        ("awaits", f"{tally.awaits:,}"),
-        ("forced resets", f"{tally.resets}, with {at_work} tasks at work"),
-        ("generation", f"{outcome.generation}"),
-        ("refused as stale", f"{tally.stale_refused:,}"),
-        ("refused as resetting", f"{tally.resetting_refused:,}"),
-        ("interrupted by a reset", f"{tally.interrupted:,}"),
-        ("seconds", f"{outcome.seconds:.1f}"),
+        (
+            "verified",
+            f"{tally.files:,} files, {tally.bytes:,} bytes, {outcome.mismatches:,} changed: {outcome.source}",
+        ),
+        ("work", work),
+        ("resets", resets),
+        ("loop lag", _lag(outcome.lag)),
+        ("result", _result(outcome, screen)),
     ]
 
 
-def _show_lag(lag: Comparison, screen: Screen) -> None:
-    screen.line(screen.paint(f"  {'event-loop lag':<22} {'awaited':>12} {'blocking':>12}", BOLD))
-    for name, ours, theirs in (
-        ("p50", lag.awaited.p50, lag.blocking.p50),
-        ("p99", lag.awaited.p99, lag.blocking.p99),
-    ):
-        screen.line(f"  {name:<22} {ours:>9.2f} ms {theirs:>9.2f} ms")
-    screen.line(screen.paint("  the same job with awaits, and with blocking calls on the loop", DIM))
+def _lag(lag: Comparison | None) -> str:
+    if lag is None:
+        return "not measured, because the job failed"
+    return (
+        f"p99 {lag.awaited.p99:.2f} ms with awaits and {lag.blocking.p99:.2f} ms with blocking calls "
+        f"(p50 {lag.awaited.p50:.2f} and {lag.blocking.p50:.2f} ms)"
+    )
 
 
-def _verdict(outcome: Outcome, screen: Screen) -> str:
+def _result(outcome: Outcome, screen: Screen) -> str:
     if outcome.well:
-        return screen.paint("Every task finished, and every byte came back as it went.", GREEN, BOLD)
-    return screen.paint("Not everything came back: see the table.", RED, BOLD)
+        return screen.paint("every task finished, and every byte came back unchanged", GREEN, BOLD)
+    return screen.paint("FAILED: a task failed, or bytes came back changed", RED, BOLD)

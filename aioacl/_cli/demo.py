@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from aioacl._cli._demo_input import find_input
 from aioacl._cli._demo_job import Job
 from aioacl._cli._demo_lag import compare
 from aioacl._cli._demo_report import Outcome, as_json, show
+from aioacl._cli._demo_view import REFRESH_SECONDS, view_for
 from aioacl._cli._library import add_option, load_or_explain
-from aioacl._cli._screen import Bar, Screen
+from aioacl._cli._screen import Screen
 from aioacl._device import open_device
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from aioacl._cli._demo_input import Input
     from aioacl._cli._demo_lag import Comparison
+    from aioacl._cli._demo_view import View
     from aioacl._device import Device
     from aioacl._library.load import LibraryInfo
 
@@ -35,7 +38,6 @@ STREAMS: Final = 16
 MOST_STREAMS: Final = 256
 LATENCY: Final = "AIOACL_SIM_COPY_LATENCY_US"
 LATENCY_US: Final = 1000  # about what a small copy takes from end to end on a busy card
-REFRESH_SECONDS: Final = 0.1
 
 
 def add(commands: Any) -> None:
@@ -78,8 +80,8 @@ def run(arguments: Namespace) -> int:
     """Runs the demo and reports; 0 if every task finished and every byte came back."""
     source = find_input(arguments.input)
     plan = Plan(_load(arguments.library), source, arguments.tasks, arguments.streams)
-    with Bar() as bar:
-        outcome = _unwrapped(lambda: anyio.run(_demonstrate, plan, bar))
+    with view_for(Screen(sys.stderr), Screen(), json=arguments.json) as view:
+        outcome = _unwrapped(lambda: anyio.run(_demonstrate, plan, view))
     if arguments.json:
         print(as_json(outcome))
     else:
@@ -113,15 +115,16 @@ def _first_to_tell(group: BaseExceptionGroup[BaseException]) -> BaseException | 
     return told
 
 
-async def _demonstrate(plan: Plan, bar: Bar) -> Outcome:
+async def _demonstrate(plan: Plan, view: View) -> Outcome:
     begun = time.monotonic()
     async with open_device(0) as device:
         job = Job(device, plan.source.files, plan.tasks, plan.streams)
         async with anyio.create_task_group() as group:
-            group.start_soon(_watch, job, bar)
+            group.start_soon(_watch, job, view)
             await job.run()
             group.cancel_scope.cancel()
-        lag = await _compare(device, plan, bar) if not job.tally.failures else None
+        view.moving(job, 0.0)
+        lag = await _compare(device, plan, view) if not job.tally.failures else None
         generation = device.generation
     seconds = time.monotonic() - begun
     return Outcome(
@@ -129,14 +132,14 @@ async def _demonstrate(plan: Plan, bar: Bar) -> Outcome:
     )
 
 
-async def _compare(device: Device, plan: Plan, bar: Bar) -> Comparison:
-    def progress(done: int, total: int) -> None:
-        bar.draw("measuring the lag", done, total)
-
-    return await compare(device, plan.source.files, plan.tasks, plan.streams, progress)
+async def _compare(device: Device, plan: Plan, view: View) -> Comparison:
+    return await compare(device, plan.source.files, plan.tasks, plan.streams, view.measuring)
 
 
-async def _watch(job: Job, bar: Bar) -> None:
+async def _watch(job: Job, view: View) -> None:
+    lag_ms = 0.0
     while True:
-        bar.draw("moving files", job.tally.pieces, job.pieces, f"resets {job.tally.resets}")
+        view.moving(job, lag_ms)
+        begun = time.monotonic()
         await anyio.sleep(REFRESH_SECONDS)
+        lag_ms = (time.monotonic() - begun - REFRESH_SECONDS) * 1000

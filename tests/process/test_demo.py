@@ -2,9 +2,12 @@
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +167,7 @@ def test_a_library_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
     assert done.stderr == f"aioacl: {tmp_path / 'libascendcl.so'}: no such file\n"
 
 
-def test_the_table_is_plain_where_nothing_else_can_be_shown(folder: Path) -> None:
+def test_output_without_a_terminal_is_plain_lines_and_a_summary_of_five(folder: Path) -> None:
     arguments = ("--input", str(folder), "--tasks", "2")
     done = real_process("-m", "aioacl", "demo", *arguments, **QUICK, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert done.returncode == 0, done.stderr
@@ -172,7 +175,45 @@ def test_the_table_is_plain_where_nothing_else_can_be_shown(folder: Path) -> Non
     assert done.stdout.isascii()
     assert "\033" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
-    assert "simulator: no card was used" in done.stdout
+    lines = done.stdout.splitlines()
+    title = next(
+        at for at, line in enumerate(lines) if line.startswith("aioacl demo - simulator: no card was used")
+    )
+    assert [line.split()[0] for line in lines[title + 2 :] if line[2] != " "] == [
+        "verified",
+        "work",
+        "resets",
+        "loop",
+        "result",
+    ]
+    assert lines[0].startswith("moved 0 of 8 pieces")
+    assert [line.split(":")[0] for line in lines if line.startswith("reset")] == ["reset 1 of 2"] * 2 + [
+        "reset 2 of 2"
+    ] * 2
+
+
+def test_output_on_a_terminal_has_a_bar_for_each_stream_and_the_resets(folder: Path) -> None:
+    arguments = ("-m", "aioacl", "demo", "--json", "--input", str(folder), "--tasks", "2", "--streams", "2")
+    terminal, end = pty.openpty()
+    with subprocess.Popen(
+        [*WARNINGS_ARE_ERRORS, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=end,
+        env=_environment({**QUICK, "TERM": "xterm", "COLUMNS": "100", "LINES": "30", "PYTHONUTF8": "1"}),
+    ) as process:
+        os.close(end)
+        drawn = b""
+        with suppress(OSError):  # Linux reports so that the other end is closed
+            while piece := os.read(terminal, 1 << 16):
+                drawn += piece
+        assert process.stdout is not None
+        result = json.loads(process.stdout.read())
+    os.close(terminal)
+    assert (process.returncode, result["mismatches"]) == (0, 0)
+    text = drawn.decode()
+    assert re.search(r"  stream      1 [█░]{16} +\d+\r\n\S*  stream      2 [█░]{16}", text)
+    assert "reset 2 of 2: done after" in text
+    assert re.search(r"  blocking [█░]{40} p99", text)
 
 
 def run_after(preparation: str, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -261,4 +302,4 @@ sys.exit(main(["demo", "--tasks", "4", "--input", sys.argv[1]]))
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert (output, errors) == ("", "aioacl: interrupted\n")
+    assert (output, errors) == ("moved 0 of 8 pieces, 0.0 MB\n", "aioacl: interrupted\n")
