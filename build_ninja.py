@@ -268,8 +268,11 @@ def run_ninja(plan: str, lock: int) -> None:
     file = build_folder() / "build.ninja"
     write_if_changed(ROOT / file, plan)
     digests = touch_changed()
-    command = [ninja(), "--quiet", "-f", str(file), "-j", str(len(os.sched_getaffinity(0)))]
-    if subprocess.run(command, cwd=ROOT, check=False, pass_fds=[lock]).returncode:
+    command = [ninja(), "-f", str(file), "-j", str(len(os.sched_getaffinity(0)))]
+    if not sys.stderr.isatty():
+        command.append("--quiet")  # on a terminal ninja shows how many files are compiled, on one line
+    # Its output goes to stderr: stdout belongs to the command that needed the build.
+    if subprocess.run(command, cwd=ROOT, check=False, pass_fds=[lock], stdout=sys.stderr.fileno()).returncode:
         raise CompileError("ninja failed; the reason is above")
     (ROOT / build_folder() / "digests.json").write_text(json.dumps(digests, indent=1))
 

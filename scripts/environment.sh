@@ -78,8 +78,15 @@ works() {
     "$1" -c 'import sys, pip; assert sys.version_info >= (3, 11)' 2>/dev/null
 }
 
-# Makes .venv, unless it works, and installs aioacl with the packages of the extra; pip builds the libraries.
+# One of the steps of `install`, with the seconds since the start: ./demo and ./test shall not seem to hang.
+step() {
+    echo "[$1/4, $(($(date +%s) - began)) s] $2" >&2
+}
+
+# Makes .venv, unless it works, and installs aioacl with the packages of the extra. The libraries are built before pip
+# is called, because pip hides the progress of a build.
 install() {
+    began=$(date +%s)
     if works "$python"; then
         found=$python
     else
@@ -87,12 +94,15 @@ install() {
     fi
     find_compiler
     if [ "$found" != "$python" ]; then
-        echo "making .venv with $found" >&2
+        step 1 "making .venv with $found"
         "$found" -m venv --clear "$root/.venv" || die "$found cannot make $root/.venv."
     fi
-    echo "building and installing aioacl into .venv (a minute or two, the first time)" >&2
     rm -f "$installed"
+    step 2 "installing what the build needs: setuptools, cffi, ninja"
     pip setuptools cffi ninja
+    step 3 "compiling $(find "$root/aioacl" -name '*.c' | wc -l) C files (a minute, the first time)"
+    build
+    step 4 "installing aioacl${1:+[$1]} into .venv"
     # By default setuptools installs an import hook, which type checkers cannot follow. In this mode it installs a path.
     pip --no-build-isolation --config-settings editable_mode=compat --editable "$root${1:+[$1]}" ||
         die "The build failed; the reason is above."
