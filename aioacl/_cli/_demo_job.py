@@ -1,7 +1,7 @@
-"""The job: tasks carry files to the device, across it and back, while the device is reset under them.
+"""The job: tasks copy files to the device, within it and back, while the device is force-reset.
 
-A task holds one piece of a file at a time. A piece whose handles a reset has ended starts again with new ones, so a
-reset costs time and nothing else. Reading and hashing happen on worker threads; the loop only drives the device.
+A task has one piece of a file at a time. If a reset makes its handles stale, the piece starts again with new ones, so a
+reset costs time and nothing else. Worker threads read and hash; the event loop only drives the device.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Tally:
 
 
 class Streams:
-    """The streams that the tasks share; one that a reset has ended is made anew for the next who asks."""
+    """The streams that the tasks share. A stale one is replaced when a task needs it next."""
 
     def __init__(self, device: Device, count: int) -> None:
         self._device = device
@@ -94,7 +94,7 @@ class Kit:
         await self.drop()
 
     async def drop(self) -> None:
-        """Gives everything back; the next who asks gets new memory."""
+        """Closes all of it; `fit` allocates again."""
         self._room = 0
         await self._all.aclose()
 
@@ -110,7 +110,7 @@ class Kit:
 
 
 class Job:
-    """All files, each carried by one of the tasks."""
+    """All files; each is moved by one task."""
 
     def __init__(self, device: Device, files: tuple[Source, ...], tasks: int, streams: int) -> None:
         self.tally = Tally(by_stream=[0] * streams)
@@ -125,7 +125,7 @@ class Job:
         self._marks: list[tuple[int, anyio.Event]] = []
 
     async def run(self) -> None:
-        """Carries everything, with two resets on the way."""
+        """Moves all files, with two force resets on the way."""
         async with self._streams, anyio.create_task_group() as group:
             group.start_soon(self._reset_twice)
             for number in range(self._tasks):
@@ -134,7 +134,7 @@ class Job:
     # --- resets ----------------------------------------------------------------------------------------------
 
     async def _reset_twice(self) -> None:
-        """The first reset lets work in flight end; the second gives it no time, so that awaits are interrupted."""
+        """The first reset lets running work end. The second has no grace, so it interrupts awaits."""
         for share, grace in RESETS:
             await self._reached(int(self.pieces * share))
             self.tally.at_work.append(self._at_work)
@@ -191,10 +191,10 @@ class Job:
     async def _off_loop(self, work: Callable[..., T], *arguments: Any) -> T:
         return await anyio.to_thread.run_sync(work, *arguments, limiter=self._threads)
 
-    # --- the way of one piece --------------------------------------------------------------------------------
+    # --- one piece --------------------------------------------------------------------------------
 
     async def _there_and_back(self, data: bytes, kit: Kit, turn: int) -> bytearray:
-        """The piece as it came back, by as many attempts as the resets make necessary."""
+        """Copies a piece to the device and back, again after each reset; returns what came back."""
         while True:
             try:
                 return await self._try(data, kit, turn)
@@ -212,7 +212,7 @@ class Job:
         await kit.fit(size)
         await self._up(first, kit, data, turn)
         moved = await self._enqueue(first, lambda: first.copy(kit.there, kit.here, nbytes=size))
-        # On the device, the way down waits for the way across; nobody here has to.
+        # On the device, the download waits for the copy between the buffers, so no task has to.
         _ = second.wait_event(first.record())
         if size > STAGED_AT_MOST:
             await self._count(second.download(back, kit.there))
@@ -225,7 +225,7 @@ class Job:
         return back
 
     async def _up(self, stream: Stream, kit: Kit, data: bytes, turn: int) -> None:
-        """Large pieces through chunks of staging memory, the others from pinned and from pageable memory in turns."""
+        """Uploads a large piece in chunks; copies others from pinned and from pageable memory in turns."""
         if len(data) > STAGED_AT_MOST:
             await self._count(stream.upload(kit.here, data))
             return

@@ -1,7 +1,7 @@
-"""What waiting costs the event loop: the same job twice, with awaits, and with blocking calls on the loop's thread.
+"""How late the event loop is: the same job with awaits, and with blocking calls on the loop's thread.
 
-Files, tasks, streams, memory, worker threads and probe are the same in both; only the three waits of a file differ.
-The blocking way is what code does that calls C's aclrtMemcpyAsync and aclrtSynchronizeStream from a coroutine.
+Files, tasks, streams, memory, worker threads and probe are the same; only the three waits of each file differ. The
+blocking way calls aclrtMemcpyAsync and aclrtSynchronizeStream from a coroutine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WORKER_THREADS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How late the loop was for a timer, in milliseconds."""
+    """How late timers of the event loop were, in milliseconds."""
 
     p50: float
     p99: float
@@ -46,7 +46,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The lag of the two ways, each the median of its runs."""
+    """The lag with awaits and with blocking calls: each the median of its runs."""
 
     awaited: Lag
     blocking: Lag
@@ -55,7 +55,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What a task works with; streams are shared, buffers are its own."""
+    """The handles of one task. Tasks share streams; each has its own buffers."""
 
     stream: Stream
     source: PinnedBuffer
@@ -65,14 +65,14 @@ class Bench:
 
 
 async def awaited(bench: Bench, size: int) -> None:
-    """There, across and back, as aioacl does it."""
+    """Copies to the device, within it and back, with awaits."""
     await bench.stream.copy(bench.here, bench.source, nbytes=size)
     await bench.stream.copy(bench.there, bench.here, nbytes=size)
     await bench.stream.copy(bench.back, bench.there, nbytes=size)
 
 
 async def blocking(bench: Bench, size: int) -> None:
-    """There, across and back, as it is done without."""
+    """The same with calls that block the thread of the event loop."""
     _copy_and_wait(bench, bench.here, bench.source, size, lib.ACL_MEMCPY_HOST_TO_DEVICE)
     _copy_and_wait(bench, bench.there, bench.here, size, lib.ACL_MEMCPY_DEVICE_TO_DEVICE)
     _copy_and_wait(bench, bench.back, bench.there, size, lib.ACL_MEMCPY_DEVICE_TO_HOST)
@@ -100,7 +100,7 @@ def _must_succeed(call: str, code: int) -> None:
 
 
 class Laboratory:
-    """The benches, and the runs that are made on them."""
+    """Runs the job on the benches."""
 
     def __init__(self, files: Sequence[Source], benches: Sequence[Bench]) -> None:
         self._files = files
@@ -109,7 +109,7 @@ class Laboratory:
         self.mismatches = 0
 
     async def measure(self, way: Callable[[Bench, int], Awaitable[None]]) -> Lag:
-        """One run: a probe beside the tasks, until these are done."""
+        """One run: measures the lag while the tasks work."""
         late: list[float] = []
         done = anyio.Event()
         async with anyio.create_task_group() as group:
@@ -138,7 +138,7 @@ class Laboratory:
 def _read(file: Source, bench: Bench) -> tuple[int, bytes]:
     data, digest = file.read(0, FILE_BYTES)
     bench.source.view[: len(data)] = data
-    bench.back.view[: len(data)] = bytes(len(data))  # what an earlier file left must not pass for this one
+    bench.back.view[: len(data)] = bytes(len(data))  # so that bytes of an earlier file cannot pass for these
     return len(data), digest
 
 
@@ -158,7 +158,7 @@ def _percentile(values: list[float], share: float) -> float:
 
 
 def _sample(files: Sequence[Source]) -> list[Source]:
-    """As many files as a run takes, from all over the input, some more than once if there are few."""
+    """FILES files spread over the input; some more than once if there are fewer."""
     step = max(1, len(files) // FILES)
     return list(itertools.islice(itertools.cycle(files[::step]), FILES))
 

@@ -149,7 +149,7 @@ class Lines:
 
 
 class Silent:
-    """Nothing: the caller wants the JSON object only."""
+    """Shows nothing: with --json and without a terminal, the JSON object is all of the output."""
 
     def __enter__(self) -> Self:
         return self

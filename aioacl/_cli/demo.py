@@ -1,4 +1,4 @@
-"""`demo`: many tasks, real files, a device that is reset under them, and what the event loop felt of it."""
+"""`demo`: many tasks copy real files through a device that is force-reset meanwhile; the loop's lag is measured."""
 
 from __future__ import annotations
 
@@ -90,29 +90,29 @@ def run(arguments: Namespace) -> int:
 
 
 def _load(choice: str) -> LibraryInfo:
-    """Loads the library; the simulator is told how long a copy takes, unless somebody has told it already."""
-    told = LATENCY in os.environ
+    """Loads the library. For the simulator, the time of a copy is set unless the environment has it."""
+    was_set = LATENCY in os.environ
     os.environ.setdefault(LATENCY, str(LATENCY_US))
     info = load_or_explain(choice)
-    if info.backend != "simulator" and not told:
+    if info.backend != "simulator" and not was_set:
         del os.environ[LATENCY]
     return info
 
 
 def _unwrapped(work: Callable[[], Outcome]) -> Outcome:
-    """Raises what can be said in a line alone, out of the group in which the tasks raised it."""
+    """Raises the error that one line can report, without the group in which the tasks raised it."""
     try:
         return work()
     except BaseExceptionGroup as group:
-        raise _first_to_tell(group) or group from None
+        raise _first_reportable(group) or group from None
 
 
-def _first_to_tell(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    told: BaseException | None = group.subgroup((UserError, AclError))
-    while isinstance(told, BaseExceptionGroup):
-        inner: tuple[BaseException, ...] = told.exceptions
-        told = inner[0]
-    return told
+def _first_reportable(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    found: BaseException | None = group.subgroup((UserError, AclError))
+    while isinstance(found, BaseExceptionGroup):
+        inner: tuple[BaseException, ...] = found.exceptions
+        found = inner[0]
+    return found
 
 
 async def _demonstrate(plan: Plan, view: View) -> Outcome:
