@@ -23,7 +23,7 @@ ELSEWHERE = ROOT / "tests" / "contract" / "programs"  # their test compiles them
 
 
 def compiles(compiler: str, source: Path) -> bool:
-    """Whether the file compiles; what the compiler says goes to our output."""
+    """Whether the file compiles. The output of the compiler is shown."""
     folders = [*build_ffi.include_flags(), f"-I{source.parent}"]
     command = [compiler, *FLAGS, *folders, "-c", str(source), "-o", "/dev/null"]
     return subprocess.run(command, check=False).returncode == 0

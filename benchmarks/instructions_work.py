@@ -40,7 +40,7 @@ class Counting:
 
 async def done(streams: list[aioacl.Stream]) -> None:
     """Returns once the device has done all work; does not ask the library."""
-    while any(simulator.pending(stream) for stream in streams):  # noqa: ASYNC110 - nobody signals it
+    while any(simulator.pending(stream) for stream in streams):  # noqa: ASYNC110 - no call signals it
         await asyncio.sleep(0)
 
 

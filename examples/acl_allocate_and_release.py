@@ -1,4 +1,4 @@
-"""Resources of the runtime, taken and given back. The ACL call behind each line stands beside it.
+"""Resources of the runtime: allocate and release them. Each line names the ACL function behind it.
 
 C programs release by hand, in the opposite order, and on every way out. Here the end of the block does.
 """

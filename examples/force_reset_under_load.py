@@ -1,4 +1,4 @@
-"""A device is force-reset again and again while workers use it. They lose handles, never data.
+"""A device is force-reset repeatedly while workers use it. They lose handles, never data.
 
 A reset makes everything that was made before it stale. A worker that meets one makes new handles and goes on; making
 them waits until the device is open again.

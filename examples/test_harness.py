@@ -1,4 +1,4 @@
-"""Testing your own asynchronous code without a card: hold the simulator, fail it, release it, ask what it saw.
+"""Testing your own asynchronous code without a card: hold the simulator, make it fail, release it, read its journal.
 
 Run it with pytest and pytest-asyncio, with `asyncio_mode = "auto"` in the settings. Nothing here sleeps: a held stream
 stands still until it is released.

@@ -1,4 +1,4 @@
-"""A device that stands still: three ways to stop waiting, none of which harms its work.
+"""A device that makes no progress: three ways to stop waiting. None of them affects its work.
 
 A timeout or a cancellation ends the await, not the copy. Only `stream.abort()` or a reset stops work on the device.
 The simulator plays the device that stands still, so this example runs on it only.
