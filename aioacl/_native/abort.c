@@ -1,9 +1,8 @@
 /*
- * Aborting what runs: all busy streams in parallel before a reset of ours, and on the spot when somebody else
- * resets.
+ * Aborting running work: all busy streams in parallel before a reset by aioacl, and at once on a foreign reset.
  *
- * A reset by somebody else is met in the runtime's device-state callback, on his thread, before the tear-down.
- * No lock is taken there that a caller of ours may hold inside C.
+ * A foreign reset is met in the runtime's device-state callback, on the thread that resets, before the
+ * tear-down. The callback takes no lock that a thread inside C may hold.
  */
 #include <stdlib.h>
 
@@ -15,14 +14,14 @@ static bool unfinished(const aio_stream *stream) {
     return atomic_load(&stream->finished) < atomic_load(&stream->tail);
 }
 
-/* Shared by the aborting threads and whoever waits for them; the last one frees it. */
+/* Shared by the aborting threads and the thread that waits for them; the last one frees it. */
 typedef struct {
     atomic_int references;
     atomic_int next;
     atomic_int left;
     atomic_int outcome[3]; /* aborted, not supported, failed */
     void *context;
-    void **named; /* native streams of others, behind those of ours */
+    void **named; /* native streams of other code, aborted after aioacl's own */
     int device;
     int size;
     int named_size;
@@ -56,7 +55,7 @@ static void abort_native(abort_job *job, aclrtStream stream) {
     atomic_fetch_add(&job->outcome[code == 0 ? 0 : code == RT_FEATURE_NOT_SUPPORT ? 1 : 2], 1);
 }
 
-/* Whoever was let in before the gate closed may still be destroying the stream. */
+/* A call that was admitted before the gate closed may still be destroying the stream. */
 static void abort_one(abort_job *job, int i) {
     if (i >= job->size) {
         abort_native(job, job->named[i - job->size]);
@@ -74,7 +73,7 @@ static void *abort_some(void *argument) {
     aio_pass pass = aio_make_pass(job->device, 0, 0);
     aio_helper_begin(job->device, AIO_FN_aclrtStreamAbort);
     aio_outside_begin();
-    bool leaving = atomic_load(&aio_exiting); /* counted first and asked then, as in the gate */
+    bool leaving = atomic_load(&aio_exiting); /* count first, then read the flag, as in the gate */
     int before = aio_calling(AIO_FN_aclrtSetCurrentContext);
     if (!leaving) {
         aio_acl.aclrtSetCurrentContext(job->context);
@@ -172,7 +171,7 @@ static uint64_t shut_word(uint64_t word, uint32_t generation) {
     return kept | ((uint64_t)(generation & 0xfffff) << 36) | ((uint64_t)AIO_FOREIGN << 56);
 }
 
-/* A reset that a call has found out has raised the generation already.  False: nobody has the device open. */
+/* A reset that a call has found has already raised the generation. False if the device is not open. */
 static bool shut(struct aio_device *self, uint64_t *before) {
     uint64_t seen = atomic_load(&self->word), next;
     do {
@@ -190,17 +189,17 @@ static uint32_t ended(uint64_t before) {
     return (aio_word_generation(before) - found(before)) & 0xfffff;
 }
 
-/* While we reset the device ourselves, its streams may be dead already; and we abort them before.  What a call
- * has found out is not torn down before the callback: by then, nothing of ours has got through to the device.
- */
+/* While aioacl resets the device, its streams may be dead already, and were aborted before. If a call has found
+ * the reset, the streams are still alive at the callback: the tear-down comes after it, and the gate has
+ * admitted no call of the new generation. */
 static bool streams_live(uint64_t word) {
     int state = aio_word_state(word);
     bool open = (state == AIO_OPEN || state == AIO_DRAINING) && !(aio_word_flags(word) & AIO_FOREIGN);
     return open || found(word);
 }
 
-/* On the resetting thread the runtime still takes an abort; on any other it answers that there is no context.
- */
+/* On the resetting thread the runtime still accepts an abort; on any other it returns that there is no
+ * context. */
 static void abort_here(int device, uint32_t generation) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (stream->generation != generation || !unfinished(stream) || !aio_stream_use(stream)) {
@@ -211,7 +210,7 @@ static void abort_here(int device, uint32_t generation) {
     }
 }
 
-/* He may have another context, or none; as in the gate, another is put back. */
+/* The resetting thread may have another context, or none. As in the gate, another one is made current again. */
 static void abort_bound(int device, uint32_t generation) {
     void *ours = atomic_load(&aio_devices[device].context), *current = NULL;
     if (aio_acl.aclrtGetCurrentContext(&current) != 0) {
@@ -226,13 +225,14 @@ static void abort_bound(int device, uint32_t generation) {
     }
 }
 
-/* A job, or a call that makes or destroys something else, may be inside still: it has none of our events in
- * hand. A thread that sits in a wait for one has counted itself there. */
-static bool nobody_uses_events(int device) {
+/* A job, or a call that makes or destroys something else, may still be inside: it does not use the engine's
+ * events. A thread inside a wait for an event is counted in that event. */
+static bool events_are_unused(int device) {
     return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_BLOCKED_MAY_STAY, 0);
 }
 
-/* The first open of a device is told by the count, for its gate is not open yet. */
+/* For the first open of a device, the count of foreign resets is what shows the reset: the gate is not open
+ * yet. */
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before;
     (void)unused;
@@ -248,8 +248,8 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     if (aio_present[AIO_FN_aclrtStreamAbort] && streams_live(before)) {
         abort_bound(device, ended(before));
     }
-    if (aio_gate_wait_others(device, FOREIGN_GRACE_US) || nobody_uses_events(device)) {
-        aio_device_destroy_events_of(device, ended(before)); /* nobody can after the tear-down */
+    if (aio_gate_wait_others(device, FOREIGN_GRACE_US) || events_are_unused(device)) {
+        aio_device_destroy_events_of(device, ended(before)); /* they cannot be destroyed after the tear-down */
     }
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
@@ -268,8 +268,8 @@ static void shut_found(int device, uint32_t generation, uint64_t flags) {
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
 
-/* A call of that generation has found our context dead: somebody has reset the device, or is about to say so.
- */
+/* A call of that generation has found its context dead: other code has reset the device, or is just doing
+ * so. */
 void aio_foreign_found(int device, uint32_t generation) {
     shut_found(device % AIO_DEVICES, generation, (uint64_t)AIO_FOUND << 56);
 }
@@ -279,8 +279,8 @@ uint32_t aio_device_foreign(int device) {
 }
 
 /*
- * The callback counts before it shuts, so a word from before the look at the count, swapped after it, takes
- * nothing back that came since.
+ * The callback counts before it shuts the gate. The word is read before the count and swapped after it, so the
+ * swap never undoes what a later callback has done.
  */
 void aio_foreign_settle(int device, uint32_t told) {
     struct aio_device *self = &aio_devices[device % AIO_DEVICES];
@@ -293,7 +293,7 @@ void aio_foreign_settle(int device, uint32_t told) {
     }
     seen = atomic_load(&self->word);
     if (!(aio_word_flags(seen) & AIO_FOREIGN)) {
-        shut_found(device % AIO_DEVICES, aio_word_generation(seen), 0); /* the callback has told of it */
+        shut_found(device % AIO_DEVICES, aio_word_generation(seen), 0); /* the callback has reported it */
     }
 }
 

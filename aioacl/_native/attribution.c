@@ -1,9 +1,9 @@
 /*
- * From what the runtime says to positions: reports of the callback, the code of a synchronize, and what an
- * abort has dropped.
+ * Finds the positions that the runtime's information concerns: reports of the callback, the code of a
+ * synchronize, and what an abort has dropped.
  *
- * A report names a task by its id.  It may come before the enqueuer has read that id; then the lowest of the
- * stream is kept, and the enqueuer asks for it behind its count (aio_failures_counted).
+ * A report names a task by its id. It may come before the enqueuer has read that id. Then the stream keeps the
+ * lowest id reported so, and the enqueuer compares it after it has counted its entry (aio_failures_counted).
  */
 #include "internal.h"
 
@@ -14,7 +14,7 @@ static bool reaches(uint32_t id, uint32_t failed) {
     return (int32_t)(id - failed) >= 0;
 }
 
-/* The first position whose last task is not before the failed one, or 0: it is not counted yet. */
+/* The first position whose last task is not before the failed one; 0 if that entry is not counted yet. */
 static uint64_t position_of(const aio_stream *stream, uint32_t task) {
     uint64_t tail = atomic_load(&stream->tail), first = atomic_load(&stream->finished) + 1;
     if (!stream->numbered) {
@@ -28,7 +28,7 @@ static uint64_t position_of(const aio_stream *stream, uint32_t task) {
     return 0;
 }
 
-/* With the lock held, for a report whose task was not counted when it came. */
+/* With the lock held: attributes a report whose task was not counted when it came. */
 static bool settle_pending(aio_stream *stream) {
     uint64_t position = atomic_load(&stream->pending) ? position_of(stream, stream->pending_task) : 0;
     if (!position) {
@@ -39,8 +39,8 @@ static bool settle_pending(aio_stream *stream) {
     return true;
 }
 
-/* With the lock held, when no enqueuer is about to count: the task was enqueued by hand, behind what is
- * counted. */
+/* With the lock held, while no enqueuer is about to count. A task that is not counted was enqueued by hand,
+ * behind all entries that are counted. */
 static void settle_manual(aio_stream *stream) {
     uint64_t next = atomic_load(&stream->tail) + 1;
     if (!atomic_load(&stream->pending) || settle_pending(stream)) {
@@ -50,9 +50,9 @@ static void settle_manual(aio_stream *stream) {
     aio_failure_record(stream, next, stream->pending_code, NULL);
 }
 
-/* Set first, and looked at then; the enqueuer counts first and looks then, so one of us finds the position.  An
- * enqueuer owns the stream before it calls the runtime, so a task without an owner was enqueued by hand.
- */
+/* `pending` is set first and the position is searched then. The enqueuer counts first and reads `pending` then,
+ * so one of the two finds the position. An enqueuer owns the stream before it calls the runtime, so a task on a
+ * stream without an owner was enqueued by hand. */
 static void set_pending(aio_stream *stream, const aio_report *report) {
     if (!atomic_load(&stream->pending) || reaches(stream->pending_task, report->task)) {
         stream->pending_task = report->task;
@@ -70,7 +70,7 @@ static bool matches(const aio_stream *stream, const aio_report *report) {
     return stream->generation == report->generation && stream->id == (int32_t)report->stream;
 }
 
-/* Reports come in order: once work behind an abort is done, none is of what was dropped. */
+/* Reports come in order: once work behind an abort is done, no report is of a task that the abort dropped. */
 static bool was_dropped(const aio_stream *stream, uint32_t task) {
     bool open = stream->aborted_to && atomic_load(&stream->finished) <= stream->aborted_to;
     return open && stream->aborted_task - task < DROPPED_AT_MOST;
@@ -88,13 +88,14 @@ static void attribute_to(aio_stream *stream, const aio_report *report) {
     }
 }
 
-/* An enqueuer counts its entry before it gives the stream back, so the owner is looked at first. */
+/* The owner is read first, because an enqueuer counts its entry before it gives the stream back. */
 static bool may_have_work(const aio_stream *stream) {
     return atomic_load(&stream->owner) == AIO_ENQUEUER ||
            atomic_load(&stream->finished) < atomic_load(&stream->tail);
 }
 
-/* The device as a whole has failed: whatever is not known to be complete, and may never be. */
+/* The device as a whole has failed: so has all work that is not known to be complete, which may never
+ * complete. */
 static void fail_device(int device, uint32_t generation, int32_t code) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (stream->generation != generation || !may_have_work(stream)) {
@@ -151,7 +152,7 @@ void aio_failures_counted(aio_stream *stream) {
     aio_failures_unlock();
 }
 
-/* The caller has owned the stream; the next owner looks as well when it leaves. */
+/* Called after the caller has given the stream back. The next owner checks as well when it leaves. */
 void aio_failures_unlocked(aio_stream *stream) {
     aio_failures_lock();
     if (atomic_load(&stream->owner) != AIO_ENQUEUER) {
@@ -162,14 +163,14 @@ void aio_failures_unlocked(aio_stream *stream) {
 }
 
 void aio_stream_number(aio_stream *stream, int32_t id) {
-    aio_failures_settle(); /* what is reported of an older stream with this id is dropped with it */
+    aio_failures_settle(); /* so that reports of an older stream with this id are not attributed to this one */
     aio_failures_lock();
     stream->id = id;
     stream->identified = id >= 0 && aio_present[AIO_FN_aclrtGetThreadLastTaskId];
     aio_failures_unlock();
 }
 
-/* What the runtime reports of this id from now on is of another stream. */
+/* From now on, the runtime's reports with this id are of another stream. */
 void aio_stream_unnumber(aio_stream *stream) {
     aio_failures_settle();
     aio_failures_lock();
@@ -179,10 +180,11 @@ void aio_stream_unnumber(aio_stream *stream) {
 
 static void record_error_all(aio_stream *stream, uint64_t to, int32_t code, const char *text) {
     bool exact = aio_stream_is_exact(stream);
-    /* A stream keeps one code: that of a task that was reported does not prove that no wait has timed out. */
+    /* The runtime keeps one code for a stream. If it is that of a reported task, a wait may have timed out all
+     * the same. */
     uint64_t from = exact ? aio_link_suspect(stream, to) : atomic_load(&stream->confirmed) + 1;
-    /* With reports the code may be of a task behind `to`: what was enqueued by hand, or while we synchronized.
-     */
+    /* With reports, the code may be of a task behind `to`, which was enqueued by hand or during the
+     * synchronize. */
     bool known = stream->own.failure && (exact || stream->own.from <= to);
     if (from || !known) {
         aio_failure_record(stream, from ? from : atomic_load(&stream->confirmed) + 1, code, text);
@@ -220,8 +222,8 @@ void aio_stream_fail(aio_stream *stream, uint64_t from, int32_t code, const char
     aio_failures_unlock();
 }
 
-/* What is finished, but could only be confirmed by a synchronize, never will be: the abort has dropped its code
- * too. */
+/* The last position before the abort that is sure. A position that is finished, but that only a synchronize
+ * could confirm, will never be confirmed: the abort has dropped the stream's code too. */
 static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
     uint64_t confirmed = atomic_load(&stream->confirmed);
     if (!aio_stream_is_exact(stream)) {
@@ -233,7 +235,7 @@ static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
     return suspect ? suspect - 1 : finished;
 }
 
-/* No report and no synchronize speaks of what an abort has dropped. */
+/* There is no report and no synchronize for what an abort has dropped. */
 void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to) {
     aio_failures_settle();
     from = sure_of(stream, from);
@@ -241,7 +243,7 @@ void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to) {
         return;
     }
     aio_stream_note_abort(stream, from, to);
-    aio_links_cut(stream, from, to); /* they wait for nothing any more */
+    aio_links_cut(stream, from, to); /* the dropped entries wait for nothing any more */
     aio_failures_lock();
     atomic_store(&stream->pending, false);
     stream->aborted_to = atomic_load(&stream->numbered) ? to : 0;

@@ -1,10 +1,10 @@
-/* The error codes of ACL that the engine and the simulator know by name. */
+/* The error codes of ACL that the engine and the simulator use by name. */
 #ifndef AIOACL_CODES_H
 #define AIOACL_CODES_H
 
 enum {
     ACL_SUCCESS = 0,
-    /* found by the ACL layer; never kept as a thread's last error */
+    /* returned by the ACL layer; never kept as a thread's last error */
     ACL_INVALID_PARAM = 100000,
     ACL_REPEAT_INITIALIZE = 100002,
     ACL_INVALID_FILE = 100003,
@@ -23,7 +23,7 @@ enum {
     ACL_FEATURE_UNSUPPORTED = 200006,
     ACL_INTERNAL_ERROR = 500000,
     ACL_FAILURE = 500001,
-    /* found by the runtime layer */
+    /* returned by the runtime layer */
     RT_PARAM_INVALID = 107000,
     RT_INVALID_DEVICE = 107001,
     RT_CONTEXT_NULL = 107002,

@@ -1,11 +1,11 @@
 /*
  * Confirming by a synchronize, on a thread that may wait.
  *
- * A code that no callback reports is delivered once, to the first synchronize that covers it; so at most one
- * thread is in one for a stream.  It waits with a limit: without one it may spin for ever on a stream to which
- * others enqueue, and it could not leave when the device is to be reset.  A slice is a second long, because one
- * that expires is expensive: it makes a hidden stream, and logs.  A reset waits until the thread has left;
- * aborting the stream makes it leave at once.
+ * A code that no callback reports is returned once, to the first synchronize that covers it. So at most one
+ * thread at a time synchronizes a stream. The call has a time limit: without one it may spin for ever on a
+ * stream to which other threads enqueue, and it could not leave when the device is to be reset. One call (a
+ * slice) lasts a second, because one that expires is expensive: it makes a hidden stream, and logs. A reset
+ * waits until the thread has left; aborting the stream makes it leave at once.
  */
 #include <time.h>
 
@@ -18,7 +18,8 @@ static void nap(void) {
     nanosleep(&time, NULL);
 }
 
-/* An abort notes by itself what it drops; it must neither begin nor be under way meanwhile. */
+/* An abort notes what it drops. So the code proves something only if no abort began or was in progress
+ * meanwhile. */
 static bool concludes(const aio_stream *stream, int32_t code, unsigned aborts) {
     if (code == RT_STREAM_SYNC_TIMEOUT || !aio_is_of_task(code)) {
         return false;
@@ -26,8 +27,8 @@ static bool concludes(const aio_stream *stream, int32_t code, unsigned aborts) {
     return aio_stream_current(stream) && atomic_load(&stream->aborts) == aborts;
 }
 
-/* `shared`: a wait for the whole device was under way too, and may have taken the code.  Then 0 proves nothing
- * until that wait has said what it got (aio_device_sync_end). */
+/* `shared`: a wait for the whole device was in progress too, and may have taken the code. Then 0 proves nothing
+ * until the code of that wait is known (aio_device_sync_end). */
 static bool conclude(aio_stream *stream, uint64_t to, int32_t code, unsigned aborts, bool shared) {
     if (code) {
         aio_keep_text();
@@ -55,7 +56,7 @@ bool aio_stream_sync(aio_stream *stream) {
     unsigned aborts = atomic_load(&stream->aborts_ended);
     const struct aio_device *device = &aio_devices[stream->device];
     unsigned syncs = atomic_load(&device->syncs);
-    aio_keep_text(); /* of an earlier call, whose text was not read */
+    aio_keep_text(); /* drops the text of an earlier call that was not read */
     int before = aio_calling(AIO_FN_aclrtSynchronizeStreamWithTimeout);
     int32_t code = aio_acl.aclrtSynchronizeStreamWithTimeout(stream->handle, SLICE_MS);
     aio_calling(before);
@@ -82,13 +83,12 @@ bool aio_stream_sync_once(aio_stream *stream) {
     return used;
 }
 
-/* One slice; false when the gate refuses, or there is nothing that a synchronize could add. */
+/* One slice. False if the gate refuses, or if a synchronize cannot prove anything more. */
 static bool slice(aio_stream *stream) {
     return aio_stream_needs_sync(stream) && aio_stream_sync_once(stream);
 }
 
-/* Finished bytes are delivered here: a query that finds them leaves them to the thread that
- * waits. */
+/* Finished bytes are delivered here, because a query that finds them leaves them to the thread that waits. */
 static void confirm_alone(aio_stream *stream, uint64_t position, bool aside) {
     (void)aside; /* this thread may wait */
     aio_frame frame;
@@ -124,7 +124,7 @@ static void *confirm_aside(void *argument) {
     return NULL;
 }
 
-/* Without a thread the next look tries again. */
+/* If no thread can be started, the watcher's next pass tries again. */
 void aio_stream_confirm_aside(aio_stream *stream) {
     if (atomic_exchange(&stream->confirming, true)) {
         return;

@@ -1,6 +1,6 @@
-/* Changes of ACL's counts, each with the foreign resets that were told of around it. Whoever calls from a
- * language with interrupts finds what has come of it where he has said, also if he never sees the call return.
- */
+/* Changes of ACL's counts, each with the number of foreign resets that were reported around it. The result is
+ * written to the caller's memory, where it is complete even if an interrupt keeps the caller from seeing the
+ * call return. */
 #include "internal.h"
 
 static void change(int device, int function, aclError (*call)(int32_t), aio_counted *made) {
@@ -18,7 +18,7 @@ static void change(int device, int function, aclError (*call)(int32_t), aio_coun
     }
 }
 
-/* Yes as well where the runtime does not tell. */
+/* True also where the runtime cannot tell. */
 static bool is_set(int device) {
     int32_t active = 0;
     aio_frame frame;
@@ -31,7 +31,7 @@ static bool is_set(int device) {
     return code != 0 || active != 0;
 }
 
-/* The look comes right behind the call: what is told of later came later. */
+/* The count of foreign resets is read right after the call: what is reported after that came later. */
 void aio_count_set(int device, aio_counted *made) {
     change(device, AIO_FN_aclrtSetDevice, aio_acl.aclrtSetDevice, made);
     uint32_t now = aio_device_foreign(device);

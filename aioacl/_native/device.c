@@ -1,6 +1,6 @@
 /*
- * What belongs to a device as a whole: its streams, the waits interrupted by a reset, and what wakes the
- * runtime.
+ * What belongs to a device as a whole: its streams, the waits that a reset interrupted, and how the runtime is
+ * woken.
  */
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 int aio_device_start(int device, int strategy, aio_port *kick) {
     struct aio_device *self = &aio_devices[device];
     atomic_store(&self->strategy, strategy);
-    atomic_store(&self->kicks, 0); /* reasons that nobody took would keep new ones from being told */
+    atomic_store(&self->kicks, 0); /* a reason that was never taken would suppress the next kick for it */
     atomic_store(&self->kick, kick);
     return aio_watcher_start(device);
 }
@@ -37,7 +37,8 @@ int64_t aio_device_waits(int device) {
     return atomic_load(&aio_devices[device].waits);
 }
 
-/* The list is in the order of the numbers, so the walk goes on even if `previous` has left it meanwhile. */
+/* The list is in the order of the numbers, so the walk goes on even if `previous` has been unlisted
+ * meanwhile. */
 static aio_stream *following(const struct aio_device *self, const aio_stream *previous) {
     if (previous && previous->listed) {
         return previous->next;
@@ -82,7 +83,7 @@ int aio_device_busy(int device) {
     return busy;
 }
 
-/* As far as is known here: asks nothing, so it works behind a gate that is shut. */
+/* Calls no ACL function, so it works while the gate is shut. */
 int aio_device_unfinished(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     int streams = 0;
@@ -101,8 +102,8 @@ int aio_device_ask_streams(int device) {
     return streams;
 }
 
-/* Without reports, or where one may be missing.  An enqueuer counts its entry before it gives the stream back,
- * so the owner is looked at first: a task that is not counted yet may be the one that has failed. */
+/* True without reports, or where a report may be missing. The owner is read first, because an enqueuer counts
+ * its entry before it gives the stream back: a task that is not counted yet may be the one that has failed. */
 static bool may_have_failed(aio_stream *stream) {
     bool enqueueing = atomic_load(&stream->owner) == AIO_ENQUEUER;
     bool unknown = enqueueing || aio_stream_has_manual(stream) ||
@@ -110,7 +111,7 @@ static bool may_have_failed(aio_stream *stream) {
     return (unknown && !aio_stream_is_exact(stream)) || atomic_load(&stream->links);
 }
 
-/* Work of other libraries may be what failed, but a code that may be of ours is ours. */
+/* Work of another library may be what failed. But a code that may be of aioacl's work is recorded as such. */
 void aio_device_fail(int device, int32_t code, const char *text) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     aio_failures_settle();
@@ -128,8 +129,8 @@ void aio_device_sync_begin(int device) {
     atomic_fetch_add(&aio_devices[device].syncs, 1);
 }
 
-/* The code that the wait took is attributed by now, so the answers of synchronizes beside it can be believed.
- */
+/* The code that the wait took is attributed by now, so the results of synchronizes during it can be
+ * believed. */
 void aio_device_sync_end(int device) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         uint64_t presumed = atomic_load(&stream->presumed);
@@ -146,7 +147,7 @@ uint32_t aio_device_unattributed(int device) {
     return atomic_load(&aio_devices[device].unattributed);
 }
 
-/* What is known to have ended before the reset has not been ended by it. */
+/* A wait whose outcome was known before the reset was not ended by it. */
 static bool ended_before(aio_token *token) {
     aio_result known = aio_stream_known(token->stream, token->position);
     if (known == aio_failed(AIO_PENDING)) {
@@ -175,8 +176,8 @@ void aio_defer_wait(aio_token *token) {
     }
 }
 
-/* A foreign reset raises the generation before it tears down: then, copies of the older one are still under
- * way. */
+/* A foreign reset raises the generation before the tear-down, while copies of the older generation are still
+ * running. */
 static bool work_is_gone(int device, uint32_t generation) {
     uint64_t word = aio_gate_word(device);
     int state = aio_word_state(word);
@@ -205,7 +206,7 @@ void aio_staged_copies_leave(int device, aio_staged_copy *staged_copy) {
     }
 }
 
-/* Staging memory must not wait for the last reference to a stream that is stale. */
+/* Staging memory of a stale stream is freed now, without waiting for the last reference to the stream. */
 static void drop_stale(int device) {
     struct aio_device *self = &aio_devices[device];
     aio_lock_take(&self->lock);
@@ -241,10 +242,10 @@ void aio_device_flush(int device) {
 }
 
 /*
- * After a failure a queue stands still until the runtime's own thread looks at it, and queries do not wake that
- * thread.  Asking for an event of the older kind that has just been recorded does; it is recorded on a stream
- * of its own, so that nothing of a user's is touched.  One wake serves all streams of the device.  Where that
- * fails, a synchronize does it, which may take a second, so on another thread.
+ * After a failure a queue stands still until the runtime's own thread handles it, and queries do not wake that
+ * thread. Querying an event of the older kind right after it was recorded does. The event is recorded on a
+ * stream of the engine's own, so that no user's stream is touched. One wake-up serves all streams of the
+ * device. Where it fails, a synchronize wakes the thread; that may take a second, so it runs on another thread.
  */
 void aio_device_nudge(int device) {
     struct aio_device *self = &aio_devices[device];
@@ -325,7 +326,7 @@ int aio_equipped(void) {
     return count;
 }
 
-/* The stream is idle, so this does not wait; within a foreign reset it is left to that. */
+/* The stream is idle, so destroying it does not wait. In a foreign reset it is left to that reset. */
 void aio_device_unequip(int device, uint32_t generation, bool foreign) {
     struct aio_device *self = &aio_devices[device];
     unsigned expected = generation;

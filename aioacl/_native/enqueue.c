@@ -1,27 +1,28 @@
 /*
- * Enqueueing.  Every function here enters the gate, owns the stream for the call, counts the entry and leaves.
+ * Enqueueing. Every function here enters the gate, owns the stream for the call, counts the entry and leaves.
  *
- * The runtime blocks without limit when a queue is full, and when staging memory runs out there is nowhere to
- * copy to; both are refused before C.  So is work on a stream that has failed.  Before later work hides a
- * position that a ticket refers to, a mark is recorded.
+ * The runtime blocks without limit when a queue is full, and without a free slot of staging memory there is
+ * nowhere to copy to. Both are refused before the call, and so is work on a stream that has failed. Before
+ * later work hides a position that a ticket refers to, a mark is recorded.
  *
- * An entry may be several tasks of the runtime, or none.  Its id is that of its last task: what the runtime
- * reports to this thread right behind the call.  A call that submits nothing leaves there what the thread has
- * enqueued elsewhere, so only a number that has changed counts where that can be.
+ * An entry may be several tasks of the runtime, or none. Its id is the id of its last task, which the runtime
+ * returns to this thread right after the call. After a call that submits nothing, the runtime still returns the
+ * id of what the thread enqueued before, perhaps elsewhere. So where a call may submit nothing, only an id that
+ * has changed counts.
  */
 #include "internal.h"
 
 static int lock_enqueue(aio_stream *stream) {
     for (unsigned turn = 0;; turn++) {
-        uint32_t nobody = AIO_NOBODY;
-        if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER)) {
+        uint32_t unowned = AIO_NOBODY;
+        if (atomic_compare_exchange_strong(&stream->owner, &unowned, AIO_ENQUEUER)) {
             stream->aborts_seen = atomic_load(&stream->aborts_ended);
             return 0;
         }
         if (atomic_load(&stream->dropped)) {
             return AIO_STALE;
         }
-        /* The owner may be stuck in C; then a reset must be able to get us out of here. */
+        /* The owner may be stuck in C; a reset must then be able to end this wait. */
         uint64_t word = aio_gate_word(stream->device);
         if (turn > 64 && aio_word_generation(word) != stream->generation) {
             return AIO_STALE;
@@ -33,7 +34,9 @@ static int lock_enqueue(aio_stream *stream) {
     }
 }
 
-/* A report that came meanwhile was left to us; given back first and asked then, it sees that or we see it. */
+/* A report that came meanwhile was left to this thread. The stream is given back first and `pending` is read
+ * then, so either the thread that attributes the report sees the free stream, or this thread sees the
+ * report. */
 static void unlock_enqueue(aio_stream *stream) {
     atomic_store(&stream->owner, AIO_NOBODY);
     if (atomic_load(&stream->pending)) {
@@ -42,7 +45,7 @@ static void unlock_enqueue(aio_stream *stream) {
 }
 
 static int64_t room(const aio_stream *stream) {
-    /* One entry is kept for the mark that an enqueue may have to record first. */
+    /* One entry is reserved for the mark that an enqueue may have to record first. */
     return AIO_QUEUE_ENTRIES - 1 - (int64_t)(atomic_load(&stream->tail) - atomic_load(&stream->finished));
 }
 
@@ -90,15 +93,16 @@ static void number(aio_stream *stream, uint64_t position, uint32_t id, bool subm
     }
 }
 
-/* The watcher looks, now and then, after a device that has work; it clears the word before its last look. */
+/* While this word is set, the watcher checks the device now and then. It clears the word before its last
+ * check. */
 static void guard(int device) {
     atomic_store(&aio_devices[device].guarded, true);
     aio_watcher_nudge(device);
 }
 
-/* An abort that did not wait for the owner may have dropped the entry: one that began since, or one that was in
- * the runtime when the stream was taken.  Counted first and asked then, so that either the abort or this thread
- * notes the entry.  The same holds for a task that has failed by now. */
+/* An abort that did not wait for the owner may have dropped the entry: an abort that began since, or one that
+ * was in the runtime when the stream was taken. The entry is counted first and the aborts are read then, so
+ * that either the abort or this thread notes the entry. The same holds for a task that has failed by now. */
 static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
     uint64_t position = atomic_load(&stream->tail) + 1;
     number(stream, position, id, submitted);
@@ -130,7 +134,7 @@ static void append_mark(aio_stream *stream, aio_event *event, uint64_t position)
     atomic_store(&stream->last_mark, position);
 }
 
-/* The caller owns the stream.  On success the caller has a reference of its own. */
+/* The caller owns the stream. On success it gets a reference of its own. */
 static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
     aio_event *event = NULL;
     int code = aio_event_take(stream->device, stream->generation, timing, &event);
@@ -152,7 +156,7 @@ static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
     return 0;
 }
 
-/* A mark that cannot be had is no error: the wait is then for later work too. */
+/* A mark that cannot be recorded is no error: the wait then lasts until later work is done, too. */
 static void mark(aio_stream *stream) {
     aio_event *event = NULL;
     if (record_owned(stream, false, &event) == 0) {
@@ -173,8 +177,8 @@ static void refuse(aio_stream *stream, aio_frame *frame) {
     aio_end(frame, 0);
 }
 
-/* What has failed by now, as far as it is reported.  A task that is not counted, while no enqueuer counts, is
- * one that was enqueued by hand. */
+/* Whether the stream has failed, as far as is reported. While no enqueuer counts, a failed task that is not
+ * counted was enqueued by hand. */
 static bool has_failed(aio_stream *stream) {
     aio_failures_settle();
     if (atomic_load(&stream->pending)) {
@@ -285,7 +289,7 @@ static aio_result wait_event_inside(aio_stream *stream, int held, aio_event *eve
     if (code) {
         return aio_failed(code);
     }
-    bool linked = source != stream; /* its own order holds on one stream */
+    bool linked = source != stream; /* on one stream the order of the queue is enough */
     code = aio_stream_error(source, at, NULL) ? AIO_EVENT_FAILED : 0;
     if (code == 0 && linked) {
         code = aio_link_add(stream, source, at);
@@ -297,7 +301,7 @@ static aio_result wait_event_inside(aio_stream *stream, int held, aio_event *eve
     return aio_failed(code);
 }
 
-/* An event of another device is used under that device's gate too. */
+/* An event of another device is used under the gate of that device as well. */
 aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_stream *source, uint64_t at) {
     aio_pass theirs = aio_make_pass(event->device, event->generation, 0);
     if (event->device == stream->device && event->generation != stream->generation) {
@@ -324,7 +328,7 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
     code = record_owned(stream, timing != 0, event);
     aio_result result = code ? aio_failed(code) : (aio_result)(*event)->position;
     unlock_enqueue(stream);
-    /* record_owned has kept the text on this thread already. */
+    /* record_owned has already kept the text on this thread. */
     aio_end(&frame, 0);
     return result;
 }
@@ -352,12 +356,12 @@ void aio_stream_forget(aio_stream *stream, uint64_t position) {
     }
 }
 
-/* Without the owner the tail would be a guess; but an enqueuer that is stuck in C must not keep us from
- * aborting. */
+/* Without owning the stream, the tail would be a guess. But an enqueuer that is stuck in C must not prevent the
+ * abort. */
 static bool lock_enqueue_briefly(aio_stream *stream) {
     for (unsigned turn = 0; turn < 1000; turn++) {
-        uint32_t nobody = AIO_NOBODY;
-        if (atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER)) {
+        uint32_t unowned = AIO_NOBODY;
+        if (atomic_compare_exchange_strong(&stream->owner, &unowned, AIO_ENQUEUER)) {
             return true;
         }
         aio_pause(turn);
@@ -365,13 +369,14 @@ static bool lock_enqueue_briefly(aio_stream *stream) {
     return false;
 }
 
-/* Codes of the checks that come before the work is touched. Any other may follow after the work was dropped. */
+/* Whether the code comes from a check before the work is touched. With any other code, work may have been
+ * dropped. */
 static bool was_refused(int code) {
     return (code > 0 && code < RT_WAIT_TIMEOUT) || code == RT_FEATURE_NOT_SUPPORT;
 }
 
-/* What was done before the abort keeps its own outcome; what it drops looks complete until it is noted. After
- * an abort that failed on the way, only a query can say when the work has ended. */
+/* Work that was done before the abort keeps its own outcome. What the abort drops looks complete until it is
+ * noted. After an abort that failed on the way, only a query can show when the work has ended. */
 static int abort_inside(aio_stream *stream) {
     ask_everything(stream);
     bool owned = lock_enqueue_briefly(stream);
@@ -410,8 +415,8 @@ int aio_stream_abort(aio_stream *stream) {
     return code;
 }
 
-/* A number of this thread's that has not changed is of what it enqueued elsewhere, or of a call that submits
- * nothing; but it may also be the very next of this stream, or its first. */
+/* An id that has not changed belongs to what this thread enqueued elsewhere, or to a call that submits nothing.
+ * But it may also be the next id of this stream, or its first. */
 static void note_manual(aio_stream *stream, uint32_t before) {
     uint32_t now = aio_last_task(), next = stream->last_task + 1;
     if (!atomic_load(&stream->numbered)) {

@@ -1,13 +1,13 @@
 /*
  * Native events: a pool for each device, so that a record on the enqueue path finds one ready.
  *
- * An event goes back to the pool when nobody refers to it; recording it again there replaces what it stood for,
- * and waits that other streams have queued on it keep the old one.
+ * An event goes back to the pool when nothing refers to it. When it is recorded again, it marks the new point;
+ * waits that other streams have already queued on it still wait for the old one.
  *
- * All that were made are in a list, and destroyed before a reset.  The runtime does not free events with their
- * device, and to destroy one after the tear-down is undefined: aclrtDestroyEvent uses the device object that
- * the event was made with.  So an event that a thread still waits for in C when the device is reset is
- * abandoned.
+ * A list holds all events that were made, and they are destroyed before a reset. The runtime does not free
+ * events with their device, and destroying one after the tear-down is undefined: aclrtDestroyEvent uses the
+ * device object that the event was made with. So if a thread still waits for an event in C when the device is
+ * reset, that event is abandoned.
  */
 #include <stdlib.h>
 
@@ -69,7 +69,7 @@ static aio_event *pop_event(struct aio_device *self, bool timing) {
     return event;
 }
 
-/* Those of an older generation stand for nothing any more. */
+/* Removes events of other generations, which mark nothing any more. */
 static void purge(struct aio_device *self, bool timing, uint32_t generation) {
     aio_event *stale = NULL;
     aio_lock_take(&self->lock);
@@ -100,8 +100,8 @@ static void push_event(struct aio_device *self, aio_event *event) {
     aio_lock_give(&self->lock);
 }
 
-/* Making one here is cheap on the runtime (no hardware id before the record), and better than a wait that lies.
- */
+/* Makes an event if the pool is empty. That is cheap on the runtime (no hardware id before the record), and
+ * better than a wait that covers the wrong work. */
 int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken) {
     struct aio_device *self = &aio_devices[device];
     aio_event *event;
@@ -126,7 +126,7 @@ void aio_event_hold(aio_event *event) {
     atomic_fetch_add(&event->references, 1);
 }
 
-/* A native event of an older generation is left to the runtime: a dead handle never goes back to C. */
+/* A native event of an older generation is left to the runtime: a dead handle is never passed to C. */
 void aio_event_drop(aio_event *event) {
     struct aio_device *self = &aio_devices[event->device];
     if (atomic_load(&aio_in_child) || atomic_fetch_sub(&event->references, 1) != 1) {
@@ -176,13 +176,13 @@ int aio_device_refill(int device, int timing, int count) {
             push_event(self, event);
         }
     }
-    /* new_event has kept the text on this thread already. */
+    /* new_event has already kept the text on this thread. */
     aio_end(&frame, 0);
     return code;
 }
 
-/* A handle that is destroyed is forgotten too: a reset that fails leaves the generation, and there is a next
- * one. */
+/* The caller destroys the handle, so it is removed here: after a failed reset the generation is the same, and
+ * another reset follows. */
 static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
     aio_lock_take(&self->lock);
     aio_event *event = self->events;
@@ -206,7 +206,7 @@ int aio_device_destroy_events_of(int device, uint32_t generation) {
     return destroyed;
 }
 
-/* The gate lets no wait in any more, and those that are inside leave when their slice is over. */
+/* The gate admits no wait any more, and those that are inside leave when their slice is over. */
 static void await_blocked_waiters(const struct aio_device *self) {
     struct timespec nap = {0, 200000};
     int64_t end = aio_now_us() + BLOCKED_US;
@@ -215,8 +215,9 @@ static void await_blocked_waiters(const struct aio_device *self) {
     }
 }
 
-/* Counted first, and the generation looked at then: a foreign reset raises it first and waits for us then, so
- * what it leaves to us is destroyed before its tear-down, and the rest by itself. */
+/* This thread is counted first and reads the generation then. A foreign reset raises the generation first and
+ * waits for counted threads then. So what this thread still destroys is destroyed before the tear-down, and the
+ * foreign reset's callback destroys the rest. */
 int aio_device_destroy_events(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     int destroyed = 0;

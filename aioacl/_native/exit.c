@@ -1,12 +1,13 @@
 /*
- * The process's ends.
+ * The end of the process.
  *
- * A thread that is inside C while the runtime's destructors run crashes the process.  The handler is installed
- * right after the library was opened, so it runs before those destructors: it shuts every gate, wakes our
- * threads and waits for all to leave; if somebody stays, it ends the process on the spot, with the same status.
+ * A thread that is inside C while the runtime's destructors run crashes the process. The exit handler is
+ * installed right after the library was opened, so it runs before those destructors. It shuts every gate, wakes
+ * the engine's threads and waits until no thread is inside. If one stays inside, the handler ends the process
+ * at once, with the same status.
  *
- * In a forked child the runtime's threads do not exist, and its destructor would wait for them: there is
- * nothing to do but leave.
+ * In a forked child the runtime's threads do not exist, and its destructor would wait for them. So the child
+ * ends at once.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 static _Atomic int64_t grace;
 
-static bool somebody_inside(void) {
+static bool any_call_inside(void) {
     if (atomic_load(&aio_outside)) {
         return true;
     }
@@ -31,7 +32,7 @@ static bool somebody_inside(void) {
 static bool wait_until_empty(void) {
     int64_t end = aio_now_us() + atomic_load(&grace);
     struct timespec nap = {0, 500000};
-    while (somebody_inside()) {
+    while (any_call_inside()) {
         if (aio_now_us() >= end) {
             return false;
         }

@@ -1,11 +1,11 @@
 /*
- * The base of Python classes that lend out memory which another object owns.
+ * The base of Python classes that lend out memory that another object owns.
  *
- * Before Python 3.12 only types made in C have the buffer protocol.  Instances of this one hand each request on
- * to what their attribute `_exported` answers.  So a view holds that, not the object it was asked of: the
- * object may be closed, and its memory go at once, unless there is a view.
+ * Before Python 3.12 only types made in C have the buffer protocol. Instances of this type pass each request on
+ * to their attribute `_exported`. So a view refers to that object, not to the instance. The instance may be
+ * closed, and its memory freed at once unless there is a view.
  *
- * For the extension's own source only, which has Python.h.
+ * This header is only for the extension's own source, which includes Python.h.
  */
 static int hand_on(PyObject *self, Py_buffer *view, int flags) {
     PyObject *exported = PyObject_GetAttrString(self, "_exported");
@@ -18,15 +18,14 @@ static int hand_on(PyObject *self, Py_buffer *view, int flags) {
     return result;
 }
 
-/* Never called, for no view is of us; but without it some, numpy for one, would keep us in the place of a view.
- */
+/* Never called, because no view refers to the instance. But without this slot some libraries, numpy for one,
+ * keep a reference to the instance instead of a view. */
 static void release(PyObject *self, Py_buffer *view) {
     (void)self;
     (void)view;
 }
 
-/* A new reference to the type; NULL if there is no memory for it. cffi lets go of Python's lock around the
- * call. */
+/* A new reference to the type; NULL if there is no memory for it. cffi releases the GIL around the call. */
 void *aio_exporter(void) {
     PyType_Slot slots[] = {
         {Py_bf_getbuffer, (void *)hand_on}, {Py_bf_releasebuffer, (void *)release}, {0, NULL}};

@@ -1,19 +1,20 @@
 /*
  * Failures: which positions of which streams they spoil.
  *
- * A stream keeps two error records: `own`, the first task of its own that failed, and `inherited`, the first
- * failure that it depends on through aclrtStreamWaitEvent.  Each spoils every position from `from` on: what
- * runs behind a failed task is not to be trusted.  An entry that waits for an event is a link to the stream
- * that recorded it; a failure of that stream is copied along the links, transitively, before anybody can learn
+ * A stream keeps two error records. `own` is the first of its own tasks that failed; `inherited` is the first
+ * failure that it depends on through aclrtStreamWaitEvent. Each spoils every position from `from` on, because
+ * work behind a failed task cannot be trusted. An entry that waits for an event is a link to the stream that
+ * recorded it. A failure of that stream is copied along the links, transitively, before any caller can learn
  * that the work behind them is complete (aio_failures_settle).
  *
  * A position is confirmed when it is known that nothing up to it, and nothing that it depends on, has failed.
- * With the runtime's callback, "complete" confirms; but a wait for an event fails without a callback, when it
- * takes longer than the shortest time limit that can be set, so a slow one is confirmed by synchronizing.
- * Without the callback, everything is.  Nothing fails a position that is confirmed.
+ * Nothing fails a position that is confirmed. With the runtime's callback, "complete" confirms. One case is
+ * different: a wait for an event that takes longer than its time limit fails without a callback. So a wait that
+ * was slower than the shortest limit that can be set is confirmed by synchronizing. Without the callback,
+ * everything is.
  *
- * One lock guards all links and error records; it comes before a device's lock and a stream's lock.  Nothing
- * here is on the path of work that succeeds, but for two loads and the links of streams that wait for others.
+ * One lock guards all links and error records. It is taken before a device's lock and a stream's lock. On the
+ * path of work that succeeds, this file costs two loads, and the links of streams that wait for others.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ void aio_failures_lock(void) {
     inside = true;
 }
 
-/* Streams whose last reference went meanwhile are freed now, for that takes the lock. */
+/* Streams whose last reference was dropped meanwhile are freed now, because freeing takes the lock. */
 void aio_failures_unlock(void) {
     inside = false;
     aio_lock_give(&failures);
@@ -83,7 +84,7 @@ void aio_failure_keep_text(aio_failure *failure, const char *text) {
     }
 }
 
-/* Replaces what is known only by what comes earlier, and never touches what is confirmed. */
+/* A record is replaced only by an earlier one, and never covers a position that is confirmed. */
 bool aio_failure_spoil(aio_stream *stream, aio_spot *spot, uint64_t from, aio_failure *failure) {
     uint64_t confirmed = atomic_load(&stream->confirmed);
     from = from > confirmed ? from : confirmed + 1;
@@ -97,7 +98,7 @@ bool aio_failure_spoil(aio_stream *stream, aio_spot *spot, uint64_t from, aio_fa
     return true;
 }
 
-/* Positions from here on never complete: what they wait for was dropped. */
+/* Positions from here on never complete, because what they wait for was dropped. */
 void aio_failure_strand(aio_stream *stream, uint64_t from) {
     if (from < atomic_load(&stream->stranded)) {
         atomic_store(&stream->stranded, from);
@@ -177,7 +178,8 @@ int32_t aio_stream_error(aio_stream *stream, uint64_t position, aio_error *out) 
     return code;
 }
 
-/* 1, and what failed of its own, if it is not collected yet; it counts as collected then. */
+/* Returns 1 and describes the stream's own failure if it is not collected yet; it counts as collected then.
+ * Else 0. */
 int aio_stream_uncollected(aio_stream *stream, aio_error *out) {
     aio_failures_settle();
     aio_failures_lock();

@@ -1,11 +1,10 @@
 /*
- * The gate: who may call into C for a device, and who is inside.
+ * The gate: which calls may enter C for a device, and which are inside.
  *
  *   bits 56-63 state and flags | 36-55 generation | 24-35 enqueueing | 12-23 waiting | 0-11 lifetime
  *
- * Entering is a compare-and-swap rather than an addition that is taken back on refusal: a refused call leaves
- * no trace, so a drain never sees a count that means nothing, and a full counter cannot spill into its
- * neighbour.
+ * A call enters by a compare-and-swap, not by an addition that is undone on refusal. So a refused call leaves
+ * no trace: a drain never sees a count of a refused call, and a full counter cannot overflow into the next one.
  */
 #include <string.h>
 
@@ -81,8 +80,8 @@ int aio_count_in(aio_pass pass, int kind) {
             break;
         }
     }
-    /* Counted first and asked then: the exit handler does it the other way round, so one of us sees the other.
-     */
+    /* Count first, then read the flag. The exit handler sets the flag first and then reads the counts, so one
+     * of the two sees the other. */
     if (!atomic_load(&aio_exiting)) {
         return 0;
     }
@@ -122,7 +121,7 @@ static int set_context(aio_thread *thread, void *context) {
     return aio_acl.aclrtSetCurrentContext(context);
 }
 
-/* Each call is named while it is made, and one that has failed stays named for aio_end. */
+/* Each call is recorded while it runs; one that has failed stays recorded for aio_end. */
 static int bind_context(aio_frame *frame, int function) {
     struct aio_device *device = &aio_devices[aio_pass_device(frame->pass)];
     void *ours = atomic_load_explicit(&device->context, memory_order_acquire);
@@ -134,11 +133,11 @@ static int bind_context(aio_frame *frame, int function) {
     }
     call(thread, AIO_FN_aclrtGetCurrentContext);
     if (aio_acl.aclrtGetCurrentContext(&current) != 0) {
-        current = NULL; /* a thread without a context; the look has left a text about it, see below */
+        current = NULL; /* a thread without a context; the call has left an error text, see below */
     }
     int code = current == ours ? 0 : set_context(thread, ours);
     if (code == 0 && !current) {
-        aio_keep_text(); /* read, and so cleared: it must not be taken for the call's own */
+        aio_keep_text(); /* reading clears the text, so that it is not taken for that of the call */
     }
     if (code == 0 && current != ours) {
         frame->foreign = current;
@@ -146,7 +145,7 @@ static int bind_context(aio_frame *frame, int function) {
     if (code == 0) {
         call(thread, function);
     }
-    return code == RT_PARAM_INVALID ? RT_CONTEXT_NULL : code; /* it rejects a context that a reset has ended */
+    return code == RT_PARAM_INVALID ? RT_CONTEXT_NULL : code; /* it refuses a context that a reset has ended */
 }
 
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function) {
@@ -188,7 +187,7 @@ void aio_end(aio_frame *frame, int code) {
     aio_count_out(frame->pass, frame->kind);
 }
 
-/* The pointer dies at the thread's next call, and reading clears the text: copy it here and now. */
+/* The pointer is valid until the thread's next call, and reading clears the text: copy it at once. */
 void aio_keep_text(void) {
     aio_thread *thread = aio_self();
     int before = aio_calling(AIO_FN_aclGetRecentErrMsg);
@@ -215,7 +214,8 @@ void aio_outside_end(int code) {
     atomic_fetch_sub(&aio_outside, 1);
 }
 
-/* It does not count: a foreign reset waits for those who do, and a set or reset of ours waits for it. */
+/* The call is not counted: a foreign reset waits for counted calls, and a set or reset by aioacl waits for that
+ * reset. */
 void aio_free_begin(aio_frame *frame, int function) {
     aio_outside_begin();
     frame->thread = aio_self();
@@ -303,7 +303,7 @@ uint64_t aio_gate_word(int device) {
     return atomic_load(&aio_devices[device % AIO_DEVICES].word);
 }
 
-/* A foreign reset between the caller's look and now has shut the gate and raised the generation: both stay. */
+/* A foreign reset since the caller read the word has shut the gate and raised the generation. Both are kept. */
 static uint64_t replaced(uint64_t seen, int state, uint32_t generation) {
     uint32_t ahead = (aio_word_generation(seen) - generation) & GENERATION_MASK;
     uint64_t fixed = (uint64_t)(state & 0xff) << 56;
@@ -337,8 +337,8 @@ void aio_gate_counts(int device, int32_t counts[3]) {
     }
 }
 
-/* Whether anybody is inside besides `own` calls of the caller's. */
-static bool anybody(int device, int kinds, int own) {
+/* Whether any call is inside besides `own` calls of the caller. */
+static bool any_inside(int device, int kinds, int own) {
     uint64_t word = aio_gate_word(device);
     int blocked = kinds & AIO_BLOCKED_MAY_STAY ? atomic_load(&aio_devices[device % AIO_DEVICES].blocked) : 0;
     int total = -own;
@@ -354,7 +354,7 @@ static bool anybody(int device, int kinds, int own) {
 static int wait_until_empty(int device, int kinds, int own, int64_t timeout_us) {
     int64_t end = aio_now_us() + timeout_us;
     struct timespec nap = {0, 50000};
-    while (anybody(device, kinds, own)) {
+    while (any_inside(device, kinds, own)) {
         if (aio_now_us() >= end) {
             return 0;
         }
@@ -370,7 +370,7 @@ int aio_gate_wait(int device, int kinds, int64_t timeout_us) {
     return wait_until_empty(device, kinds, 0, timeout_us);
 }
 
-/* A user's job that calls for a reset itself is inside for as long as it runs. */
+/* A user's job that requests a reset is itself inside for as long as it runs. */
 int aio_gate_wait_others(int device, int64_t timeout_us) {
     int own = atomic_load(&aio_self()->device) == device;
     return wait_until_empty(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, own, timeout_us);

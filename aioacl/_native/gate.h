@@ -1,5 +1,5 @@
 /*
- * The gate, and what threads do inside it.
+ * The gate, and the record of what each thread does inside it.
  */
 #ifndef AIOACL_GATE_H
 #define AIOACL_GATE_H
@@ -9,7 +9,7 @@
 
 #include "engine.h"
 
-/* What one thread is doing inside C.  Records are kept in a list for ever and re-used by later threads. */
+/* What one thread does inside C. Records stay in a list for ever, and later threads use them again. */
 typedef struct aio_thread {
     struct aio_thread *next;
     _Atomic bool taken;
@@ -17,12 +17,12 @@ typedef struct aio_thread {
     _Atomic int32_t function;
     _Atomic int64_t since_us;
     _Atomic int32_t id;
-    int own_device; /* the device whose own thread this is, or -1 */
+    int own_device; /* the device that this thread belongs to, or -1 */
     uint32_t own_generation;
     bool own_reset;
     int control; /* the device whose control thread this is, or -1 */
-    int called;  /* what it has called last in its frame, for the next two */
-    int failed;  /* the function that has failed last, and its code */
+    int called;  /* the last function called in its frame; input of the next two */
+    int failed;  /* the function that failed last, and its code */
     int failed_code;
     char text[AIO_TEXT];
 } aio_thread;
@@ -39,36 +39,36 @@ typedef struct {
     void *foreign;
 } aio_frame;
 
-/* The native events of one generation; of an older one they can only be destroyed before the tear-down. */
+/* Destroys the native events of one generation. Those of an older one can be destroyed only before the
+ * tear-down. */
 int aio_device_destroy_events_of(int device, uint32_t generation);
 
-/* Names what a thread that is inside calls now, and returns what it called until now, to be named again after
- * it. */
+/* Records the function that this thread calls now, inside the gate. Returns the one until now, which is to be
+ * recorded again after the call. */
 static inline int aio_calling(int function) {
     aio_thread *self = aio_self();
     self->called = atomic_exchange_explicit(&self->function, function, memory_order_relaxed);
     return self->called;
 }
 
-/* What the gate would say, without entering. */
+/* What entering the gate would return; does not enter. */
 int aio_gate_check(aio_pass pass, int kind);
-/* Counted in and out, and nothing else. */
+/* Counts the call in and out, and does nothing else. */
 int aio_count_in(aio_pass pass, int kind);
 void aio_count_out(aio_pass pass, int kind);
 /* Enters the gate and makes the device's context current.  0, a refusal, or the runtime's code. */
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function);
-/* Keeps the error text of a failure, puts a foreign context back and leaves. */
+/* Keeps the error text of a failure, makes a foreign context current again, and leaves the gate. */
 void aio_end(aio_frame *frame, int code);
-/* On the thread of a helper that is counted: what it does. */
+/* Called on the thread that aio_helper_count has counted: records which function it calls. */
 void aio_helper_begin(int device, int function);
-/* Around calls that pass no gate: the text of a failure is kept, and the exit handler sees that we are inside.
- */
+/* Around calls that pass no gate: the text of a failure is kept, and the exit handler sees that the call is
+ * inside C. */
 void aio_outside_begin(void);
 void aio_outside_end(int code);
 void aio_keep_text(void);
-/* The same for one function; on a control thread it is told among those who are inside, though it does not
- * count.
- */
+/* The same for one function. On a control thread the call is listed among those inside, though it is not
+ * counted. */
 void aio_free_begin(aio_frame *frame, int function);
 void aio_free_end(const aio_frame *frame, int code);
 extern atomic_int aio_outside;

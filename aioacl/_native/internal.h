@@ -1,26 +1,26 @@
 /*
- * The engine's own structures.  Theory of operation.
+ * The engine's own structures, and its theory of operation.
  *
- * The gate.  Each device has one atomic word: state and flags, generation, and how many calls of each kind are
- * inside C.  A call enters by a compare-and-swap that both checks and counts, so there is no window
- * between the two.  Only the lifecycle manager writes the state, but for the foreign-reset callback, which sets
- * FOREIGN and raises the generation.
+ * The gate. Each device has one atomic word: state and flags, generation, and how many calls of each kind are
+ * inside C. A call enters by a compare-and-swap that both checks and counts, so there is no window between the
+ * two. Only the lifecycle manager writes the state. A foreign reset sets FOREIGN and raises the generation: in
+ * the device-state callback, or in the call that finds it.
  *
- * A stream is guarded twice.  `owner` is held across ACL calls that enqueue on it or collect from it; enqueuers
- * spin for it (a call takes microseconds), the watcher only tries.  `lock` guards the lists below for a few
- * instructions and is never held across a call.  Positions count queue entries:
+ * A stream has two guards. `owner` is held across ACL calls that enqueue on it or collect from it. Enqueuers
+ * spin for it, because a call takes microseconds; the watcher only tries. `lock` guards the lists below for a
+ * few instructions and is never held across a call. Positions count queue entries:
  *
  *     completed <= finished <= tail      and      confirmed <= finished
  *     bytes of     device      enqueued           known to have
  *     downloads    is done                        succeeded, or
  *     delivered                                   to have failed
  *
- * A mark is an event recorded on the stream; it tells when everything before it is done, while later work runs.
- * Marks are recorded when later work is about to hide a position that somebody refers to, and now and then so
- * that the room in the queue stays known.
+ * A mark is an event recorded on the stream. It shows when everything before it is done, while later work runs.
+ * A mark is recorded when later work is about to hide a position that a ticket refers to. More are recorded now
+ * and then, so that the room in the queue stays known.
  *
- * Order of locks: gate (counted in) > owner > the device's lock > a stream's lock > the stage's lock.  All are
- * spin locks around a few instructions, but for the gate and `owner`.
+ * Order of locks: gate (counted in) > owner > the device's lock > a stream's lock > the stage's lock. All are
+ * spin locks around a few instructions, except for the gate and `owner`.
  */
 #ifndef AIOACL_INTERNAL_H
 #define AIOACL_INTERNAL_H
@@ -55,7 +55,7 @@ static inline int32_t aio_code(aio_result result) {
     return (int32_t)(uint32_t)(result - AIO_FAILED);
 }
 
-/* Small tools. */
+/* Locks, time and threads. */
 typedef struct {
     atomic_flag taken;
 } aio_lock;
@@ -68,10 +68,11 @@ static inline void aio_lock_give(aio_lock *lock) {
 
 int64_t aio_now_us(void);
 void aio_pause(unsigned turn);
-/* Sleeps until *word differs from `seen`, somebody wakes it, or the time is over (negative: no limit). */
+/* Sleeps until *word differs from `seen`, a thread calls aio_futex_wake, or the time is over (negative: no
+ * limit). */
 void aio_futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_us);
 void aio_futex_wake(_Atomic uint32_t *word, int count);
-/* A detached thread with every signal blocked.  0, or an errno. */
+/* Starts a detached thread with every signal blocked. Returns 0, or an errno. */
 int aio_spawn(const char *name, void *(*body)(void *), void *argument);
 
 /* The library. */
@@ -91,14 +92,15 @@ struct aio_slots {
 extern struct aio_slots aio_acl;
 extern bool aio_present[AIO_FUNCTIONS];
 extern const char *const aio_function_names[AIO_FUNCTIONS];
-/* Fills the slots that are empty, for the first library that has a function provides it.  How many. */
+/* Fills the slots that are empty: the first library that has a function provides it. Returns how many were
+ * filled. */
 int aio_table_fill(void *library);
 void aio_table_clear(void);
 
 /* Completions. */
 typedef struct aio_token {
     struct aio_token *next;
-    aio_stream *stream; /* NULL for what was posted by hand */
+    aio_stream *stream; /* NULL: posted by aio_port_post */
     aio_port *port;
     uint64_t key;
     uint64_t position;
@@ -109,7 +111,7 @@ typedef struct aio_token {
 struct aio_port {
     int fd;
     _Atomic(aio_token *) list;
-    aio_token *ready; /* taken from the list and not yet handed out; the consumer's own */
+    aio_token *ready; /* taken from the list and not handed out yet; only the consumer uses it */
     atomic_llong references;
 };
 
@@ -119,7 +121,7 @@ void aio_publish(aio_token *token, aio_result result);
 /* Streams. */
 struct aio_event {
     aio_event *next;           /* in a pool or among a stream's marks */
-    aio_event *newer, **older; /* among all of the device's */
+    aio_event *newer, **older; /* in the list of all events of the device */
     aclrtEvent handle;
     uint64_t position; /* of its record in the stream */
     atomic_int references;
@@ -129,7 +131,7 @@ struct aio_event {
     bool timing;
 };
 
-/* A copy that goes through pinned memory of ours. */
+/* A copy through a slot of staging memory. */
 typedef struct aio_staged_copy {
     struct aio_staged_copy *next;
     uint64_t position;
@@ -157,14 +159,14 @@ struct aio_stream {
     uint32_t generation;
     atomic_int references;
     _Atomic bool dropped;         /* the native stream is destroyed, or has no reference left */
-    atomic_int callers;           /* calls that use the native stream without owning it */
-    atomic_uint aborts;           /* begun, and not failed */
-    atomic_uint aborts_ended;     /* what they dropped is noted */
-    unsigned aborts_seen;         /* the owner's: those that had ended when it came to own the stream */
-    _Atomic uint32_t manual;      /* how often work was enqueued by hand, which is not counted */
-    _Atomic uint32_t manual_over; /* the value of `manual` whose work is known to be over */
+    atomic_int callers;           /* calls that use the native stream without owning the stream */
+    atomic_uint aborts;           /* aborts that have begun, except those that were refused */
+    atomic_uint aborts_ended;     /* aborts that have noted what they dropped */
+    unsigned aborts_seen;         /* used by the owner: `aborts_ended` when it became the owner */
+    _Atomic uint32_t manual;      /* how often work was enqueued by hand, which is not counted in `tail` */
+    _Atomic uint32_t manual_over; /* the value of `manual` up to which the work is known to be over */
     _Atomic bool asking;          /* a thread is in aclrtSynchronizeStreamWithTimeout for it */
-    _Atomic bool confirming;      /* a thread of ours confirms it */
+    _Atomic bool confirming;      /* an aioacl-confirm thread works for it */
     _Atomic uint32_t owner;
     _Atomic uint64_t tail;
     _Atomic uint64_t finished;
@@ -173,9 +175,9 @@ struct aio_stream {
     _Atomic uint64_t synced;       /* a synchronize has covered the positions up to here */
     _Atomic uint64_t presumed;     /* the same, unless a wait for the whole device has taken the code */
     _Atomic uint64_t stranded;     /* positions from here on never complete */
-    _Atomic uint64_t waits_failed; /* waits up to here have ended in a code, whatever the device still does */
-    _Atomic uint64_t waited;       /* the newest position that a wait was for when it was the tail */
-    _Atomic uint64_t wanted;       /* the position of the tail that somebody refers to, or 0 */
+    _Atomic uint64_t waits_failed; /* waits up to here have ended with a code, whatever the device still does */
+    _Atomic uint64_t waited;       /* the newest position that was awaited while it was the tail */
+    _Atomic uint64_t wanted;       /* the position of the tail if a ticket refers to it, else 0 */
     _Atomic uint64_t last_mark;    /* position of the newest mark */
     _Atomic bool delivering;
     aio_lock lock;
@@ -183,8 +185,8 @@ struct aio_stream {
     aio_staged_copy *staged_copies, **staged_copies_end;
     aio_aborted *aborted; /* newest first */
     int aborted_count;
-    /* The owner's own: ids of tasks, see enqueue.c. */
-    _Atomic uint32_t last_task; /* an abort that does not own the stream reads it */
+    /* Used by the owner only: ids of tasks, see enqueue.c. */
+    _Atomic uint32_t last_task; /* also read by an abort that does not own the stream */
     _Atomic uint64_t numbered;  /* the first position whose id is known; 0: none */
     _Atomic uint32_t ids[AIO_RING];
     /* Under the lock of failure.c. */
@@ -199,14 +201,14 @@ struct aio_stream {
     int32_t pending_code;
     uint64_t aborted_to; /* the newest entry that an abort has dropped, and its task; 0: none */
     uint32_t aborted_task;
-    /* The watcher's own. */
+    /* Used by the watcher only. */
     aio_token *tokens;
     aio_stream *next_active;
     bool active;
     int64_t due_us;
 };
 
-/* Whether each failed task of the stream is reported, and the report can be attributed to it. */
+/* Whether each failed task of the stream is reported and the report can be attributed to it. */
 static inline bool aio_stream_is_exact(const aio_stream *stream) {
     return stream->identified && aio_failure_detection() != AIO_CONFIRMED;
 }
@@ -215,7 +217,7 @@ static inline aio_pass aio_stream_pass(const aio_stream *stream, int held) {
     return aio_make_pass(stream->device, stream->generation, held);
 }
 
-/* Keeps the native stream from being destroyed meanwhile; false when it is already. */
+/* Keeps the native stream from being destroyed until aio_stream_unuse. False if it is destroyed already. */
 bool aio_stream_use(aio_stream *stream);
 void aio_stream_unuse(aio_stream *stream);
 void aio_stream_hold(aio_stream *stream);
@@ -223,54 +225,54 @@ void aio_stream_unhold(aio_stream *stream);
 void aio_stream_free(aio_stream *stream);
 /* Takes a stream without references off the device's list. */
 void aio_stream_unlist(aio_stream *stream);
-/* enqueue.c: around a call that enqueues.  The first enters the gate and owns the stream, unless it returns a
- * code; the second counts the entry. */
+/* enqueue.c: around a call that enqueues. The first enters the gate and owns the stream, unless it returns a
+ * code. The second counts the entry. */
 int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int function);
 aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code);
 /* outcome.c */
 void aio_atomic_max(_Atomic uint64_t *value, uint64_t position);
 /* Frees what the stream's lists hold. */
 void aio_stream_empty(aio_stream *stream);
-/* Takes what it holds of staging memory away from it. */
+/* Removes the stream's staged copies from it and returns them. */
 aio_staged_copy *aio_stream_drop_stale(aio_stream *stream);
 void aio_staged_copies_free(int device, aio_staged_copy *staged_copy);
-/* Gives staging memory back that copies of a stream still use, now or when the reset that drops them has ended.
- */
+/* Gives back staging memory that copies of a stream still use: now, or when the reset that drops them has
+ * ended. */
 void aio_staged_copies_leave(int device, aio_staged_copy *staged_copy);
-/* Whether a finished download waits to be copied to its target. */
+/* Whether a finished download still has to be copied to its target. */
 bool aio_stream_has_bytes(aio_stream *stream);
-/* What the runtime has just answered can be believed: no reset and no abort has begun to drop work, which looks
- * complete then.  To be asked after the answer. */
+/* Whether the runtime's last answer can be believed: no reset and no abort has begun to drop work, which would
+ * look complete. To be called after the answer. */
 bool aio_stream_current(const aio_stream *stream);
 /* The following are for callers that are inside the gate. */
-/* Asks the marks, in order.  0, or the code with which a query failed. */
+/* Queries the marks, in order. Returns 0, or the code with which a query failed. */
 int aio_stream_ask_marks(aio_stream *stream);
-/* Asks as much as is needed to know the outcome up to the position, without waiting; `aside`: what takes a wait
- * is begun on a thread of its own.  0, or a query's code. */
+/* Queries as much as is needed to know the outcome up to the position, without waiting. With `aside`, a step
+ * that has to wait is started on a thread of its own. Returns 0, or a query's code. */
 int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside);
-/* The same for all of a stream that no caller awaits. */
+/* The same up to the tail, for a stream that no caller awaits. */
 void aio_stream_look_after(aio_stream *stream);
-/* 1 idle, 0 busy, or the code that the query answered. */
+/* Returns 1 if the stream is idle, 0 if it is busy, or the code of the query. */
 int aio_stream_idle(aio_stream *stream);
-/* Synchronizes, for at most a second; covers what was enqueued before.  False when it was of no use. */
+/* Synchronizes for at most a second; this covers what was enqueued before. False if it proved nothing. */
 bool aio_stream_sync(aio_stream *stream);
-/* The same for a caller that is outside the gate; false when the gate refuses, or the stream goes. */
+/* The same for a caller outside the gate. False if the gate refuses, or the native stream is destroyed. */
 bool aio_stream_sync_once(aio_stream *stream);
-/* Confirms what is finished, and what it depends on, on this thread, which may wait. */
+/* Confirms what is finished, and what it depends on. Runs on a thread that may wait. */
 void aio_stream_confirm_here(aio_stream *stream, uint64_t position);
 /* Delivers finished downloads, and publishes `completed`. */
 void aio_stream_deliver(aio_stream *stream);
-/* The device is done up to the position.  Failures that were reported before are attributed first. */
+/* The device is done up to the position. Failures that were reported before are attributed first. */
 void aio_stream_finish(aio_stream *stream, uint64_t position);
 void aio_stream_note_abort(aio_stream *stream, uint64_t from, uint64_t to);
 bool aio_stream_was_aborted(aio_stream *stream, uint64_t position);
-/* Every wait is over, with this code. */
+/* Ends every wait with this code. */
 void aio_stream_fail_waits(aio_stream *stream, int32_t code);
 /* The first mark at or after the position, with a reference, or NULL. */
 aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position);
-/* Records a mark now unless there is one already at or after the position. */
+/* Records a mark now, unless there is one already at or after the position. */
 void aio_stream_mark_now(aio_stream *stream, uint64_t position);
-/* True when a wait for the position is over; *result says how. */
+/* True if a wait for the position is over; *result is its result. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result);
 
 /* Devices. */
@@ -282,47 +284,46 @@ struct aio_device {
     atomic_int kicks;
     atomic_llong waits;
     atomic_uint foreign;
-    atomic_uint syncs;        /* odd while a wait for the whole device is under way */
-    atomic_uint unattributed; /* reports of tasks that aioacl did not enqueue */
+    atomic_uint syncs;        /* odd while a wait for the whole device is in progress */
+    atomic_uint unattributed; /* how many reports were of tasks that aioacl did not enqueue */
     atomic_uint stops;        /* the newest generation in which a failed task stops the context */
     aio_failure *failures;    /* not reported to the listeners yet; under the lock of failure.c */
-    _Atomic bool guarded;     /* the watcher looks after work that no caller awaits */
-    atomic_uint progress;     /* raised when work was found to be done */
-    /* To wake the runtime; written by the maintenance thread before `equipped`, which is a generation. */
+    _Atomic bool guarded;     /* the watcher checks work that no caller awaits */
+    atomic_uint progress;     /* raised when work is found to be done */
+    /* For waking the runtime. The maintenance thread writes these before `equipped`, which is a generation. */
     atomic_uint equipped;
     aclrtStream nudge_stream;
     aclrtEvent nudge_event;
-    atomic_bool nudge_failed; /* to be done by other means */
-    aio_lock lock;            /* for what follows */
+    atomic_bool nudge_failed; /* the runtime must be woken by a synchronize */
+    aio_lock lock;            /* guards the lists below */
     aio_stream *streams;
     uint64_t stream_numbers;
     aio_event *pool[2]; /* plain, with timing */
     atomic_int pooled[2];
-    aio_event *events;         /* all that have been made and not freed */
+    aio_event *events;         /* all that were made and not freed */
     aio_token *deferred_waits; /* waits interrupted by a reset that has not ended yet */
-    aio_staged_copy
-        *left; /* staging memory of streams that nobody refers to, for which copies may be under way */
-    /* Of the strategy that watches. */
+    aio_staged_copy *left;     /* staging memory of freed streams whose copies may be running */
+    /* For the strategy AIO_WATCH. */
     _Atomic(aio_token *) incoming;
     _Atomic uint32_t asleep; /* the watcher sleeps on this word */
     atomic_int watching;     /* watchers alive */
     atomic_int blocked;      /* threads inside a blocking wait */
     atomic_uint epoch;       /* a watcher of an older epoch ends */
-    /* Of the strategy with worker threads. */
+    /* For the strategy AIO_THREAD. */
     struct aio_worker *idle;
 };
 
 extern struct aio_device aio_devices[AIO_DEVICES];
 
 int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken);
-/* Between the two a reset does not destroy the native event.  NULL: it is destroyed already. */
+/* Between the two, a reset does not destroy the native event. NULL: it is destroyed already. */
 aclrtEvent aio_event_enter(aio_event *event);
 void aio_event_leave(aio_event *event);
-/* The wait was ended by a reset: published now if that is over, else when it ends. */
+/* A reset has ended the wait. It is published now if the reset is over, else when it ends. */
 void aio_defer_wait(aio_token *token);
 void aio_stage_release(int device, void *slot);
 void *aio_stage_take(int device, size_t size);
-/* The stream after `previous` (NULL: the first), with a reference; gives the reference to `previous` back. */
+/* The stream after `previous` (NULL: the first), with a reference. Gives the reference to `previous` back. */
 aio_stream *aio_device_next(int device, aio_stream *previous);
 
 /* Strategies. */
@@ -340,22 +341,22 @@ void aio_watcher_stop(int device);
 void aio_watcher_submit(aio_token *token);
 int aio_waiter_submit(aio_token *token);
 void aio_waiters_stop(int device);
-/* Adds a wait to its stream's, which are kept in the order of their positions. */
+/* Adds a wait to those of its stream, which are kept in the order of their positions. */
 void aio_stream_queue(aio_token *token);
 /* Publishes the stream's waits that are over. */
 void aio_stream_publish_ended(aio_stream *stream);
 
-/* Work may be under way, or its failure unknown, that was enqueued by hand. */
+/* Whether work that was enqueued by hand may be running, or may have failed without being noticed. */
 static inline bool aio_stream_has_manual(const aio_stream *stream) {
     return atomic_load(&stream->manual_over) != atomic_load(&stream->manual);
 }
 /* Ends the stream's waits as interrupted by a reset. */
 void aio_stream_defer_waits(aio_stream *stream);
-/* Wakes the thread of the runtime that handles failures; under 100 us.  Inside the gate. */
+/* Wakes the runtime's thread that handles failures, in under 100 us. To be called inside the gate. */
 void aio_device_nudge(int device);
-/* Destroys that generation's stream and event for it. */
+/* Destroys the stream and the event that wake the runtime, if they are of that generation. */
 void aio_device_unequip(int device, uint32_t generation, bool foreign);
-/* Confirms the stream on a thread of its own, which may wait for what is behind the position. */
+/* Confirms the stream on a thread of its own, which may wait for work behind the position. */
 void aio_stream_confirm_aside(aio_stream *stream);
 
 #endif

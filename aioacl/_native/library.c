@@ -1,7 +1,7 @@
 /*
- * The library.  One call opens it with its companions, or opens nothing, and what is open stays open.  So an
- * exception between two lines of Python leaves no library that is half open, and a signal handler or another
- * thread that asks for the library meanwhile sees none.  Forks of Python wait for that call.
+ * The library. One call opens it with its companions, or opens nothing, and what is open stays open. So an
+ * exception between two lines of Python never leaves a library half open, and a signal handler or another
+ * thread never sees one half open. Python's forks wait for that call.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -41,13 +41,14 @@ int aio_library_wait(int64_t timeout_us) {
     return 1;
 }
 
-/* The child's thread has another id than its owner, so it cannot unlock it. */
+/* The lock is owned by the parent's thread, whose id the child's thread does not have. So the child cannot
+ * unlock it. */
 void aio_library_renew_lock(void) {
     static const pthread_mutex_t fresh = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     memcpy(&lock, &fresh, sizeof lock);
 }
 
-/* dlsym looks into the dependencies too, so this is true of a library that needs the simulator. */
+/* dlsym searches the dependencies too, so this is true of a library that needs the simulator. */
 static bool is_simulator(void *library) {
     return dlsym(library, "aclsim_control_version") != NULL;
 }
@@ -80,7 +81,7 @@ static void open_companions(const char *paths) {
     }
 }
 
-/* NULL, or why the library is refused. */
+/* Returns NULL, or why the library is refused. */
 static const char *open_all(const char *path, const char *companions, int wanted) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
@@ -146,8 +147,8 @@ int aio_library_is_simulator(void) {
     return aio_library_symbol("aclsim_control_version") != NULL;
 }
 
-/* Whether both are there and come from one file. */
-static bool lie_together(void *first, void *second) {
+/* Whether both symbols exist and come from one file. */
+static bool in_one_file(void *first, void *second) {
     Dl_info one, other;
     return first && second && dladdr(first, &one) && dladdr(second, &other) && one.dli_fbase == other.dli_fbase;
 }
@@ -157,7 +158,7 @@ int aio_library_loaded_simulator(const char *path) {
     if (!library) {
         return 0;
     }
-    bool simulated = lie_together(dlsym(library, "aclsim_control_version"), dlsym(library, "aclrtSetDevice"));
+    bool simulated = in_one_file(dlsym(library, "aclsim_control_version"), dlsym(library, "aclrtSetDevice"));
     dlclose(library);
     return simulated;
 }
@@ -166,7 +167,7 @@ int aio_borrowed_rights(void) {
     return getauxval(AT_SECURE) != 0;
 }
 
-/* Paths, each with its NUL, in a buffer of the caller or in memory that grows. */
+/* Paths, each with its NUL, in the caller's buffer or in memory that grows. */
 struct paths {
     char *text;
     size_t size, used;
@@ -192,7 +193,7 @@ static bool contains(const struct paths *paths, const char *path) {
     return false;
 }
 
-/* The linker's lock is held here, so nothing but the name is taken. */
+/* The dynamic linker's lock is held here, so only the name is copied. */
 static int collect(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     append(data, info->dlpi_name);
@@ -214,7 +215,7 @@ static bool collect_objects(struct paths *objects) {
     return objects->text != NULL;
 }
 
-/* The object that defines aclrtSetDevice for `object`: itself, or one that it depends on. */
+/* Adds the object that defines aclrtSetDevice for `object`: itself, or one that it depends on. */
 static void append_definer(struct paths *definers, const char *object) {
     void *handle = dlopen(*object ? object : NULL, RTLD_LAZY | RTLD_NOLOAD);
     void *symbol = handle ? dlsym(handle, "aclrtSetDevice") : NULL;
@@ -230,7 +231,7 @@ static void append_definer(struct paths *definers, const char *object) {
 int aio_library_present(char *text, size_t size) {
     struct paths objects = {.text = NULL};
     struct paths definers = {.text = text, .size = size};
-    aio_library_lock(); /* or a library that is being opened, and is refused then, would be among them */
+    aio_library_lock(); /* else a library that is being opened, and is then refused, could be among them */
     bool collected = collect_objects(&objects);
     for (size_t at = 0; collected && at < objects.used; at += strlen(objects.text + at) + 1) {
         append_definer(&definers, objects.text + at);

@@ -1,8 +1,8 @@
 /*
  * Links: entries that wait for an event of another stream.
  *
- * A failure is copied along the links, transitively and over devices, before anybody can learn that the work
- * behind them is complete.  A link goes when its entry is complete and known to have succeeded.  It keeps the
+ * A failure is copied along the links, transitively and over devices, before any caller can learn that the work
+ * behind them is complete. A link is freed when its entry is complete and known to have succeeded. It keeps the
  * other stream's record, not its native stream.
  */
 #include <stdlib.h>
@@ -16,7 +16,8 @@ static bool is_gone(const aio_stream *source) {
     return aio_word_generation(word) != source->generation || aio_word_state(word) == AIO_CLOSED;
 }
 
-/* What the entry waits for was dropped: by an abort, or by a reset before it was known to have succeeded. */
+/* Returns a code if what the entry waits for was dropped: by an abort, or by a reset before it was confirmed.
+ * Else 0. */
 static int32_t dropped_by(aio_stream *source, uint64_t at) {
     if (aio_stream_was_aborted(source, at)) {
         return RT_STREAM_ABORT;
@@ -32,8 +33,8 @@ static bool lose(aio_stream *stream, const aio_link *link, int32_t code) {
     return changed;
 }
 
-/* Reports may come in another order than the work was enqueued: since the record was copied along this link,
- * the source's may have moved to an earlier failure. */
+/* Reports may come in another order than the work was enqueued. So the source's record may have moved to an
+ * earlier failure since it was copied along this link. */
 static bool follow(aio_stream *stream, const aio_link *link, aio_failure *failure) {
     aio_spot *copied = &stream->inherited;
     if (copied->from != link->position || copied->failure == failure) {
@@ -53,7 +54,7 @@ static bool inherit(aio_stream *stream, const aio_link *link) {
     const aio_spot *spot = aio_failure_spot(source, link->at);
     int32_t code = dropped_by(source, link->at);
     if (code == AIO_WAS_RESET && is_gone(stream)) {
-        return false; /* by the same reset, or another: all of it is stale */
+        return false; /* this stream was reset too, so all of it is stale */
     }
     if (code && !spot) {
         return lose(stream, link, code);
@@ -73,8 +74,8 @@ static bool inherit_all(aio_stream *stream) {
     return changed;
 }
 
-/* Error records only move to earlier positions, or follow the record of a source, whose work was enqueued
- * before. So this ends, also where links form a cycle. */
+/* This ends, even where links form a cycle: an error record only moves to an earlier position, or follows the
+ * record of a source, whose work was enqueued before. */
 void aio_failures_propagate(void) {
     bool changed = true;
     while (changed) {
@@ -125,7 +126,7 @@ bool aio_links_are_open(aio_stream *stream) {
     }
     aio_failures_lock();
     const aio_link *first = atomic_load(&stream->links);
-    while (first && !first->source) { /* what was enqueued by hand may be behind the last entry */
+    while (first && !first->source) { /* work that was enqueued by hand may be behind the last entry */
         first = first->next;
     }
     bool open = first && !aio_failure_spot(stream, first->position);
@@ -166,12 +167,12 @@ void aio_links_cut(aio_stream *stream, uint64_t from, uint64_t to) {
     aio_links_free(links);
 }
 
-/* The newest was not enqueued; a reset may have taken it by now. */
+/* Removes the link of an entry that was not enqueued. A reset may have taken it already. */
 void aio_link_remove(aio_stream *stream) {
     aio_links_cut(stream, atomic_load(&stream->tail), UINT64_MAX);
 }
 
-/* The source may have failed between the look at it and the call. */
+/* The source may have failed after it was checked and before the call. */
 void aio_link_check(aio_stream *stream) {
     aio_failures_settle();
     aio_failures_lock();
@@ -195,7 +196,7 @@ static bool is_settled(const aio_stream *stream, const aio_link *link, uint64_t 
            cannot_have_timed_out(stream, link);
 }
 
-/* Returns the links that are done with, to be freed without the lock. */
+/* Returns the links that are no longer needed, which the caller frees without the lock. */
 static aio_link *take_settled(aio_stream *stream, uint64_t finished) {
     aio_link *first = atomic_load(&stream->links), **end = &first, *link = first;
     while (link && is_settled(stream, link, finished)) {
@@ -239,7 +240,7 @@ void aio_stream_confirm(aio_stream *stream, uint64_t finished) {
     aio_links_free(settled);
 }
 
-/* True when only a synchronize can confirm. */
+/* True if only a synchronize can confirm. */
 bool aio_stream_needs_sync(aio_stream *stream) {
     uint64_t finished = atomic_load(&stream->finished);
     if (!aio_stream_is_exact(stream)) {
@@ -258,7 +259,8 @@ bool aio_stream_needs_sync(aio_stream *stream) {
     return needs;
 }
 
-/* What the position waits to see confirmed first, with a reference, and the position there; or NULL. */
+/* The first stream that must be confirmed before the position can be, with a reference, and the position there;
+ * or NULL. */
 static aio_stream *blocker(aio_stream *stream, uint64_t position, uint64_t *at) {
     aio_stream *source = NULL;
     uint64_t last = least(position, atomic_load(&stream->finished));
@@ -280,7 +282,7 @@ static aio_stream *blocker(aio_stream *stream, uint64_t position, uint64_t *at) 
     return source;
 }
 
-/* A stream on the way, and the position up to which it is to be confirmed. */
+/* A stream on the path, and the position up to which it is to be confirmed. */
 typedef struct {
     aio_stream *stream;
     uint64_t at;
@@ -299,8 +301,8 @@ static bool push(step **path, size_t *length, step next) {
 }
 
 /*
- * Each step goes back in time, for an event is recorded before a wait for it; so this ends, also where streams
- * wait for each other in turn.  They make long ways, hence no recursion.
+ * This ends, even where streams wait for each other in turn: each step goes back in time, because an event is
+ * recorded before a wait for it. Such streams make long paths, so this is a loop and not a recursion.
  */
 void aio_links_follow(aio_stream *stream, uint64_t position, aio_confirm confirm, bool aside) {
     step *path = NULL, here = {stream, position}, next;
@@ -333,8 +335,8 @@ static bool is_too_young(const aio_link *link) {
     return link->source && aio_now_us() - link->since_us < SHORTEST_LIMIT_US;
 }
 
-/* The first position that the code may be of: a wait that may have timed out, if the callback reports the rest.
- */
+/* The first position that the code may be of, if the callback reports everything else: a wait that may have
+ * timed out. */
 uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to) {
     for (const aio_link *link = atomic_load(&stream->links); link && link->position <= to; link = link->next) {
         if (!cannot_have_timed_out(stream, link) && !is_too_young(link)) {
@@ -344,7 +346,7 @@ uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to) {
     return 0;
 }
 
-/* With the lock held: adds the links of streams that are gone to the others, for links may form a cycle. */
+/* With the lock held: if the stream was reset, moves its links to `others`, because links may form a cycle. */
 static aio_link *take_links(aio_stream *stream, aio_link *others) {
     aio_link *first = atomic_load(&stream->links), *last = first;
     if (!first || !is_gone(stream)) {
@@ -359,7 +361,7 @@ static aio_link *take_links(aio_stream *stream, aio_link *others) {
     return first;
 }
 
-/* Whatever depends on work that the reset has dropped, on this device or another, fails now. */
+/* All work that depends on work which the reset has dropped fails now, on this device and on others. */
 void aio_failures_after_reset(void) {
     aio_link *links = NULL;
     aio_failures_lock();

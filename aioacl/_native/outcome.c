@@ -1,5 +1,5 @@
 /*
- * How far a stream is, what was dropped by aborts, how waits end, and which bytes are still to be delivered.
+ * How far a stream is, what aborts dropped, how waits end, and which bytes are still to be delivered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,8 @@ void aio_stream_finish(aio_stream *stream, uint64_t position) {
     aio_stream_confirm(stream, position);
 }
 
-/* The two oldest become one, with what is between them: rather an error too many than one lost. */
+/* Merges the two oldest ranges, with the positions between them: one error too many is better than one that is
+ * lost. */
 static void merge_oldest(aio_stream *stream) {
     aio_aborted *second = stream->aborted;
     while (second->next->next) {
@@ -126,7 +127,8 @@ static aio_result outcome(aio_stream *stream, uint64_t position) {
     return code ? aio_failed(code) : (aio_result)position;
 }
 
-/* A failed position need not be confirmed; a stranded one, or one whose waits failed, does not complete. */
+/* A failed position need not be confirmed. A stranded position, or one whose waits failed, does not
+ * complete. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result) {
     bool done = atomic_load(&stream->completed) >= position;
     bool confirmed = atomic_load(&stream->confirmed) >= position;
@@ -157,7 +159,7 @@ static aio_staged_copy *next_staged_copy(aio_stream *stream) {
     return staged_copy;
 }
 
-/* The slot first: who sees that a copy is done, and needs its staging memory, finds it. */
+/* The slot is released first, so that a thread which sees that a copy is done finds staging memory free. */
 static void pop_staged_copy(aio_stream *stream, aio_staged_copy *staged_copy) {
     aio_stage_release(stream->device, staged_copy->slot);
     aio_lock_take(&stream->lock);
@@ -192,7 +194,7 @@ void aio_stream_deliver(aio_stream *stream) {
     }
 }
 
-/* Bytes to copy are the watcher's; without any, publishing `completed` costs nothing. */
+/* Downloaded bytes are left to the watcher to copy. If there are none, publishing `completed` costs nothing. */
 bool aio_stream_has_bytes(aio_stream *stream) {
     bool some = false;
     aio_lock_take(&stream->lock);

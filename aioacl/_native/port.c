@@ -1,10 +1,10 @@
 /*
- * A port brings completions to one event loop (or one plain thread): a list that anybody may push to, and an
- * eventfd that is written only when the list was empty.
+ * A port brings completions to one event loop or one plain thread. It is a list that any thread may push to,
+ * and an eventfd that is written only if the list was empty.
  *
  * The consumer reads the eventfd BEFORE it takes the list; the other order loses the wake-up of a completion
- * that is pushed in between.  The port lives until its owner has closed it and the last wait has come back:
- * closing the descriptor earlier would let a late completion write into somebody else's file.
+ * that is pushed in between. The port lives until its owner has closed it and its last wait has been published.
+ * If the descriptor were closed earlier, a late completion could write into another file with the same number.
  */
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -61,7 +61,7 @@ aio_token *aio_token_new(aio_port *port, uint64_t key) {
 
 static void ring(const aio_port *port) {
     uint64_t one = 1;
-    /* A full counter is as good as one more: the descriptor is readable either way. */
+    /* If the counter is full, the write fails, but the descriptor is readable all the same. */
     if (write(port->fd, &one, sizeof one) < 0) {
         return;
     }
@@ -78,7 +78,7 @@ void aio_publish(aio_token *token, aio_result result) {
     do {
         token->next = first;
     } while (!atomic_compare_exchange_weak(&port->list, &first, token));
-    /* The token is the consumer's now; its reference still keeps the port for the write. */
+    /* The consumer owns the token now. This thread's reference still keeps the port alive for the write. */
     if (!first) {
         ring(port);
     }
@@ -93,7 +93,7 @@ int aio_port_post(aio_port *port, uint64_t key, int64_t result) {
         return AIO_NOT_OPEN;
     }
     if (atomic_load(&aio_in_child)) {
-        return AIO_FORKED; /* the descriptor is the parent's too */
+        return AIO_FORKED; /* the parent uses the same descriptor */
     }
     aio_token *token = aio_token_new(port, key);
     if (!token) {
@@ -117,12 +117,12 @@ static aio_token *reverse(aio_token *token) {
 static void refresh(aio_port *port) {
     uint64_t ignored;
     if (read(port->fd, &ignored, sizeof ignored) < 0) {
-        return; /* nothing was announced; what is in the list will be */
+        return; /* nothing was announced; the thread that pushed to the list is about to write */
     }
     if (!port->ready) {
         port->ready = reverse(atomic_exchange(&port->list, NULL));
     } else {
-        ring(port); /* the rest of an earlier batch comes first */
+        ring(port); /* the rest of an earlier batch is handed out first */
     }
 }
 

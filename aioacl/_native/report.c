@@ -2,10 +2,10 @@
  * Reports of failed tasks, from the runtime's callback to the engine.
  *
  * The runtime calls back on a thread of its own, with its locks held, while the queue of the failed task stands
- * still.  So the callback only stores what it is given in static memory, raises `reported`, and wakes a
- * watcher; aio_failures_settle attributes the reports later.  The runtime resumes the queue after the callback
- * has returned: a thread that sees that work behind the failed task is complete, and compares the counters
- * after that, sees the report.
+ * still. So the callback only stores its arguments in static memory, raises `reported`, and wakes a watcher;
+ * aio_failures_settle attributes the reports later. The runtime resumes the queue after the callback has
+ * returned. So a thread that sees work behind the failed task complete, and compares the counters after that,
+ * sees the report.
  *
  * Why this holds on ARM64, where loads may pass loads: the callback's stores come before its fence, which comes
  * before the runtime's resume; the reader's fence comes between the answer "complete" and its load of
@@ -22,13 +22,14 @@
 
 enum { REPORTS = 1024 };
 
-/* The turn of an entry is even when it is free, and odd when it holds a report; it grows by 2 with each lap. */
+/* The turn of an entry is even while it is free, and odd while it holds a report. It grows by 2 with each
+ * lap. */
 static struct {
     _Atomic uint64_t turn;
     aio_report report;
 } ring[REPORTS];
-static _Atomic uint64_t head; /* reports that have a place */
-static uint64_t taken;        /* the consumer's own */
+static _Atomic uint64_t head; /* how many reports have got a place */
+static uint64_t taken;        /* how many the consumer has taken; only the consumer uses it */
 static _Atomic uint64_t reported, resolved;
 static atomic_bool lost[AIO_DEVICES];
 static atomic_int registered;
@@ -67,7 +68,7 @@ static void report(aio_report *report) {
     aio_watcher_nudge(device);
 }
 
-/* The description is good for the length of the call only, and these functions only read it. */
+/* The description is valid during the callback only, and these functions only read it. */
 static void on_exception(aclrtExceptionInfo *info) {
     aio_report got = {
         .device = (int32_t)aio_acl.aclrtGetDeviceIdFromExceptionInfo(info),
@@ -133,7 +134,7 @@ static int register_for_reports(int allowed) {
     return AIO_CONFIRMED;
 }
 
-/* Once: a runtime may refuse to register the same callback again. */
+/* Registers once only: a runtime may refuse to register the same callback again. */
 int aio_failures_register(int allowed) {
     static bool asked;
     aio_library_lock();
@@ -157,7 +158,7 @@ int aio_failure_detection(void) {
     return atomic_load(&trusted) ? atomic_load(&registered) : AIO_CONFIRMED;
 }
 
-/* A place that is claimed is filled by a thread that is a few instructions away from it. */
+/* The thread that has claimed a place fills it within a few instructions. */
 bool aio_report_take(aio_report *out) {
     if (taken == atomic_load(&head)) {
         return false;

@@ -1,8 +1,8 @@
 /*
- * Staging memory: pinned host memory in slots of two sizes, through which copies from and to pageable memory
- * go, because the runtime would block the caller on them.
+ * Staging memory: pinned host memory in slots of two sizes. Copies from and to pageable memory go through it,
+ * because the runtime would block the caller otherwise.
  *
- * Memory is added in chunks, up to a limit for each device, and survives a reset.  A free slot's first word
+ * Memory is added in chunks, up to a limit for each device, and survives a reset. A free slot's first word
  * links it to the next one.
  */
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void *pop(int device, int large) {
     return slot;
 }
 
-/* Every slot lies in a chunk. */
+/* The loop ends, because every slot lies in a chunk. */
 static chunk *home_of(int device, const void *slot) {
     const char *at = slot;
     chunk *c = stages[device].chunks;
@@ -65,7 +65,7 @@ static chunk *home_of(int device, const void *slot) {
     return c;
 }
 
-/* More is made on the maintenance thread before the last slot is gone: nobody here may wait for it. */
+/* The maintenance thread makes more before the last slot is taken, because no caller here may wait for it. */
 static int to_make(int device) {
     int kicks = 0;
     if (stages[device].count == CHUNKS) {
@@ -169,7 +169,7 @@ static void free_host(void *memory) {
     aio_free_end(&frame, aio_acl.aclrtFreeHost(memory));
 }
 
-/* Memory of which a slot is still out is leaked rather than pulled away under a copy. */
+/* If a slot is still in use, all memory is leaked rather than freed under a copy. */
 void aio_stage_close(int device) {
     aio_lock_take(&stages[device].lock);
     int count = stages[device].count;

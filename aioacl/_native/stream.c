@@ -1,15 +1,15 @@
 /*
- * Streams: their life, and asking how far they are.
+ * Streams: making and destroying them, and querying how far they are.
  *
- * "Complete" is believed only after the reports that came before it are attributed (aio_stream_finish).  Where
- * that does not confirm success, the stream is synchronized: at once while it is idle and no caller can
- * enqueue, or on a thread of its own (confirm.c).
+ * The answer "complete" is believed only after the reports that came before it are attributed
+ * (aio_stream_finish). Where that does not confirm success, the stream is synchronized: at once while it is
+ * idle and no caller can enqueue, else on a thread of its own (confirm.c).
  */
 #include <stdlib.h>
 
 #include "internal.h"
 
-/* -1 when the runtime has no id for it: a failure of the stream is found by synchronizing all the same. */
+/* Returns -1 if the runtime has no id for the stream; then its failures are found by synchronizing. */
 static int32_t native_id(const aio_stream *stream) {
     int32_t id = -1;
     aio_frame frame;
@@ -39,7 +39,7 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     stream->handle = handle;
     stream->device = aio_pass_device(pass);
     stream->generation = aio_pass_generation(pass);
-    atomic_init(&stream->references, 2); /* the handle's and the device's list */
+    atomic_init(&stream->references, 2); /* one of the handle, one of the device's list */
     atomic_init(&stream->stranded, UINT64_MAX);
     stream->marks_end = &stream->marks;
     stream->staged_copies_end = &stream->staged_copies;
@@ -92,15 +92,15 @@ void aio_stream_unuse(aio_stream *stream) {
     atomic_fetch_sub(&stream->callers, 1);
 }
 
-/* While its work runs, or depends on what is not known yet, it stays listed: a failure of it is one of whatever
- * depends on it. */
+/* A stream stays listed while its work runs, or while it is unknown how work ended that it depends on: its
+ * failure is also one of all work that depends on it. */
 static bool may_be_unlinked(aio_stream *stream) {
     bool stale = aio_word_generation(aio_gate_word(stream->device)) != stream->generation;
     return stale ||
            (atomic_load(&stream->finished) == atomic_load(&stream->tail) && !aio_links_are_open(stream));
 }
 
-/* Its links go, for streams that wait for each other would keep each other for ever. */
+/* Its links are freed, because streams that wait for each other would keep each other alive for ever. */
 static void unlist(aio_stream *stream) {
     if (!unlink_stream(stream)) {
         return;
@@ -109,7 +109,7 @@ static void unlist(aio_stream *stream) {
     aio_stream_unhold(stream);
 }
 
-/* A forked child leaves the lists as the fork found them. */
+/* A forked child leaves the lists as they were at the fork. */
 void aio_stream_drop(aio_stream *stream) {
     if (atomic_load(&aio_in_child)) {
         return;
@@ -176,8 +176,8 @@ int aio_stream_ask_marks(aio_stream *stream) {
 }
 
 static bool take_owner(aio_stream *stream, uint32_t as) {
-    uint32_t nobody = AIO_NOBODY;
-    return atomic_compare_exchange_strong(&stream->owner, &nobody, as);
+    uint32_t unowned = AIO_NOBODY;
+    return atomic_compare_exchange_strong(&stream->owner, &unowned, as);
 }
 
 static void give_owner(aio_stream *stream) {
@@ -193,8 +193,8 @@ int aio_stream_idle(aio_stream *stream) {
 }
 
 /*
- * A query that fails ends the waits, for nobody can say more; but the device may still be at work, so nothing
- * is given back: what the work needs stays until the stream is seen idle, or the device is reset.
+ * A query that fails ends the waits, because nothing more can be learnt. But the device may still be working,
+ * so nothing is released: what the work uses is kept until the stream is seen idle, or the device is reset.
  */
 void aio_stream_fail_waits(aio_stream *stream, int32_t code) {
     uint64_t tail = atomic_load(&stream->tail);
@@ -204,7 +204,7 @@ void aio_stream_fail_waits(aio_stream *stream, int32_t code) {
     aio_atomic_max(&stream->waits_failed, tail);
 }
 
-/* The tail is read first: what an idle stream has done is at least that. */
+/* The tail is read first: an idle stream has done at least that much. */
 static int ask_stream(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
     if (atomic_load(&stream->finished) == tail || !aio_stream_use(stream)) {
@@ -218,9 +218,8 @@ static int ask_stream(aio_stream *stream) {
     return answer == 1 ? 0 : answer;
 }
 
-/* While this thread owns the stream no other can enqueue, so an idle one stays idle and the synchronize
- * returns.
- */
+/* While this thread owns the stream, no other can enqueue. So an idle stream stays idle, and the synchronize
+ * returns. */
 static bool sync_owned(aio_stream *stream) {
     bool done = aio_stream_idle(stream) == 1 && aio_stream_sync(stream);
     give_owner(stream);
@@ -255,13 +254,13 @@ static bool has_mark(aio_stream *stream, uint64_t position) {
     return mark != NULL;
 }
 
-/* A position that nothing marks is known only when the whole stream is idle. */
+/* The end of a position without a mark is known only when the whole stream is idle. */
 static int ask(aio_stream *stream, uint64_t position) {
     int code = aio_stream_ask_marks(stream);
     if (code == 0 && atomic_load(&stream->finished) < position && !has_mark(stream, position)) {
         code = ask_stream(stream);
     }
-    if (code && aio_stream_current(stream)) { /* else the reset or the abort is why, and no task has failed */
+    if (code && aio_stream_current(stream)) { /* else a reset or an abort is why, and no task has failed */
         aio_stream_fail_waits(stream, code);
     }
     return code;
@@ -271,8 +270,8 @@ static bool is_known(aio_stream *stream, uint64_t position) {
     return atomic_load(&stream->confirmed) >= position || aio_stream_error(stream, position, NULL) != 0;
 }
 
-/* When all that the position depends on is confirmed; another thread may have done that since our work was
- * finished. */
+/* Called when all that the position depends on is confirmed. Another thread may have done that after this
+ * stream's work was finished. */
 static void confirm_alone(aio_stream *stream, bool aside) {
     aio_stream_confirm(stream, atomic_load(&stream->finished));
     if (aio_stream_needs_sync(stream) && !sync_idle(stream) && aside) {
@@ -280,7 +279,7 @@ static void confirm_alone(aio_stream *stream, bool aside) {
     }
 }
 
-/* It may be of another device: its gate is passed there. */
+/* The source may be on another device, whose gate is then entered. */
 static void advance_source(aio_stream *source, uint64_t at, bool aside) {
     aio_frame frame;
     if (aio_begin(&frame, aio_stream_pass(source, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery)) {
@@ -305,7 +304,7 @@ int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside) {
     return 0;
 }
 
-/* A stream that depends on failed work may have failed by itself before. */
+/* The second step: a stream that depends on failed work may have failed by itself before. */
 void aio_stream_look_after(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
     aio_stream_advance(stream, tail, false);
@@ -315,7 +314,7 @@ void aio_stream_look_after(aio_stream *stream) {
     aio_stream_deliver(stream);
 }
 
-/* The last chance to learn how the work ended; then its id is of no use any more. */
+/* The last chance to learn how the work ended. After this the stream's id is of no use any more. */
 static bool drain_owned(aio_stream *stream) {
     if (!aio_stream_current(stream)) {
         return false;
@@ -325,7 +324,7 @@ static bool drain_owned(aio_stream *stream) {
         return false;
     }
     if (aio_links_are_open(stream) && !atomic_load(&stream->failed)) {
-        return false; /* what it depends on is not known yet, and a failure is inherited while it is listed */
+        return false; /* only a listed stream inherits a failure of what it depends on */
     }
     aio_stream_unnumber(stream);
     aio_stream_deliver(stream);
@@ -333,8 +332,9 @@ static bool drain_owned(aio_stream *stream) {
 }
 
 /*
- * The owner word stays taken for ever: whoever would enqueue sees that the stream is dropped.  A stream that
- * cannot be asked is not destroyed, for a busy one never returns; it stays until a reset, and this says why.
+ * On success the owner word stays taken for ever; a thread that waits to enqueue sees that the stream is
+ * dropped. A stream whose query fails is not destroyed, because destroying a busy one never returns. It stays
+ * until a reset, and the query's code is returned.
  */
 static int destroy_owned(aio_stream *stream, bool *busy) {
     int answer = aio_stream_idle(stream);
@@ -365,7 +365,7 @@ int aio_stream_destroy(aio_stream *stream) {
     }
     aio_end(&frame, code > 0 ? code : 0);
     if (busy && atomic_load(&stream->finished) == atomic_load(&stream->tail)) {
-        aio_stream_mark_now(stream, atomic_load(&stream->tail) + 1); /* the end of what was enqueued by hand */
+        aio_stream_mark_now(stream, atomic_load(&stream->tail) + 1); /* marks the end of work by hand */
     }
     if (gone && !aio_links_are_open(stream)) {
         unlist(stream);

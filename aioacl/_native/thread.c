@@ -1,5 +1,5 @@
 /*
- * Small tools: time, spin locks, futexes, threads, and the record that each thread has of what it does in C.
+ * Time, spin locks, futexes, threads, and the record that each thread keeps of what it does in C.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -35,8 +35,8 @@ void aio_pause(unsigned turn) {
 #endif
 }
 
-/* In a forked child nobody is left who would give back what was taken at the fork, nor anybody to guard
- * against. */
+/* In a forked child, no other thread exists: none gives back a lock that was held at the fork, and none has to
+ * be kept out. */
 void aio_lock_take(aio_lock *lock) {
     for (unsigned turn = 0; atomic_flag_test_and_set_explicit(&lock->taken, memory_order_acquire); turn++) {
         if (atomic_load_explicit(&aio_in_child, memory_order_relaxed)) {

@@ -1,10 +1,10 @@
 /*
- * The literal strategy: each wait occupies a worker thread in the blocking call.
+ * The strategy AIO_THREAD: each wait occupies a worker thread in the blocking call.
  *
- * A wait sits in aclrtSynchronizeEventWithTimeout, for an event that is recorded behind its position, in slices
- * of a second: never in a wait for a stream, which crashes the process when a reset comes in between.  What it
- * finds complete is believed, and confirmed, as the watcher does it.  Idle threads are kept for a second; their
- * list is guarded by the device's lock.
+ * A wait blocks in aclrtSynchronizeEventWithTimeout, in slices of a second, for an event that is recorded
+ * behind its position. It never waits for a stream, because that crashes the process when a reset comes in
+ * between. What it finds complete is believed and confirmed in the same way as by the watcher. Idle threads are
+ * kept for a second; the device's lock guards their list.
  */
 #include <stdlib.h>
 
@@ -28,8 +28,9 @@ static int enter_again(aio_pass pass) {
 }
 
 /*
- * A reset does not wait for a wait that cannot be aborted, but it does for whoever is let in here: so what was
- * answered is of this generation, and the bytes are delivered in it.  Not 0: it means nothing any more.
+ * A reset does not wait for a blocking wait that cannot be aborted, but it waits for a thread that is admitted
+ * here. So the runtime's answer is of this generation, and the bytes are delivered in it. If the result is not
+ * 0, the answer means nothing.
  */
 static int conclude(aio_stream *stream, uint64_t position, int32_t code) {
     aio_pass pass = aio_stream_pass(stream, 0);
@@ -45,11 +46,11 @@ static int conclude(aio_stream *stream, uint64_t position, int32_t code) {
     return 0;
 }
 
-/* The wait in C; what an abort or a failure makes of it is learnt from the stream. */
+/* The wait in C. The stream, not the code of the wait, shows whether an abort or a failure ended it. */
 static int block_in(aio_stream *stream, aio_event *mark) {
     struct aio_device *device = &aio_devices[stream->device];
     aclrtEvent handle = aio_event_enter(mark);
-    if (!handle) { /* a reset has destroyed it: the gate refuses at the end */
+    if (!handle) { /* a reset has destroyed it; the gate refuses at the end */
         return conclude(stream, 0, 0);
     }
     atomic_fetch_add(&device->blocked, 1);
@@ -59,7 +60,7 @@ static int block_in(aio_stream *stream, aio_event *mark) {
     return conclude(stream, mark->position, code);
 }
 
-/* Without a mark, for want of room or of an event, the queries have to do. */
+/* Without a mark, because the queue or the pool of events is exhausted, the stream is queried instead. */
 static int look(aio_stream *stream, uint64_t position) {
     struct timespec nap = {0, 500000};
     aio_stream_advance(stream, position, false);
@@ -68,7 +69,7 @@ static int look(aio_stream *stream, uint64_t position) {
     return 0;
 }
 
-static int sit_inside(aio_stream *stream, uint64_t position) {
+static int wait_inside(aio_stream *stream, uint64_t position) {
     aio_event *mark = aio_stream_mark_for(stream, position);
     if (!mark) {
         return look(stream, position);
@@ -78,20 +79,21 @@ static int sit_inside(aio_stream *stream, uint64_t position) {
     return refusal;
 }
 
-/* 0, or why the gate refused: at the beginning, or at the end, when the device was reset meanwhile. */
-static int sit(aio_stream *stream, uint64_t position) {
+/* Returns 0, or why the gate refused: at the beginning, or at the end if the device was reset meanwhile. */
+static int wait_once(aio_stream *stream, uint64_t position) {
     aio_frame frame;
     int function = AIO_FN_aclrtSynchronizeEventWithTimeout;
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, function);
     if (code) {
         return code;
     }
-    code = sit_inside(stream, position);
+    code = wait_inside(stream, position);
     aio_end(&frame, 0);
     return code;
 }
 
-/* A turn; while an abort is being noted a wait may end at once again and again. */
+/* One turn of a wait. The nap is needed because waits may end at once, again and again, while an abort is being
+ * noted. */
 static int step(aio_stream *stream, uint64_t position) {
     struct timespec nap = {0, 100000};
     uint64_t finished = atomic_load(&stream->finished);
@@ -101,7 +103,7 @@ static int step(aio_stream *stream, uint64_t position) {
         return aio_gate_check(aio_stream_pass(stream, 0), AIO_WAIT);
     }
     aio_stream_mark_now(stream, position);
-    int refusal = sit(stream, position);
+    int refusal = wait_once(stream, position);
     if (refusal == 0 && atomic_load(&stream->finished) == finished) {
         nanosleep(&nap, NULL);
     }
@@ -166,7 +168,7 @@ static void call(worker *self, aio_token *token) {
     aio_futex_wake(&self->called, 1);
 }
 
-/* False when nobody called for a second.  Somebody who has taken us from the list will call. */
+/* False if no wait came for a second. A thread that has taken this worker from the list is about to call it. */
 static bool await_call(worker *self) {
     put_idle(self);
     if (!atomic_load(&self->called)) {
@@ -207,7 +209,7 @@ static int start_worker(aio_token *token) {
     return AIO_NO_THREAD;
 }
 
-/* A wait for which no thread can be had ends at once, with that as its result. */
+/* If no thread can be started for the wait, it ends at once with that code as its result. */
 int aio_waiter_submit(aio_token *token) {
     worker *self = take_idle(token->stream->device);
     int code = 0;

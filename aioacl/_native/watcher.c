@@ -1,18 +1,19 @@
 /*
- * The watcher: one thread per device that asks on behalf of every await.
+ * The watcher: one thread per device that queries the runtime for all awaits.
  *
- * A blocking wait of the runtime is a busy loop that cannot be stopped, lies after a reset and crashes the
- * process at exit, so nobody is parked in one.  Queries never block; the pace of the questions is proportional
- * to the age of the wait, so their number grows with the logarithm of it.  Waits of a stream end in order, so
- * only its head is asked for.  Waits come in through a lock-free list; everything else here is the watcher's
- * own.
+ * A blocking wait of the runtime is a busy loop that cannot be stopped, returns wrong results after a reset and
+ * crashes the process at exit, so no thread is left in one. Queries never block. The interval between queries
+ * is proportional to the age of the wait, so their number grows with its logarithm. Waits of a stream end in
+ * order, so only the first is queried. Waits come in through a lock-free list; only the watcher uses everything
+ * else here.
  *
- * After a failure the device stands still until the runtime's own thread is woken, which queries do not do.  So
- * a wait that sees no progress nudges it, ever more rarely; and while there is work that no caller awaits, the
- * watcher looks after it ten times a second, whatever the strategy, so its failures are found.
+ * After a failure the device stands still until the runtime's own thread is woken, which queries do not do. So
+ * while a wait sees no progress, the watcher nudges the runtime, at growing intervals. While there is work that
+ * no caller awaits, the watcher checks it ten times a second, under both strategies, so that its failures are
+ * found.
  *
- * A pass over the streams is one stay inside the gate.  When the gate refuses, the device is being reset or has
- * been: the waits are handed to the device as deferred waits, which end when the reset does.
+ * One pass over the streams is one stay inside the gate. When the gate refuses, the device is being reset or
+ * was reset. Then the waits become the device's deferred waits, which end when the reset does.
  */
 #include <limits.h>
 #include <sched.h>
@@ -28,12 +29,12 @@ typedef struct {
     int device;
     unsigned epoch;
     aio_stream *active;
-    unsigned progress; /* of the device, when it was last looked at */
-    int64_t nudge_us;  /* when the runtime is to be woken unless there is progress */
+    unsigned progress; /* the device's progress at the last check */
+    int64_t nudge_us;  /* when the runtime is woken unless there is progress */
     int64_t patience_us;
     bool guarding;
-    int64_t tick_us;  /* when unawaited work is to be looked at */
-    unsigned told_at; /* the progress when the maintenance thread was last told of finished work */
+    int64_t tick_us;  /* when work that no caller awaits is checked next */
+    unsigned told_at; /* the progress when the maintenance thread was last notified of finished work */
 } watcher;
 
 void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us) {
@@ -131,7 +132,7 @@ static void ask(aio_stream *stream, int64_t now_us) {
     }
 }
 
-/* Streams that are due within half of their own interval are asked in the same pass. */
+/* A stream is queried in the same pass if it is due within half of its own interval. */
 static bool is_due(const aio_stream *stream, int64_t now_us) {
     int64_t early = interval(now_us - stream->tokens->born_us) / 2;
     return stream->due_us - early <= now_us;
@@ -170,13 +171,13 @@ static bool is_unfinished(aio_stream *stream, uint32_t generation) {
     if (atomic_load(&stream->completed) < tail || aio_stream_has_manual(stream)) {
         return true;
     }
-    /* A failure that only a synchronize finds. */
+    /* A failure may be left that only a synchronize finds. */
     return atomic_load(&stream->confirmed) < tail && aio_stream_needs_sync(stream);
 }
 
-/* Nothing marks the end of work that was enqueued by hand, and without reports only a synchronize finds its
- * failure.  Until then the stream counts as having such work, because a wait for the device may take the code
- * meanwhile.  More of it may be enqueued while this thread asks. */
+/* No mark shows the end of work that was enqueued by hand, and without reports only a synchronize finds its
+ * failure. Until then the stream counts as having such work, because a wait for the device may take the code
+ * meanwhile. More of it may be enqueued while this thread queries. */
 static void look_at_manual(aio_stream *stream) {
     uint32_t seen = atomic_load(&stream->manual);
     if (!aio_stream_has_manual(stream) || !aio_stream_use(stream)) {
@@ -206,7 +207,7 @@ static void look_after(int device, uint32_t generation) {
     }
 }
 
-/* When work begins, the first look comes a while later: most of it is awaited, or done, by then. */
+/* When work begins, the first check comes one tick later: most work is awaited, or done, by then. */
 static bool tick_is_due(watcher *self, int64_t now_us) {
     bool guarded = atomic_load(&aio_devices[self->device].guarded);
     if (guarded && !self->guarding) {
@@ -216,14 +217,14 @@ static bool tick_is_due(watcher *self, int64_t now_us) {
     return guarded && now_us >= self->tick_us;
 }
 
-/* Cleared before the last look: an enqueuer counts first and looks at the word then. */
+/* `guarded` is cleared before the last check; an enqueuer counts first and reads the word then. */
 static void tick(watcher *self, uint32_t generation, int64_t now_us) {
     struct aio_device *device = &aio_devices[self->device];
     self->tick_us = now_us + TICK_US;
     look_after(self->device, generation);
     bool some = some_unfinished(self->device, generation);
     unsigned progress = atomic_load(&device->progress);
-    /* Once more at the end: `completed` is published after the progress. */
+    /* Also after the last work, because `completed` is published after the progress. */
     if (!some || progress != self->told_at) {
         aio_device_kick(self->device, AIO_KICK_DONE);
     }
@@ -272,7 +273,7 @@ static void pass_over(watcher *self, bool due) {
     if (code == 0) {
         look(self, generation, due);
         aio_end(&frame, 0);
-    } else if (code != AIO_CROWDED) { /* others will leave */
+    } else if (code != AIO_CROWDED) { /* the gate has room again when other calls leave */
         defer_all_waits(self);
         self->tick_us = aio_now_us() + TICK_US;
     }
@@ -289,8 +290,9 @@ static int64_t until_due(const watcher *self) {
 }
 
 /*
- * A submitter that finds the word set clears it and wakes us; the list is looked at again after setting it. The
- * word is set to our epoch, for a watcher that ends late must not clear it for the one that came after it.
+ * A thread that submits a wait and finds the word set clears it and wakes the watcher. The watcher reads the
+ * list again after it has set the word. The word is set to the watcher's epoch, so that a watcher that ends
+ * late does not clear it for its successor.
  */
 static void rest(watcher *self) {
     struct aio_device *device = &aio_devices[self->device];
@@ -326,7 +328,7 @@ static void *watch(void *argument) {
         rest(self);
     }
     if (atomic_fetch_sub(&device->watching, 1) == 1) {
-        take_incoming(self); /* nobody has come after us */
+        take_incoming(self); /* no other watcher runs */
     }
     defer_all_waits(self);
     free(self);
@@ -374,7 +376,8 @@ static void defer_incoming_waits(int device) {
     }
 }
 
-/* A watcher that ends takes the list once more after it is counted out, so one of us two sees a late wait. */
+/* A watcher that ends takes the list once more after it is counted out, so one of the two threads sees a late
+ * wait. */
 void aio_watcher_submit(aio_token *token) {
     int index = token->stream->device;
     struct aio_device *device = &aio_devices[index];
@@ -415,7 +418,7 @@ int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t ke
         return AIO_NO_MEMORY;
     }
     if (position == atomic_load(&stream->tail)) {
-        aio_atomic_max(&stream->waited, position); /* from now on a ticket's end does not make it unwanted */
+        aio_atomic_max(&stream->waited, position); /* from now on a dropped ticket does not clear `wanted` */
         aio_atomic_max(&stream->wanted, position); /* an enqueue in between has raised it further */
     }
     if (position < atomic_load(&stream->tail)) {

@@ -229,8 +229,8 @@ aio_stream *bed_stream(int device) {
 }
 
 static bool own(aio_stream *stream) {
-    uint32_t nobody = AIO_NOBODY;
-    return atomic_compare_exchange_strong(&stream->owner, &nobody, AIO_ENQUEUER);
+    uint32_t unowned = AIO_NOBODY;
+    return atomic_compare_exchange_strong(&stream->owner, &unowned, AIO_ENQUEUER);
 }
 
 void bed_own(aio_stream *stream) {

@@ -1,4 +1,4 @@
-/* Functions that a client hands over */
+/* Types of callback functions */
 #ifndef AIOACL_API_CALLBACKS_H
 #define AIOACL_API_CALLBACKS_H
 

@@ -2,7 +2,7 @@
 #ifndef AIOACL_API_ENUMS_TASK_H
 #define AIOACL_API_ENUMS_TASK_H
 
-/* aclrtQueryEvent and aclrtQueryEventStatus mean the opposite by the same number. */
+/* The same number means opposite states in aclrtQueryEvent and in aclrtQueryEventStatus. */
 typedef enum {
     ACL_EVENT_STATUS_COMPLETE = 0,
     ACL_EVENT_STATUS_NOT_READY = 1,

@@ -1,4 +1,4 @@
-/* Flags: what the headers of CANN define as macros, and what functions take as plain numbers. */
+/* Flags: macros of CANN's headers, and plain numbers that functions take */
 #ifndef AIOACL_API_FLAGS_H
 #define AIOACL_API_FLAGS_H
 
