@@ -1,8 +1,8 @@
 """Reads the table of ACL functions, and writes the C sources that are generated from it.
 
-The table `aioacl/_native/acl_api.inc` and the header `engine.h`, with what they include, are the only sources of
-declarations. This module makes the cffi declarations and the trampolines from them, build_stubs.py the typed stubs, and
-build_ninja.py builds the libraries.
+The only sources of declarations are the table `aioacl/_native/acl_api.inc` and the header `engine.h`, with the files
+that they include. This module makes the cffi declarations and the trampolines from them; build_stubs.py makes the typed
+stubs, and build_ninja.py builds the libraries.
 
     python build_ffi.py --stub            writes the stubs
     python build_ffi.py --generate FILE   writes one generated source; the build calls this
@@ -10,8 +10,8 @@ build_ninja.py builds the libraries.
 C files and headers are found in nested folders; a folder without any is an error, so a move cannot drop sources
 silently.
 
-A trampoline is what Python calls for an ACL function: `aio_u_NAME` calls it as it is, `aio_g_NAME` passes the
-gate of a device first.  Both keep the runtime's text on a failure, on the failing thread, at once.
+A trampoline is the C function that Python calls for an ACL function: `aio_u_NAME` only calls it, `aio_g_NAME` enters
+the gate of a device first. After a failure both keep the runtime's error text at once, on the thread of the call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Final
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "aioacl" / "_native"
 SIMULATOR = ROOT / "aioacl" / "simulator" / "csrc"
-RUNTIME = ROOT / "aioacl" / "simulator" / "libruntime"  # of the simulator's libruntime.so
+RUNTIME = ROOT / "aioacl" / "simulator" / "libruntime"  # the sources of the simulator's libruntime.so
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 LIMITED_API = not FREE_THREADED  # there is no stable ABI for free-threaded builds
 
@@ -46,7 +46,7 @@ def c_files(folder: Path) -> list[Path]:
 
 
 def header_folders(*roots: Path) -> list[Path]:
-    """The folders at and below the roots that hold headers, sorted: what a compiler gets as -I.
+    """The folders at and below the roots that hold headers, sorted, for the compiler's -I options.
 
     SystemExit if a root has none, or if two headers have the same name: the order of -I would decide which is used.
     """
@@ -76,7 +76,7 @@ class Function:
 
     kind: str
     returns: str
-    none: str  # what an absent one answers; empty: nothing
+    none: str  # what is returned if the function is absent; empty: nothing
     name: str
     params: str
     args: str
@@ -84,7 +84,7 @@ class Function:
 
     @property
     def guarded(self) -> bool:
-        """Whether calls of it pass the gate of a device."""
+        """Whether calls of the function enter the gate of a device."""
         return self.kind not in ("FREE", "CONTROL") and self.returns == "aclError"
 
 
@@ -98,7 +98,7 @@ INCLUDE = re.compile(r'^#include "([\w/.]+)"$', re.MULTILINE)
 
 
 def inlined(path: Path, seen: set[Path] | None = None) -> str:
-    """A file's text with our own headers in the place of their first inclusion."""
+    """A file's text, with the text of our own headers in place of their first inclusion."""
     seen = set() if seen is None else seen
     if path in seen:
         return ""
@@ -118,7 +118,9 @@ def table() -> list[Function]:
     text = inlined(NATIVE / "acl_api.inc")
     rows = [_function(match) for match in ROW.finditer(text)]
     if len(rows) != len(re.findall(r"^ACL_FN", text, re.MULTILINE)):
-        raise SystemExit("acl_api.inc: a row cannot be read")
+        raise SystemExit(
+            "acl_api.inc: expected every row to match ROW in build_ffi.py, but one does not; correct it"
+        )
     return rows
 
 
@@ -130,7 +132,7 @@ def _function(match: re.Match[str]) -> Function:
 
 
 def plain(header: str) -> str:
-    """A header, and those of ours that it includes, without comments and preprocessor lines."""
+    """A header and our own headers that it includes, without comments and preprocessor lines."""
     text = re.sub(r"/\*.*?\*/", "", inlined(NATIVE / header), flags=re.DOTALL)
     return "\n".join(line for line in text.splitlines() if line.strip() and not line.startswith("#"))
 
@@ -148,7 +150,7 @@ def prototypes(row: Function) -> list[str]:
 
 
 def declarations() -> str:
-    """What cffi is told of."""
+    """The declarations for cffi."""
     lines = [plain("engine.h")]
     lines += [f"{prototype};" for row in table() for prototype in prototypes(row)]
     return "\n".join(lines)
@@ -211,7 +213,7 @@ def extension_source(target: Path) -> None:
     builder.cdef(declarations())
     source = '#include "internal.h"\n#include "exporter.h"\n' + _declared()
     builder.set_source("aioacl._acl", source, py_limited_api=LIMITED_API)
-    with redirect_stdout(StringIO()):  # it prints the name of the file
+    with redirect_stdout(StringIO()):  # cffi prints the name of the file
         builder.emit_c_code(str(target))
 
 
@@ -222,7 +224,7 @@ def _declared() -> str:
 # --- the simulator's exports --------------------------------------------------------------------------------------
 
 RELEASES = ("8.1", "8.5", "9.0", "9.1", "master")
-WITHOUT_RUNTIME = ("8.1",)  # their libascendcl.so does not need libruntime.so
+WITHOUT_RUNTIME = ("8.1",)  # the libascendcl.so of these does not need libruntime.so
 EXPORT = re.compile(
     r'^ACL_FN\w*\((?:(?!^ACL_FN).)*?\b(?P<name>acl\w+),\s*\((?:(?!^ACL_FN).)*?"(?P<since>[^"]+)"\)$',
     re.MULTILINE | re.DOTALL,
@@ -230,16 +232,18 @@ EXPORT = re.compile(
 
 
 def exports() -> dict[str, str]:
-    """The ACL functions that the simulator has, each with the release of CANN that it came with."""
+    """The ACL functions that the simulator exports, each with the CANN release that introduced it."""
     text = inlined(SIMULATOR / "core" / "sim_api.inc")
     found = {match["name"]: match["since"] for match in EXPORT.finditer(text)}
     if len(found) != len(re.findall(r"^ACL_FN", text, re.MULTILINE)):
-        raise SystemExit("sim_api.inc: a row cannot be read")
+        raise SystemExit(
+            "sim_api.inc: expected every row to match EXPORT in build_ffi.py, but one does not; correct it"
+        )
     return found
 
 
 def version_script(release: str) -> str:
-    """What the linker is told: a release has its own functions and older ones, the controls, and nothing else."""
+    """The linker's version script: a release exports its own functions, older ones, and the controls."""
     age = RELEASES.index
     names = [name for name, since in exports().items() if age(since) <= age(release)]
     return f"{{\n  global: {'; '.join([*names, 'aclsim_*'])};\n  local: *;\n}};\n"
@@ -251,7 +255,7 @@ GENERATED: Final = ("_acl.c", "trampolines.c")
 
 
 def generate(target: Path) -> None:
-    """Writes the generated source of that name if its text has changed. SystemExit for a name that is not known."""
+    """Writes the generated source of that name if its text has changed. SystemExit for an unknown name."""
     if target.name == "_acl.c":
         made = target.with_suffix(".new")
         extension_source(made)
@@ -271,7 +275,7 @@ def generate(target: Path) -> None:
 
 
 def write_if_changed(target: Path, text: str) -> None:
-    """Leaves the file alone if it has this text already, so that ninja sees no change."""
+    """Writes the file, unless it has this text already: then ninja sees no change."""
     if not target.exists() or target.read_text() != text:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)

@@ -1,8 +1,8 @@
 """Builds the shared objects: the cffi extension `aioacl._acl`, and the simulator, once for each release of CANN.
 
-setuptools finds the compiler and its flags; ninja compiles and links, in `build/native/`, which is kept. So after an
+setuptools finds the compiler and its flags; ninja compiles and links in `build/native/`, which is kept. So after an
 edit of one C file, ninja compiles that file and relinks the libraries that use it. Sources that are generated from the
-table are rules of the same plan, which run build_ffi.py.
+table are made by rules of the same plan, which run build_ffi.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from setuptools.errors import CompileError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # setuptools loads this file by its path
 
-from build_ffi import (  # after the path is known
+from build_ffi import (  # after the path is set
     GENERATED,
     LIMITED_API,
     NATIVE,
@@ -70,7 +70,7 @@ rule generate
 
 
 def build_folder() -> Path:
-    """Where objects and libraries are built and kept, relative to the checkout: one folder for each Python ABI."""
+    """The folder of objects and libraries, relative to the checkout; there is one for each Python ABI."""
     return Path("build", "native", str(sysconfig.get_config_var("SOABI") or "none"))
 
 
@@ -111,7 +111,7 @@ class Plan:
         return target
 
     def compiled(self, source: str, *flags: str) -> str:
-        """The object of a source; asking for it again adds nothing."""
+        """The object of a source; a second call for the same source adds nothing."""
         inside = source.removeprefix(f"{self._folder}/")
         target = str(self._folder / "objects" / f"{inside.removesuffix('.c')}.o")
         if target not in self._objects:
@@ -121,7 +121,7 @@ class Plan:
         return target
 
     def linked(self, name: str, objects: Iterable[str], flags: list[str], *reads: str) -> str:
-        """A shared library of those objects; its flags name the files in `reads`."""
+        """A shared library of those objects. `reads` are the files that its flags name."""
         target = str(self._folder / "lib" / name)
         needs = f" | {_paths(reads)}" if reads else ""
         self._lines += [
@@ -138,9 +138,9 @@ class Plan:
         return self.linked("_acl.so", objects, ["-lpthread", "-ldl"])
 
     def simulator(self, release: str) -> str:
-        """The simulator of a release: the objects that all releases share, and one that says the release.
+        """The simulator of a release: the objects that all releases share, and one that names the release.
 
-        Only the newest keeps its debug information.
+        Only the newest release keeps its debug information.
         """
         newest = release == RELEASES[-1]
         shared = [
@@ -164,13 +164,13 @@ class Plan:
         if release not in WITHOUT_RUNTIME:
             runtime = self.runtime()
             reads.append(runtime)
-            # The only symbol of it that is used is weak, which --as-needed does not count.
+            # --as-needed would drop it: the only symbol that is used of it is weak.
             flags += ["-Wl,--push-state,--no-as-needed", runtime, "-Wl,--pop-state"]
             flags += ["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"]
         return self.linked(f"libascendcl-{release}.so", map(self.compiled, [*shared, *own]), flags, *reads)
 
     def runtime(self) -> str:
-        """The simulator's libruntime.so; asking for it again adds nothing."""
+        """The simulator's libruntime.so; a second call adds nothing."""
         if not self._runtime:
             objects = [self.compiled(_relative(source)) for source in c_files(RUNTIME)]
             flags = ["-Wl,-soname,libruntime.so", "-Wl,-z,defs", "-lpthread"]
@@ -183,7 +183,7 @@ def _relative(path: Path) -> str:
 
 
 def _path(name: str) -> str:
-    """A path as build.ninja has it."""
+    """A path, escaped for build.ninja."""
     return re.sub(r"([ :$])", r"$\1", name)
 
 
@@ -192,7 +192,7 @@ def _paths(names: Iterable[str]) -> str:
 
 
 def _words(words: Iterable[str]) -> str:
-    """Words of a shell command as build.ninja has them."""
+    """Words of a shell command, escaped for build.ninja."""
     return shlex.join(words).replace("$", "$$")
 
 
@@ -201,7 +201,9 @@ def ninja() -> str:
     beside = Path(sysconfig.get_path("scripts"), "ninja")
     found = str(beside) if beside.exists() else shutil.which("ninja")
     if found is None:
-        raise SystemExit("the build needs ninja: python -m pip install ninja")
+        raise SystemExit(
+            "expected ninja beside Python or in PATH, found none; run: python -m pip install ninja"
+        )
     return found
 
 
@@ -219,7 +221,7 @@ def _release_of(extension: Extension) -> str | None:
 
 
 class BuildNative(build_ext):
-    """Plans the build, has ninja do it, and installs the simulator under the name that programs link with."""
+    """Plans the build, runs ninja, and installs the simulator under the name that programs link with."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -252,7 +254,7 @@ class BuildNative(build_ext):
 
 @contextmanager
 def alone() -> Generator[int]:
-    """Within it this is the only build in the checkout; another one waits. Gives the descriptor of the lock."""
+    """Holds a lock, so that only one build runs in the checkout. Yields the descriptor of the lock."""
     folder = ROOT / build_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
@@ -263,7 +265,7 @@ def alone() -> Generator[int]:
 def run_ninja(plan: str, lock: int) -> None:
     """Builds what has changed since the last build of this plan; CompileError if anything fails.
 
-    ninja inherits the lock: it may outlive a build that is killed.
+    ninja inherits the lock, because it may outlive a build that is killed.
     """
     file = build_folder() / "build.ninja"
     write_if_changed(ROOT / file, plan)
@@ -273,12 +275,12 @@ def run_ninja(plan: str, lock: int) -> None:
         command.append("--quiet")  # on a terminal ninja shows how many files are compiled, on one line
     # Its output goes to stderr: stdout belongs to the command that needed the build.
     if subprocess.run(command, cwd=ROOT, check=False, pass_fds=[lock], stdout=sys.stderr.fileno()).returncode:
-        raise CompileError("ninja failed; the reason is above")
+        raise CompileError("ninja failed; see the compiler's or linker's output above")
     (ROOT / build_folder() / "digests.json").write_text(json.dumps(digests, indent=1))
 
 
 def touch_changed() -> dict[str, str]:
-    """Gives each source whose text is not that of the last build the time of now; returns the digests of all.
+    """Sets the time of each source to now if its text differs from the last build; returns the digests of all.
 
     ninja compares times only, and a file that was restored or copied with its time can be older than its object.
     """
@@ -301,7 +303,7 @@ def touch_changed() -> dict[str, str]:
 
 
 def install(library: Path, target: Path) -> None:
-    """Copies a library, unless the target is as new; by a rename, since a process may have the old one mapped."""
+    """Copies a library, unless the target has its time and size; by a rename, since the old one may be mapped."""
     made = library.stat()
     if target.exists() and (target.stat().st_mtime_ns, target.stat().st_size) == (
         made.st_mtime_ns,
@@ -315,7 +317,7 @@ def install(library: Path, target: Path) -> None:
 
 
 class Wheel(bdist_wheel):
-    """A wheel whose tag says that the extension speaks the stable ABI, where it does."""
+    """A wheel whose tag names the stable ABI, if the extension uses it."""
 
     def finalize_options(self) -> None:
         if LIMITED_API:

@@ -1,6 +1,6 @@
-"""Makes the typed stubs, of the table and the headers that build_ffi.py reads.
+"""Makes the typed stubs from the table and the headers that build_ffi.py reads.
 
-`aioacl/_acl.pyi` is the compiled module's; those in `aioacl/lowlevel` are what users see of it: ACL's functions with
+`aioacl/_acl.pyi` is the stub of the compiled module. The stubs in `aioacl/lowlevel` are for users: ACL's functions with
 the C names of their parameters, and the enumerators with their values.
 """
 
@@ -35,7 +35,7 @@ class CData:
     def __call__(self, *arguments: object) -> Any: ...
 
 class Ffi:
-    """What of cffi.FFI is used here."""
+    """The part of cffi.FFI that aioacl uses."""
 
     NULL: Final[CData]
     def new(self, declaration: Any, init: object = ..., /) -> CData: ...
@@ -153,7 +153,7 @@ ACCEPTED = {
 
 
 def _accepted(c_type: str, enums: set[str]) -> str:
-    """What Python may pass for a parameter."""
+    """The Python types that a parameter accepts."""
     kind = " ".join(c_type.split()).removesuffix("const").rstrip()
     by_value = kind.removeprefix("const ")
     return ACCEPTED.get(kind) or ACCEPTED.get(by_value) or _python_type(by_value, enums)
@@ -210,6 +210,6 @@ def stubs() -> dict[Path, str]:
 
 
 def write() -> None:
-    """Writes them."""
+    """Writes the stubs."""
     for path, text in stubs().items():
         path.write_text(text)

@@ -15,7 +15,7 @@ class CData:
     def __call__(self, *arguments: object) -> Any: ...
 
 class Ffi:
-    """What of cffi.FFI is used here."""
+    """The part of cffi.FFI that aioacl uses."""
 
     NULL: Final[CData]
     def new(self, declaration: Any, init: object = ..., /) -> CData: ...

@@ -2,10 +2,10 @@
 
     python tests/native/run.py [--seconds N] [--rounds N] [--only asan|tsan] [--match TEXT]
 
-ASan with UBSan and leak checking, then TSan, without suppressions; anything they find ends in a non-zero status.
-`test_*.c` are lists of tests, each of which gets a process of its own; `engine*.c` is the storm, which runs for the
-given time under each strategy of waiting; the simulator's own programs in `sim/` are built and run beside them.
-Needs nothing but a C compiler (CC, or gcc).
+First ASan with UBSan and leak checking, then TSan, without suppressions. The exit status is 1 if they find anything.
+`test_*.c` are lists of tests; each test runs in a process of its own. `engine*.c` is the storm, which runs for the
+given time under each strategy of waiting. The simulator's own programs in `sim/` are built and run too. Only a C
+compiler is needed (CC, or gcc).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent
-sys.path.insert(0, str(ROOT))  # a script finds its own folder only
+sys.path.insert(0, str(ROOT))  # a script's sys.path has its own folder only
 
-from build_ffi import NATIVE, RUNTIME, SIMULATOR, c_files, include_flags  # noqa: E402  # after the path is known
+from build_ffi import NATIVE, RUNTIME, SIMULATOR, c_files, include_flags  # noqa: E402  # after the path is set
 
 COMPILER: Final = os.environ.get("CC", "gcc")
 FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-fno-omit-frame-pointer", "-fPIC", "-pthread"]
@@ -42,16 +42,16 @@ OWN_SECONDS: Final = TEST_SECONDS + GRACE_SECONDS
 
 @dataclass(frozen=True)
 class Sanitizer:
-    """A way of building, and the environment that makes it strict."""
+    """A way to build, and the environment that makes it strict."""
 
     name: str
     flags: tuple[str, ...]
     environment: dict[str, str]
 
 
-# Thread-local memory of a library that is opened late is given back by another thread, inside the C library, where TSan
-# sees no order; and LSan guesses its bounds from the bytes before it, which it takes for the C library's own when the
-# address ends in 0x010, and reads where nothing is. With initial-exec it is part of the threads' own.
+# Two problems of thread-local memory of a library that is opened late. Another thread frees it, inside the C library,
+# where TSan sees no order. And LSan guesses its bounds from the bytes before it: if the address ends in 0x010, it takes
+# them for the C library's own and reads unmapped memory. With initial-exec, the threads' own memory contains it.
 INITIAL_EXEC: Final = "-ftls-model=initial-exec"
 SANITIZERS: Final = (
     Sanitizer(
@@ -71,11 +71,11 @@ SANITIZERS: Final = (
 
 
 class Failed(Exception):
-    """A program did not build, or did not end well."""
+    """A program did not build, or failed."""
 
 
 def run(command: list[str], environment: dict[str, str] | None = None, limit: float | None = None) -> str:
-    """The output of a command. Failed when it ends badly."""
+    """The output of a command. Failed if its status is not 0, or the time is over."""
     try:
         done = subprocess.run(
             command,
@@ -88,9 +88,9 @@ def run(command: list[str], environment: dict[str, str] | None = None, limit: fl
             check=False,
         )
     except subprocess.TimeoutExpired as late:
-        raise Failed(f"{' '.join(command)}: not done after {limit} s\n{late.output or ''}") from None
+        raise Failed(f"{' '.join(command)}: expected to end within {limit} s\n{late.output or ''}") from None
     if done.returncode:
-        raise Failed(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}")
+        raise Failed(f"{' '.join(command)}: expected status 0, got {done.returncode}\n{done.stdout}")
     return done.stdout
 
 
@@ -110,7 +110,7 @@ class Build:
         return target
 
     def compile_all(self, sources: list[Path]) -> list[Path]:
-        """Their objects, built in parallel."""
+        """The objects of the sources, built in parallel."""
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             return list(pool.map(self.compile, sources))
 
@@ -129,7 +129,7 @@ class Build:
 
 
 def fixed_addresses() -> list[str]:
-    """What starts a program without address space randomization, which TSan cannot stand on some kernels."""
+    """The command that starts a program without address space randomization; with it, TSan fails on some kernels."""
     tool = shutil.which("setarch")
     command = [tool, "-R"] if tool else []
     if not command or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
@@ -138,12 +138,12 @@ def fixed_addresses() -> list[str]:
 
 
 def say(build: Build, what: str, began: float) -> None:
-    """One line of progress."""
+    """Prints one line of progress."""
     print(f"{build.sanitizer.name}  {time.monotonic() - began:6.1f} s  {what}", flush=True)
 
 
 def matching(pattern: str) -> list[Path]:
-    """The C files of this folder with such a name. Failed if there are none."""
+    """The C files of this folder that match the pattern. Failed if there are none."""
     found = sorted(HERE.glob(pattern))
     if not found:
         raise Failed(f"expected {pattern} in {HERE}, found none; correct the pattern")
@@ -151,7 +151,7 @@ def matching(pattern: str) -> list[Path]:
 
 
 def plain(made: Path) -> str:
-    """The name of an object's source, without its folders and its ending."""
+    """The name of an object's source, without its folders and its suffix."""
     return made.name.removesuffix(".c.o").rpartition("-")[2]
 
 
@@ -175,7 +175,7 @@ def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
 
 
 def check(build: Build, seconds: float, rounds: int, match: str) -> None:
-    """Runs everything that was built: the storms last and alone, the rest on all cores."""
+    """Runs everything that was built: the storms last, one at a time; the rest on all cores."""
     began = time.monotonic()
     lists, storm, own = programs(build)
     say(build, "built", began)
@@ -189,24 +189,24 @@ def check(build: Build, seconds: float, rounds: int, match: str) -> None:
             partial(build.start, program, name, limit=limit, AIOACL_ROUNDS=str(rounds)) for name in chosen
         ]
         say(build, f"{program.name}: {len(chosen)} tests", began)
-    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:  # they wait as much as they work
+    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:  # the tests wait as much as they compute
         for ended in [pool.submit(run) for run in runs]:
             ended.result()
-    say(build, f"{len(runs)} ended well", began)
+    say(build, f"{len(runs)} passed", began)
     for strategy in ("watch", "thread") if match in "storm" else ():
         limit = seconds + GRACE_SECONDS
-        told = build.start(storm, strategy, str(seconds), limit=limit, AIOACL_SIM_RESET_DROP_MS="5")
-        say(build, f"storm, {strategy}: {told.strip()}", began)
+        result = build.start(storm, strategy, str(seconds), limit=limit, AIOACL_SIM_RESET_DROP_MS="5")
+        say(build, f"storm, {strategy}: {result.strip()}", began)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when nothing was found."""
+    """Returns 0 if nothing was found, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each storm lasts (10)")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"how many each race has ({ROUNDS})")
-    parser.add_argument("--only", choices=[one.name for one in SANITIZERS], help="just this sanitizer")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of each race ({ROUNDS})")
+    parser.add_argument("--only", choices=[one.name for one in SANITIZERS], help="only this sanitizer")
     parser.add_argument(
-        "--match", default="", help="only tests with this in `file.name`, or 'storm', 'simulator'"
+        "--match", default="", help="only tests whose `file.name` contains this; or 'storm', or 'simulator'"
     )
     options = parser.parse_args(arguments)
     try:
