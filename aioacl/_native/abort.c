@@ -231,8 +231,7 @@ static bool events_are_unused(int device) {
     return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_BLOCKED_MAY_STAY, 0);
 }
 
-/* For the first open of a device, the count of foreign resets is what shows the reset: the gate is not open
- * yet. */
+/* A first open learns of the reset from the count of foreign resets, because the gate is still closed. */
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before;
     (void)unused;

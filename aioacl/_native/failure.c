@@ -10,8 +10,8 @@
  * A position is confirmed when it is known that nothing up to it, and nothing that it depends on, has failed.
  * Nothing fails a position that is confirmed. With the runtime's callback, "complete" confirms. One case is
  * different: a wait for an event that takes longer than its time limit fails without a callback. So a wait that
- * was slower than the shortest limit that can be set is confirmed by synchronizing. Without the callback,
- * everything is.
+ * was slower than the shortest limit that can be set is confirmed by synchronizing. Without the callback, every
+ * position is confirmed by synchronizing.
  *
  * One lock guards all links and error records. It is taken before a device's lock and a stream's lock. On the
  * path of work that succeeds, this file costs two loads, and the links of streams that wait for others.

@@ -9,12 +9,12 @@ bed_controls sim;
 int bed_reports = AIO_EXACT_ACL | AIO_EXACT_RUNTIME;
 
 _Noreturn void bed_fail(const char *file, int line, const char *what) {
-    fprintf(stderr, "%s:%d: not so: %s\n", file, line, what);
+    fprintf(stderr, "%s:%d: check failed: %s\n", file, line, what);
     abort();
 }
 
 _Noreturn void bed_differ(const char *file, int line, const char *what, int64_t got, int64_t want) {
-    fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", file, line, what, (long long)got, (long long)want);
+    fprintf(stderr, "%s:%d: %s: expected %lld, got %lld\n", file, line, what, (long long)want, (long long)got);
     abort();
 }
 
@@ -333,7 +333,7 @@ static int engine_threads(void) {
 }
 
 void bed_see_threads_off(void) {
-    UNTIL(aio_threads() == 0 && engine_threads() == 0); /* a listing may leave one out while others end */
+    UNTIL(aio_threads() == 0 && engine_threads() == 0); /* a listing of threads may miss one while others end */
 }
 
 int bed_descriptors(void) {

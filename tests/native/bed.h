@@ -1,9 +1,9 @@
 /*
- * What every test of the engine stands on: checks, the library to test against, and a small lifecycle manager
- * for one device.  The simulator is loaded as a user loads ACL, from the path in AIOACL_TEST_LIBRARY.
+ * What every test of the engine uses: checks, the library to test against, and a small lifecycle manager for
+ * one device. The simulator is loaded as a user loads ACL, from the path in AIOACL_TEST_LIBRARY.
  *
- * A program is a list of tests.  Without an argument it prints their names, with one it runs that test; the
- * runner gives each a process of its own.
+ * A program is a list of tests. Without an argument it prints their names; with a name it runs that test. The
+ * runner starts one process for each test.
  */
 #ifndef BED_H
 #define BED_H
@@ -45,7 +45,7 @@ int bed_main(int argc, char **argv, const bed_test *tests, size_t count);
         return bed_main(argc, argv, tests, sizeof tests / sizeof *tests);                                      \
     }
 
-/* The simulator's controls, found in the library that is loaded. */
+/* The simulator's controls, as found in the library that is loaded. */
 typedef struct {
     __typeof__(&aclsim_stats) stats;
     __typeof__(&aclsim_hold) hold;
@@ -69,42 +69,41 @@ typedef struct {
 
 extern bed_controls sim;
 
-/* How failed tasks are reported, a set of enum aio_detection; to be changed before the library is loaded. */
+/* How failed tasks are reported: a set of enum aio_detection. Change it before the library is loaded. */
 extern int bed_reports;
 
 void bed_load(void);
-/* Sets the device on this thread and opens the gate, with events, staging memory and what wakes the runtime;
- * starts the strategy. */
+/* Sets the device on this thread, starts the strategy and opens the gate. Makes events, staging memory and what
+ * wakes the runtime. */
 void bed_open(int device, int strategy);
-/* The whole of a close. */
+/* Closes the device completely. */
 void bed_close(int device);
-/* What the maintenance thread does for these reasons: more events, what wakes the runtime, codes of failed
- * tasks. Returns how many failures nobody was told of before. */
+/* Does what the maintenance thread does for these reasons: makes more events and what wakes the runtime, takes
+ * codes of failed tasks. Returns how many failures were not reported before. */
 int bed_serve(int device, int reasons);
-/* A force reset of our own: gate, abort, barrier, reset, set, the next generation, flush.  1: done; 0: somebody
+/* A complete force reset: gate, abort, barrier, reset, set, next generation, flush. Returns 1, or 0 if a call
  * stayed inside. */
 int bed_reset(int device);
-/* The same in three steps, for tests that look in between. */
+/* The same in three steps, for tests that check the state in between. */
 void bed_seize(int device);
 int bed_abort_and_wait(int device);
 void bed_bring_back(int device);
-/* The last part of it, after a reset that somebody else has made. */
+/* The part after the reset call, for a foreign reset. */
 void bed_bring_back_after(int device);
-/* No violations, nobody inside, no waits. */
+/* Checks that there are no violations, no calls inside and no waits. */
 void bed_check_clean(int device);
 
 aio_pass bed_pass(int device);
 void *bed_malloc(int device, size_t size);
 void *bed_pinned(size_t size);
 aio_stream *bed_stream(int device);
-/* Owns it as an enqueuer does. */
+/* Owns the stream as an enqueuer does. */
 void bed_own(aio_stream *stream);
-/* Destroys and drops it, however long that takes. */
+/* Destroys and drops the stream; waits until that is possible. */
 void bed_end_stream(aio_stream *stream);
-/* Device 0 with memory to copy to and a pinned source; copies; the close of both. To the position of bed_ticket
- * somebody refers; nobody to that of bed_copy, so no mark is recorded behind it and the positions are plain to
- * see.
- */
+/* Device 0 with memory to copy to and a pinned source; two ways to copy; and the close. bed_ticket returns a
+ * position that counts as referred to. A position of bed_copy does not, so no mark is recorded behind it and
+ * positions are easy to predict. */
 enum { BED_BYTES = 256 };
 extern void *bed_memory;
 void bed_open_to_copy(int strategy);
@@ -115,7 +114,7 @@ void bed_close_copied(void);
 aio_result bed_await(aio_stream *stream, uint64_t position);
 /* Blocks until the port has a completion. */
 aio_result bed_take_one(aio_port *port, uint64_t *key);
-/* Spins, politely, for something that another thread is about to do. */
+/* A short sleep, for loops that wait for another thread. */
 void bed_yield(void);
 #define UNTIL(condition)                                                                                       \
     while (!(condition))                                                                                       \
@@ -123,8 +122,8 @@ void bed_yield(void);
 
 pthread_t bed_thread(void *(*body)(void *), void *argument);
 void bed_join(pthread_t thread);
-/* The engine's threads are counted out a moment before they are gone, and a leak check stumbles over one that
- * is half gone. */
+/* Waits until the engine's threads have ended. They are counted out a moment before they end, and a leak check
+ * may fail while one is ending. */
 void bed_see_threads_off(void);
 int bed_descriptors(void);
 

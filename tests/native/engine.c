@@ -1,4 +1,4 @@
-/* The storm's beginning and end.  See storm.h. */
+/* The start and the end of the storm. See storm.h. */
 #include "storm.h"
 
 #include <unistd.h>
@@ -27,7 +27,7 @@ uint32_t storm_draw(uint32_t *seed, uint32_t below) {
     return (*seed >> 8) % below;
 }
 
-static void tell_inside(void) {
+static void print_inside(void) {
     int32_t functions[16], threads[16];
     int64_t times[16];
     int count = aio_gate_inside(DEVICE, functions, threads, times, 16);
@@ -40,11 +40,11 @@ static void tell_inside(void) {
 }
 
 _Noreturn static void give_up(const char *name) {
-    fprintf(stderr, "%s has not moved for %d s\n", name, TOO_LONG_S);
+    fprintf(stderr, "%s made no progress for %d s\n", name, TOO_LONG_S);
     for (int i = 0; i < atomic_load(&seated); i++) {
         fprintf(stderr, "  %s: %s\n", seats[i].name, atomic_load(&seats[i].doing));
     }
-    tell_inside();
+    print_inside();
     abort();
 }
 
@@ -66,15 +66,17 @@ static void *watch_over(void *unused) {
     return NULL;
 }
 
-/* A foreign reset begins while our calls are inside: that is his doing.  That they are out before anything is
- * torn down is ours, and a dead handle would tell. */
+/* Violations are expected only of the thread that makes foreign resets: its resets begin while calls of the
+ * engine are inside. The engine must have left before the tear-down; otherwise the use of a dead handle is
+ * another violation. */
 static void no_violations(void) {
-    char text[512], his[64];
-    snprintf(his, sizeof his, "aclrtResetDeviceForce: thread %d resets", atomic_load(&storm_foreigner));
+    char text[512], expected[64];
+    snprintf(expected, sizeof expected, "aclrtResetDeviceForce: thread %d resets",
+             atomic_load(&storm_foreigner));
     aclsim_stats_t stats;
     sim.stats(&stats);
     for (uint64_t i = 0; i < stats.violations; i++) {
-        if (sim.violation(i, text, sizeof text) >= 0 && strncmp(text, his, strlen(his)) != 0) {
+        if (sim.violation(i, text, sizeof text) >= 0 && strncmp(text, expected, strlen(expected)) != 0) {
             bed_fail("violation", (int)i, text);
         }
     }
@@ -88,7 +90,7 @@ int main(int argc, char **argv) {
     int descriptors = bed_descriptors();
     pthread_t watchdog = bed_thread(watch_over, NULL);
     pthread_t manager = bed_thread(storm_manage, &strategy), maintenance = bed_thread(storm_maintain, NULL);
-    pthread_t foreigner = bed_thread(storm_be_foreign, NULL);
+    pthread_t foreign = bed_thread(storm_be_foreign, NULL);
     for (uintptr_t i = 0; i < WORKERS; i++) {
         workers[i] = bed_thread(storm_work, (void *)i);
     }
@@ -97,7 +99,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < WORKERS; i++) {
         bed_join(workers[i]);
     }
-    bed_join(foreigner);
+    bed_join(foreign);
     bed_join(manager);
     bed_join(maintenance);
     storm_close();

@@ -1,11 +1,11 @@
-/* What the workers of the storm do. */
+/* The workers of the storm. */
 #include "storm.h"
 
 #include <poll.h>
 
 atomic_ulong storm_waits, storm_bytes, storm_abandoned;
 
-/* One wait in flight and what it stands for. */
+/* One wait in flight, and what is checked when it ends. */
 typedef struct {
     uint64_t key; /* 0: free */
     storm_stream *on;
@@ -21,7 +21,7 @@ typedef struct {
     uint64_t keys;
     aio_port *port;
     flight flights[FLYING];
-    void *memory; /* a block for each flight and one for all, of one generation */
+    void *memory; /* a block for each flight and one more, of one generation */
     uint32_t generation;
     aio_error error;
 } worker;
@@ -36,7 +36,7 @@ static bool have_memory(worker *self) {
     if (self->memory && self->generation == aio_pass_generation(pass)) {
         return true;
     }
-    self->memory = NULL; /* the reset has taken it */
+    self->memory = NULL; /* the reset has freed it */
     self->generation = aio_pass_generation(pass);
     if (aio_begin(&frame, pass, AIO_LIFETIME, AIO_FN_aclrtMalloc)) {
         return false;
@@ -81,7 +81,7 @@ static void fly(worker *self, flight *one, storm_stream *on, uint64_t position) 
     }
 }
 
-/* A wait that succeeds covers both copies, whatever else is made to fail; but an abort between them may have
+/* A wait that succeeds covers both copies, whatever faults are injected. But an abort between them may have
  * dropped the first. */
 static void check_bytes(const flight *one, int64_t result) {
     if (!one->download || result < 0 || aio_stream_error(one->on->stream, one->upload, NULL)) {
@@ -141,7 +141,7 @@ static void round_trip(worker *self, flight *one, storm_stream *on) {
 }
 
 static void plain_copies(worker *self, flight *one, storm_stream *on) {
-    char *memory = (char *)self->memory + FLYING * BLOCK; /* nobody looks at what is there */
+    char *memory = (char *)self->memory + FLYING * BLOCK; /* its content is not checked */
     aio_result last = aio_fill(on->stream, 0, memory, BLOCK, 3, BLOCK / 2);
     for (uint32_t i = draw(self, 6); i-- && last >= 0;) {
         last = aio_copy(on->stream, 0, memory, BLOCK, storm_pinned, BLOCK, ACL_MEMCPY_HOST_TO_DEVICE);
@@ -186,7 +186,8 @@ static void ask(worker *self, storm_stream *on) {
     }
 }
 
-/* The controls know streams by their handles, which are used again after a reset: so none comes between. */
+/* The controls name streams by their handles, which are used again after a reset. Inside the gate no reset can
+ * come between. */
 static void disturb_native(worker *self, storm_stream *on) {
     aio_frame frame;
     if (aio_begin(&frame, aio_stream_pass(on->stream, 0), AIO_ENQUEUE, AIO_FN_aclrtMemcpyAsync)) {
@@ -213,7 +214,7 @@ static void disturb(worker *self, storm_stream *on) {
     }
 }
 
-/* A loop that ends: its port is closed while waits for it are under way. */
+/* As an event loop that ends: its port is closed while waits for it are in flight. */
 static void abandon(worker *self, storm_stream *on) {
     aio_port *port = aio_port_new();
     CHECK(port != NULL);
@@ -247,7 +248,7 @@ static void act(worker *self, storm_stream *on) {
     storm_put(on);
 }
 
-/* A failed stream stays failed, and takes no more work. */
+/* A failed stream stays failed and refuses work. */
 static bool is_useful(const storm_stream *on) {
     return on && on->stream->generation == aio_word_generation(aio_gate_word(DEVICE)) &&
            !aio_stream_error(on->stream, UINT64_MAX, NULL);
@@ -282,7 +283,7 @@ void *storm_work(void *number) {
         drain(self, 5);
         aio_device_busy(DEVICE);
     }
-    UNTIL(aio_port_in_flight(self->port) == 0); /* the last publisher may be about to let go */
+    UNTIL(aio_port_in_flight(self->port) == 0); /* the last publisher may still hold its reference */
     aio_port_close(self->port);
     storm_at(self->seat, "done");
     free(self);

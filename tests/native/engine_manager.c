@@ -1,4 +1,4 @@
-/* The storm's lifecycle: resets of ours, failed ones, foreign ones, and the chores between them. */
+/* The lifecycle of the storm: own resets, failed ones, foreign ones, and maintenance between them. */
 #include "storm.h"
 
 #include <poll.h>
@@ -25,7 +25,7 @@ static void nap_us(uint32_t us) {
 static void set_device(void) {
     aclrtContext context = NULL;
     CHECK_EQ(aio_acl.aclrtSetDevice(DEVICE), 0);
-    /* A foreign reset may be on its way already; then its callback makes us do this again. */
+    /* A foreign reset may have begun; then its callback causes another set. */
     if (aio_acl.aclrtGetCurrentContext(&context) == 0) {
         aio_set_context(DEVICE, context);
     }
@@ -49,7 +49,7 @@ static void drain(uint32_t us) {
     }
 }
 
-/* With worker threads and without abort, those who sit in a wait stay inside, as they may. */
+/* With worker threads and without abort, blocked waits may stay inside. */
 static int barrier(bool waits_may_stay) {
     int kinds = 1 << AIO_ENQUEUE | 1 << AIO_LIFETIME | 1 << AIO_WAIT;
     int32_t outcome[3];
@@ -63,7 +63,7 @@ static int barrier(bool waits_may_stay) {
 
 static void bring_back(void) {
     aio_device_destroy_events(DEVICE);
-    aio_acl.aclrtResetDeviceForce(DEVICE); /* 507007 when somebody else was faster */
+    aio_acl.aclrtResetDeviceForce(DEVICE); /* 507007 if a foreign reset came first */
     set_device();
     aio_gate_set(DEVICE, AIO_OPEN, generation() + 1);
     aio_device_flush(DEVICE);
@@ -128,7 +128,7 @@ void *storm_manage(void *argument) {
 }
 
 void *storm_be_foreign(void *unused) {
-    storm_seat *seat = storm_sit("foreigner");
+    storm_seat *seat = storm_sit("foreign resets");
     uint32_t seed = 5;
     (void)unused;
     atomic_store(&storm_foreigner, gettid());

@@ -1,4 +1,4 @@
-/* Streams that the workers of the storm share, and what becomes of them. */
+/* Streams that the workers of the storm share, and their end. */
 #include "storm.h"
 
 static struct {
@@ -73,7 +73,7 @@ void storm_renew(uint32_t slot) {
     }
 }
 
-/* False: it has work, or somebody asks it right now. */
+/* False if it has work, or if another thread queries it now. */
 static bool bury(storm_stream *entry) {
     int code = aio_stream_destroy(entry->stream);
     bool later = code == AIO_PENDING || code == AIO_RESETTING_NOW || code == AIO_QUARANTINE;

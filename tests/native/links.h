@@ -1,4 +1,4 @@
-/* What the lists about failures share: devices 0 and 1 with streams, copies that fail, and waits for events. */
+/* Shared by the lists about failures: devices 0 and 1 with streams, copies that fail, and waits for events. */
 #ifndef LINKS_H
 #define LINKS_H
 
@@ -21,12 +21,12 @@ static inline void begin_on_two_devices(void) {
 }
 
 static inline void end_on_two_devices(void) {
-    aio_device_stop(0); /* a close sees all threads off */
+    aio_device_stop(0); /* a close waits until all threads of the engine have ended */
     bed_close(1);
     bed_close_copied();
 }
 
-/* On either device.  Its end is known, even if what comes behind it never ends. */
+/* On either device. Its outcome can be known even if work behind it never ends. */
 static inline uint64_t ticket(aio_stream *on) {
     void *target = on->device ? their_memory : bed_memory;
     aio_result result = aio_fill(on, 0, target, BED_BYTES, 1, BED_BYTES);
@@ -45,7 +45,7 @@ static inline uint64_t failing_work(aio_stream *on) {
     return work(on);
 }
 
-/* A point of a stream, as an event is one. */
+/* A point of a stream, marked by an event. */
 typedef struct {
     aio_stream *of;
     aio_event *event;
@@ -74,7 +74,7 @@ static inline void drop(const point *made) {
     aio_event_drop(made->event);
 }
 
-/* Records, and drops the event when the other stream waits for it. */
+/* Records an event, and drops it when the other stream waits for it. */
 static inline uint64_t wait_for(aio_stream *on, aio_stream *source) {
     point until = record(source);
     uint64_t position = wait_at(on, &until);
@@ -90,7 +90,7 @@ static inline void succeeds(aio_stream *on, uint64_t position) {
     CHECK_EQ(bed_await(on, position), (int64_t)position);
 }
 
-/* The error record, as a wait for the position would raise it. */
+/* Checks the error record that a wait for the position would raise. */
 static inline void failed_at(aio_stream *on, uint64_t position, const aio_stream *source, uint64_t at) {
     CHECK_EQ(aio_stream_error(on, position, &error), FAULT);
     CHECK_EQ(error.device, source->device);

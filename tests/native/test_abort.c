@@ -1,8 +1,8 @@
-/* Aborts and resets, of ours and of others: what they end, what they leave alone, and what is believed
+/* Aborts, own resets and foreign resets: what they end, what they leave alone, and which answers are believed
  * meanwhile. */
 #include "bed.h"
 
-static void an_abort_ends_what_was_left(void) {
+static void an_abort_ends_unfinished_work(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
@@ -20,7 +20,7 @@ static void an_abort_ends_what_was_left(void) {
     bed_close_copied();
 }
 
-static void an_abort_that_is_refused_has_ended_nothing(void) {
+static void a_refused_abort_ends_nothing(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
@@ -34,8 +34,8 @@ static void an_abort_that_is_refused_has_ended_nothing(void) {
     bed_close_copied();
 }
 
-/* What an abort drops looks complete until it is written down. */
-static void what_is_asked_during_an_abort_means_nothing(void) {
+/* What an abort drops looks complete until it is noted. */
+static void an_answer_during_an_abort_is_not_believed(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
@@ -53,8 +53,9 @@ static void *copy_elsewhere(void *stream) {
     return (void *)(uintptr_t)bed_copy(stream);
 }
 
-/* Whoever is inside the runtime may be dropped or not: either way his wait says that it was aborted. */
-static void an_abort_meets_an_enqueuer(void) {
+/* Work of a thread that is inside the runtime may be dropped or not; in both cases its wait fails as
+ * aborted. */
+static void an_enqueue_in_c_during_an_abort_is_aborted(void) {
     void *position = NULL;
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -72,14 +73,14 @@ static void an_abort_meets_an_enqueuer(void) {
     bed_close_copied();
 }
 
-static void *reset_from_abroad(void *unused) {
+static void *reset_as_other_code(void *unused) {
     (void)unused;
     CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
     return NULL;
 }
 
-/* Between a reset of ours and the next generation the streams are dead, though they are not stale yet. */
-static void a_foreign_reset_finds_dead_streams(void) {
+/* Between an own reset and the next generation the streams are dead, though they are not stale yet. */
+static void a_foreign_reset_does_not_touch_dead_streams(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
@@ -89,23 +90,23 @@ static void a_foreign_reset_finds_dead_streams(void) {
     aio_device_destroy_events(0);
     CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
     CHECK_EQ(aio_acl.aclrtSetDevice(0), 0);
-    bed_join(bed_thread(reset_from_abroad, NULL));
+    bed_join(bed_thread(reset_as_other_code, NULL));
     aio_gate_met(0);
     bed_bring_back_after(0);
     aio_stream_drop(stream);
     bed_close_copied();
 }
 
-/* A query that is inside longer than a foreign reset waits for it says that the context is gone: no task
- * failed. */
+/* A query that stays inside longer than a foreign reset waits for it returns that the context is gone. No task
+ * has failed. */
 static aclError query_after_a_reset(aclrtStream handle, aclrtStreamStatus *status) {
     (void)handle;
     (void)status;
-    bed_join(bed_thread(reset_from_abroad, NULL));
+    bed_join(bed_thread(reset_as_other_code, NULL));
     return 107002;
 }
 
-static void a_query_that_a_foreign_reset_overtakes_fails_no_task(void) {
+static void a_query_during_a_foreign_reset_fails_no_task(void) {
     aclError (*query_as_it_is)(aclrtStream, aclrtStreamStatus *);
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -123,8 +124,8 @@ static void a_query_that_a_foreign_reset_overtakes_fails_no_task(void) {
     bed_close_copied();
 }
 
-/* The callback of another library may come before ours, and a call of ours in between. */
-static void a_reset_that_was_found_out_is_met_once(void) {
+/* The callback of another library may run before the engine's, and a call of aioacl in between. */
+static void a_found_foreign_reset_is_met_once(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
@@ -135,14 +136,14 @@ static void a_reset_that_was_found_out_is_met_once(void) {
     bed_seize(0);
     aio_gate_met(0);
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 0);
-    bed_join(bed_thread(reset_from_abroad, NULL));
+    bed_join(bed_thread(reset_as_other_code, NULL));
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 1);
     CHECK_EQ(aio_gate_foreign(0), 1);
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 1);
     CHECK_EQ(aio_device_destroy_events_of(0, before), 0);
     aio_gate_met(0);
     bed_bring_back_after(0);
-    bed_join(bed_thread(reset_from_abroad, NULL));
+    bed_join(bed_thread(reset_as_other_code, NULL));
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 3);
     aio_gate_met(0);
     bed_bring_back_after(0);
@@ -150,14 +151,14 @@ static void a_reset_that_was_found_out_is_met_once(void) {
     bed_close_copied();
 }
 
-/* Where nobody tells, the set that makes up for it is the end of it. */
-static void a_reset_that_was_found_out_is_settled_by_the_set(void) {
+/* Without a report by the callback, the set that makes up for the reset settles it. */
+static void a_found_foreign_reset_is_settled_by_the_set(void) {
     bed_open(0, AIO_WATCH);
     uint32_t before = aio_word_generation(aio_gate_word(0));
     aio_foreign_found(0, before);
     aio_foreign_settle(0, aio_device_foreign(0));
     CHECK_EQ(aio_gate_foreign(0), 0);
-    bed_join(bed_thread(reset_from_abroad, NULL));
+    bed_join(bed_thread(reset_as_other_code, NULL));
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 2);
     aio_gate_met(0);
     bed_bring_back_after(0);
@@ -167,19 +168,19 @@ static void a_reset_that_was_found_out_is_settled_by_the_set(void) {
 static aclError (*set_as_it_is)(int32_t);
 
 static aclError set_after_a_reset(int32_t device) {
-    bed_join(bed_thread(reset_from_abroad, NULL));
+    bed_join(bed_thread(reset_as_other_code, NULL));
     return set_as_it_is(device);
 }
 
 static aclError set_before_a_reset(int32_t device) {
     aclError code = set_as_it_is(device);
-    bed_join(bed_thread(reset_from_abroad, NULL));
+    bed_join(bed_thread(reset_as_other_code, NULL));
     return code;
 }
 
 static aclError fail_after_a_reset(int32_t device) {
     (void)device;
-    bed_join(bed_thread(reset_from_abroad, NULL));
+    bed_join(bed_thread(reset_as_other_code, NULL));
     return 507033;
 }
 
@@ -192,7 +193,7 @@ static aio_counted counted(aclError (*set)(int32_t)) {
     return made;
 }
 
-static void a_set_is_told_of_the_resets_that_it_has_outlived(void) {
+static void a_set_counts_foreign_resets_that_did_not_undo_it(void) {
     bed_load();
     set_as_it_is = aio_acl.aclrtSetDevice;
     uint32_t told = aio_device_foreign(0);
@@ -214,8 +215,8 @@ static void a_set_is_told_of_the_resets_that_it_has_outlived(void) {
     CHECK_EQ(aio_device_foreign(0), told + 3);
 }
 
-/* Also where the thread's resets were our own before. */
-static void a_reset_of_ours_is_nobody_elses(void) {
+/* Also if the thread's resets were marked as own ones before. */
+static void an_own_reset_is_not_counted_as_foreign(void) {
     aio_counted made = {0};
     bed_load();
     uint32_t told = aio_device_foreign(0);
@@ -239,8 +240,8 @@ static void *destroy_events(void *unused) {
     return (void *)(uintptr_t)aio_device_destroy_events(0);
 }
 
-/* It counts as inside, so that a foreign reset waits for it; and what is left then is destroyed by that. */
-static void who_destroys_the_events_stops_when_the_generation_has_moved(void) {
+/* The destroying thread counts as inside, so that a foreign reset waits for it and then destroys the rest. */
+static void destroying_events_stops_when_the_generation_changes(void) {
     int32_t functions[4], threads[4], counts[3];
     int64_t times[4];
     void *destroyed = NULL;
@@ -264,7 +265,7 @@ static void who_destroys_the_events_stops_when_the_generation_has_moved(void) {
     bed_close(0);
 }
 
-static void a_device_abort_counts_what_it_met(void) {
+static void a_device_abort_counts_its_streams(void) {
     int32_t outcome[3];
     aio_stream *streams[3];
     bed_open_to_copy(AIO_WATCH);
@@ -287,7 +288,7 @@ static void a_device_abort_counts_what_it_met(void) {
     CHECK_EQ(outcome[1] + outcome[2], 0);
     CHECK(bed_abort_and_wait(0));
     bed_bring_back(0);
-    aio_device_abort(0, 5000000, outcome); /* stale ones are not touched */
+    aio_device_abort(0, 5000000, outcome); /* stale streams are not touched */
     CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
     for (int i = 0; i < 3; i++) {
         aio_stream_drop(streams[i]);
@@ -295,13 +296,13 @@ static void a_device_abort_counts_what_it_met(void) {
     bed_close_copied();
 }
 
-static void a_device_abort_leaves_alone_what_is_done(void) {
+static void a_device_abort_skips_finished_work(void) {
     int32_t outcome[3];
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
     UNTIL(sim.pending(stream->handle) == 0);
-    bed_seize(0); /* so that nobody is told before */
+    bed_seize(0); /* so that no thread finds the work done before */
     aio_device_abort(0, 5000000, outcome);
     CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 0);
@@ -346,8 +347,8 @@ static void *reset_with_a_context(void *unused) {
     return NULL;
 }
 
-/* Those who have registered behind us are called on the same thread. */
-static void a_foreigner_keeps_his_context_while_his_reset_is_met(void) {
+/* Callbacks that were registered after the engine's run on the same thread. */
+static void a_foreign_reset_keeps_its_threads_context(void) {
     bed_open_to_copy(AIO_THREAD);
     CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("behind", look, NULL), 0);
     aio_stream *stream = bed_stream(0);
@@ -366,11 +367,12 @@ static void *poll_elsewhere(void *stream) {
     return (void *)(uintptr_t)(aio_stream_poll(stream, 1) == aio_failed(AIO_PENDING));
 }
 
-/* A reset begins while somebody is in C who asks: what he is told may be of work that it has dropped. */
+/* A reset begins while a thread is in C with a query: the answer may concern work that the reset has
+ * dropped. */
 static void answered_too_late(const char *function, void *(*ask)(void *), aio_stream *stream,
                               uintptr_t answer) {
     void *answered = NULL;
-    aio_watcher_stop(0); /* it looks after work that nobody awaits, and would be the one that hangs */
+    aio_watcher_stop(0); /* the watcher checks work that is not awaited, and would hang instead */
     UNTIL(sim.pending(stream->handle) == 0);
     sim.hang_call(function);
     pthread_t asker = bed_thread(ask, stream);
@@ -386,7 +388,7 @@ static void answered_too_late(const char *function, void *(*ask)(void *), aio_st
     bed_close_copied();
 }
 
-static void a_mark_that_is_asked_across_a_reset_means_nothing(void) {
+static void an_event_query_across_a_reset_is_not_believed(void) {
     aio_event *event = NULL;
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -395,14 +397,14 @@ static void a_mark_that_is_asked_across_a_reset_means_nothing(void) {
     answered_too_late("aclrtQueryEventStatus", query_elsewhere, stream, 0);
 }
 
-static void a_stream_that_is_asked_across_a_reset_means_nothing(void) {
+static void a_stream_query_across_a_reset_is_not_believed(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
     answered_too_late("aclrtStreamQuery", poll_elsewhere, stream, 1);
 }
 
-static void a_reason_is_told_once_until_it_is_taken(void) {
+static void a_kick_is_posted_once_until_it_is_taken(void) {
     aio_port *port = aio_port_new();
     uint64_t keys[8];
     int64_t results[8];
@@ -416,14 +418,14 @@ static void a_reason_is_told_once_until_it_is_taken(void) {
     aio_device_kick(0, AIO_KICK_REFILL);
     CHECK_EQ(aio_port_take(port, keys, results, 8), 1);
     aio_device_stop(0);
-    CHECK_EQ(aio_device_start(0, AIO_THREAD, port), 0); /* nobody has taken it, and now it is told again */
+    CHECK_EQ(aio_device_start(0, AIO_THREAD, port), 0); /* the reason was not taken, and is posted again */
     aio_device_kick(0, AIO_KICK_REFILL);
     CHECK_EQ(aio_port_take(port, keys, results, 8), 1);
     aio_device_stop(0);
     aio_port_close(port);
 }
 
-/* A wake that did not show the failure at once is asked for again. */
+/* A wake-up that did not show the failure at once is requested again. */
 static void until_a_fault(aio_port *kicks) {
     uint64_t key;
     int64_t reason = 0;
@@ -458,7 +460,7 @@ static void wait_for_a_failure_that_only_a_wake_shows(bool event) {
     aio_port_close(kicks);
 }
 
-static void a_wait_without_progress_asks_for_what_wakes_the_runtime(void) {
+static void a_wait_without_progress_requests_a_nudge(void) {
     wait_for_a_failure_that_only_a_wake_shows(true);
 }
 
@@ -466,16 +468,13 @@ static void without_an_event_a_synchronize_wakes_the_runtime(void) {
     wait_for_a_failure_that_only_a_wake_shows(false);
 }
 
-TESTS(TEST(an_abort_that_is_refused_has_ended_nothing), TEST(what_is_asked_during_an_abort_means_nothing),
-      TEST(a_device_abort_leaves_alone_what_is_done), TEST(an_abort_that_hangs_is_counted_as_failed),
-      TEST(a_foreigner_keeps_his_context_while_his_reset_is_met),
-      TEST(a_mark_that_is_asked_across_a_reset_means_nothing),
-      TEST(a_stream_that_is_asked_across_a_reset_means_nothing), TEST(a_reason_is_told_once_until_it_is_taken),
-      TEST(a_wait_without_progress_asks_for_what_wakes_the_runtime),
-      TEST(without_an_event_a_synchronize_wakes_the_runtime), TEST(an_abort_ends_what_was_left),
-      TEST(an_abort_meets_an_enqueuer), TEST(a_foreign_reset_finds_dead_streams),
-      TEST(a_query_that_a_foreign_reset_overtakes_fails_no_task), TEST(a_reset_that_was_found_out_is_met_once),
-      TEST(a_reset_that_was_found_out_is_settled_by_the_set),
-      TEST(who_destroys_the_events_stops_when_the_generation_has_moved),
-      TEST(a_device_abort_counts_what_it_met), TEST(a_set_is_told_of_the_resets_that_it_has_outlived),
-      TEST(a_reset_of_ours_is_nobody_elses))
+TESTS(TEST(a_refused_abort_ends_nothing), TEST(an_answer_during_an_abort_is_not_believed),
+      TEST(a_device_abort_skips_finished_work), TEST(an_abort_that_hangs_is_counted_as_failed),
+      TEST(a_foreign_reset_keeps_its_threads_context), TEST(an_event_query_across_a_reset_is_not_believed),
+      TEST(a_stream_query_across_a_reset_is_not_believed), TEST(a_kick_is_posted_once_until_it_is_taken),
+      TEST(a_wait_without_progress_requests_a_nudge), TEST(without_an_event_a_synchronize_wakes_the_runtime),
+      TEST(an_abort_ends_unfinished_work), TEST(an_enqueue_in_c_during_an_abort_is_aborted),
+      TEST(a_foreign_reset_does_not_touch_dead_streams), TEST(a_query_during_a_foreign_reset_fails_no_task),
+      TEST(a_found_foreign_reset_is_met_once), TEST(a_found_foreign_reset_is_settled_by_the_set),
+      TEST(destroying_events_stops_when_the_generation_changes), TEST(a_device_abort_counts_its_streams),
+      TEST(a_set_counts_foreign_resets_that_did_not_undo_it), TEST(an_own_reset_is_not_counted_as_foreign))

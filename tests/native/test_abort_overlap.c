@@ -1,4 +1,4 @@
-/* Aborts that do not own the stream, because an enqueuer did not give it up in time, and what overlaps them. */
+/* Aborts that do not own the stream, because an enqueuer did not give it up in time, and concurrent calls. */
 #include "bed.h"
 
 static aio_stream *stream;
@@ -23,7 +23,7 @@ static void copy_on_another_thread(void) {
     CHECK_EQ(pthread_join(bed_thread(copy, NULL), &enqueued), 0);
 }
 
-/* The owner gives the stream up only when the abort is in the runtime; the next enqueuer then does not wait. */
+/* The owner gives the stream up only when the abort is in the runtime. The next enqueuer then does not wait. */
 static aclError (*abort_as_it_is)(aclrtStream);
 
 static aclError enqueue_and_abort(aclrtStream handle) {
@@ -48,8 +48,8 @@ static int abort_by(aclError (*how)(aclrtStream)) {
     return code;
 }
 
-/* It may have been dropped or not: either way its wait says that it was aborted. */
-static void what_is_enqueued_during_an_abort_is_aborted(void) {
+/* The work may have been dropped or not; in both cases its wait fails as aborted. */
+static void work_enqueued_during_an_abort_is_aborted(void) {
     begin();
     sim.hold(stream->handle);
     CHECK_EQ(abort_by(enqueue_and_abort), 0);
@@ -62,7 +62,7 @@ static void what_is_enqueued_during_an_abort_is_aborted(void) {
     end();
 }
 
-/* It drops the work and then says that it failed, as far as it got: what was dropped looks complete. */
+/* The call drops work and then returns a code. What it dropped looks complete. */
 static aclError abort_and_fail(aclrtStream handle) {
     CHECK_EQ(abort_as_it_is(handle), 0);
     return 507000;
@@ -73,7 +73,7 @@ static aclError enqueue_abort_and_fail(aclrtStream handle) {
     return 507000;
 }
 
-static void what_a_failed_abort_may_have_dropped_is_aborted(void) {
+static void work_that_a_failed_abort_may_have_dropped_is_aborted(void) {
     begin();
     sim.hold(stream->handle);
     CHECK_EQ(bed_copy(stream), 1);
@@ -92,7 +92,7 @@ static void what_a_failed_abort_may_have_dropped_is_aborted(void) {
     end();
 }
 
-static void what_a_refused_abort_has_met_is_not_aborted(void) {
+static void an_enqueue_during_a_refused_abort_is_not_aborted(void) {
     void *position = NULL;
     begin();
     sim.hang_call("aclrtMemcpyAsync");
@@ -116,7 +116,7 @@ static aclError synchronize_until_the_abort_has_ended(aclrtStream handle, int32_
     return code;
 }
 
-static void a_synchronize_that_began_during_an_abort_proves_nothing(void) {
+static void a_synchronize_begun_during_an_abort_confirms_nothing(void) {
     begin();
     CHECK_EQ(bed_copy(stream), 1);
     UNTIL(sim.pending(stream->handle) == 0);
@@ -130,6 +130,7 @@ static void a_synchronize_that_began_during_an_abort_proves_nothing(void) {
     end();
 }
 
-TESTS(TEST(what_is_enqueued_during_an_abort_is_aborted), TEST(what_a_failed_abort_may_have_dropped_is_aborted),
-      TEST(what_a_refused_abort_has_met_is_not_aborted),
-      TEST(a_synchronize_that_began_during_an_abort_proves_nothing))
+TESTS(TEST(work_enqueued_during_an_abort_is_aborted),
+      TEST(work_that_a_failed_abort_may_have_dropped_is_aborted),
+      TEST(an_enqueue_during_a_refused_abort_is_not_aborted),
+      TEST(a_synchronize_begun_during_an_abort_confirms_nothing))

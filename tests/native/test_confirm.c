@@ -1,4 +1,4 @@
-/* Failures that are found by synchronizing, because the runtime reports none.  Both strategies. */
+/* Failures that are found by synchronizing, because the runtime does not report them. Both strategies. */
 #include "bed.h"
 
 static aio_stream *stream, *other;
@@ -53,11 +53,11 @@ static void await_a_failure(int strategy) {
     end();
 }
 
-static void an_await_raises_what_a_synchronize_returns_to_the_watcher(void) {
+static void an_await_raises_the_code_that_the_watcher_synchronized(void) {
     await_a_failure(AIO_WATCH);
 }
 
-static void an_await_raises_what_a_synchronize_returns_to_a_worker(void) {
+static void an_await_raises_the_code_that_a_worker_synchronized(void) {
     await_a_failure(AIO_THREAD);
 }
 
@@ -125,7 +125,7 @@ static void a_query_confirms_nothing(void) {
     end();
 }
 
-/* A stream is synchronized once more before it goes, so that nobody has to await it. */
+/* A stream is synchronized before it is destroyed, so that its failure is found without an await. */
 static void a_failure_is_found_when_the_stream_is_destroyed(void) {
     begin(AIO_WATCH);
     uint64_t bad = bad_copy(stream, 507015);
@@ -141,8 +141,8 @@ static void a_failure_is_found_when_the_stream_is_destroyed(void) {
     end();
 }
 
-/* Reports are asked for, but the chip may let work go on before they come. */
-static void reports_that_are_not_trusted_are_not_relied_on(void) {
+/* The engine has registered for reports, but the chip may let work go on before they come. */
+static void untrusted_reports_confirm_nothing(void) {
     bed_open_to_copy(AIO_WATCH);
     CHECK(aio_failure_detection() != AIO_CONFIRMED);
     aio_failures_trust(0);
@@ -162,8 +162,8 @@ static void *await_first(void *unused) {
     return NULL;
 }
 
-/* A synchronize waits for later work too, in slices; the end of a slice tells nothing. */
-static void a_slice_that_expires_is_no_failure(void) {
+/* A synchronize waits for later work too, in slices; the end of a slice proves nothing. */
+static void an_expired_slice_is_not_a_failure(void) {
     begin(AIO_WATCH);
     CHECK_EQ(bed_ticket(stream), 1);
     copy(stream); /* with a mark in between */
@@ -180,7 +180,7 @@ static void a_slice_that_expires_is_no_failure(void) {
     end();
 }
 
-static void a_device_wide_code_is_owed_to_uncollected_work(void) {
+static void a_device_wide_code_fails_unconfirmed_work(void) {
     begin(AIO_WATCH);
     uint64_t good = copy(stream);
     CHECK_EQ(bed_await(stream, good), (int64_t)good);
@@ -200,8 +200,8 @@ static void *copy_elsewhere(void *unused) {
     return (void *)(uintptr_t)copy(stream);
 }
 
-/* An entry that a thread is just enqueueing may be the one that has failed: it is not counted yet. */
-static void a_device_wide_code_is_owed_to_who_is_enqueueing(void) {
+/* An entry that a thread is enqueueing is not counted yet, and may be the one that has failed. */
+static void a_device_wide_code_fails_work_being_enqueued(void) {
     void *position = NULL;
     begin(AIO_WATCH);
     sim.hang_call("aclrtMemcpyAsync");
@@ -216,8 +216,8 @@ static void a_device_wide_code_is_owed_to_who_is_enqueueing(void) {
     end();
 }
 
-/* The watcher is about to ask a stream with work by hand; a wait for the device takes the code meanwhile. */
-static void a_device_wide_code_is_shared_with_manual_work_that_is_being_looked_at(void) {
+/* The watcher is about to query a stream with work by hand; a wait for the device takes the code meanwhile. */
+static void a_device_wide_code_fails_manual_work_being_queried(void) {
     begin(AIO_WATCH);
     sim.hang_call("aclrtStreamQuery");
     aio_stream_manual(stream, aio_last_task());
@@ -230,8 +230,8 @@ static void a_device_wide_code_is_shared_with_manual_work_that_is_being_looked_a
     end();
 }
 
-/* Then the watcher has looked, and later codes are not of that work. */
-static void a_device_wide_code_is_not_shared_with_manual_work_that_has_succeeded(void) {
+/* The watcher has synchronized, so later codes are not of that work. */
+static void a_device_wide_code_spares_manual_work_that_succeeded(void) {
     begin(AIO_WATCH);
     uint64_t before = sim.calls("aclrtSynchronizeStreamWithTimeout");
     aio_stream_manual(stream, aio_last_task());
@@ -242,14 +242,13 @@ static void a_device_wide_code_is_not_shared_with_manual_work_that_has_succeeded
     end();
 }
 
-TESTS(TEST(an_await_raises_what_a_synchronize_returns_to_the_watcher),
-      TEST(an_await_raises_what_a_synchronize_returns_to_a_worker),
+TESTS(TEST(an_await_raises_the_code_that_the_watcher_synchronized),
+      TEST(an_await_raises_the_code_that_a_worker_synchronized),
       TEST(an_event_behind_a_failure_raises_in_the_watcher), TEST(an_event_behind_a_failure_raises_in_a_worker),
       TEST(a_dependent_of_a_failure_raises_in_the_watcher), TEST(a_dependent_of_a_failure_raises_in_a_worker),
       TEST(a_dependent_of_success_is_confirmed), TEST(a_query_confirms_nothing),
-      TEST(a_failure_is_found_when_the_stream_is_destroyed),
-      TEST(reports_that_are_not_trusted_are_not_relied_on), TEST(a_slice_that_expires_is_no_failure),
-      TEST(a_device_wide_code_is_owed_to_uncollected_work),
-      TEST(a_device_wide_code_is_owed_to_who_is_enqueueing),
-      TEST(a_device_wide_code_is_shared_with_manual_work_that_is_being_looked_at),
-      TEST(a_device_wide_code_is_not_shared_with_manual_work_that_has_succeeded))
+      TEST(a_failure_is_found_when_the_stream_is_destroyed), TEST(untrusted_reports_confirm_nothing),
+      TEST(an_expired_slice_is_not_a_failure), TEST(a_device_wide_code_fails_unconfirmed_work),
+      TEST(a_device_wide_code_fails_work_being_enqueued),
+      TEST(a_device_wide_code_fails_manual_work_being_queried),
+      TEST(a_device_wide_code_spares_manual_work_that_succeeded))

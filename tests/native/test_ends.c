@@ -1,4 +1,4 @@
-/* Exits and forks.  Each test ends its own process, or a child of it, and looks at how it ended. */
+/* Exits and forks. Each test ends its own process, or a child of it, and checks the status. */
 #include "bed.h"
 
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 enum { GRACE_US = 200000 };
 
-static pid_t begin_child(void) {
+static pid_t start_child(void) {
     fflush(NULL);
     pid_t child = fork();
     CHECK(child >= 0);
@@ -34,10 +34,10 @@ static void *stay_inside(void *unused) {
 
 static void late_handler(int status, void *unused) {
     (void)unused;
-    _exit(status + 1); /* registered before the engine's, so it runs after that */
+    _exit(status + 1); /* registered before the engine's handler, so it runs after that */
 }
 
-static void *leave_when_told(void *unused) {
+static void *leave_at_exit(void *unused) {
     (void)unused;
     CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtSynchronizeStream), 0);
     atomic_store(&left_inside, true);
@@ -54,9 +54,9 @@ static void *stay_outside(void *unused) {
     return NULL;
 }
 
-/* The children of this part begin before the library is open, so it is not a fork to the engine. */
-static void exits_with_somebody_inside(void) {
-    pid_t child = begin_child();
+/* These children start before the library is open, so for the engine they are not forks. */
+static void exit_with_a_thread_inside_skips_later_handlers(void) {
+    pid_t child = start_child();
     if (child == 0) {
         on_exit(late_handler, NULL);
         bed_open(0, AIO_WATCH);
@@ -68,22 +68,22 @@ static void exits_with_somebody_inside(void) {
     ended_with(child, 5);
 }
 
-static void exits_with_somebody_who_leaves(void) {
-    pid_t child = begin_child();
+static void exit_waits_for_a_thread_that_leaves(void) {
+    pid_t child = start_child();
     if (child == 0) {
         on_exit(late_handler, NULL);
         bed_open(0, AIO_THREAD);
         aio_exit_install(GRACE_US * 50);
-        pthread_detach(bed_thread(leave_when_told, NULL));
+        pthread_detach(bed_thread(leave_at_exit, NULL));
         UNTIL(atomic_load(&left_inside));
         exit(5);
     }
     ended_with(child, 6);
 }
 
-/* In C, though not in the gate: what belongs to no device. */
-static void exits_with_somebody_in_c(void) {
-    pid_t child = begin_child();
+/* In a call that belongs to no device: in C, but not in the gate. */
+static void exit_with_a_thread_in_c_skips_later_handlers(void) {
+    pid_t child = start_child();
     if (child == 0) {
         on_exit(late_handler, NULL);
         bed_open(0, AIO_THREAD);
@@ -95,8 +95,8 @@ static void exits_with_somebody_in_c(void) {
     ended_with(child, 5);
 }
 
-static void exits_with_nobody_inside(void) {
-    pid_t child = begin_child();
+static void exit_with_no_thread_inside_runs_later_handlers(void) {
+    pid_t child = start_child();
     if (child == 0) {
         on_exit(late_handler, NULL);
         bed_open(0, AIO_WATCH);
@@ -107,8 +107,8 @@ static void exits_with_nobody_inside(void) {
     ended_with(child, 6);
 }
 
-static void exits_with_waits_in_flight(void) {
-    pid_t child = begin_child();
+static void exit_with_waits_in_flight_runs_later_handlers(void) {
+    pid_t child = start_child();
     if (child == 0) {
         aio_port *port = aio_port_new();
         on_exit(late_handler, NULL);
@@ -146,8 +146,8 @@ static void use_everything(aio_stream *stream, aio_event *event, aio_port *port)
     aio_port_close(port);
 }
 
-/* All that a thread may hold at the moment of the fork is held, so whoever waits for it in the child hangs. */
-static void a_child_is_refused_and_never_hangs(void) {
+/* All locks that a thread may hold at a fork are held, so a child that waits for one hangs. */
+static void a_forked_child_is_refused_and_never_hangs(void) {
     aio_event *event = NULL;
     bed_open(0, AIO_WATCH);
     aio_exit_install(GRACE_US);
@@ -157,7 +157,7 @@ static void a_child_is_refused_and_never_hangs(void) {
     CHECK_EQ(bed_await(stream, 1), 1);
     aio_lock_take(&aio_devices[0].lock);
     aio_lock_take(&stream->lock);
-    pid_t child = begin_child();
+    pid_t child = start_child();
     if (child == 0) {
         alarm(60);
         use_everything(stream, event, port);
@@ -174,14 +174,14 @@ static void a_child_is_refused_and_never_hangs(void) {
     bed_close(0);
 }
 
-/* Whatever else was to be done at the exit, the runtime's destructors among it, is the parent's. */
-static void a_child_leaves_on_the_spot(void) {
-    pid_t parent = begin_child();
+/* All other exit handlers, and the runtime's destructors, are left to the parent. */
+static void a_forked_child_skips_exit_handlers(void) {
+    pid_t parent = start_child();
     if (parent == 0) {
         on_exit(late_handler, NULL);
         bed_open(0, AIO_THREAD);
         aio_exit_install(GRACE_US);
-        pid_t child = begin_child();
+        pid_t child = start_child();
         if (child == 0) {
             exit(3);
         }
@@ -191,13 +191,13 @@ static void a_child_leaves_on_the_spot(void) {
     ended_with(parent, 6);
 }
 
-static void a_child_does_not_ring_the_parents_bell(void) {
+static void a_forked_child_does_not_write_to_the_parents_port(void) {
     uint64_t key;
     int64_t result;
     bed_open(0, AIO_WATCH);
     aio_exit_install(GRACE_US);
     aio_port *port = aio_port_new();
-    pid_t child = begin_child();
+    pid_t child = start_child();
     if (child == 0) {
         aio_port_post(port, 1, 0);
         exit(0);
@@ -218,7 +218,7 @@ static void *leave_a_trace(void *argument) {
     return NULL;
 }
 
-static void *find_none(void *argument) {
+static void *find_no_trace(void *argument) {
     const aio_thread *self = aio_self();
     CHECK(self == *(aio_thread **)argument);
     CHECK_EQ(self->own_device, -1);
@@ -227,16 +227,17 @@ static void *find_none(void *argument) {
     return NULL;
 }
 
-static void a_threads_record_is_used_again(void) {
+static void a_thread_record_is_reused(void) {
     aio_thread *record = NULL;
     aio_self();
     bed_open(0, AIO_THREAD);
     bed_join(bed_thread(leave_a_trace, &record));
-    bed_join(bed_thread(find_none, &record));
+    bed_join(bed_thread(find_no_trace, &record));
     bed_close(0);
 }
 
-TESTS(TEST(exits_with_somebody_inside), TEST(exits_with_somebody_who_leaves), TEST(exits_with_somebody_in_c),
-      TEST(a_child_leaves_on_the_spot), TEST(exits_with_nobody_inside), TEST(exits_with_waits_in_flight),
-      TEST(a_child_is_refused_and_never_hangs), TEST(a_child_does_not_ring_the_parents_bell),
-      TEST(a_threads_record_is_used_again))
+TESTS(TEST(exit_with_a_thread_inside_skips_later_handlers), TEST(exit_waits_for_a_thread_that_leaves),
+      TEST(exit_with_a_thread_in_c_skips_later_handlers), TEST(a_forked_child_skips_exit_handlers),
+      TEST(exit_with_no_thread_inside_runs_later_handlers), TEST(exit_with_waits_in_flight_runs_later_handlers),
+      TEST(a_forked_child_is_refused_and_never_hangs), TEST(a_forked_child_does_not_write_to_the_parents_port),
+      TEST(a_thread_record_is_reused))

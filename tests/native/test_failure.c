@@ -1,4 +1,4 @@
-/* Failures that the runtime reports: of which entries they are, and who learns of them. */
+/* Failures that the runtime reports: to which entries they are attributed, and which waits raise them. */
 #include "links.h"
 
 static aio_stream *stream, *other;
@@ -36,7 +36,7 @@ static void the_first_failure_of_a_stream_reaches_every_later_ticket(void) {
     end();
 }
 
-static void only_the_stream_that_failed_is_blamed(void) {
+static void only_the_failed_stream_has_an_error(void) {
     uint64_t good = 0;
     begin_with_two();
     sim.hold(other->handle);
@@ -69,7 +69,7 @@ static void fail_one_of(uint32_t first, int count, int at) {
     bed_end_stream(one);
 }
 
-static void task_ids_beyond_16_bits_are_told_apart(void) {
+static void task_ids_beyond_16_bits_are_distinguished(void) {
     begin(AIO_WATCH);
     for (int at = 0; at < 40; at += 13) {
         fail_one_of(65536 - 20, 40, at);
@@ -87,8 +87,8 @@ static void task_ids_wrap_around(void) {
     bed_close_copied();
 }
 
-/* More entries than there is room for ids, so places are used again. */
-static void a_long_queue_keeps_the_ids_of_what_is_unfinished(void) {
+/* More entries than there is room for ids, so that places are reused. */
+static void a_long_queue_keeps_the_ids_of_unfinished_work(void) {
     enum { ENTRIES = 1900 };
     begin_with_two();
     for (int lap = 0; lap < 2; lap++) {
@@ -112,7 +112,7 @@ static void a_long_queue_keeps_the_ids_of_what_is_unfinished(void) {
     end();
 }
 
-/* A wait for an event of its own stream is no task; the thread's newest id is of another stream then. */
+/* A wait for an event of its own stream is no task; the thread's newest id is then of another stream. */
 static void an_entry_without_a_task_has_no_id(void) {
     begin_with_two();
     CHECK_EQ(sim.set_next_task(other->handle, 5000), 0);
@@ -120,7 +120,7 @@ static void an_entry_without_a_task_has_no_id(void) {
     point here = record(stream);
     uint64_t elsewhere = work(other), empty = wait_at(stream, &here), behind = work(stream);
     uint64_t bad = failing_work(stream), last = work(stream);
-    aio_watcher_stop(0); /* nothing is seen complete before the report is attributed */
+    aio_watcher_stop(0); /* so that nothing is found complete before the report is attributed */
     sim.release(stream->handle);
     UNTIL(sim.faulted(stream->handle) == 1);
     CHECK_EQ(sim.wake(0), 0);
@@ -136,7 +136,7 @@ static void an_entry_without_a_task_has_no_id(void) {
     end();
 }
 
-/* The runtime reports the task before its enqueuer has been told the id. */
+/* The runtime reports the task before its enqueuer has read the id. */
 static aclError (*copy_as_it_is)(void *, size_t, const void *, size_t, aclrtMemcpyKind, aclrtStream);
 
 static aclError copy_and_wait_for_the_report(void *target, size_t room, const void *source, size_t size,
@@ -171,7 +171,7 @@ static void a_report_that_comes_before_the_count_finds_its_entry(void) {
     end();
 }
 
-/* No thread of ours takes the report before the query believes what it is told. */
+/* No thread of the engine takes the report before the query believes its answer. */
 static void a_report_is_attributed_before_its_work_counts_as_complete(void) {
     begin_with_two();
     aio_watcher_stop(0);
@@ -185,8 +185,8 @@ static void a_report_is_attributed_before_its_work_counts_as_complete(void) {
     end();
 }
 
-/* Another library's task on the native stream: what is enqueued behind it is not to be trusted. */
-static void a_task_enqueued_by_hand_fails_what_comes_behind_it(void) {
+/* Another library's task on the native stream has failed: work behind it cannot be trusted. */
+static void a_failed_task_by_hand_fails_later_work(void) {
     begin_with_two();
     uint64_t good = work(stream);
     succeeds(stream, good);
@@ -200,7 +200,7 @@ static void a_task_enqueued_by_hand_fails_what_comes_behind_it(void) {
     end();
 }
 
-static void a_failure_of_dropped_work_is_not_one_of_later_work(void) {
+static void a_failure_of_dropped_work_spares_later_work(void) {
     begin_with_two();
     sim.hold(stream->handle);
     failing_work(stream);
@@ -211,7 +211,7 @@ static void a_failure_of_dropped_work_is_not_one_of_later_work(void) {
     end();
 }
 
-static void a_report_of_a_stream_that_is_not_ours_is_counted(void) {
+static void a_report_of_a_foreign_stream_is_counted(void) {
     aclrtStream foreign = NULL;
     begin_with_two();
     CHECK_EQ(aio_acl.aclrtCreateStream(&foreign), 0);
@@ -245,7 +245,7 @@ static void a_failed_stream_refuses_work_before_c(void) {
     end();
 }
 
-static void a_stream_with_the_id_of_a_failed_one_is_good(void) {
+static void a_new_stream_with_the_id_of_a_failed_one_works(void) {
     begin_with_two();
     for (int round = 0; round < 5; round++) {
         aio_stream *one = bed_stream(0);
@@ -259,7 +259,7 @@ static void a_stream_with_the_id_of_a_failed_one_is_good(void) {
 }
 
 /* Device lost: the report has no ids. */
-static void a_lost_device_fails_all_that_is_unfinished_there(void) {
+static void a_lost_device_fails_all_its_unfinished_work(void) {
     enum { LOST = 507010 };
     begin_on_two_devices();
     stream = bed_stream(0);
@@ -272,7 +272,7 @@ static void a_lost_device_fails_all_that_is_unfinished_there(void) {
     uint64_t left = work(other), apart = work(theirs);
     CHECK_EQ(sim.fail_next(stream->handle, LOST), 0);
     CHECK_EQ(bed_await(stream, work(stream)), aio_failed(LOST));
-    CHECK_EQ(bed_await(other, left), aio_failed(LOST)); /* it may never end */
+    CHECK_EQ(bed_await(other, left), aio_failed(LOST)); /* this work may never end */
     sim.release_all();
     succeeds(theirs, apart);
     succeeds(theirs, work(theirs));
@@ -285,7 +285,7 @@ static void a_lost_device_fails_all_that_is_unfinished_there(void) {
     end_on_two_devices();
 }
 
-static void a_lost_device_fails_what_is_being_enqueued(void) {
+static void a_lost_device_fails_work_being_enqueued(void) {
     enum { LOST = 507010 };
     begin_with_two();
     CHECK_EQ(sim.fail_next(stream->handle, LOST), 0);
@@ -294,9 +294,9 @@ static void a_lost_device_fails_what_is_being_enqueued(void) {
     end();
 }
 
-/* Nobody takes the reports meanwhile, so some find no room. */
-static void reports_that_were_lost_fail_all_that_is_unfinished(void) {
-    enum { MANY = 1100, TOLD = 1024 };
+/* The reports are not taken meanwhile, so the ring has no room for some. */
+static void lost_reports_fail_all_unfinished_work(void) {
+    enum { MANY = 1100, RING_PLACES = 1024 };
     begin_with_two();
     aio_stream *idle = bed_stream(0);
     uint64_t good = work(idle);
@@ -306,17 +306,17 @@ static void reports_that_were_lost_fail_all_that_is_unfinished(void) {
     sim.hold(stream->handle);
     uint64_t first = failing_work(stream);
     aio_watcher_stop(0);
-    uint64_t told = 0;
+    uint64_t reported = 0;
     for (int i = 1; i < MANY; i++) {
         failing_work(stream);
     }
     sim.release(stream->handle);
-    while (told < MANY) {
+    while (reported < MANY) {
         CHECK_EQ(sim.wake(0), 0);
         bed_yield();
-        told = aio_reports();
+        reported = aio_reports();
     }
-    CHECK(MANY > TOLD);
+    CHECK(MANY > RING_PLACES);
     aio_failures_settle();
     CHECK_EQ(aio_stream_error(stream, UINT64_MAX, NULL), FAULT);
     failed_at(stream, first, stream, first);
@@ -329,8 +329,8 @@ static void reports_that_were_lost_fail_all_that_is_unfinished(void) {
     end();
 }
 
-/* The last reference is that of a walk, which has the lock that freeing takes. */
-static void a_stream_that_goes_during_a_walk_is_freed_behind_it(void) {
+/* The last reference belongs to a walk, which holds the lock that freeing takes. */
+static void a_stream_ended_during_a_walk_is_freed_after_it(void) {
     begin_with_two();
     aio_stream *one = bed_stream(0);
     fails(one, failing_work(one));
@@ -345,11 +345,11 @@ static void a_stream_that_goes_during_a_walk_is_freed_behind_it(void) {
     end();
 }
 
-static void a_failure_that_nobody_awaits_is_found_and_told_once(void) {
+static void an_unawaited_failure_is_found_and_reported_once(void) {
     begin_with_two();
     uint64_t bad = failing_work(stream);
     uint64_t waited = wait_for(other, stream);
-    UNTIL(aio_stream_error(stream, bad, NULL)); /* the watcher looks after it */
+    UNTIL(aio_stream_error(stream, bad, NULL)); /* the watcher checks it */
     UNTIL(aio_stream_error(other, waited, NULL));
     CHECK_EQ(aio_device_take_failure(0, &error), 1);
     CHECK_EQ(error.code, FAULT);
@@ -358,7 +358,7 @@ static void a_failure_that_nobody_awaits_is_found_and_told_once(void) {
     CHECK_EQ(aio_stream_uncollected(stream, &error), 1);
     CHECK_EQ(error.position, bad);
     CHECK_EQ(aio_stream_uncollected(stream, &error), 0);
-    CHECK_EQ(aio_stream_uncollected(other, &error), 0); /* it is the same one */
+    CHECK_EQ(aio_stream_uncollected(other, &error), 0); /* it is the same failure */
     end();
 }
 
@@ -366,8 +366,8 @@ static void a_failure_that_was_raised_is_collected(void) {
     begin_with_two();
     uint64_t bad = failing_work(stream), waited = wait_for(other, stream);
     fails(other, waited);
-    CHECK_EQ(aio_stream_error(other, waited, NULL), FAULT); /* asks, and raises nothing */
-    CHECK_EQ(aio_device_take_failure(0, &error), 1);        /* nor does what tells the listeners */
+    CHECK_EQ(aio_stream_error(other, waited, NULL), FAULT); /* reads the code, and does not collect it */
+    CHECK_EQ(aio_device_take_failure(0, &error), 1);        /* nor does the report to the listeners */
     CHECK_EQ(stream->own.failure->collected, 0);
     CHECK_EQ(aio_stream_error(other, waited, &error), FAULT);
     CHECK_EQ(error.position, bad);
@@ -376,7 +376,7 @@ static void a_failure_that_was_raised_is_collected(void) {
     end();
 }
 
-/* The code waits in the stream until a synchronize takes it, which would be one of another's. */
+/* The runtime keeps the code for the stream until a synchronize takes it, which could be another library's. */
 static void the_code_of_a_failed_stream_is_taken_once_it_is_idle(void) {
     enum { WITH_TEXT = 507001 };
     begin_with_two();
@@ -386,7 +386,7 @@ static void the_code_of_a_failed_stream_is_taken_once_it_is_idle(void) {
     work(other);
     CHECK_EQ(bed_await(stream, bad), aio_failed(WITH_TEXT));
     CHECK_EQ(aio_stream_error(stream, bad, &error), WITH_TEXT);
-    CHECK_EQ(strlen(error.text), 0); /* a report has none */
+    CHECK_EQ(strlen(error.text), 0); /* a report has no text */
     aio_stream_take_code(stream);
     CHECK_EQ(aio_stream_error(stream, bad, &error), WITH_TEXT);
     CHECK(strlen(error.text) > 0);
@@ -395,17 +395,15 @@ static void the_code_of_a_failed_stream_is_taken_once_it_is_idle(void) {
     end();
 }
 
-TESTS(TEST(the_first_failure_of_a_stream_reaches_every_later_ticket),
-      TEST(only_the_stream_that_failed_is_blamed), TEST(task_ids_beyond_16_bits_are_told_apart),
-      TEST(task_ids_wrap_around), TEST(a_long_queue_keeps_the_ids_of_what_is_unfinished),
-      TEST(an_entry_without_a_task_has_no_id), TEST(a_report_that_comes_before_the_count_finds_its_entry),
+TESTS(TEST(the_first_failure_of_a_stream_reaches_every_later_ticket), TEST(only_the_failed_stream_has_an_error),
+      TEST(task_ids_beyond_16_bits_are_distinguished), TEST(task_ids_wrap_around),
+      TEST(a_long_queue_keeps_the_ids_of_unfinished_work), TEST(an_entry_without_a_task_has_no_id),
+      TEST(a_report_that_comes_before_the_count_finds_its_entry),
       TEST(a_report_is_attributed_before_its_work_counts_as_complete),
-      TEST(a_task_enqueued_by_hand_fails_what_comes_behind_it),
-      TEST(a_failure_of_dropped_work_is_not_one_of_later_work),
-      TEST(a_report_of_a_stream_that_is_not_ours_is_counted), TEST(a_failed_stream_refuses_work_before_c),
-      TEST(a_stream_with_the_id_of_a_failed_one_is_good),
-      TEST(a_lost_device_fails_all_that_is_unfinished_there), TEST(a_lost_device_fails_what_is_being_enqueued),
-      TEST(reports_that_were_lost_fail_all_that_is_unfinished),
-      TEST(a_stream_that_goes_during_a_walk_is_freed_behind_it),
-      TEST(a_failure_that_nobody_awaits_is_found_and_told_once), TEST(a_failure_that_was_raised_is_collected),
+      TEST(a_failed_task_by_hand_fails_later_work), TEST(a_failure_of_dropped_work_spares_later_work),
+      TEST(a_report_of_a_foreign_stream_is_counted), TEST(a_failed_stream_refuses_work_before_c),
+      TEST(a_new_stream_with_the_id_of_a_failed_one_works), TEST(a_lost_device_fails_all_its_unfinished_work),
+      TEST(a_lost_device_fails_work_being_enqueued), TEST(lost_reports_fail_all_unfinished_work),
+      TEST(a_stream_ended_during_a_walk_is_freed_after_it),
+      TEST(an_unawaited_failure_is_found_and_reported_once), TEST(a_failure_that_was_raised_is_collected),
       TEST(the_code_of_a_failed_stream_is_taken_once_it_is_idle))

@@ -1,4 +1,4 @@
-/* The gate: who is let in, who is refused with what, and whose context and error text are whose. */
+/* The gate: which calls it admits, which refusals it returns, and which context and error text a thread has. */
 #include "bed.h"
 
 enum { MANY = 4095 };
@@ -47,11 +47,11 @@ static void the_4096th_waiter_is_refused(void) {
     crowded(AIO_WAIT);
 }
 
-static void the_4096th_maker_is_refused(void) {
+static void the_4096th_lifetime_call_is_refused(void) {
     crowded(AIO_LIFETIME);
 }
 
-static void all_three_may_be_full_at_once(void) {
+static void all_three_counts_may_be_full_at_once(void) {
     aio_pass pass = aio_make_pass(0, 0xfffff, 0);
     aio_gate_set(0, AIO_OPEN, 0x7ffff);
     aio_gate_set(0, AIO_OPEN, 0xfffff);
@@ -83,7 +83,7 @@ static void asked(int state, int enqueue, int held, int wait, int lifetime) {
     counts_are(0, 0, 0);
 }
 
-static void each_state_says_who_may_enter(void) {
+static void each_state_admits_only_its_kinds(void) {
     asked(AIO_CLOSED, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN);
     asked(AIO_OPEN, 0, 0, 0, 0);
     asked(AIO_DRAINING, AIO_DRAINING_NOW, 0, 0, 0);
@@ -93,7 +93,7 @@ static void each_state_says_who_may_enter(void) {
     asked(AIO_OPEN | AIO_FOREIGN, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW);
 }
 
-static void setting_the_state_keeps_who_is_inside(void) {
+static void setting_the_state_keeps_the_counts(void) {
     aio_pass pass = aio_make_pass(0, 3, 0);
     aio_gate_set(0, AIO_OPEN, 3);
     CHECK_EQ(aio_count_in(pass, AIO_ENQUEUE), 0);
@@ -108,8 +108,8 @@ static void setting_the_state_keeps_who_is_inside(void) {
     aio_count_out(pass, AIO_WAIT);
 }
 
-/* Somebody else's reset raises the generation while the manager is about to write an older one. */
-static void a_foreign_reset_is_not_written_over(void) {
+/* A foreign reset raises the generation while the manager is about to write an older one. */
+static void a_foreign_reset_is_not_overwritten(void) {
     bed_open(0, AIO_WATCH);
     uint32_t before = aio_word_generation(aio_gate_word(0));
     aio_own_reset(0);
@@ -128,7 +128,7 @@ static void a_foreign_reset_is_not_written_over(void) {
     CHECK_EQ(aio_gate_check(aio_make_pass(0, before + 1, 0), AIO_ENQUEUE), 0);
 }
 
-static void after_exit_has_begun_nobody_enters(void) {
+static void no_call_enters_after_exit_has_begun(void) {
     aio_gate_set(0, AIO_OPEN, 3);
     atomic_store(&aio_exiting, true);
     CHECK_EQ(aio_count_in(aio_make_pass(0, 3, 0), AIO_WAIT), AIO_EXITING);
@@ -170,7 +170,7 @@ static void *enter_with_a_foreign_context(void *unused) {
     return NULL;
 }
 
-static void a_foreign_context_is_put_back(void) {
+static void a_foreign_context_is_restored(void) {
     bed_open(0, AIO_WATCH);
     bed_join(bed_thread(enter_with_a_foreign_context, NULL));
     bed_close(0);
@@ -187,7 +187,7 @@ static void *adopt(void *unused) {
     return NULL;
 }
 
-static void an_adopted_thread_does_not_look(void) {
+static void an_adopted_thread_does_not_check_its_context(void) {
     bed_open(0, AIO_WATCH);
     bed_join(bed_thread(adopt, NULL));
     bed_close(0);
@@ -201,7 +201,7 @@ static void *fail_to_bind(void *unused) {
     return NULL;
 }
 
-static void who_cannot_bind_does_not_stay_inside(void) {
+static void a_thread_that_cannot_bind_is_not_counted(void) {
     bed_open(0, AIO_THREAD);
     bed_join(bed_thread(fail_to_bind, NULL));
     counts_are(0, 0, 0);
@@ -216,7 +216,7 @@ static void *fail_here(void *unused) {
     aio_end(&frame, code);
     CHECK(code > 0);
     CHECK(strstr(aio_error_text(), "aclrtMalloc") != NULL);
-    CHECK(strstr(aio_error_text(), "EE1018") == NULL); /* not the look at a context that was not there */
+    CHECK(strstr(aio_error_text(), "EE1018") == NULL); /* not that of the check for a context */
     return NULL;
 }
 
@@ -228,7 +228,7 @@ static void the_text_is_kept_on_the_failing_thread(void) {
     bed_close(0);
 }
 
-static void who_is_inside_is_known(void) {
+static void calls_inside_are_listed(void) {
     int32_t functions[4], threads[4];
     int64_t times[4];
     aio_frame frame;
@@ -266,8 +266,8 @@ static void *go_in_and_out(void *unused) {
     return NULL;
 }
 
-/* Whoever looked before the gate shut is counted by then, or refused. */
-static void nobody_comes_in_after_it_was_seen_empty(void) {
+/* A thread that read the word before the gate shut is counted by then, or refused. */
+static void no_call_enters_a_shut_gate_once_it_is_empty(void) {
     pthread_t threads[ENTERERS];
     for (int i = 0; i < ENTERERS; i++) {
         threads[i] = bed_thread(go_in_and_out, NULL);
@@ -294,10 +294,10 @@ static void nobody_comes_in_after_it_was_seen_empty(void) {
 }
 
 TESTS(TEST(the_4096th_enqueuer_is_refused), TEST(the_4096th_waiter_is_refused),
-      TEST(the_4096th_maker_is_refused), TEST(all_three_may_be_full_at_once),
-      TEST(each_state_says_who_may_enter), TEST(setting_the_state_keeps_who_is_inside),
-      TEST(a_foreign_reset_is_not_written_over), TEST(after_exit_has_begun_nobody_enters),
-      TEST(a_thread_without_a_context_stays_bound), TEST(a_foreign_context_is_put_back),
-      TEST(an_adopted_thread_does_not_look), TEST(who_cannot_bind_does_not_stay_inside),
-      TEST(the_text_is_kept_on_the_failing_thread), TEST(who_is_inside_is_known),
-      TEST(nobody_comes_in_after_it_was_seen_empty))
+      TEST(the_4096th_lifetime_call_is_refused), TEST(all_three_counts_may_be_full_at_once),
+      TEST(each_state_admits_only_its_kinds), TEST(setting_the_state_keeps_the_counts),
+      TEST(a_foreign_reset_is_not_overwritten), TEST(no_call_enters_after_exit_has_begun),
+      TEST(a_thread_without_a_context_stays_bound), TEST(a_foreign_context_is_restored),
+      TEST(an_adopted_thread_does_not_check_its_context), TEST(a_thread_that_cannot_bind_is_not_counted),
+      TEST(the_text_is_kept_on_the_failing_thread), TEST(calls_inside_are_listed),
+      TEST(no_call_enters_a_shut_gate_once_it_is_empty))

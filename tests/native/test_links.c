@@ -1,4 +1,4 @@
-/* Work that depends on other streams through events: what it inherits, and what it does not. */
+/* Work that depends on other streams through events: which failures it inherits, and which not. */
 #include "links.h"
 
 enum { DEPTH = 5 };
@@ -47,7 +47,7 @@ static void a_chain_of_five_inherits_in_a_worker(void) {
     inherit_along_a_chain(AIO_THREAD);
 }
 
-static void a_failure_in_mid_chain_spares_what_came_before(void) {
+static void a_failure_in_mid_chain_spares_earlier_streams(void) {
     begin(AIO_WATCH);
     make(3);
     sim.hold(streams[0]->handle);
@@ -64,8 +64,8 @@ static void a_failure_in_mid_chain_spares_what_came_before(void) {
     bed_close_copied();
 }
 
-/* An event before the failed task is no reason to fail. */
-static void an_event_before_the_failure_is_good(void) {
+/* Work that waits for an event before the failed task does not fail. */
+static void an_event_before_the_failure_succeeds(void) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -82,7 +82,7 @@ static void an_event_before_the_failure_is_good(void) {
     bed_close_copied();
 }
 
-/* Its own failure comes first, whatever it depends on. */
+/* A stream reports its own failure for positions behind it, whatever it depends on. */
 static void an_own_failure_comes_before_an_inherited_one(void) {
     begin(AIO_WATCH);
     make(2);
@@ -154,7 +154,7 @@ static void an_event_of_a_failed_stream_is_refused(void) {
     bed_close_copied();
 }
 
-/* The runtime reports the failure while the enqueuer is inside it. */
+/* The runtime reports the failure while the enqueuer is inside the call. */
 static aclError (*wait_as_it_is)(aclrtStream, aclrtEvent);
 
 static aclError fail_before_the_wait(aclrtStream on, aclrtEvent event) {
@@ -200,7 +200,7 @@ static void a_wait_that_was_refused_leaves_no_link(void) {
     bed_close_copied();
 }
 
-static void a_link_goes_when_its_work_is_confirmed(void) {
+static void a_link_is_freed_when_its_work_is_confirmed(void) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -223,7 +223,8 @@ static void a_wait_on_its_own_stream_makes_no_link(void) {
     bed_close_copied();
 }
 
-/* Queries, in this order: the source is confirmed when nobody looks at what depends on it. */
+/* With these queries in this order, the source is confirmed while no thread checks the work that depends on
+ * it. */
 static void finish_the_dependent_first(int strategy) {
     begin(strategy);
     make(2);
@@ -236,22 +237,22 @@ static void finish_the_dependent_first(int strategy) {
     CHECK_EQ(atomic_load(&streams[0]->confirmed), 1);
 }
 
-static void work_finished_before_what_it_depends_on_is_confirmed_by_a_poll(void) {
+static void work_finished_before_its_source_is_confirmed_by_a_poll(void) {
     finish_the_dependent_first(AIO_WATCH);
     CHECK_EQ(aio_stream_poll(streams[1], 1), 1);
     end_all(2);
     bed_close_copied();
 }
 
-static void work_finished_before_what_it_depends_on_is_confirmed_by_a_worker(void) {
+static void work_finished_before_its_source_is_confirmed_by_a_worker(void) {
     finish_the_dependent_first(AIO_THREAD);
     succeeds(streams[1], 1);
     end_all(2);
     bed_close_copied();
 }
 
-/* The second stream waits for the first one behind what the first one waits for, and nothing of it is
- * confirmed. */
+/* Stream 0 waits for stream 1, and then stream 1 for stream 0. Before that, stream 1 waits for stream 2.
+ * Nothing of streams 0 and 1 is confirmed. */
 static void wait_for_each_other(int strategy) {
     begin(strategy);
     make(3);
@@ -295,7 +296,7 @@ static void stale_streams_that_wait_for_each_other_are_freed(void) {
     for (int i = 0; i < 2; i++) {
         CHECK(atomic_load(&streams[i]->links) != NULL);
         aio_stream_hold(streams[i]);
-        streams[i]->generation--; /* the device's was raised, and nothing is flushed yet */
+        streams[i]->generation--; /* as if the device's generation was raised, and nothing is flushed yet */
     }
     for (int i = 0; i < 2; i++) {
         aio_stream_drop(streams[i]);
@@ -319,7 +320,7 @@ static void a_slow_wait_is_confirmed_by_a_synchronize(void) {
     succeeds(streams[1], slow);
     succeeds(streams[1], quick);
     CHECK(atomic_load(&streams[1]->synced) >= slow);
-    CHECK_EQ(atomic_load(&streams[0]->synced), 0); /* it waited for nothing */
+    CHECK_EQ(atomic_load(&streams[0]->synced), 0); /* stream 0 waited for nothing */
     end_all(2);
     bed_close_copied();
 }
@@ -361,7 +362,7 @@ static void work_that_depends_on_a_device_that_was_reset_fails(void) {
     end_on_two_devices();
 }
 
-static void work_that_was_confirmed_before_a_reset_stays_good(void) {
+static void work_confirmed_before_a_reset_still_succeeds(void) {
     begin_on_two_devices();
     aio_stream *theirs = bed_stream(1), *ours = bed_stream(0);
     point done = record(theirs);
@@ -391,7 +392,7 @@ static void work_that_depends_on_aborted_work_fails_and_is_stranded(void) {
     CHECK_EQ(aio_stream_stranded(streams[1]), waited);
     CHECK_EQ(aio_stream_stranded(streams[2]), further);
     CHECK_EQ(aio_stream_stranded(streams[0]), UINT64_MAX);
-    CHECK_EQ(aio_stream_uncollected(streams[1], &error), 0); /* an abort is no failure */
+    CHECK_EQ(aio_stream_uncollected(streams[1], &error), 0); /* an abort is not a failure */
     sim.release(streams[0]->handle);
     succeeds(streams[0], work(streams[0])); /* the aborted stream itself stays usable */
     for (int i = 2; i; i--) {
@@ -415,7 +416,7 @@ static void an_event_of_aborted_work_is_refused(void) {
 }
 
 /* No time limit is shorter than a second, so a wait that has just been enqueued has not timed out. */
-static void a_device_wide_code_is_not_of_a_young_wait(void) {
+static void a_device_wide_code_spares_a_young_wait(void) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -427,7 +428,7 @@ static void a_device_wide_code_is_not_of_a_young_wait(void) {
     bed_close_copied();
 }
 
-static void a_device_wide_code_may_be_of_an_old_wait(void) {
+static void a_device_wide_code_fails_an_old_wait(void) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -442,20 +443,20 @@ static void a_device_wide_code_may_be_of_an_old_wait(void) {
 }
 
 TESTS(TEST(a_chain_of_five_inherits_in_the_watcher), TEST(a_chain_of_five_inherits_in_a_worker),
-      TEST(a_failure_in_mid_chain_spares_what_came_before), TEST(an_event_before_the_failure_is_good),
+      TEST(a_failure_in_mid_chain_spares_earlier_streams), TEST(an_event_before_the_failure_succeeds),
       TEST(an_own_failure_comes_before_an_inherited_one),
       TEST(an_earlier_failure_of_the_source_is_inherited_though_reported_later),
       TEST(a_link_made_before_the_failure_is_known_inherits_it), TEST(an_event_of_a_failed_stream_is_refused),
       TEST(a_failure_reported_during_the_enqueue_is_inherited), TEST(a_wait_that_was_refused_leaves_no_link),
-      TEST(a_link_goes_when_its_work_is_confirmed), TEST(a_wait_on_its_own_stream_makes_no_link),
-      TEST(work_finished_before_what_it_depends_on_is_confirmed_by_a_poll),
-      TEST(work_finished_before_what_it_depends_on_is_confirmed_by_a_worker),
+      TEST(a_link_is_freed_when_its_work_is_confirmed), TEST(a_wait_on_its_own_stream_makes_no_link),
+      TEST(work_finished_before_its_source_is_confirmed_by_a_poll),
+      TEST(work_finished_before_its_source_is_confirmed_by_a_worker),
       TEST(a_slow_wait_is_confirmed_by_a_synchronize),
       TEST(streams_that_wait_for_each_other_are_confirmed_by_a_poll),
       TEST(streams_that_wait_for_each_other_are_confirmed_by_a_worker),
       TEST(stale_streams_that_wait_for_each_other_are_freed),
       TEST(a_failure_crosses_to_another_device_and_back),
       TEST(work_that_depends_on_a_device_that_was_reset_fails),
-      TEST(work_that_was_confirmed_before_a_reset_stays_good),
+      TEST(work_confirmed_before_a_reset_still_succeeds),
       TEST(work_that_depends_on_aborted_work_fails_and_is_stranded), TEST(an_event_of_aborted_work_is_refused),
-      TEST(a_device_wide_code_is_not_of_a_young_wait), TEST(a_device_wide_code_may_be_of_an_old_wait))
+      TEST(a_device_wide_code_spares_a_young_wait), TEST(a_device_wide_code_fails_an_old_wait))

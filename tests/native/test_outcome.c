@@ -1,4 +1,4 @@
-/* Outcomes: error records, aborted ranges, marks, and in which order all of it becomes known. */
+/* Outcomes: error records, aborted ranges, marks, and the order in which they become known. */
 #include "bed.h"
 
 enum { BYTES = 512 };
@@ -51,7 +51,7 @@ static void a_failure_covers_its_position_and_all_behind_it(void) {
     end();
 }
 
-static void the_earliest_failure_counts(void) {
+static void the_earliest_failure_is_kept(void) {
     begin();
     aio_stream_fail(stream, 5, 507015, "later");
     aio_stream_fail(stream, 3, 507011, NULL);
@@ -63,8 +63,8 @@ static void the_earliest_failure_counts(void) {
     end();
 }
 
-/* Each change of the record is announced, and nothing else is. */
-static void a_failure_that_comes_again_changes_nothing(void) {
+/* Each change of the error record is announced, and nothing else is. */
+static void a_repeated_failure_changes_nothing(void) {
     begin();
     aio_stream_fail(stream, 5, 507015, "first");
     for (uint64_t i = 5; i < 100; i++) {
@@ -77,7 +77,7 @@ static void a_failure_that_comes_again_changes_nothing(void) {
     end();
 }
 
-static void what_is_confirmed_never_fails(void) {
+static void confirmed_work_never_fails(void) {
     begin();
     uint64_t good = forgotten_copy();
     CHECK_EQ(bed_await(stream, good), (int64_t)good);
@@ -89,7 +89,7 @@ static void what_is_confirmed_never_fails(void) {
     end();
 }
 
-static void an_error_is_told_to_everybody_and_again(void) {
+static void every_wait_raises_the_error(void) {
     begin();
     uint64_t good = forgotten_copy();
     CHECK_EQ(bed_await(stream, good), (int64_t)good);
@@ -106,7 +106,7 @@ static void an_error_is_told_to_everybody_and_again(void) {
     end();
 }
 
-static void a_query_does_not_swallow_an_error(void) {
+static void a_query_does_not_consume_an_error(void) {
     begin();
     sim.fail_next(stream->handle, 507015);
     uint64_t bad = forgotten_copy();
@@ -126,7 +126,7 @@ static void an_aborted_range_has_two_ends(void) {
     CHECK_EQ(aio_stream_error(stream, 5, &error), 107023);
     CHECK_EQ(error.code, 107023);
     CHECK_EQ(aio_stream_error(stream, 6, NULL), 0);
-    aio_stream_note_abort(stream, 7, 7); /* of nothing */
+    aio_stream_note_abort(stream, 7, 7); /* an empty range */
     CHECK_EQ(stream->aborted_count, 1);
     end();
 }
@@ -139,7 +139,7 @@ static void aborted_ranges_are_bounded(void) {
     CHECK_EQ(stream->aborted_count, AIO_ABORTS_KEPT);
     CHECK_EQ(aio_stream_error(stream, 4, NULL), 0);
     CHECK_EQ(aio_stream_error(stream, 5, NULL), 107023);
-    CHECK_EQ(aio_stream_error(stream, 24, NULL), 107023); /* between two that have become one */
+    CHECK_EQ(aio_stream_error(stream, 24, NULL), 107023); /* between two ranges that were merged */
     CHECK_EQ(aio_stream_error(stream, 25, NULL), 107023);
     CHECK_EQ(aio_stream_error(stream, 26, NULL), 0);
     CHECK_EQ(aio_stream_error(stream, 2 * AIO_ABORTS_KEPT + 23, NULL), 107023);
@@ -149,7 +149,7 @@ static void aborted_ranges_are_bounded(void) {
 static void later_work_does_not_delay_a_ticket(void) {
     begin();
     sim.hold(stream->handle);
-    uint64_t mine = copy(); /* somebody refers to it, so the next one records a mark first */
+    uint64_t mine = copy(); /* a ticket refers to it, so the next one records a mark first */
     uint64_t next = forgotten_copy();
     CHECK_EQ(next, mine + 2);
     aio_event *mark = aio_stream_mark_for(stream, mine);
@@ -162,7 +162,7 @@ static void later_work_does_not_delay_a_ticket(void) {
     end();
 }
 
-static void a_ticket_that_was_awaited_is_not_forgotten(void) {
+static void an_awaited_ticket_keeps_its_mark(void) {
     aio_port *port = aio_port_new();
     uint64_t key = 0;
     begin();
@@ -170,7 +170,7 @@ static void a_ticket_that_was_awaited_is_not_forgotten(void) {
     uint64_t mine = copy();
     CHECK_EQ(aio_watch(stream, mine, port, 9), 0);
     aio_stream_forget(stream, mine);
-    CHECK_EQ(forgotten_copy(), mine + 2); /* a mark came first, so the wait is not for this too */
+    CHECK_EQ(forgotten_copy(), mine + 2); /* a mark came first, so the wait does not include this work */
     sim.release(stream->handle);
     CHECK_EQ(bed_take_one(port, &key), (int64_t)mine);
     aio_port_close(port);
@@ -203,7 +203,7 @@ static void a_wait_in_mid_stream_gets_a_mark(void) {
     end();
 }
 
-static void marks_are_recorded_now_and_then(void) {
+static void a_mark_is_recorded_after_many_entries(void) {
     begin();
     for (int i = 0; i < AIO_MARK_EVERY; i++) {
         CHECK_EQ(forgotten_copy(), i + 1);
@@ -214,7 +214,7 @@ static void marks_are_recorded_now_and_then(void) {
     end();
 }
 
-/* The watcher has all waits: what it has not taken yet may come later than what it has. */
+/* Waits until the watcher has taken all waits: one that it takes later may end later. */
 static void until_taken(void) {
     for (unsigned turn = 0; atomic_load(&aio_devices[stream->device].incoming); turn++) {
         aio_pause(turn);
@@ -261,11 +261,11 @@ static void waits_for_the_same_position_end_in_the_order_they_came(void) {
     end();
 }
 
-TESTS(TEST(a_failure_covers_its_position_and_all_behind_it), TEST(the_earliest_failure_counts),
-      TEST(a_failure_that_comes_again_changes_nothing), TEST(what_is_confirmed_never_fails),
-      TEST(an_error_is_told_to_everybody_and_again), TEST(a_query_does_not_swallow_an_error),
+TESTS(TEST(a_failure_covers_its_position_and_all_behind_it), TEST(the_earliest_failure_is_kept),
+      TEST(a_repeated_failure_changes_nothing), TEST(confirmed_work_never_fails),
+      TEST(every_wait_raises_the_error), TEST(a_query_does_not_consume_an_error),
       TEST(an_aborted_range_has_two_ends), TEST(aborted_ranges_are_bounded),
       TEST(later_work_does_not_delay_a_ticket), TEST(a_forgotten_ticket_costs_no_mark),
-      TEST(a_ticket_that_was_awaited_is_not_forgotten), TEST(a_wait_in_mid_stream_gets_a_mark),
-      TEST(waits_for_the_same_position_end_in_the_order_they_came), TEST(marks_are_recorded_now_and_then),
+      TEST(an_awaited_ticket_keeps_its_mark), TEST(a_wait_in_mid_stream_gets_a_mark),
+      TEST(waits_for_the_same_position_end_in_the_order_they_came), TEST(a_mark_is_recorded_after_many_entries),
       TEST(waits_end_in_the_order_of_their_positions))

@@ -1,4 +1,4 @@
-/* Ports: order, batches, re-arming, and who closes the descriptor. */
+/* Ports: order, batches, repeated wake-ups, and when the descriptor is closed. */
 #include "bed.h"
 
 #include <fcntl.h>
@@ -57,7 +57,7 @@ static uint64_t announced(const aio_port *port) {
     return read(aio_port_fd(port), &count, sizeof count) == sizeof count ? count : 0;
 }
 
-static void one_write_serves_many(void) {
+static void one_write_announces_many_completions(void) {
     aio_port *port = aio_port_new();
     for (uint64_t key = 0; key < 100; key++) {
         aio_port_post(port, key, 0);
@@ -83,7 +83,7 @@ static void the_descriptor_outlives_the_owner(void) {
     CHECK(!is_open(fd));
 }
 
-static void what_nobody_took_goes_with_the_port(void) {
+static void completions_not_taken_are_freed_with_the_port(void) {
     aio_port *port = aio_port_new();
     uint64_t key;
     int64_t result;
@@ -127,5 +127,5 @@ static void no_wake_up_is_lost(void) {
 }
 
 TESTS(TEST(completions_come_in_order), TEST(a_batch_is_bounded_and_the_rest_is_announced),
-      TEST(one_write_serves_many), TEST(the_descriptor_outlives_the_owner),
-      TEST(what_nobody_took_goes_with_the_port), TEST(no_wake_up_is_lost))
+      TEST(one_write_announces_many_completions), TEST(the_descriptor_outlives_the_owner),
+      TEST(completions_not_taken_are_freed_with_the_port), TEST(no_wake_up_is_lost))

@@ -1,8 +1,8 @@
 /*
- * Failures while everything else goes on: enqueues and waits on several threads, another library that
- * synchronizes the device, and streams that go while failures of theirs are reported.
+ * Failures during other work: enqueues and waits on several threads, another library that synchronizes the
+ * device, and streams that end while their failures are reported.
  *
- * AIOACL_ROUNDS says how many rounds each race has.
+ * AIOACL_ROUNDS is the number of rounds of each race.
  */
 #include "links.h"
 
@@ -22,18 +22,18 @@ static uint32_t draw(uint32_t *seed, uint32_t below) {
     return (*seed >> 8) % below;
 }
 
-/* Its stream, for as long as it is not given up, and what is known of it. */
+/* What is known of a shared stream; it is kept after the stream is given up. */
 typedef struct history {
     struct history *next;
     _Atomic uint64_t bad; /* the first entry that was made to fail, or 0 */
     atomic_bool doomed; /* an entry was made to fail; set before it is enqueued, when its position is unknown */
 } history;
 
-/* With the lock, what is enqueued is known to be behind a failing task or not. */
+/* Under the lock it is known whether an entry is behind a failing task. */
 typedef struct {
     pthread_mutex_t lock;
     aio_stream *stream;
-    history *known; /* all that there were, newest first */
+    history *known; /* the histories of all its streams, newest first */
 } shared_stream;
 
 static shared_stream shared[SHARED];
@@ -47,7 +47,8 @@ typedef struct {
     const history *source;
 } expected;
 
-/* The others' references keep its record; the native stream goes when its work is done. */
+/* References of other threads keep the stream's record; the native stream is destroyed when its work is
+ * done. */
 static void renew(shared_stream *one) {
     aio_stream *gone = one->stream;
     history *known = calloc(1, sizeof *known);
@@ -84,7 +85,7 @@ static expected expect(const shared_stream *one, uint64_t position) {
     return (expected){one->stream, position, bad && position >= bad, one->known};
 }
 
-/* Without reports it is not known which of a stream's tasks it was; but it was one of them. */
+/* Without reports it is not known which of a stream's tasks failed, only that one did. */
 static bool may_fail(const expected *one) {
     return one->fails || (!exact && atomic_load(&one->source->doomed));
 }
@@ -116,7 +117,7 @@ static bool enqueue(shared_stream *one, uint32_t *seed, expected *made) {
     return done;
 }
 
-/* On a stream of its own, work behind an event of a shared one. */
+/* Enqueues work behind an event of a shared stream, on a new stream. */
 static bool depend(shared_stream *one, expected *made) {
     aio_event *event = NULL;
     pthread_mutex_lock(&one->lock);
@@ -157,7 +158,7 @@ static void check(const expected *one) {
     }
 }
 
-/* What a dependent was is told by its own stream: nobody else has it. */
+/* Only this thread uses a dependent's stream, so it ends the stream. */
 static void let_go(const expected *one, bool dependent) {
     if (dependent) {
         bed_end_stream(one->on);
@@ -214,19 +215,19 @@ static void storm(int strategy, int reports) {
     bed_close_copied();
 }
 
-static void failures_meet_enqueues_and_takes_in_the_watcher(void) {
+static void failures_race_with_enqueues_in_the_watcher(void) {
     storm(AIO_WATCH, AIO_EXACT_ACL | AIO_EXACT_RUNTIME);
 }
 
-static void failures_meet_enqueues_and_takes_in_workers(void) {
+static void failures_race_with_enqueues_in_workers(void) {
     storm(AIO_THREAD, AIO_EXACT_RUNTIME);
 }
 
-static void failures_without_reports_meet_enqueues_in_the_watcher(void) {
+static void failures_without_reports_race_with_enqueues_in_the_watcher(void) {
     storm(AIO_WATCH, AIO_CONFIRMED);
 }
 
-static void failures_without_reports_meet_enqueues_in_workers(void) {
+static void failures_without_reports_race_with_enqueues_in_workers(void) {
     storm(AIO_THREAD, AIO_CONFIRMED);
 }
 
@@ -241,7 +242,7 @@ static void *synchronize_the_device(void *unused) {
     return NULL;
 }
 
-/* It takes the codes before our waits are asked for. */
+/* The other library takes the codes before the waits query the streams. */
 static void fail_one(void) {
     aio_stream *one = bed_stream(0), *dependent = bed_stream(0);
     sim.hold(one->handle);
@@ -257,7 +258,7 @@ static void fail_one(void) {
     bed_end_stream(one);
 }
 
-static void another_library_that_synchronizes_takes_no_failure(void) {
+static void a_synchronize_by_another_library_hides_no_failure(void) {
     begin(AIO_WATCH);
     pthread_t library = bed_thread(synchronize_the_device, NULL);
     for (int round = 0; round < rounds() / 10; round++) {
@@ -268,18 +269,18 @@ static void another_library_that_synchronizes_takes_no_failure(void) {
     bed_close_copied();
 }
 
-/* While the walk over all streams has a reference, the last other one goes. */
+/* While a walk over all streams holds a reference to a stream, the last other reference is dropped. */
 static void *walk_over_streams(void *unused) {
     (void)unused;
     while (!atomic_load(&over)) {
         aio_failures_resolve();
-        aio_device_unfinished(0); /* asks the runtime nothing, which would keep it busy */
+        aio_device_unfinished(0); /* calls no ACL function, which would keep the runtime busy */
         aio_pause(UINT_MAX);
     }
     return NULL;
 }
 
-/* The failure may be reported at any time: then the record or the wait is refused. */
+/* The failure may be reported at any time; after that the record or the wait is refused. */
 static void depend_on_failing(aio_stream *dependent, aio_stream *one) {
     point behind = {one, NULL, 0};
     aio_result at = aio_record(one, 0, 0, &behind.event);
@@ -293,7 +294,7 @@ static void depend_on_failing(aio_stream *dependent, aio_stream *one) {
     drop(&behind);
 }
 
-static void streams_go_while_their_failures_are_resolved(void) {
+static void streams_end_while_their_failures_are_attributed(void) {
     begin(AIO_WATCH);
     pthread_t walker = bed_thread(walk_over_streams, NULL);
     for (int round = 0; round < rounds(); round++) {
@@ -311,7 +312,7 @@ static void streams_go_while_their_failures_are_resolved(void) {
     bed_close_copied();
 }
 
-/* Nobody refers to the streams any more when the runtime reports; a reset takes what is left. */
+/* No reference to the streams is left when the runtime reports. A reset removes the rest. */
 static void streams_are_dropped_before_their_failures_are_reported(void) {
     begin(AIO_WATCH);
     for (int round = 0; round < rounds() / 100; round++) {
@@ -331,9 +332,9 @@ static void streams_are_dropped_before_their_failures_are_reported(void) {
     bed_close_copied();
 }
 
-TESTS(TEST(failures_meet_enqueues_and_takes_in_the_watcher), TEST(failures_meet_enqueues_and_takes_in_workers),
-      TEST(failures_without_reports_meet_enqueues_in_the_watcher),
-      TEST(failures_without_reports_meet_enqueues_in_workers),
-      TEST(another_library_that_synchronizes_takes_no_failure),
-      TEST(streams_go_while_their_failures_are_resolved),
+TESTS(TEST(failures_race_with_enqueues_in_the_watcher), TEST(failures_race_with_enqueues_in_workers),
+      TEST(failures_without_reports_race_with_enqueues_in_the_watcher),
+      TEST(failures_without_reports_race_with_enqueues_in_workers),
+      TEST(a_synchronize_by_another_library_hides_no_failure),
+      TEST(streams_end_while_their_failures_are_attributed),
       TEST(streams_are_dropped_before_their_failures_are_reported))

@@ -1,8 +1,9 @@
 /*
- * What a call of ACL uses outlives it, while others close and reset.  Native events and streams only: the
- * buffers' references are Python's, and tests/unit/handles/test_in_flight.py races those.
+ * Objects that an ACL call uses outlive the call, while other threads close and reset. Native events and
+ * streams only: the buffers' references are held in Python, and tests/unit/handles/test_in_flight.py races
+ * those.
  *
- * AIOACL_ROUNDS says how many rounds each race has.
+ * AIOACL_ROUNDS is the number of rounds of each race.
  */
 #include "waits.h"
 
@@ -22,7 +23,7 @@ static aio_event *record(void) {
     return event;
 }
 
-static void *sit(void *event) {
+static void *block_in_wait(void *event) {
     aclrtEvent handle = aio_event_enter(event);
     CHECK(handle != NULL);
     CHECK_EQ(aio_acl.aclrtSynchronizeEvent(handle), 0);
@@ -37,11 +38,11 @@ static int blocked_waiters_of(const aio_event *event) {
     return count;
 }
 
-static void an_event_that_a_thread_waits_for_outlives_the_destruction_before_a_reset(void) {
+static void an_event_with_a_blocked_waiter_is_not_destroyed_before_a_reset(void) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
     aio_event *event = record();
-    pthread_t blocked_waiter = bed_thread(sit, event);
+    pthread_t blocked_waiter = bed_thread(block_in_wait, event);
     UNTIL(blocked_waiters_of(event) == 1);
     bed_seize(0);
     int destroyed = aio_device_destroy_events(0);
@@ -49,14 +50,14 @@ static void an_event_that_a_thread_waits_for_outlives_the_destruction_before_a_r
     CHECK_EQ(event->handle != NULL, 1);
     sim.release(stream->handle);
     bed_join(blocked_waiter);
-    CHECK_EQ(aio_device_destroy_events(0), 1); /* a reset that has failed is made again */
+    CHECK_EQ(aio_device_destroy_events(0), 1); /* as when a reset that has failed is repeated */
     CHECK_EQ(aio_event_enter(event) == NULL, 1);
     aio_event_drop(event);
     bed_bring_back(0);
     end_stale();
 }
 
-static void a_worker_whose_wait_cannot_be_aborted_leaves_before_its_event_goes(void) {
+static void a_worker_leaves_an_unabortable_wait_before_its_event_is_destroyed(void) {
     begin(AIO_THREAD);
     sim.set_abort_supported(false);
     sim.hold(stream->handle);
@@ -68,7 +69,7 @@ static void a_worker_whose_wait_cannot_be_aborted_leaves_before_its_event_goes(v
     CHECK_EQ(aio_gate_wait(0, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_BLOCKED_MAY_STAY, 1000000), 1);
     uint64_t calls = sim.calls("aclrtDestroyEvent");
     CHECK(aio_device_destroy_events(0) > 0);
-    CHECK_EQ(atomic_load(&aio_devices[0].blocked), 0); /* its slice is over */
+    CHECK_EQ(atomic_load(&aio_devices[0].blocked), 0); /* its slice has ended */
     aio_event *mark = aio_stream_mark_for(stream, position);
     CHECK(mark != NULL);
     CHECK(mark->handle == NULL);
@@ -83,7 +84,7 @@ static void a_worker_whose_wait_cannot_be_aborted_leaves_before_its_event_goes(v
 
 static _Atomic(aio_event *) shared[SLOTS];
 
-/* Takes the reference out of a slot, so each is given back once. */
+/* Takes the reference out of the slot, so each is given back once. */
 static void *wait_for_shared(void *unused) {
     (void)unused;
     for (unsigned slot = 0; !atomic_load(&over); slot++) {
@@ -108,7 +109,7 @@ static void share(aio_event *event, int slot) {
     }
 }
 
-/* Each eighth round is a reset, as far as events notice it. */
+/* Every eighth round is a reset, as far as events are concerned. */
 static void waits_for_events_race_with_the_destruction_before_a_reset(void) {
     pthread_t racers[RACERS];
     bed_open(0, AIO_WATCH);
@@ -188,7 +189,7 @@ static void enqueues_race_with_the_end_of_their_stream(void) {
     bed_close(0);
 }
 
-TESTS(TEST(an_event_that_a_thread_waits_for_outlives_the_destruction_before_a_reset),
-      TEST(a_worker_whose_wait_cannot_be_aborted_leaves_before_its_event_goes),
+TESTS(TEST(an_event_with_a_blocked_waiter_is_not_destroyed_before_a_reset),
+      TEST(a_worker_leaves_an_unabortable_wait_before_its_event_is_destroyed),
       TEST(waits_for_events_race_with_the_destruction_before_a_reset),
       TEST(enqueues_race_with_the_end_of_their_stream))

@@ -1,4 +1,4 @@
-/* Staging memory: what is copied through it, and what becomes of its slots. */
+/* Staging memory: copies through it, and the use of its slots. */
 #include "bed.h"
 
 enum { BYTES = 512 };
@@ -20,13 +20,13 @@ static void end(void) {
     bed_close(0);
 }
 
-static void bytes_land_before_the_wait_ends(void) {
+static void bytes_are_delivered_before_the_wait_ends(void) {
     char source[BYTES], target[BYTES] = {0};
     begin();
     for (int round = 1; round <= 50; round++) {
         memset(source, round, BYTES);
         CHECK(aio_upload(stream, 0, memory, BYTES, source, BYTES) > 0);
-        memset(source, 0, BYTES); /* it has been copied away already */
+        memset(source, 0, BYTES); /* the upload has copied it already */
         aio_result down = aio_download(stream, 0, target, memory, BYTES);
         CHECK_EQ(bed_await(stream, (uint64_t)down), down);
         for (int i = 0; i < BYTES; i++) {
@@ -62,7 +62,7 @@ static void a_failed_download_leaves_its_target_alone(void) {
     end();
 }
 
-static void staging_runs_out_and_comes_back(void) {
+static void staging_memory_runs_out_and_is_given_back(void) {
     char target[8];
     begin();
     int slots = aio_stage_free_slots(0, 8), taken = 0;
@@ -104,7 +104,7 @@ static void each_size_has_its_slots(void) {
     end();
 }
 
-static void a_copy_that_was_refused_gives_its_slot_back(void) {
+static void a_refused_copy_gives_its_slot_back(void) {
     char bytes[8] = {0};
     begin();
     int slots = aio_stage_free_slots(0, 8);
@@ -134,17 +134,17 @@ static void memory_is_not_freed_under_a_copy(void) {
     end();
 }
 
-static void done_work_that_no_caller_awaits_is_told(void) {
+static void finished_work_that_no_caller_awaits_is_reported(void) {
     aio_port *kicks = aio_port_new();
     char target[BYTES];
     uint64_t key;
-    int64_t told = 0;
+    int64_t reasons = 0;
     begin();
     atomic_store(&aio_devices[0].kick, kicks);
     aio_result down = aio_download(stream, 0, target, memory, BYTES);
     CHECK(down > 0);
-    while (!(told & AIO_KICK_DONE)) {
-        told |= bed_take_one(kicks, &key);
+    while (!(reasons & AIO_KICK_DONE)) {
+        reasons |= bed_take_one(kicks, &key);
     }
     CHECK_EQ(aio_stream_completed(stream), down);
     CHECK(aio_device_kicks(0) & AIO_KICK_DONE);
@@ -152,7 +152,7 @@ static void done_work_that_no_caller_awaits_is_told(void) {
     aio_port_close(kicks);
 }
 
-/* As somebody who has asked for room: he finds out that it is done, and delivers nothing. */
+/* As a thread that asked for room: it finds the work done, and delivers nothing. */
 static void bytes_that_no_caller_awaits_are_delivered(void) {
     char source[BYTES], target[BYTES] = {0};
     begin();
@@ -167,28 +167,27 @@ static void bytes_that_no_caller_awaits_are_delivered(void) {
     end();
 }
 
-/* A foreign reset makes the stream stale at once, but its copies are dropped only later. */
-static void *reset_from_abroad(void *unused) {
+/* A foreign reset makes the stream stale at once, but drops its copies later. */
+static void *reset_as_other_code(void *unused) {
     (void)unused;
     CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
     return NULL;
 }
 
-static void slots_stay_out_until_the_reset_has_ended(void) {
+static void slots_stay_in_use_until_the_reset_has_ended(void) {
     char target[BYTES];
     begin();
     int slots = aio_stage_free_slots(0, BYTES);
     sim.set_abort_supported(0);
     sim.hold(stream->handle);
     CHECK(aio_download(stream, 0, target, memory, BYTES) > 0);
-    CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtStreamQuery),
-             0); /* keeps the tear-down from beginning */
-    pthread_t foreigner = bed_thread(reset_from_abroad, NULL);
+    CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtStreamQuery), 0); /* delays the tear-down */
+    pthread_t resetting = bed_thread(reset_as_other_code, NULL);
     UNTIL(aio_gate_foreign(0));
     aio_stream_drop(stream);
     CHECK_EQ(aio_stage_free_slots(0, BYTES), slots - 1);
     aio_leave(aio_make_pass(0, 1, 0), AIO_WAIT);
-    bed_join(foreigner);
+    bed_join(resetting);
     bed_seize(0);
     aio_gate_met(0);
     bed_bring_back_after(0);
@@ -198,7 +197,7 @@ static void slots_stay_out_until_the_reset_has_ended(void) {
 }
 
 TESTS(TEST(each_size_has_its_slots), TEST(memory_is_not_freed_under_a_copy),
-      TEST(a_copy_that_was_refused_gives_its_slot_back), TEST(bytes_land_before_the_wait_ends),
+      TEST(a_refused_copy_gives_its_slot_back), TEST(bytes_are_delivered_before_the_wait_ends),
       TEST(an_aborted_download_leaves_its_target_alone), TEST(a_failed_download_leaves_its_target_alone),
-      TEST(staging_runs_out_and_comes_back), TEST(slots_stay_out_until_the_reset_has_ended),
-      TEST(done_work_that_no_caller_awaits_is_told), TEST(bytes_that_no_caller_awaits_are_delivered))
+      TEST(staging_memory_runs_out_and_is_given_back), TEST(slots_stay_in_use_until_the_reset_has_ended),
+      TEST(finished_work_that_no_caller_awaits_is_reported), TEST(bytes_that_no_caller_awaits_are_delivered))

@@ -1,4 +1,4 @@
-/* Streams: their lists, their ends, and queue room. */
+/* Streams: their lists, their end, and queue room. */
 #include "bed.h"
 
 static void positions_count_from_one(void) {
@@ -26,7 +26,7 @@ static int walk(aio_stream *gone) {
     return seen;
 }
 
-static void a_walk_survives_a_stream_that_leaves(void) {
+static void a_walk_continues_after_a_stream_ends(void) {
     aio_stream *streams[5];
     bed_open(0, AIO_WATCH);
     for (int i = 0; i < 5; i++) {
@@ -87,7 +87,7 @@ static void a_full_queue_refuses_before_c(void) {
     CHECK_EQ(sim.calls("aclrtMemcpyAsync"), calls);
     CHECK(aio_stream_room(stream) < 1);
     CHECK(sim.pending(stream->handle) <
-          AIO_QUEUE_ENTRIES); /* one is left: a full queue would block the watcher */
+          AIO_QUEUE_ENTRIES); /* one entry is kept free: a full queue would block the watcher */
     sim.release(stream->handle);
     UNTIL(aio_stream_room(stream) > 1000);
     CHECK(bed_copy(stream) > 0);
@@ -95,7 +95,7 @@ static void a_full_queue_refuses_before_c(void) {
     bed_close_copied();
 }
 
-static void room_that_has_come_back_is_found_by_who_enqueues(void) {
+static void an_enqueue_finds_new_queue_room(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
@@ -154,7 +154,7 @@ static void outcomes_outlive_the_native_stream(void) {
     bed_close_copied();
 }
 
-static void a_download_lands_before_its_stream_is_gone(void) {
+static void a_download_is_delivered_before_its_stream_ends(void) {
     char target[BED_BYTES] = {0};
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -166,7 +166,7 @@ static void a_download_lands_before_its_stream_is_gone(void) {
     bed_close_copied();
 }
 
-static void the_pool_is_of_this_generation(void) {
+static void the_pool_holds_events_of_this_generation(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_event *event = NULL;
     aio_stream *stream = bed_stream(0);
@@ -185,8 +185,8 @@ static void the_pool_is_of_this_generation(void) {
 }
 
 TESTS(TEST(positions_count_from_one), TEST(equip_makes_one_stream_for_each_generation),
-      TEST(equip_without_an_event_leaves_no_stream), TEST(a_walk_survives_a_stream_that_leaves),
+      TEST(equip_without_an_event_leaves_no_stream), TEST(a_walk_continues_after_a_stream_ends),
       TEST(a_full_queue_refuses_before_c), TEST(a_busy_stream_is_not_destroyed),
       TEST(a_used_stream_is_not_destroyed), TEST(outcomes_outlive_the_native_stream),
-      TEST(a_download_lands_before_its_stream_is_gone), TEST(room_that_has_come_back_is_found_by_who_enqueues),
-      TEST(the_pool_is_of_this_generation))
+      TEST(a_download_is_delivered_before_its_stream_ends), TEST(an_enqueue_finds_new_queue_room),
+      TEST(the_pool_holds_events_of_this_generation))

@@ -36,7 +36,7 @@ static bool has_deferred_waits(void) {
     return some;
 }
 
-/* Interrupted waits end when the reset has ended, one way or the other, and not before. */
+/* Interrupted waits end when the reset has ended, whether it succeeded or not, and not before. */
 static void waits_end_with_the_reset(void) {
     int64_t result;
     begin(AIO_WATCH);
@@ -56,13 +56,13 @@ static void waits_end_with_the_reset(void) {
     end_stale();
 }
 
-/* As somebody who collects it beside the watcher: a stream is closed, say. */
+/* As another thread beside the watcher, one that closes the stream for instance. */
 static void collect_beside(uint64_t position) {
     aio_stream_finish(stream, position);
     aio_stream_deliver(stream);
 }
 
-static void what_has_ended_before_a_reset_is_not_ended_by_it(void) {
+static void a_wait_over_before_a_reset_keeps_its_result(void) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
     uint64_t first = copy(), second = copy();
@@ -81,7 +81,7 @@ static void what_has_ended_before_a_reset_is_not_ended_by_it(void) {
     end_stale();
 }
 
-/* What the watcher has is of an older generation, though it has seen nothing of a reset. */
+/* The watcher's waits are of an older generation, though no reset has passed the engine. */
 static void stale_waits_end(void) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
@@ -127,29 +127,29 @@ static void an_abort_ends_the_waits_of_the_workers(void) {
     abort_with_waits(AIO_THREAD);
 }
 
-static atomic_bool told;
+static atomic_bool over;
 
-static void *poll_until_told(void *one) {
-    while (!atomic_load(&told)) {
+static void *poll_until_over(void *one) {
+    while (!atomic_load(&over)) {
         CHECK(aio_stream_poll(one, 1) < 0);
         bed_yield();
     }
     return NULL;
 }
 
-/* A failed stream stays failed, so each round has a stream of its own. */
+/* A failed stream stays failed, so each round uses a new one. */
 static void fail_one_with_an_asker(void) {
     aio_stream *one = bed_stream(0);
     sim.hold(one->handle);
     sim.fail_next(one->handle, 507015);
     CHECK_EQ(bed_copy(one), 1);
     CHECK_EQ(aio_watch(one, 1, port, 1), 0);
-    atomic_store(&told, false);
-    pthread_t asker = bed_thread(poll_until_told, one);
+    atomic_store(&over, false);
+    pthread_t asker = bed_thread(poll_until_over, one);
     sim.release(one->handle);
     CHECK_EQ(bed_take_one(port, &key), aio_failed(507015));
     CHECK_EQ(aio_stream_poll(one, 1), aio_failed(507015));
-    atomic_store(&told, true);
+    atomic_store(&over, true);
     bed_join(asker);
     bed_end_stream(one);
 }
@@ -170,7 +170,7 @@ static void no_error_is_lost_by_the_workers(void) {
     errors_survive_many_askers(AIO_THREAD);
 }
 
-/* Nobody can say more, so whoever waits is told; what the work needs is kept. */
+/* Nothing more can be learnt, so the waits end; what the work uses is kept. */
 static void a_query_that_fails_ends_the_waits(void) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
@@ -185,7 +185,7 @@ static void a_query_that_fails_ends_the_waits(void) {
     end();
 }
 
-static void a_report_names_what_the_watcher_is_in(void) {
+static void the_watchers_call_is_listed_inside(void) {
     int32_t functions[4], threads[4];
     int64_t times[4];
     begin(AIO_WATCH);
@@ -242,7 +242,7 @@ static void devices_open_and_close_again(void) {
     }
 }
 
-static void who_waits_for_an_event_of_another_device_leaves_that_device_too(void) {
+static void a_wait_for_another_devices_event_leaves_its_gate(void) {
     aio_event *event = NULL;
     begin(AIO_WATCH);
     bed_open(1, AIO_WATCH);
@@ -262,12 +262,12 @@ static void who_waits_for_an_event_of_another_device_leaves_that_device_too(void
     aio_event_drop(event);
     bed_end_stream(first);
     bed_end_stream(stream);
-    aio_device_stop(0); /* a close sees all threads off */
+    aio_device_stop(0); /* a close waits until all threads of the engine have ended */
     bed_close(1);
     close_all();
 }
 
-static void another_stream_waits_on_the_device(void) {
+static void a_stream_waits_for_an_event_of_another_stream(void) {
     aio_event *event = NULL;
     begin(AIO_WATCH);
     aio_stream *second = bed_stream(0);
@@ -289,11 +289,10 @@ static void another_stream_waits_on_the_device(void) {
 }
 
 TESTS(TEST(a_reset_ends_the_waits_of_the_watcher), TEST(a_reset_ends_the_waits_of_the_workers),
-      TEST(waits_end_with_the_reset), TEST(a_report_names_what_the_watcher_is_in), TEST(stale_waits_end),
+      TEST(waits_end_with_the_reset), TEST(the_watchers_call_is_listed_inside), TEST(stale_waits_end),
       TEST(a_wait_without_a_watcher_ends_at_once), TEST(a_query_that_fails_ends_the_waits),
-      TEST(who_waits_for_an_event_of_another_device_leaves_that_device_too),
-      TEST(what_has_ended_before_a_reset_is_not_ended_by_it), TEST(an_abort_ends_the_waits_of_the_watcher),
-      TEST(an_abort_ends_the_waits_of_the_workers), TEST(no_error_is_lost_by_the_watcher),
-      TEST(no_error_is_lost_by_the_workers), TEST(a_thousand_waits_use_one_thread),
-      TEST(a_wait_after_the_close_ends_at_once), TEST(devices_open_and_close_again),
-      TEST(another_stream_waits_on_the_device))
+      TEST(a_wait_for_another_devices_event_leaves_its_gate), TEST(a_wait_over_before_a_reset_keeps_its_result),
+      TEST(an_abort_ends_the_waits_of_the_watcher), TEST(an_abort_ends_the_waits_of_the_workers),
+      TEST(no_error_is_lost_by_the_watcher), TEST(no_error_is_lost_by_the_workers),
+      TEST(a_thousand_waits_use_one_thread), TEST(a_wait_after_the_close_ends_at_once),
+      TEST(devices_open_and_close_again), TEST(a_stream_waits_for_an_event_of_another_stream))

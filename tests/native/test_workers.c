@@ -1,7 +1,7 @@
-/* Threads that each sit in a wait: the strategy that is literal. */
+/* The strategy AIO_THREAD: each wait blocks a worker thread. */
 #include "waits.h"
 
-static void a_reset_need_not_wait_for_who_sits_in_a_wait(void) {
+static void a_reset_may_leave_blocked_waits_inside(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -14,8 +14,8 @@ static void a_reset_need_not_wait_for_who_sits_in_a_wait(void) {
     end();
 }
 
-/* The mark that a wait has seen is gone when it would sit down in it: somebody has seen that it is done. */
-static void a_wait_whose_mark_has_gone_ends_as_its_work_did(void) {
+/* The mark that a wait has found is gone before it blocks: another thread has seen that the work is done. */
+static void a_wait_whose_mark_is_gone_gets_its_result(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t first = copy(), second = copy(); /* with the mark in between */
@@ -30,14 +30,14 @@ static void a_wait_whose_mark_has_gone_ends_as_its_work_did(void) {
     end();
 }
 
-static bool anybody_idle(void) {
+static bool any_worker_idle(void) {
     aio_lock_take(&aio_devices[0].lock);
     bool some = aio_devices[0].idle != NULL;
     aio_lock_give(&aio_devices[0].lock);
     return some;
 }
 
-static void each_wait_for_a_stream_has_a_worker_of_its_own(void) {
+static void each_wait_has_its_own_worker(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -45,7 +45,7 @@ static void each_wait_for_a_stream_has_a_worker_of_its_own(void) {
         watch(position, i);
     }
     UNTIL(atomic_load(&aio_devices[0].blocked) == 2);
-    CHECK_EQ(aio_threads(), 3); /* with the watcher, which looks after work that nobody awaits */
+    CHECK_EQ(aio_threads(), 3); /* two workers, and the watcher for work that is not awaited */
     CHECK_EQ(aio_stream_tail(stream), position + 1); /* one mark for both */
     sim.release(stream->handle);
     for (int i = 0; i < 2; i++) {
@@ -59,15 +59,14 @@ static void an_idle_worker_serves_the_next_wait(void) {
     for (int round = 0; round < 3; round++) {
         uint64_t position = copy();
         CHECK_EQ(bed_await(stream, position), (int64_t)position);
-        UNTIL(anybody_idle() || aio_threads() == 1); /* an idle one goes after a while */
+        UNTIL(any_worker_idle() || aio_threads() == 1); /* an idle worker ends after a while */
         CHECK(aio_threads() <= 2);
     }
     end();
 }
 
-/* What an abort drops looks complete until it is written down: a worker that wakes up in between sits down
- * again. */
-static void a_worker_does_not_believe_what_it_is_told_during_an_abort(void) {
+/* What an abort drops looks complete until it is noted: a worker that wakes up in between waits again. */
+static void a_worker_does_not_believe_an_answer_during_an_abort(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -82,8 +81,8 @@ static void a_worker_does_not_believe_what_it_is_told_during_an_abort(void) {
     end();
 }
 
-/* What a worker brings home of an abort says nothing of what has been enqueued since. */
-static void an_abort_is_not_told_again_of_later_work(void) {
+/* The code that a worker gets from an abort does not concern work that was enqueued since. */
+static void an_abort_code_does_not_fail_later_work(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t old = copy();
@@ -106,7 +105,7 @@ static void *copy_elsewhere(void *unused) {
     return (void *)(uintptr_t)copy();
 }
 
-static void a_failure_reaches_who_is_enqueueing_behind_it(void) {
+static void a_failure_fails_work_being_enqueued_behind_it(void) {
     void *position = NULL;
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -124,7 +123,7 @@ static void a_failure_reaches_who_is_enqueueing_behind_it(void) {
     end();
 }
 
-static void a_wait_that_gets_no_mark_asks_instead(void) {
+static void a_wait_without_a_mark_queries_the_stream(void) {
     begin(AIO_THREAD);
     aio_watcher_stop(0);
     sim.hold(stream->handle);
@@ -139,8 +138,9 @@ static void a_wait_that_gets_no_mark_asks_instead(void) {
     end();
 }
 
-/* The maintenance thread synchronizes a stream to take a code, and leaves the bytes to who waits. */
-static void a_wait_delivers_what_another_thread_has_finished(void) {
+/* The maintenance thread synchronizes a stream to take a code, and leaves the bytes to the thread that
+ * waits. */
+static void a_wait_delivers_bytes_of_work_that_another_thread_finished(void) {
     begin(AIO_THREAD);
     aio_watcher_stop(0);
     uint64_t position = copy();
@@ -166,8 +166,8 @@ static void disperse(int kind, int entered) {
     }
 }
 
-/* The worker needs the stream to record a mark, and gets it when the gate is full. */
-static void a_wait_that_is_crowded_out_says_so(void) {
+/* The worker needs to own the stream to record a mark, and owns it when the gate is full. */
+static void a_wait_refused_by_a_full_gate_returns_crowded(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -182,8 +182,8 @@ static void a_wait_that_is_crowded_out_says_so(void) {
     end();
 }
 
-/* A worker that comes out of the runtime waits until it is let in: what it has seen is not thrown away. */
-static void a_wait_that_is_crowded_out_at_its_end_waits_for_room(void) {
+/* A worker that leaves the runtime waits until the gate admits it, so that the answer is not lost. */
+static void a_wait_that_ends_at_a_full_gate_waits_for_room(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -199,9 +199,10 @@ static void a_wait_that_is_crowded_out_at_its_end_waits_for_room(void) {
     end();
 }
 
-TESTS(TEST(an_abort_is_not_told_again_of_later_work), TEST(a_failure_reaches_who_is_enqueueing_behind_it),
-      TEST(a_wait_that_is_crowded_out_says_so), TEST(a_wait_that_is_crowded_out_at_its_end_waits_for_room),
-      TEST(a_reset_need_not_wait_for_who_sits_in_a_wait), TEST(each_wait_for_a_stream_has_a_worker_of_its_own),
-      TEST(an_idle_worker_serves_the_next_wait), TEST(a_wait_delivers_what_another_thread_has_finished),
-      TEST(a_wait_that_gets_no_mark_asks_instead), TEST(a_wait_whose_mark_has_gone_ends_as_its_work_did),
-      TEST(a_worker_does_not_believe_what_it_is_told_during_an_abort))
+TESTS(TEST(an_abort_code_does_not_fail_later_work), TEST(a_failure_fails_work_being_enqueued_behind_it),
+      TEST(a_wait_refused_by_a_full_gate_returns_crowded), TEST(a_wait_that_ends_at_a_full_gate_waits_for_room),
+      TEST(a_reset_may_leave_blocked_waits_inside), TEST(each_wait_has_its_own_worker),
+      TEST(an_idle_worker_serves_the_next_wait),
+      TEST(a_wait_delivers_bytes_of_work_that_another_thread_finished),
+      TEST(a_wait_without_a_mark_queries_the_stream), TEST(a_wait_whose_mark_is_gone_gets_its_result),
+      TEST(a_worker_does_not_believe_an_answer_during_an_abort))

@@ -1,4 +1,4 @@
-/* What the lists of tests about waits begin and end with: device 0, a stream, and a port for its waits. */
+/* The setup and the end of tests about waits: device 0, a stream, and a port for its waits. */
 #ifndef WAITS_H
 #define WAITS_H
 
@@ -6,7 +6,7 @@
 
 static aio_stream *stream;
 static aio_port *port;
-static uint64_t key; /* of the wait that was taken last */
+static uint64_t key; /* of the completion that was taken last */
 
 static inline void begin(int strategy) {
     bed_open_to_copy(strategy);
@@ -25,7 +25,7 @@ static inline void end(void) {
     close_all();
 }
 
-/* The stream is of a generation that has gone. */
+/* Ends the test when the stream is of an older generation. */
 static inline void end_stale(void) {
     aio_stream_drop(stream);
     close_all();
