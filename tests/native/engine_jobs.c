@@ -13,15 +13,15 @@ typedef struct {
     uint64_t upload, download; /* positions of a round trip, or 0 */
     unsigned char pattern;
     unsigned char target[BLOCK];
-} flight;
+} wait_entry;
 
 typedef struct {
     storm_seat *seat;
     uint32_t seed;
     uint64_t keys;
     aio_port *port;
-    flight flights[FLYING];
-    void *memory; /* a block for each flight and one more, of one generation */
+    wait_entry entries[IN_FLIGHT];
+    void *memory; /* a block for each entry and one more, of one generation */
     uint32_t generation;
     aio_error error;
 } worker;
@@ -41,7 +41,7 @@ static bool have_memory(worker *self) {
     if (aio_begin(&frame, pass, AIO_LIFETIME, AIO_FN_aclrtMalloc)) {
         return false;
     }
-    int code = aio_acl.aclrtMalloc(&self->memory, (size_t)(FLYING + 1) * BLOCK, ACL_MEM_MALLOC_HUGE_FIRST);
+    int code = aio_acl.aclrtMalloc(&self->memory, (size_t)(IN_FLIGHT + 1) * BLOCK, ACL_MEM_MALLOC_HUGE_FIRST);
     aio_end(&frame, code);
     if (code) {
         self->memory = NULL;
@@ -49,20 +49,20 @@ static bool have_memory(worker *self) {
     return code == 0;
 }
 
-static char *block_of(worker *self, const flight *one) {
-    return (char *)self->memory + (one - self->flights) * BLOCK;
+static char *block_of(worker *self, const wait_entry *one) {
+    return (char *)self->memory + (one - self->entries) * BLOCK;
 }
 
-static flight *free_flight(worker *self) {
-    for (int i = 0; i < FLYING; i++) {
-        if (!self->flights[i].key) {
-            return &self->flights[i];
+static wait_entry *free_entry(worker *self) {
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        if (!self->entries[i].key) {
+            return &self->entries[i];
         }
     }
     return NULL;
 }
 
-static void clear(flight *one) {
+static void clear(wait_entry *one) {
     if (one->event) {
         aio_event_drop(one->event);
     }
@@ -72,8 +72,8 @@ static void clear(flight *one) {
     one->upload = one->download = one->key = 0;
 }
 
-static void fly(worker *self, flight *one, storm_stream *on, uint64_t position) {
-    one->key = ++self->keys << 8 | (uint64_t)(one - self->flights);
+static void start_wait(worker *self, wait_entry *one, storm_stream *on, uint64_t position) {
+    one->key = ++self->keys << 8 | (uint64_t)(one - self->entries);
     one->on = on;
     int code = aio_watch(on->stream, position, self->port, one->key);
     if (code) {
@@ -83,7 +83,7 @@ static void fly(worker *self, flight *one, storm_stream *on, uint64_t position) 
 
 /* A wait that succeeds covers both copies, whatever faults are injected. But an abort between them may have
  * dropped the first. */
-static void check_bytes(const flight *one, int64_t result) {
+static void check_bytes(const wait_entry *one, int64_t result) {
     if (!one->download || result < 0 || aio_stream_error(one->on->stream, one->upload, NULL)) {
         return;
     }
@@ -93,8 +93,8 @@ static void check_bytes(const flight *one, int64_t result) {
     atomic_fetch_add(&storm_bytes, BLOCK);
 }
 
-static void land(worker *self, uint64_t key, int64_t result) {
-    flight *one = &self->flights[key & 0xff];
+static void finish_wait(worker *self, uint64_t key, int64_t result) {
+    wait_entry *one = &self->entries[key & 0xff];
     CHECK_EQ(one->key, key);
     check_bytes(one, result);
     clear(one);
@@ -110,20 +110,20 @@ static void drain(worker *self, int timeout_ms) {
     }
     int count = aio_port_take(self->port, keys, results, 64);
     for (int i = 0; i < count; i++) {
-        land(self, keys[i], results[i]);
+        finish_wait(self, keys[i], results[i]);
     }
 }
 
-static bool some_fly(const worker *self) {
-    for (int i = 0; i < FLYING; i++) {
-        if (self->flights[i].key) {
+static bool any_in_flight(const worker *self) {
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        if (self->entries[i].key) {
             return true;
         }
     }
     return false;
 }
 
-static void round_trip(worker *self, flight *one, storm_stream *on) {
+static void round_trip(worker *self, wait_entry *one, storm_stream *on) {
     unsigned char source[BLOCK];
     one->pattern = (unsigned char)draw(self, 256);
     memset(source, one->pattern, BLOCK);
@@ -137,23 +137,23 @@ static void round_trip(worker *self, flight *one, storm_stream *on) {
     one->upload = (uint64_t)up;
     one->download = down < 0 ? 0 : (uint64_t)down;
     /* Target and block must not be used again before the copies are done. */
-    fly(self, one, on, (uint64_t)(down < 0 ? up : down));
+    start_wait(self, one, on, (uint64_t)(down < 0 ? up : down));
 }
 
-static void plain_copies(worker *self, flight *one, storm_stream *on) {
-    char *memory = (char *)self->memory + FLYING * BLOCK; /* its content is not checked */
+static void plain_copies(worker *self, wait_entry *one, storm_stream *on) {
+    char *memory = (char *)self->memory + IN_FLIGHT * BLOCK; /* its content is not checked */
     aio_result last = aio_fill(on->stream, 0, memory, BLOCK, 3, BLOCK / 2);
     for (uint32_t i = draw(self, 6); i-- && last >= 0;) {
         last = aio_copy(on->stream, 0, memory, BLOCK, storm_pinned, BLOCK, ACL_MEMCPY_HOST_TO_DEVICE);
     }
     if (last >= 0) {
-        fly(self, one, on, (uint64_t)last - (last > 1 && draw(self, 2)));
+        start_wait(self, one, on, (uint64_t)last - (last > 1 && draw(self, 2)));
     } else {
         storm_put(on);
     }
 }
 
-static void cross(worker *self, flight *one, storm_stream *on) {
+static void cross(worker *self, wait_entry *one, storm_stream *on) {
     storm_stream *other = storm_get(draw(self, SLOTS));
     aio_event *event = NULL;
     aio_result result = other ? aio_record(other->stream, 0, (int)draw(self, 2), &event) : -1;
@@ -169,7 +169,7 @@ static void cross(worker *self, flight *one, storm_stream *on) {
         return;
     }
     one->event = event;
-    fly(self, one, on, (uint64_t)result);
+    start_wait(self, one, on, (uint64_t)result);
 }
 
 static void ask(worker *self, storm_stream *on) {
@@ -232,7 +232,7 @@ static void abandon(worker *self, storm_stream *on) {
 }
 
 static void act(worker *self, storm_stream *on) {
-    flight *one = free_flight(self);
+    wait_entry *one = free_entry(self);
     uint32_t chance = draw(self, 100);
     if (chance < 66 && one && have_memory(self)) {
         (chance < 30 ? round_trip : chance < 50 ? plain_copies : cross)(self, one, on);
@@ -265,7 +265,7 @@ static void step(worker *self) {
         storm_renew(slot);
     }
     storm_at(self->seat, "draining");
-    drain(self, free_flight(self) ? 0 : 5);
+    drain(self, free_entry(self) ? 0 : 5);
 }
 
 void *storm_work(void *number) {
@@ -279,7 +279,7 @@ void *storm_work(void *number) {
         step(self);
     }
     storm_at(self->seat, "waiting for the last");
-    while (some_fly(self)) {
+    while (any_in_flight(self)) {
         drain(self, 5);
         aio_device_busy(DEVICE);
     }

@@ -6,8 +6,8 @@ static struct {
     storm_stream *entry;
 } slots[SLOTS];
 
-static pthread_mutex_t yard = PTHREAD_MUTEX_INITIALIZER;
-static storm_stream *dying;
+static pthread_mutex_t unused_lock = PTHREAD_MUTEX_INITIALIZER;
+static storm_stream *unused_streams;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void prepare(void) {
@@ -31,10 +31,10 @@ void storm_put(storm_stream *entry) {
     if (!entry || atomic_fetch_sub(&entry->references, 1) != 1) {
         return;
     }
-    pthread_mutex_lock(&yard);
-    entry->next = dying;
-    dying = entry;
-    pthread_mutex_unlock(&yard);
+    pthread_mutex_lock(&unused_lock);
+    entry->next = unused_streams;
+    unused_streams = entry;
+    pthread_mutex_unlock(&unused_lock);
 }
 
 static void exchange(uint32_t slot, storm_stream *entry) {
@@ -86,10 +86,10 @@ static bool bury(storm_stream *entry) {
 }
 
 void storm_bury(void) {
-    pthread_mutex_lock(&yard);
-    storm_stream *entry = dying;
-    dying = NULL;
-    pthread_mutex_unlock(&yard);
+    pthread_mutex_lock(&unused_lock);
+    storm_stream *entry = unused_streams;
+    unused_streams = NULL;
+    pthread_mutex_unlock(&unused_lock);
     while (entry) {
         storm_stream *next = entry->next;
         atomic_store(&entry->references, 1);
@@ -100,10 +100,10 @@ void storm_bury(void) {
     }
 }
 
-static bool yard_is_empty(void) {
-    pthread_mutex_lock(&yard);
-    bool empty = dying == NULL;
-    pthread_mutex_unlock(&yard);
+static bool all_destroyed(void) {
+    pthread_mutex_lock(&unused_lock);
+    bool empty = unused_streams == NULL;
+    pthread_mutex_unlock(&unused_lock);
     return empty;
 }
 
@@ -115,7 +115,7 @@ void storm_clear_slots(void) {
 
 void storm_bury_all(void) {
     storm_clear_slots();
-    while (!yard_is_empty()) {
+    while (!all_destroyed()) {
         storm_bury();
     }
 }

@@ -10,7 +10,7 @@
 
 #include "bed.h"
 
-enum { WORKERS = 5, SLOTS = 10, FLYING = 48, BLOCK = 4096, DEVICE = 0 };
+enum { WORKERS = 5, SLOTS = 10, IN_FLIGHT = 48, BLOCK = 4096, DEVICE = 0 };
 
 /* engine.c: what each thread does now. */
 typedef struct {
