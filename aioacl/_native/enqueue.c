@@ -35,7 +35,7 @@ static int lock_enqueue(aio_stream *stream) {
 }
 
 /* A report that came meanwhile was left to this thread. The stream is given back first and `pending` is read
- * then, so either the thread that attributes the report sees the free stream, or this thread sees the
+ * then. So either the thread that attributes the report sees the free stream, or this thread sees the
  * report. */
 static void unlock_enqueue(aio_stream *stream) {
     atomic_store(&stream->owner, AIO_NOBODY);

@@ -1,11 +1,11 @@
 /*
  * The watcher: one thread per device that queries the runtime for all awaits.
  *
- * A blocking wait of the runtime is a busy loop that cannot be stopped, returns wrong results after a reset and
- * crashes the process at exit, so no thread is left in one. Queries never block. The interval between queries
- * is proportional to the age of the wait, so their number grows with its logarithm. Waits of a stream end in
- * order, so only the first is queried. Waits come in through a lock-free list; only the watcher uses everything
- * else here.
+ * A blocking wait of the runtime is a busy loop that cannot be stopped. It returns wrong results after a reset
+ * and crashes the process at exit, so no thread is left in one. Queries never block. The interval between
+ * queries is proportional to the age of the wait, so their number grows with its logarithm. Waits of a stream
+ * end in order, so only the first is queried. Waits come in through a lock-free list; only the watcher uses
+ * everything else here.
  *
  * After a failure the device stands still until the runtime's own thread is woken, which queries do not do. So
  * while a wait sees no progress, the watcher nudges the runtime, at growing intervals. While there is work that
