@@ -1,1 +1,1 @@
-"""The life of a device: who may enter, leases, jobs, and what opens, closes and resets it."""
+"""The lifecycle of a device: admission, leases, jobs, and the procedures that open, close and reset it."""

@@ -25,13 +25,13 @@ _C_VALUE: Final = type(ffi.NULL)
 
 
 def address_of(stream: Any) -> int:
-    """The address of a native stream, given as an int or as a C value. ParameterError for anything else."""
+    """The address of a native stream, from an int or a C value. Raises ParameterError for anything else."""
     address = pointer(stream) if isinstance(stream, _C_VALUE) else whole_of(stream)
     if address is not None and 0 < address < 1 << 64:
         return address
     raise ParameterError(
         f"expected the address of an aclrtStream, got {stream!r}",
-        hint="Pass a raw handle that is not 0, as an int or a C value; streams of aioacl need not be named.",
+        hint="Pass a nonzero raw handle, as an int or a C value. Streams of aioacl need not be passed.",
     )
 
 
@@ -41,7 +41,7 @@ def _can_abort() -> bool:
 
 
 class _InAJob:
-    """A context manager for a job, which is no coroutine."""
+    """A context manager for `with` in a job. A job is not a coroutine, so `async with` is an error."""
 
     __slots__ = ("_block",)
 
@@ -56,7 +56,7 @@ class _InAJob:
     ) -> bool | None:
         return self._block.__exit__(kind, error, trace)
 
-    if not TYPE_CHECKING:  # type checkers report `async with`, for they see none of these
+    if not TYPE_CHECKING:  # without these methods, type checkers report `async with`
 
         def __aenter__(self, *_: object) -> NoReturn:
             raise TypeError(
@@ -68,23 +68,23 @@ class _InAJob:
 
 
 class Named:
-    """The streams of one device that were named. Guarded by the lock of the device's admission."""
+    """The streams of one device that `abortable()` names. Guarded by the lock of the device's admission."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self._all: dict[object, tuple[int, tuple[int, ...]]] = {}
-        self._in_use = False  # a reset aborts those that it has found
+        self._in_use = False  # whether a reset is aborting streams that it took from here
 
     def within(self, streams: tuple[int, ...]) -> AbstractContextManager[None]:
-        """Inside the block a reset may abort the streams."""
+        """A context manager: inside its block a reset may abort the streams."""
         return _InAJob(self._within(streams))
 
     @contextmanager
     def _within(self, streams: tuple[int, ...]) -> Generator[None]:
         must_not_be_forked()
         if not isinstance(current_port(), ThreadPort):
-            # TypeError would speak of the arguments; it is the place that is wrong.
-            where = "this thread runs an event loop: enter device.abortable() inside the job"
+            # Not a TypeError: the thread is wrong, not the arguments.
+            where = "expected a job's thread, got one that runs an event loop: enter device.abortable() inside the job"
             raise RuntimeError(where)  # noqa: TRY004
         token = object()
         try:
@@ -106,7 +106,7 @@ class Named:
             self._all[token] = (admission.generation, streams)
 
     def _remove(self, token: object) -> None:
-        """The caller may destroy its streams from then on, so an abort that is under way is waited for."""
+        """Waits until a running abort has ended, because the caller may destroy its streams after this."""
         if lib.aio_forked():
             return
         with self._admission.changed:
@@ -116,7 +116,7 @@ class Named:
 
     @contextmanager
     def in_use(self) -> Generator[list[int]]:
-        """For a reset: the streams that it may abort, none of which is taken back inside the block."""
+        """For a reset: the streams that it may abort. None of them is removed inside the block."""
         admission = self._admission
         with admission.changed:
             self._in_use = True

@@ -1,8 +1,8 @@
-"""Who may pass: a device's state, who waits for it to change, and what a lease or a turn is good for.
+"""The state of a device, the waits for a change of it, and the rights that leases and turns give.
 
-`apply` makes the transitions of the state table. The state is written to the gate's word under its lock, so that what C
-admits and what Python believes are the same thing. An operation that waits for a change subscribes for the next one
-under that lock and looks again: no wake-up can be lost, on whatever thread or loop it runs.
+`apply` makes the transitions of the state table. It writes the state to the gate's word under the lock of the
+admission, so C and Python always use the same state. An operation that waits for a change takes that lock, checks the
+version again, and subscribes for the next change. So no wake-up is lost, whatever thread or loop the operation runs on.
 """
 
 from __future__ import annotations
@@ -29,22 +29,25 @@ if TYPE_CHECKING:
     from aioacl._base.records import ResetReport
 
 CONTEXT_IS_NULL = 107002
-NOT_CLOSED = "Open it again after the named call has returned. If that does not help, end the process."
+NOT_CLOSED = (
+    "Open the device again after the named call has returned. If that does not help, end the process."
+)
 OPEN_AGAIN = "Open the device again, make new handles and repeat the work."
-NOTHING_BEGUN = "Nothing was begun: try again, or pass a longer timeout=."
+NOTHING_BEGUN = "No work was started: try again, or pass a longer timeout=."
 
 
 def _nothing(*_: object) -> None:
-    """For an admission that has no manager."""
+    """The default callback, for an admission without a manager."""
 
 
 class Admission:
-    """The gate of one device, from Python's side.
+    """The Python side of a device's gate.
 
-    Attributes below `changed` are written with that lock held, except `stop_generation`; a single read needs no lock.
+    The lock `changed` is held to write the attributes that follow it, except `stop_generation`. Reading a single
+    attribute needs no lock.
 
-    `defer` leaves work to the maintenance thread. `applied` is called with the lock held after each step: with the
-    event, and whether the device was served before.
+    `defer` leaves work to the maintenance thread. `applied` is called after each transition, with the lock held. Its
+    arguments are the event, and whether the device was OPEN or DRAINING before.
     """
 
     def __init__(
@@ -60,60 +63,60 @@ class Admission:
         self.changed = sync.condition()
         self.state = State.CLOSED
         self.version = 0
-        self.users: set[object] = set()  # who has the device open
+        self.users: set[object] = set()  # one for each open that is not closed
         self.leases = Leases()
         self.turns = Turns(self.changed)
         self.listeners = Listeners(index)
-        self.report: ResetReport | None = None  # of our reset, if it was one that led to this state
+        self.report: ResetReport | None = None  # of the force reset that led to this state, if one did
         self.problem = ""  # why the device is quarantined
         self._subscribers: dict[tuple[Port, int], None] = {}
         self._heard = 0  # the generation that listeners know of
-        self._closed_generation = 0  # the one that the newest close has ended
-        self.stop_generation = -1  # the newest in which a stream with on_failure="stop" was made
+        self._closed_generation = 0  # the generation that the newest close ended
+        self.stop_generation = -1  # the newest one in which a stream with on_failure="stop" was created
 
     # --- state -----------------------------------------------------------------------------------------------
 
     @property
     def generation(self) -> int:
-        """The gate's generation: a foreign reset raises it in C."""
+        """The generation in the gate. It is read from C, because a foreign reset raises it there."""
         return generation_of(self.index)
 
     @property
     def opens(self) -> int:
-        """How often the device is open."""
+        """The number of opens that are not closed."""
         return len(self.users)
 
     def is_open_for(self, user: object) -> bool:
-        """Whether he has been counted in, and not out again; takes no lock."""
+        """Whether the user was added and not removed. Takes no lock."""
         return user in self.users
 
     @property
     def shown(self) -> State:
-        """The state for others: somebody else's reset has shut the gate before it is met."""
+        """The state as users see it: RESETTING from the moment that a foreign reset closes the gate in C."""
         open_still = self.state in (State.OPEN, State.DRAINING)
         return State.RESETTING if open_still and lib.aio_gate_foreign(self.index) else self.state
 
     def apply(self, event: Trigger, report: ResetReport | None = None, problem: str = "") -> None:
-        """Makes the transition of the state table; call it with the lock held. What fails says by which problem."""
+        """Makes a transition of the state table. Call it with the lock held. `problem` says why a FAIL happened."""
         step = states.step(self.state, event)
         served = self.state in (State.OPEN, State.DRAINING)
         generation = self.generation
         if event is Trigger.RELEASE:
             self._closed_generation = generation
         unheard = generation != self._heard and lib.aio_gate_foreign(self.index)
-        if (
-            unheard and event is not Trigger.FOREIGN
-        ):  # it came while a procedure was running, which makes up for it
+        # The foreign reset came while a procedure was running, and that procedure sets the device again.
+        if unheard and event is not Trigger.FOREIGN:
             self.listeners.tell("foreign reset", self.shown, generation)
-        if step.new_generation and event is not Trigger.FOREIGN:  # that one was raised in C
+        if step.new_generation and event is not Trigger.FOREIGN:  # a foreign reset has raised it in C
             generation = next_generation(generation)
         generation = self._heard = generation or 1
         heard = self.state is step.state and not unheard
-        if event is not Trigger.DRAIN:  # those whom the last reset has ended may still be on their way out
+        if event is not Trigger.DRAIN:  # operations that the last reset ended may still need its report
             self.report, self.problem = report, problem
         lib.aio_gate_set(self.index, int(step.state), generation)
-        # Readers without the lock must not see the state with the generation before it, so the gate comes first; nor
-        # an open device while a foreign reset is noticed, so the flag that makes `shown` RESETTING is cleared last.
+        # Readers without the lock must not see the new state with the old generation, so the gate is written first.
+        # They must not see an open device while a foreign reset is handled, so the flag that makes `shown` RESETTING
+        # is cleared last.
         self.state = step.state
         if event is Trigger.FOREIGN:
             lib.aio_gate_met(self.index)
@@ -125,9 +128,10 @@ class Admission:
         self._applied(event, served)
 
     def announce(self) -> None:
-        """Wakes everybody who waits for a change; call it with the lock held.
+        """Wakes all waits for a change. Call it with the lock held.
 
-        Nobody leaves the book before he is woken, for Ctrl-C may break it off; to be woken twice does no harm.
+        Each subscriber is woken before it is removed, because Ctrl-C may interrupt the loop. Waking one twice is
+        harmless.
         """
         self.version += 1
         for port, key in tuple(self._subscribers):
@@ -136,7 +140,7 @@ class Admission:
         self.changed.notify_all()
 
     async def change(self, seen: int, deadline: float | None, hint: str = NOTHING_BEGUN) -> None:
-        """Returns once something has changed since version `seen`; DeviceTimeout, with the hint, after the deadline."""
+        """Returns when the version differs from `seen`. Raises DeviceTimeout, with the hint, after the deadline."""
         port = current_port()
         subscription: list[tuple[Port, int]] = []
 
@@ -152,18 +156,20 @@ class Admission:
         try:
             result = await port.wait(start, deadline=deadline)
         except GeneratorExit:
-            raise  # by a finalizer, which takes no lock; the port goes as well
+            raise  # from a finalizer, which takes no lock; the port is collected as well
         except BaseException:
             self._unsubscribe(subscription)
             raise
         if result == TIMED_OUT:
             self._unsubscribe(subscription)
             raise DeviceTimeout(
-                f"device {self.index} was {self.shown.name} until the deadline", device=self.index, hint=hint
+                f"device {self.index} was still {self.shown.name} at the deadline",
+                device=self.index,
+                hint=hint,
             )
 
     def _unsubscribe(self, subscription: list[tuple[Port, int]]) -> None:
-        """Nobody waits for the change any more; one that has been posted by now is on its way all the same."""
+        """Removes the subscription of a wait that has ended. A change that was already posted still arrives."""
         for port, key in subscription:
             with self.changed:
                 waits = (port, key) in self._subscribers
@@ -173,7 +179,7 @@ class Admission:
                 port.refuse(key)
 
     def quarantined(self) -> DeviceQuarantined:
-        """The error that says why."""
+        """The error of a quarantined device, with the reason and the report."""
         return DeviceQuarantined(
             f"expected an open device, got a quarantined one: {self.problem}",
             device=self.index,
@@ -183,7 +189,7 @@ class Admission:
         )
 
     def _how_ended(self, generation: int) -> str:
-        """What has ended a generation, or is about to; of one before the newest close it is not known any more."""
+        """What ended a generation, or is about to. For generations before the newest close this is not known."""
         if generation == self.generation:
             return "reset" if self.opens else "closed"
         if generation == self._closed_generation:
@@ -191,11 +197,11 @@ class Admission:
         return "reset" if generation > self._closed_generation else "reset or closed"
 
     def was_ended(self, generation: int, call: str) -> DeviceReset:
-        """The error of what a reset or a close has dropped, with the report of that reset if it is the newest."""
+        """The error of work that a reset or a close dropped, with the report of that reset if it is the newest."""
         how, report = self._how_ended(generation), self.report
         known = report is not None and report.generation in (generation, next_generation(generation))
         return DeviceReset(
-            f"the device was {how} before this was done",
+            f"the device was {how} before the work was done",
             call=call,
             device=self.index,
             generation=generation,
@@ -205,15 +211,17 @@ class Admission:
 
     def resetting(self) -> DeviceResetting:
         return DeviceResetting(
-            f"device {self.index} is {self.shown.name}", device=self.index, generation=self.generation
+            f"expected an open device, got one that is {self.shown.name}",
+            device=self.index,
+            generation=self.generation,
         )
 
     async def until_open(
         self, place: Waiter | None = None, *, wait: bool = True, deadline: float | None = None
     ) -> None:
-        """Returns when the device is OPEN; holders of a lease, and jobs, pass while it is DRAINING.
+        """Returns when the device is OPEN. Holders of a lease and jobs may also continue while it is DRAINING.
 
-        Who comes to wait has a turn once the device is open, for as long as he is in his place.
+        An operation that had to wait gets a turn when the device opens, and keeps it until its `place` is left.
         """
         while True:
             with self.changed:
@@ -228,14 +236,14 @@ class Admission:
 
     def _revoked(self) -> DeviceResetting:
         return DeviceResetting(
-            "the lease was revoked",
+            "the lease was revoked by a reset or by the last close",
             device=self.index,
             generation=self.generation,
-            hint="Leave the lease and enter it anew: a reset or the last close has parted its steps.",
+            hint="Leave the lease, then acquire a new one.",
         )
 
     def may_pass(self, holder: object) -> bool:
-        """Whether something new may begin now, for this holder; raises if it never may. With the lock held."""
+        """Whether this holder may start an operation now. Raises if it never may. Call it with the lock held."""
         if self.leases.lost(holder):
             raise self._revoked()
         if self.state is State.CLOSED:
@@ -246,9 +254,9 @@ class Admission:
         return state is State.OPEN or (state is State.DRAINING and self.holds_off(holder))
 
     def holds_off(self, holder: object) -> bool:
-        """Whether a reset waits for the holder: for its lease, or for its job. With the lock held.
+        """Whether a reset waits for the holder: for its lease or for its job. Call it with the lock held.
 
-        The job is the one that runs here, or the one that has submitted the holder's.
+        The job is the one that runs on this thread, or the one that submitted the holder's job.
         """
         if isinstance(holder, JobScope) and holder.index == self.index:
             return not holder.over
@@ -256,18 +264,18 @@ class Admission:
         return self.leases.holds(holder) or (scope is not None and scope.index == self.index)
 
     def closed(self) -> ParameterError:
-        """The error of whoever uses a device that nobody has open."""
+        """The error for using a closed device."""
         return ParameterError(
-            "the device is closed",
+            "expected an open device, got a closed one",
             device=self.index,
-            hint="Use it inside `async with open_device()`.",
+            hint="Use the device inside `async with open_device()`.",
         )
 
     def found_reset(self, generation: int | None, code: int | None) -> bool:
-        """Whether a code that a call of that generation got means that somebody else has reset the device.
+        """Whether the code that a call of that generation returned means a foreign reset.
 
-        The gate has made our context current, so a thread without one says that the context is gone. What the state
-        callback tells comes later than that, or never where the runtime has no such callback.
+        The gate made aioacl's context current before the call. If the thread has no context now, the context is gone.
+        The state callback reports the reset later, or never if the runtime has no such callback.
         """
         if code != CONTEXT_IS_NULL or generation is None or lib.aio_forked():
             return False
@@ -279,7 +287,7 @@ class Admission:
     # --- leases ----------------------------------------------------------------------------------------------
 
     async def grant(self, lease: Lease, *, wait: bool, deadline: float | None) -> None:
-        """Makes the current task a holder once the device is open; holders get another one while it drains."""
+        """Makes the current task a holder when the device is open. A holder gets another lease while it drains."""
         must_not_be_forked()
         lease._must_be_new()
         holder = current_holder()
@@ -292,7 +300,7 @@ class Admission:
                         return
 
     def share_lease(self, shared: SharedLease, holder: object) -> None:
-        """Makes another task a holder of a lease that is held."""
+        """Makes another task a holder of a lease that is already held."""
         must_not_be_forked()
         with self.changed:
             shared._must_be_new()
@@ -301,42 +309,45 @@ class Admission:
             self.leases.join(shared, holder)
 
     def _entered(self, lease: Lease, holder: object) -> bool:
-        """Whether he has it to give back. Who has not takes no lock."""
+        """Whether the holder has the lease or has lost it to a revocation. Takes no lock."""
         return not lib.aio_forked() and self.leases.concerns(lease, holder)
 
     def entered(self, lease: Lease, holder: object) -> int:
-        """How often he has entered the lease and not left it yet."""
+        """How many times the holder has entered the lease and not left it."""
         if not self._entered(lease, holder):
             return 0
         with self.changed:
             return self.leases.entered(lease, holder)
 
     def give_back(self, lease: Lease, holder: object, left: int) -> None:
-        """Until he has entered it so often and no more; a drain looks whether he was the last."""
+        """Removes entries of the holder until `left` remain. If no holder is left, a running drain is woken."""
         if self._entered(lease, holder):
             with self.changed:
                 if self.leases.remove(lease, holder, left):
                     self.announce()
 
     def forsake_lease(self, lease: Lease, holder: object) -> None:
-        """For finalizers: the holder has left the lease; takes no lock."""
+        """For finalizers: removes one entry of the holder. Takes no lock."""
         if lib.aio_forked():
             return
         self.leases.forsake(lease, holder)
         self._defer(self.tidy_leases)
 
     def forget_lease(self) -> None:
-        """For finalizers: a lease that was entered is gone; takes no lock."""
+        """For finalizers: an entered lease was garbage-collected. Takes no lock."""
         self._defer(self.tidy_leases)
 
     def tidy_leases(self) -> None:
-        """Holders have left theirs without the lock."""
+        """Drops the leases that finalizers left without the lock."""
         with self.changed:
             self.leases.tidy()
             self.announce()
 
     def revoke_leases(self) -> None:
-        """The steps that they hold together are about to be parted; call it with the lock held."""
+        """Revokes all leases, because a reset or a close is about to come between the steps that they protect.
+
+        Call it with the lock held.
+        """
         revoked = self.leases.revoke()
         if revoked:
             text = f"{revoked} {'lease' if revoked == 1 else 'leases'}"

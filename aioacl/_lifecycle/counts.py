@@ -1,7 +1,7 @@
-"""How often ACL's device is set in this process, as far as aioacl has done it.
+"""How often ACL's device is set in this process, counting only the sets that aioacl made.
 
-A foreign reset ends all sets. The state callback tells of it, in C; what is counted here is valid only for as many
-foreign resets as had been told then.
+A foreign reset ends all sets. The state callback reports it, in C. So a count is valid only while the number of
+reported foreign resets is the same as when the sets were counted.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class SetCounts:
-    """ACL's count of one device. Written with the lock of the device's admission held; a single read needs no lock.
+    """ACL's count of one device. The lock of the device's admission is held to write; one read needs no lock.
 
     Attributes:
-        now: what ACL counts, unless a foreign reset has ended it.
-        foreign_resets_seen: the foreign resets that had been told when `now` was counted.
-        own_sets: how many of the sets are of an open, and not given back yet; the others are of `lowlevel`.
-        ended_generation: the generation whose native streams a reset of aioacl has ended. Procedures only use it.
+        now: the count in ACL, unless a foreign reset has ended it.
+        foreign_resets_seen: the number of foreign resets that were reported when `now` was counted.
+        own_sets: the sets that an open made and no close has undone yet; the others are from `lowlevel`.
+        ended_generation: the generation whose native streams a reset by aioacl ended. Only procedures use it.
     """
 
     def __init__(self, index: int, changed: Condition) -> None:
@@ -37,17 +37,17 @@ class SetCounts:
         self.ended_generation = 0
 
     def change(self, counts: Counts) -> None:
-        """What is counted from now on; of less than were own sets, all are. With the lock held."""
+        """Replaces the counts, and limits `own_sets` to them. Call it with the lock held."""
         self.now, self.own_sets = counts, min(self.own_sets, counts.retained)
 
     def standing(self) -> Counts:
-        """How often the device is set; a foreign reset has ended all. With the lock held."""
+        """How often the device is set: 0 after a foreign reset. Call it with the lock held."""
         if self.foreign_resets_seen != lib.aio_device_foreign(self._index):
             self.change(Counts())
         return self.now
 
     def note_set(self, seen: int) -> None:
-        """One set more, made when so many foreign resets had been told: the first after the newest of them is alone."""
+        """Counts a set that was made when `seen` foreign resets were reported. If `seen` is new, it is the only set."""
         with self._changed:
             if self.foreign_resets_seen != seen:
                 self.change(Counts())
@@ -55,7 +55,7 @@ class SetCounts:
             self.foreign_resets_seen = seen
 
     def note_reset(self, code: int, rule: Callable[[Counts], states.CountResult]) -> None:
-        """What a reset of an own set has returned."""
+        """Counts a reset of a set by aioacl, from the code that it returned."""
         with self._changed:
             if code == 0:
                 self.own_sets -= self.own_sets > 0

@@ -1,4 +1,4 @@
-"""Work that is left to the maintenance thread: by finalizers, and by calls that must not wait."""
+"""Work that finalizers, and calls that must not wait, leave to the maintenance thread."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class Deferred:
-    """What is left to do on the maintenance thread of one device. Takes no lock; `wake` wakes the thread.
+    """The work left to the maintenance thread of one device. Takes no lock; `wake` wakes the thread.
 
     Attributes:
-        notes: to be done soon.
-        leftovers: to be done after the device was reset or closed, because they cannot be done before.
+        notes: work to do soon.
+        leftovers: work that cannot be done before the device was reset or closed.
     """
 
     def __init__(self, wake: Callable[[], object]) -> None:
@@ -25,28 +25,28 @@ class Deferred:
         self.leftovers: deque[Work] = deque()
 
     def leave_note(self, work: Work) -> None:
-        """To be done soon. For finalizers: takes no lock and calls no ACL."""
+        """Leaves work to do soon. For finalizers: takes no lock and calls no ACL function."""
         self.notes.append(work)
         self._wake()
 
     def do_notes(self) -> None:
-        """Does what was left by now."""
+        """Does the notes that are left by now."""
         self._do(self.notes)
 
     def do_all(self) -> None:
-        """After a reset or the close of the device."""
+        """Does all work. Called after a reset or the close of the device."""
         self._do(self.leftovers)
         self._do(self.notes)
 
     def _do(self, queue: deque[Work]) -> None:
-        """Does what is in a queue by now; one thing may leave another, for the next time."""
+        """Does the work that is in the queue by now. Work that it adds waits for the next call."""
         for _ in range(len(queue)):
             try:
                 work = queue.popleft()
-            except IndexError:  # another thread does it at the same time
+            except IndexError:  # another thread empties the queue at the same time
                 return
             try:
                 work()
             except BaseException:
-                self._wake()  # for the others
+                self._wake()  # for the work that is left
                 raise

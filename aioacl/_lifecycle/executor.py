@@ -1,10 +1,12 @@
 """`device.executor`: threads with the device bound, for the user's own blocking jobs.
 
-They are apart from the maintenance thread on purpose: jobs that wait for each other must not keep a stream from
-being created. A job counts as inside the device for as long as it runs, so a drain waits for it. Only while it waits
-through aioacl, by `result()`, it is outside: what it waits for may be the end of the very reset that waits for it. Its
-thread does not count against the limit meanwhile: what it waits for may be a job that is queued behind it. The threads
-are daemons: one that is stuck in C must not keep the process from ending.
+The jobs do not use the maintenance thread: jobs that wait for each other must not block the creation of a stream.
+
+A job is inside the device while it runs, so a drain waits for it. While it waits through aioacl, with `result()`, it is
+outside: it may wait for the end of a reset that waits for the job. During such a wait its thread does not count against
+the limit, because the job may wait for another job that is queued behind it.
+
+The threads are daemons, so a thread that is stuck in C does not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -43,24 +45,24 @@ LINGER_SECONDS = 10.0
 
 
 def default_workers() -> int:
-    """As many as concurrent.futures would start."""
+    """The default limit of threads, as in concurrent.futures."""
     return min(32, (os.cpu_count() or 1) + 4)
 
 
-AWAIT_IT: Final = "Await it on an event loop. A job is a plain function, which may block."
+AWAIT_IT: Final = "Await it on an event loop instead. A job is a plain function, which may block."
 
 
 def _close_unstarted(thing: object) -> None:
-    """Closes a coroutine that has not begun, for nothing will await it. One that has begun belongs to other code."""
+    """Closes a coroutine that has not begun, because nothing will await it. Other code owns one that has begun."""
     if inspect.iscoroutine(thing) and inspect.getcoroutinestate(thing) == inspect.CORO_CREATED:
         thing.close()
 
 
 def must_be_plain(fn: object) -> None:
-    """ParameterError for what a thread cannot simply call: no function, or one that is async."""
+    """Raises ParameterError if `fn` is not a function, or is an async one."""
     if not callable(fn):
         _close_unstarted(fn)
-        hint = "Pass the function, and its arguments behind it: run(fn, *args)."
+        hint = "Pass the function and then its arguments: run(fn, *args)."
         raise ParameterError(
             f"expected a function, got {fn!r}", hint=AWAIT_IT if inspect.iscoroutine(fn) else hint
         )
@@ -70,7 +72,7 @@ def must_be_plain(fn: object) -> None:
 
 
 def plain(fn: object, result: T, hint: str = AWAIT_IT) -> T:
-    """What a function has returned. ParameterError if that is a coroutine or an async generator, which does nothing."""
+    """Returns the result of `fn`. Raises ParameterError if it is a coroutine or an async generator."""
     if inspect.iscoroutine(result) or inspect.isasyncgen(result):
         _close_unstarted(result)
         raise ParameterError(
@@ -86,15 +88,15 @@ class _Item:
     def __init__(self, index: int, future: JobFuture[Any], work: Callable[[], Any]) -> None:
         self.future = future
         self.work = work
-        scope = current_job_scope()  # what a reset waits for in whoever submits, it does in his job
+        scope = current_job_scope()  # a reset waits for the new job as it waits for the code that submits it
         self.holder = scope if scope is not None and scope.index == index else current_holder()
 
 
 class DeviceExecutor(Unique, Executor):
     """A `concurrent.futures.Executor` whose threads have the device's context bound.
 
-    A job that is submitted while the device is reset begins when it is open again. `shutdown` ends the threads that
-    are idle; those in a job end after it.
+    A job that is submitted during a reset begins when the device is open again. `shutdown` ends the idle threads; a
+    thread that runs a job ends after it.
     """
 
     noun = "device executor"
@@ -108,12 +110,12 @@ class DeviceExecutor(Unique, Executor):
         self._items: deque[_Item] = deque()
         self._changed = sync.condition()
         self._threads: set[object] = set()
-        self._waiting = 0  # of these, those whose job waits through aioacl
+        self._waiting = 0  # threads whose job waits through aioacl
         self._idle = 0
         self._closed = False
 
     def __setattr__(self, name: str, value: object) -> None:
-        # The base class has no slots, so Python would accept every name.
+        # The base class has no slots, so Python would accept any name.
         if not name.startswith("_"):
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r} that can be assigned"
@@ -126,13 +128,18 @@ class DeviceExecutor(Unique, Executor):
         return f"<DeviceExecutor of device {self._index}, {threads}{ended}{of_parent()}>"
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
-        """Queues `fn(*args, **kwargs)`; it sees the caller's context variables.
+        """Queues `fn(*args, **kwargs)`, which sees the caller's context variables. Returns the job's future.
 
         Raises:
-            ParameterError: it is no function, or an async one; the future has it if it returns a coroutine.
+            ParameterError: `fn` is not a function, or is an async one. If it returns a coroutine, the future raises
+                the error.
+            RuntimeError: the executor was shut down.
+            ForkedProcessError: the executor belongs to the process that was forked.
         """
         if lib.aio_forked():
-            raise ForkedProcessError("device.executor belongs to the process that was forked")
+            raise ForkedProcessError(
+                "expected an executor of this process, got one of the process that was forked"
+            )
         must_be_plain(fn)
         future: JobFuture[T] = JobFuture()
         context = copy_context()
@@ -147,7 +154,7 @@ class DeviceExecutor(Unique, Executor):
 
     @property
     def ended(self) -> bool:
-        """Whether it takes no more jobs."""
+        """Whether the executor takes no more jobs."""
         return self._closed
 
     @property
@@ -155,9 +162,9 @@ class DeviceExecutor(Unique, Executor):
         return len(self._threads)
 
     def _serve(self, item: _Item | None = None) -> None:
-        """Starts a thread if the queue needs one and the limit allows it. With the lock held.
+        """Starts a thread if the queue needs one and the limit allows it. Call it with the lock held.
 
-        Without a thread, and without another that will do it, the item is not queued either.
+        If no thread can be started and no other thread will run the item, the item is removed from the queue.
         """
         if self._idle >= len(self._items) or self._workers - self._waiting >= self._limit:
             return
@@ -170,7 +177,7 @@ class DeviceExecutor(Unique, Executor):
                 raise
 
     def _spawn(self) -> None:
-        """The thread adds itself as well: where Ctrl-C comes, it is counted if it was started, and only then."""
+        """Starts a thread. The thread also adds itself, so after Ctrl-C it is counted exactly if it started."""
         thread = object()
         try:
             self._threads.add(thread)
@@ -181,7 +188,7 @@ class DeviceExecutor(Unique, Executor):
 
     @contextmanager
     def one_waits(self) -> Generator[None]:
-        """On a worker: its job waits. ResourceExhausted if no thread is left for what is queued."""
+        """On a worker whose job waits. Raises ResourceExhausted if no thread is left for the queued jobs."""
         with self._changed:
             self._waiting += 1
             try:
@@ -197,7 +204,7 @@ class DeviceExecutor(Unique, Executor):
                 self._waiting -= 1
 
     def _next(self, thread: object) -> _Item | None:
-        """The next job; None if the thread is to end: there is none, or too many threads have come back from waits."""
+        """The next job. None if the thread must end: there is no job, or too many threads have returned from waits."""
         with self._changed:
             while not self._items and self._workers - self._waiting <= self._limit:
                 self._idle += 1
@@ -216,10 +223,10 @@ class DeviceExecutor(Unique, Executor):
             self._threads.add(thread)
         while (item := self._next(thread)) is not None:
             self._do(item)
-            del item  # nothing of a job is kept while we wait for the next
+            del item  # keep no reference to a job during the wait for the next one
 
     def _do(self, item: _Item) -> None:
-        """Until it is inside the device a job has not begun, and can be cancelled."""
+        """Runs a job. It begins when it is inside the device; until then it can be cancelled."""
         try:
             scope = self._enter(item.holder, self.one_waits)
         except BaseException as error:  # noqa: BLE001 - it is the future's
@@ -232,7 +239,7 @@ class DeviceExecutor(Unique, Executor):
                     outcome = self._outcome(item)
         finally:
             scope.end()
-        # The future's lock is taken from here on: inside the device, a caller that keeps it would keep the worker.
+        # The future's lock is used from here on. A caller that holds it must not block a worker inside the device.
         if outcome is None:
             item.future.drop()
         else:
@@ -240,7 +247,7 @@ class DeviceExecutor(Unique, Executor):
 
     @staticmethod
     def _outcome(item: _Item) -> Callable[[], object]:
-        """Does the job; what it comes to is told when the job is no longer inside the device."""
+        """Runs the job. Returns a function that sets the result, to be called outside the device."""
         try:
             result = item.work()
         except BaseException as error:  # noqa: BLE001 - it is the future's
@@ -248,7 +255,7 @@ class DeviceExecutor(Unique, Executor):
         return partial(item.future.set_result, result)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more jobs; waits for those that run, if asked to. In a forked child there are none."""
+        """Takes no more jobs. With `wait`, waits until the running jobs have ended. Does nothing in a forked child."""
         if lib.aio_forked():
             return
         with self._changed:

@@ -1,4 +1,4 @@
-"""Failed tasks, as the engine has found them, and how they are reported to the listeners of a device."""
+"""The failed tasks that the engine found, and how they are reported to the listeners of a device."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from aioacl._base.origin import Site
     from aioacl._lifecycle.admission import Admission
 
-CALL: Final = "aclrtSynchronizeStream"  # what would have returned the code
-TASKS: Final = {  # by what enqueues them
+CALL: Final = "aclrtSynchronizeStream"  # the function that would have returned the code
+TASKS: Final = {  # by the ACL function that enqueues them
     "aclrtMemcpyAsync": "a copy",
     "aclrtMemsetAsync": "a fill",
     "aclrtStreamWaitEvent": "a wait for an event",
 }
-LAST: Final = (1 << 64) - 1  # a position behind every other
+LAST: Final = (1 << 64) - 1  # a position behind all others
 
 
 def name_of(code: int) -> str:
     """A code of ACL and its name."""
-    return f"{code} {lookup(code).name}" if code > lib.AIO_LIMIT else "not known"
+    return f"{code} {lookup(code).name}" if code > lib.AIO_LIMIT else "unknown code"
 
 
 def name_of_stream(number: int) -> str:
@@ -54,24 +54,24 @@ class Failed:
 
     @classmethod
     def read(cls, found: Any) -> Failed:
-        """What the engine has written."""
+        """Makes one from the C struct that the engine filled."""
         place = found.device, found.generation, found.stream, found.position
         return cls(found.code, *place, bool(found.own), bool(found.stops), text_of(found.text))
 
     @property
     def place(self) -> str:
-        """Which task it was."""
+        """The position, stream and device of the task."""
         return f"position {self.position} of {name_of_stream(self.stream)} on device {self.device}"
 
     @property
     def task(self) -> str:
-        """The failed task, in a sentence; without reports the position is the first that it may have."""
+        """The failed task, for a sentence. If the library has no reports, it gives the lowest possible position."""
         if detection() == "exact":
             return f"the task at {self.place}"
         return f"a task at or behind {self.place}"
 
     def ending(self, by: str) -> str:
-        """That it failed, in a sentence; `by` is the ACL function that enqueued what is at the position, or ""."""
+        """The sentence that the task failed. `by` is the ACL function that enqueued the task, or ""."""
         kind = f", {TASKS[by]}," if by in TASKS and detection() == "exact" else ""
         return f"{self.task}{kind} failed"
 
@@ -82,43 +82,44 @@ class Failed:
 
     @property
     def sentence(self) -> str:
-        """All of it, for a warning or a log."""
+        """Code, name and place, for a warning or a log."""
         return f"{self.name}, {self.place}"
 
 
 def warn(failed: Failed, what: str, made: Site | None = None) -> None:
-    """AclWarning for a failure that nothing has collected; each is shown, not only the first from the same line.
+    """Emits an AclWarning for a failure that was not collected. Each is shown, not only the first from a line.
 
-    It names the line that made the stream, if that is given, else the caller's: a thread of aioacl has none.
+    The warning names the line that made the stream, if `made` is given, else the line of the caller. A thread of
+    aioacl has no such caller.
     """
     sentence = f"a task failed, no await raised it, and {what}: {failed.sentence}"
     warnings.warn_explicit(sentence, AclWarning, *(made or origin.site()), registry={})
 
 
 class TrackedStream(Protocol):
-    """What is asked of a stream whose native stream is not destroyed yet."""
+    """The parts of a stream that are used until its native stream is destroyed."""
 
     @property
     def handle(self) -> CData:
-        """The engine's."""
+        """The engine's record of the stream."""
         ...
 
     def warn_of_uncollected(self, what: str) -> None:
-        """AclWarning for a failure of it that nothing has collected."""
+        """Emits an AclWarning if the stream has a failure that was not collected."""
         ...
 
     def release_done(self) -> None:
-        """Lets go of what its finished work has used."""
+        """Drops the in-flight references of work that is done."""
         ...
 
 
 class Failures:
-    """Faults and failed tasks of one device. Written with the lock of the device's admission held.
+    """Faults and failed tasks of one device. The lock of the device's admission is held to write them.
 
     Attributes:
         last_fault: the newest fault of this generation.
-        count: the failed tasks since the first open.
-        last_task: the newest of them, as a sentence.
+        count: the number of failed tasks since the first open.
+        last_task: the newest failed task, as a sentence.
     """
 
     def __init__(self, admission: Admission, streams: sync.WeakSet[TrackedStream]) -> None:
@@ -129,7 +130,7 @@ class Failures:
         self.last_task = ""
 
     def collect(self) -> None:
-        """On a thread of the device's own: takes the text of failed tasks, and reports them to the listeners."""
+        """On a thread of the device: reads the runtime's text of failed tasks, and reports them to the listeners."""
         for stream in self._streams.members():
             if lib.aio_stream_error(stream.handle, LAST, ffi.NULL):
                 lib.aio_stream_take_code(stream.handle)
@@ -161,7 +162,10 @@ class Failures:
             admission.announce()
 
     def note_fault(self, error: AclError, *, told: bool = False) -> None:
-        """Remembers a device fault until the next reset, and reports it to the listeners, unless the engine has."""
+        """Stores a device fault until the next reset, and reports it to the listeners.
+
+        With `told=True` it is not reported, because the engine has reported it.
+        """
         admission = self._admission
         with admission.changed:
             if self.poison(error) and not told:
@@ -169,16 +173,19 @@ class Failures:
                 admission.announce()
 
     def poison(self, error: AclError) -> bool:
-        """With the lock held. Keeps a copy, for a traceback would keep its frames. False if a reset has cured it."""
+        """Stores a copy of the fault, because a traceback would keep its frames. Call it with the lock held.
+
+        Returns False if the fault is from before a reset, so that it no longer matters.
+        """
         if error.generation != self._admission.generation:
             return False
         self.last_fault = copy.copy(error)
         return True
 
     def warn_at_close(self) -> None:
-        """AclWarning for each failure of the device's streams that nothing has collected, once the device is closed.
+        """Emits an AclWarning for each failure of the device's streams that was not collected. Called after the close.
 
-        Where warnings are errors it raises the first of them, and the others go to sys.unraisablehook.
+        Where warnings are errors, it raises the first one and reports the others to sys.unraisablehook.
         """
         errors: list[Exception] = []
         for stream in self._streams.members():

@@ -1,4 +1,4 @@
-"""What the gate of a device knows: how many are inside, who they are, and what its refusals mean."""
+"""What the gate of a device reports: the calls that are inside, and its refusals as errors."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ INSIDE_AT_MOST: Final = 256
 
 
 def counts(index: int) -> list[int]:
-    """Calls that are inside: enqueueing, waiting, lifetime."""
+    """The numbers of calls that are inside: enqueueing, waiting, and creating or destroying (lifetime)."""
     found = ffi.new("int32_t[3]")
     lib.aio_gate_counts(index, found)
     return ffi.unpack(found, 3)
 
 
 def inside(index: int) -> tuple[Stuck, ...]:
-    """The calls that are inside, each with its thread and since when."""
+    """The calls that are inside, each with its thread and the seconds that it has been inside."""
     functions = ffi.new("int32_t[]", INSIDE_AT_MOST)
     threads = ffi.new("int32_t[]", INSIDE_AT_MOST)
     microseconds = ffi.new("int64_t[]", INSIDE_AT_MOST)
@@ -47,7 +47,7 @@ def inside(index: int) -> tuple[Stuck, ...]:
 
 
 def context_lives(index: int) -> bool:
-    """Whether the device is set; True as well where the runtime does not tell (aclrtGetPrimaryCtxState)."""
+    """Whether the device is set (aclrtGetPrimaryCtxState). True also if the runtime does not report it."""
     active = ffi.new("int32_t *")
     code = lib.aio_u_aclrtGetPrimaryCtxState(index, ffi.NULL, active)  # the runtime takes no other flags
     return code != 0 or active[0] != 0
@@ -82,23 +82,28 @@ def _stale(call: str, index: int, generation: int) -> AclError:
 @_refusal(lib.AIO_NOT_OPEN)
 def _not_open(call: str, index: int, generation: int) -> AclError:
     return StaleHandleError(
-        "the device is closed",
+        "expected a handle of an open device, got one of a closed device",
         call=call,
         device=index,
         generation=generation,
-        hint="Open it again, and make new handles.",
+        hint="Open the device again, and make new handles.",
     )
 
 
 @_refusal(lib.AIO_RESETTING_NOW)
 def _resetting(call: str, index: int, generation: int) -> AclError:
-    return DeviceResetting("the device is being reset", call=call, device=index, generation=generation)
+    return DeviceResetting(
+        "expected an open device, got one that is being reset", call=call, device=index, generation=generation
+    )
 
 
 @_refusal(lib.AIO_DRAINING_NOW)
 def _draining(call: str, index: int, generation: int) -> AclError:
     return DeviceResetting(
-        "the device is draining before a reset", call=call, device=index, generation=generation
+        "expected an open device, got one that is draining before a reset",
+        call=call,
+        device=index,
+        generation=generation,
     )
 
 
@@ -112,7 +117,7 @@ def _quarantine(call: str, index: int, generation: int) -> AclError:
 @_refusal(lib.AIO_WAS_RESET)
 def _was_reset(call: str, index: int, generation: int) -> AclError:
     return DeviceReset(
-        "the device was reset or closed while this waited",
+        "the device was reset or closed during the wait",
         call=call,
         device=index,
         generation=generation,
@@ -122,18 +127,21 @@ def _was_reset(call: str, index: int, generation: int) -> AclError:
 @_refusal(lib.AIO_CROWDED)
 def _crowded(call: str, index: int, generation: int) -> AclError:
     return ResourceExhausted(
-        f"4095 calls of a kind are inside device {index}",
+        f"expected fewer than 4095 calls of one kind inside device {index}, got 4095",
         call=call,
         device=index,
         generation=generation,
-        hint="Use fewer threads at a time.",
+        hint="Use fewer threads at the same time.",
     )
 
 
 @_refusal(lib.AIO_FORKED)
 def _forked(call: str, index: int, generation: int) -> AclError:
     return ForkedProcessError(
-        "the handle belongs to the process that was forked", call=call, device=index, generation=generation
+        "expected a handle of this process, got one of the process that was forked",
+        call=call,
+        device=index,
+        generation=generation,
     )
 
 
@@ -167,11 +175,11 @@ def _stage_full(call: str, index: int, generation: int) -> AclError:
 @_refusal(lib.AIO_REPORTS_LOST)
 def _reports_lost(call: str, index: int, generation: int) -> AclError:
     return DeviceFault(
-        "tasks have failed, more at once than could be kept, and this may be one of them",
+        "more tasks failed at once than aioacl can record, and this task may be one of them",
         call=call,
         device=index,
         generation=generation,
-        hint="Repeat the work on a new stream, or reset the device by `force_reset()`.",
+        hint="Repeat the work on a new stream, or reset the device with `force_reset()`.",
     )
 
 
@@ -211,9 +219,9 @@ QUERIES: Final = ("aclrtStreamQuery", "aclrtQueryEventStatus")
 
 
 def failed_call(call: str, code: int) -> str:
-    """The function that has answered the code on this thread, for a call that is about to be named.
+    """The function that returned the code on this thread, for an error that names `call`.
 
-    The gate makes a context current before the call, and a query may ask a mark before the stream.
+    It may be another function: the gate makes a context current before the call, and a query may first query a mark.
     """
     function = lib.aio_failed_function(code)
     actual = name_of_function(function) if function >= 0 else call
@@ -221,9 +229,9 @@ def failed_call(call: str, code: int) -> str:
 
 
 def error_of(code: int, call: str, index: int, generation: int, text: str | None = None) -> AclError:
-    """The error for a code of ACL or a refusal of the library's own.
+    """The error for a code of ACL or for a refusal by aioacl.
 
-    `text` is the runtime's; without it, what it said on this thread last.
+    `text` is the text of the runtime. Without it, the runtime's latest text on this thread is used.
     """
     if text is None:
         call = failed_call(call, code)
@@ -231,5 +239,5 @@ def error_of(code: int, call: str, index: int, generation: int, text: str | None
         return absent(call, index, generation)
     if code in _REFUSALS:
         return _REFUSALS[code](call, index, generation)
-    said = text_of(lib.aio_error_text()) if text is None else text
-    return error_for(code, call, device=index, generation=generation, message=said)
+    message = text_of(lib.aio_error_text()) if text is None else text
+    return error_for(code, call, device=index, generation=generation, message=message)

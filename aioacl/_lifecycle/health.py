@@ -1,4 +1,4 @@
-"""How a device is, as data."""
+"""The health of a device: `device.health`."""
 
 from __future__ import annotations
 
@@ -30,15 +30,18 @@ CONTROL: Final = (
 
 
 def _stuck_for(manager: Manager) -> float:
-    """Seconds; what a running procedure still gives its time is not stuck."""
-    patient = MAY_TAKE_LONG if manager.procedure is None else MAY_TAKE_LONG + CONTROL
-    calls = (call.seconds for call in inside(manager.index) if call.function not in patient)
+    """How long the longest call has been inside, in seconds; 0.0 if no call is stuck.
+
+    Calls that may take long are left out. While a procedure runs, so are its own calls, which have their own limits.
+    """
+    exempt = MAY_TAKE_LONG if manager.procedure is None else MAY_TAKE_LONG + CONTROL
+    calls = (call.seconds for call in inside(manager.index) if call.function not in exempt)
     longest = max(calls, default=0.0)
     return longest if longest > STUCK_SECONDS else 0.0
 
 
 def health_of(manager: Manager) -> Health:
-    """How the manager's device is now. Calls no ACL function."""
+    """The health of the manager's device now. Calls no ACL function."""
     stuck = _stuck_for(manager)
     with manager.admission.changed:
         fault = manager.failures.last_fault

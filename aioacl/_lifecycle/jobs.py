@@ -1,4 +1,4 @@
-"""The user's blocking jobs on a device: its executor while somebody has it open, and how a job comes in."""
+"""The user's blocking jobs on a device: its executor while the device is open, and how a job enters the device."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ USER_JOB: Final = -1
 
 
 class Jobs:
-    """The threads for the user's jobs, from the first of them to the last close, and the jobs in them.
+    """The threads for the user's jobs, from the first job to the last close, and the jobs that run on them.
 
-    Guarded by the lock of the device's admission. `meet_foreign` answers a foreign reset, if one is to be answered;
-    it is called with the lock held.
+    Guarded by the lock of the device's admission. `meet_foreign` starts the procedure that follows a foreign reset, if
+    there was one. It is called with the lock held.
     """
 
     def __init__(self, admission: Admission, meet_foreign: Callable[[], object]) -> None:
         self.index = admission.index
         self._admission = admission
         self._meet_foreign = meet_foreign
-        self._executors: list[DeviceExecutor] = []  # the first that has not ended is used
-        self.outside = 0  # jobs that have begun, and wait through aioacl
-        self.named = Named(admission)  # streams of others that a reset may abort
+        self._executors: list[DeviceExecutor] = []  # the first one that has not ended is used
+        self.outside = 0  # jobs that have begun and now wait through aioacl
+        self.named = Named(admission)  # streams of other libraries that a reset may abort
 
     @property
     def executor(self) -> DeviceExecutor:
-        """The threads for the user's jobs, started with the first of them."""
+        """The executor for the user's jobs. The first use makes it. Raises ParameterError if the device is closed."""
         with self._admission.changed:
-            if not self._admission.opens:  # the procedure that closes ends the executor once
+            if not self._admission.opens:  # the close ends the executor only once
                 raise self._admission.closed()
             while True:
                 for executor in [*self._executors]:
@@ -53,11 +53,15 @@ class Jobs:
                         return executor
                     with suppress(ValueError):
                         self._executors.remove(executor)
-                # A signal handler of this thread may append one too: then both use its executor.
+                # A signal handler on this thread may also append one. Then both use the executor of the handler.
                 self._executors.append(DeviceExecutor(self.index, self.enter_job))
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
-        """Queues a job; when the executor has ended meanwhile it asks again, and is told if the device is closed."""
+        """Queues a job. If the executor has ended meanwhile, it takes the next one.
+
+        Raises:
+            ParameterError: the device is closed, or `fn` is not a plain function.
+        """
         while True:
             executor = self.executor
             try:
@@ -67,13 +71,13 @@ class Jobs:
                     raise
 
     def outcome(self, future: JobFuture[T]) -> T:
-        """What a job came to; the last close drops those that have not begun."""
+        """The result of a job, or its error. ParameterError if the last close dropped the job before it began."""
         if future.cancelled():
             raise self._admission.closed()
         return future.result()
 
     def end_executor(self) -> None:
-        """Takes no more jobs; the threads end on their own."""
+        """Shuts the executor down: it takes no more jobs, and its threads end on their own."""
         with self._admission.changed:
             executors, self._executors = self._executors, []
         for executor in executors:
@@ -82,7 +86,7 @@ class Jobs:
     def enter_job(self, holder: object, waits: Waits) -> InsideDevice:
         """On a worker: waits until the job may begin, enters the device and binds the thread.
 
-        `waits` is what the job's waits are made in.
+        `waits` makes a context manager for each wait of the job.
         """
         with self._admission.turns.place() as place:
             while True:
@@ -101,13 +105,13 @@ class Jobs:
                         raise error_of(code, "aclrtSetCurrentContext", self.index, self._admission.generation)
 
     def let_out(self, generation: int) -> None:
-        """On a worker, in a job: not inside the device for a while, though a drain still waits for the job."""
+        """On a worker, in a job: leaves the device until `let_in`. A drain still waits for the job."""
         with self._admission.changed:
             self.outside += 1
             lib.aio_leave(make_pass(self.index, generation), lib.AIO_LIFETIME)
 
     def let_in(self) -> int | None:
-        """Inside again, now or when a reset is over: the generation by then. None if nobody can be inside."""
+        """Enters the device again, now or after a reset. Returns the generation, or None if closed or quarantined."""
         with self._admission.changed:
             try:
                 while self._admission.state not in (State.CLOSED, State.QUARANTINED):
@@ -116,21 +120,21 @@ class Jobs:
                     entered = make_pass(self.index, generation)
                     if open_still and lib.aio_enter(entered, lib.AIO_LIFETIME, USER_JOB) == 0:
                         return generation
-                    self._meet_foreign()  # the maintenance thread, which does as a rule, may be in a call
+                    self._meet_foreign()  # usually the maintenance thread does this, but it may be in a call
                     self._admission.changed.wait()
                 return None
             finally:
                 self.outside -= 1
 
     def parted(self, generation: int) -> AclError:
-        """The error of a job that was outside when its device was reset or closed."""
+        """The error of a job that was outside the device when it was reset or closed."""
         if self._admission.state is State.QUARANTINED:
             return self._admission.quarantined()
         return self._admission.was_ended(generation, "a job's wait")
 
 
 class InsideDevice(JobScope):
-    """A job inside its device, which a reset may end while the job waits."""
+    """A job inside its device. While the job waits, it is outside, so a reset may come in between."""
 
     def __init__(self, jobs: Jobs, generation: int, waits: Waits) -> None:
         super().__init__(jobs.index)
@@ -139,27 +143,28 @@ class InsideDevice(JobScope):
         self.generation: int | None = generation  # None: outside
 
     def end(self) -> None:
-        """The job is done."""
+        """The job has ended."""
         self.over = True
         if self.generation is not None:
             lib.aio_leave(make_pass(self.index, self.generation), lib.AIO_LIFETIME)
 
     @contextmanager
     def outside(self) -> Generator[None]:
-        """Not inside for the time of a wait; DeviceReset, or DeviceQuarantined, if a reset has come in between.
+        """The job is outside the device while it waits.
 
-        It says so whatever was waited for: what the job holds of the runtime's own has ended.
+        Raises DeviceReset or DeviceQuarantined if a reset came during the wait, whatever the wait was for: the
+        runtime's own objects that the job holds are gone.
         """
         before = self.generation
         with self._waits(), self._left(before):
             yield
         if self.generation != before:
-            assert before is not None, "who is outside stays outside"
+            assert before is not None, "a job that was outside has entered the device"
             raise self._jobs.parted(before)
 
     @contextmanager
     def _left(self, before: int | None) -> Generator[None]:
-        if before is None:  # it has been told, and goes on without
+        if before is None:  # the error was raised already, and the job continues outside the device
             yield
             return
         self.generation = None

@@ -1,4 +1,4 @@
-"""Leases: a task's promise that no reset should part its steps, and the book of those that are held."""
+"""Leases, which keep a force reset from starting between the steps of a task, and the record of the held ones."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object | None:
-    """The holder that leaves now: a generator may be closed by another task than the one that entered in it.
+    """The holder that leaves now. It may not be the caller: another task may close the generator that entered.
 
-    None if the caller has not entered here, or has left already: what it holds by another entry stays.
+    Returns None if the caller has no entry here, or has left it already. Its entries elsewhere stay.
     """
     holder = current_holder()
     if kind is GeneratorExit and entered and holder not in entered:
@@ -39,16 +39,16 @@ def _entered_before(noun: str, index: int, hint: str) -> ParameterError:
 
 
 class Grantor(Protocol):
-    """What a lease asks of the admission of its device."""
+    """The parts of a device's admission that a lease uses."""
 
     @property
     def index(self) -> int:
-        """The device's."""
+        """The index of the device."""
         ...
 
     @property
     def generation(self) -> int:
-        """The gate's."""
+        """The generation in the gate."""
         ...
 
     async def grant(self, lease: Lease, *, wait: bool, deadline: float | None) -> None:
@@ -56,39 +56,39 @@ class Grantor(Protocol):
         ...
 
     def share_lease(self, shared: SharedLease, holder: object) -> None:
-        """Makes another task a holder of a lease that is held."""
+        """Makes another task a holder of a lease that is already held."""
         ...
 
     def entered(self, lease: Lease, holder: object) -> int:
-        """How often the holder has entered the lease and not left it yet."""
+        """How many times the holder has entered the lease and not left it."""
         ...
 
     def give_back(self, lease: Lease, holder: object, left: int) -> None:
-        """Until the holder has entered it so often and no more."""
+        """Removes entries of the holder until `left` remain."""
         ...
 
     def forsake_lease(self, lease: Lease, holder: object) -> None:
-        """For finalizers: the holder has left the lease."""
+        """For finalizers: removes one entry of the holder."""
         ...
 
     def forget_lease(self) -> None:
-        """For finalizers: a lease that was entered is gone."""
+        """For finalizers: an entered lease was garbage-collected."""
         ...
 
     def tidy_leases(self) -> None:
-        """Holders have left theirs without the lock."""
+        """Drops the leases that finalizers left without the lock."""
         ...
 
 
 class Lease(Unique):
-    """A task's promise that it is between steps which a reset should not part.
+    """Keeps a force reset from starting between the steps of a task: `async with device.lease() as lease:`.
 
-    `async with device.lease() as lease:` A force reset waits for it, at most its grace time; then the lease is
-    revoked: the holder's waits raise DeviceReset, and his next call DeviceResetting, or StaleHandleError with an old
-    handle. A foreign reset waits for nobody: it revokes at once, and so does the last close.
+    A force reset waits for the lease, at most its grace time, then revokes it. After that the holder's waits raise
+    DeviceReset, and its next call raises DeviceResetting, or StaleHandleError with an old handle. A foreign reset and
+    the last close revoke the lease at once.
 
-    Only the task that entered it holds it, and those to which `share()` was handed. `asyncio.gather`, and `wait_for`
-    before Python 3.12, make tasks of their own, which do not hold it: use `asyncio.timeout()`, and share it.
+    Only the task that entered the lease holds it, and the tasks that entered a `share()` of it. `asyncio.gather`, and
+    `wait_for` before Python 3.12, create new tasks, which do not hold it: use `asyncio.timeout()`, or share the lease.
     """
 
     __slots__ = (
@@ -101,15 +101,15 @@ class Lease(Unique):
         self._grantor = grantor
         self._wait = wait
         self._timeout = timeout
-        self._holders: list[object] = []  # once for each time that one has entered
-        self._lost: list[object] = []  # those it was taken from, until they leave
-        self._entered: list[object] = []  # those who have entered it itself: without those it was shared with
-        self._generation = 0  # in which it was entered; 0: it was not entered yet
+        self._holders: list[object] = []  # one item for each entry
+        self._lost: list[object] = []  # the holders when it was revoked, until they leave
+        self._entered: list[object] = []  # holders that entered the lease itself, not a share of it
+        self._generation = 0  # when it was entered; 0: it was not entered yet
         self._born: Origin | None = None
         self._site: Site | None = origin.site()
 
     def _must_be_new(self) -> None:
-        """ParameterError for a lease that was entered before."""
+        """Raises ParameterError if the lease was entered before."""
         if self._generation:
             hint = "Call device.lease() once for each block, or pass lease.share() to another task."
             raise _entered_before(self.noun, self._grantor.index, hint)
@@ -121,7 +121,7 @@ class Lease(Unique):
             self._entered.append(current_holder())
             return self  # noqa: TRY300 - an `else` would leave the block
         except GeneratorExit:
-            raise  # by a finalizer, before it was granted: perhaps on a thread that has the lock
+            raise  # from a finalizer, before the grant, perhaps on a thread that holds the lock
         except BaseException:
             self._grantor.give_back(self, current_holder(), before)
             raise
@@ -130,7 +130,7 @@ class Lease(Unique):
         self._leave(kind, self._entered)
 
     def __enter__(self) -> Self:
-        """For a plain thread, without a running loop: the thread is the holder."""
+        """For a thread without a running event loop. The thread is the holder."""
         before = self._grantor.entered(self, current_holder())
         try:
             run_blocking(self.__aenter__, None, "enter the lease with `async with`")
@@ -146,14 +146,14 @@ class Lease(Unique):
         holder = _leaver(kind, entered)
         if holder is None:
             return
-        if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has the lock
+        if kind is GeneratorExit:  # from a finalizer, perhaps on a thread that holds the lock
             self._grantor.forsake_lease(self, holder)
             return
         left = self._grantor.entered(self, holder) - 1
         try:
             self._grantor.give_back(self, holder, left)
         finally:
-            self._grantor.give_back(self, holder, left)  # Ctrl-C may have come in the middle of it
+            self._grantor.give_back(self, holder, left)  # Ctrl-C may have interrupted the first call
 
     def __del__(self) -> None:
         if not hasattr(self, "_site") or not (self._holders or self._lost) or lib.aio_forked():
@@ -179,17 +179,20 @@ class Lease(Unique):
         return f"<Lease on {where}, {state}{of_parent()}>"
 
     def share(self) -> SharedLease:
-        """What another task enters, with `with` or `async with`, to hold this lease too; that waits for nothing."""
+        """Returns a SharedLease. Another task enters it, with `with` or `async with`, to hold this lease too.
+
+        Entering it never waits.
+        """
         return SharedLease(self._grantor, self)
 
     @property
     def held(self) -> bool:
-        """Whether the current task holds it now; not any more once somebody else has reset the device."""
+        """Whether the current task holds the lease now. False after a foreign reset of the device."""
         return current_holder() in self._holders and not lib.aio_gate_foreign(self._grantor.index)
 
 
 class SharedLease(Unique):
-    """A lease on its way to another task, which enters it once."""
+    """A share of a lease, from `lease.share()`. One other task enters it once, to hold the lease too."""
 
     __slots__ = ("__weakref__", "_born", "_entered", "_grantor", "_lease", "_site", "_used")
     noun = "shared lease"
@@ -197,7 +200,7 @@ class SharedLease(Unique):
     def __init__(self, grantor: Grantor, lease: Lease) -> None:
         self._grantor = grantor
         self._lease = lease
-        self._entered: list[object] = []  # by whom
+        self._entered: list[object] = []  # the holders that entered it
         self._used = False
         self._born: Origin | None = None
         self._site: Site | None = origin.site()
@@ -227,7 +230,7 @@ class SharedLease(Unique):
             raise
 
     def _must_be_new(self) -> None:
-        """ParameterError for a shared lease that was entered before."""
+        """Raises ParameterError if the shared lease was entered before."""
         if self._used:
             raise _entered_before(
                 self.noun, self._grantor.index, "Call lease.share() for each task and block."
@@ -244,9 +247,10 @@ class SharedLease(Unique):
 
 
 class Leases:
-    """The leases of a device that are held, and by whom. Guarded by the lock of the device's manager.
+    """The held leases of a device and their holders. Guarded by the lock of the device's admission.
 
-    It keeps none of them: one that nobody can leave any more, for a Ctrl-C has come between, is not held for ever.
+    The references are weak. If Ctrl-C interrupts the entering of a lease so that no task can leave it, it is not held
+    forever.
     """
 
     def __init__(self) -> None:
@@ -257,18 +261,18 @@ class Leases:
         return len(self._held)
 
     def grant(self, lease: Lease, holder: object, generation: int) -> None:
-        """Its first holder."""
+        """Adds the first holder of a new lease."""
         lease._must_be_new()  # once more: several tasks may have waited for the device to open
         lease._generation = generation
         self.add(lease, holder)
 
     def add(self, lease: Lease, holder: object) -> None:
-        """One holder more."""
+        """Adds a holder."""
         lease._holders.append(holder)
         self._held.add(lease)
 
     def join(self, shared: SharedLease, holder: object) -> None:
-        """One holder more of a lease that somebody holds."""
+        """Adds a holder to a lease that is held. Raises ParameterError if it is not."""
         if shared._lease not in self._held:
             raise ParameterError(
                 "expected a lease that a task holds, got one that no task holds",
@@ -279,11 +283,14 @@ class Leases:
 
     @staticmethod
     def entered(lease: Lease, holder: object) -> int:
-        """How often he has entered it and not left it yet."""
+        """How many times the holder has entered the lease and not left it."""
         return lease._holders.count(holder) + lease._lost.count(holder)
 
     def remove(self, lease: Lease, holder: object, left: int) -> bool:
-        """Until he has entered it so often and no more; whether he was the last. Broken off, it can be done again."""
+        """Removes entries of the holder until `left` remain. Returns whether it was the last holder.
+
+        If Ctrl-C interrupts it, it can be called again.
+        """
         last = False
         while self.entered(lease, holder) > left:
             if holder in lease._holders:
@@ -299,12 +306,12 @@ class Leases:
 
     @staticmethod
     def forsake(lease: Lease, holder: object) -> None:
-        """One time less that he has entered it, whatever else is true; takes no lock. To be followed by `tidy`."""
+        """Removes one entry of the holder. Takes no lock; call `tidy` later."""
         with suppress(ValueError):
             (lease._holders if holder in lease._holders else lease._lost).remove(holder)
 
     def tidy(self) -> None:
-        """Drops the leases without a holder. To be called after `forsake`."""
+        """Drops the leases without a holder. Called after `forsake`."""
         for lease in tuple(self._held):
             if not lease._holders:
                 self._held.discard(lease)
@@ -313,7 +320,7 @@ class Leases:
                 self._revoked.discard(lease)
 
     def revoke(self) -> int:
-        """Ends all of them: what they protected is about to end. How many there were."""
+        """Revokes all held leases, because a reset or a close follows. Returns how many there were."""
         revoked = len(self._held)
         for lease in self._held:
             lease._lost += lease._holders
@@ -323,18 +330,18 @@ class Leases:
         return revoked
 
     def holds(self, holder: object) -> bool:
-        """Whether he holds one."""
+        """Whether the holder holds a lease."""
         return any(holder in lease._holders for lease in self._held)
 
     @staticmethod
     def concerns(lease: Lease, holder: object) -> bool:
-        """Whether he holds it, or held it when it was revoked; takes no lock."""
+        """Whether the holder holds the lease, or held it when it was revoked. Takes no lock."""
         return holder in lease._holders or holder in lease._lost
 
     def was_revoked(self, lease: Lease) -> bool:
-        """Whether it was taken from somebody who has not left it yet."""
+        """Whether the lease was revoked and a holder has not left it yet."""
         return lease in self._revoked
 
     def lost(self, holder: object) -> bool:
-        """Whether one was taken from him that he has not left yet."""
+        """Whether a lease of this holder was revoked that it has not left yet."""
         return any(holder in lease._lost for lease in tuple(self._revoked))

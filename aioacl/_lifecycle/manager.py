@@ -1,8 +1,9 @@
-"""One manager per device, for the whole process: opens, leases, and the procedures that open, reset and close it.
+"""The manager of a device: one per device and process. It starts the procedures that open, reset and close the device.
 
-Whatever takes time runs as a *procedure*, on a thread of its own, one at a time for each device; those who ask for the
-same thing while it runs share it, and it goes on when they leave. Procedures use the device's two threads: the
-control thread keeps ACL's per-thread state, the maintenance thread makes and destroys.
+An operation that takes time runs as a *procedure* on a thread of its own. Each device runs one procedure at a time.
+Callers that request the same operation while it runs share the procedure. The procedure continues when its callers
+leave. Procedures use the two threads of the device: the control thread keeps ACL's per-thread state, and the
+maintenance thread creates and destroys native objects.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ class Manager:
     """The lifecycle of one device: owns an object for each concern, and runs one procedure at a time.
 
     Attributes:
-        admission: the state, who may enter, leases and turns; all the others are written with its lock held.
+        admission: the state, admission, leases and turns. Its lock is held to write any of the others.
         counts: how often ACL's device is set.
         jobs: the user's jobs.
         failures: faults and failed tasks.
-        deferred: what is left to the maintenance thread.
-        streams: those whose native streams are not destroyed yet.
-        control: the thread that keeps ACL's state of a thread.
-        maintenance: the thread that makes and destroys.
+        deferred: work that is left to the maintenance thread.
+        streams: the streams whose native streams are not destroyed yet.
+        control: the control thread, which keeps ACL's per-thread state.
+        maintenance: the maintenance thread, which creates and destroys native objects.
         procedure: the procedure that runs, or None.
-        strategy: how waits wait; the first open says so.
+        strategy: how waits are done, "watch" or "thread"; the first open sets it.
     """
 
     def __init__(self, index: int) -> None:
@@ -79,17 +80,17 @@ class Manager:
 
     @property
     def generation(self) -> int:
-        """The gate's generation: a foreign reset raises it in C."""
+        """The generation in the gate. It is read from C, because a foreign reset raises it there."""
         return generation_of(self.index)
 
     # --- opening and closing ---------------------------------------------------------------------------------
 
     async def open(self, user: object, strategy: Strategy, *, wait: bool, deadline: float | None) -> None:
-        """Counts one more in, who counts himself out; the first sets the device (aclrtSetDevice)."""
+        """Adds a user, which `close` or `count_out` removes. The first user sets the device (aclrtSetDevice)."""
         try:
             await self._open(user, strategy, wait=wait, deadline=deadline)
         except GeneratorExit:
-            raise  # by a finalizer, perhaps on a thread that has the lock: the device's own leaves a note
+            raise  # from a finalizer, on a thread that may hold the lock; Device.__del__ leaves a note instead
         except BaseException:
             self.count_out(user)
             raise
@@ -114,19 +115,20 @@ class Manager:
             await self.admission.change(seen, deadline, CloseProcedure.goes_on if closing else NOTHING_BEGUN)
 
     def _count_in(self, user: object, strategy: Strategy) -> bool:
-        """Counts the open if the device is open, or about to be; True when it is open."""
+        """Adds the user if the device is open or opening. Returns True if it is open; starts a procedure if needed."""
         closed = self.procedure is None and self.admission.state is State.CLOSED
         if self.admission.opens and strategy != self.strategy and not closed:
             raise ParameterError(
-                f"device {self.index} is open with waits={self.strategy!r}",
-                hint="The first open fixes it: pass the same, or close the device first.",
+                f"expected waits={self.strategy!r}, as in the first open of device {self.index}, "
+                f"got waits={strategy!r}",
+                hint="Pass the same value, or close the device before you open it with another one.",
             )
         if closed:
             self.strategy = strategy
             self.start_procedure(OpenProcedure(self))
         elif self.procedure is None and self.admission.state is State.QUARANTINED:
             self.start_procedure(CloseProcedure(self))
-        if strategy != self.strategy:  # of those who have left, and whose procedure still runs
+        if strategy != self.strategy:  # its users have left, but their procedure still runs
             return False
         is_open, opening = (
             self.admission.shown is State.OPEN or self._may_join(),
@@ -137,12 +139,12 @@ class Manager:
         return is_open and not opening
 
     def _may_join(self) -> bool:
-        """Whether a running reset waits for the caller, who opens the device once more."""
+        """Whether the running reset waits for the caller, so that an open by the caller must not wait for the reset."""
         draining = self.admission.shown is State.DRAINING and isinstance(self.procedure, ResetProcedure)
         return draining and self.admission.holds_off(current_holder())
 
     async def close(self, user: object) -> None:
-        """Counts him out, and returns when the device is closed if he was the last."""
+        """Removes the user. If it was the last one, waits until the device is closed."""
         closing = self.count_out(user)
         while True:
             with self.admission.changed:
@@ -155,14 +157,14 @@ class Manager:
             closing.raise_error()
 
     def left(self) -> bool:
-        """Whether it is over for those who have counted out: others have it open, or the last close has ended."""
+        """Whether a user that was removed need not wait: others have the device open, or the last close has ended."""
         over = self.procedure is None or self.procedure.manual
         return self.admission.opens > 0 or (
             over and self.admission.state in (State.CLOSED, State.QUARANTINED)
         )
 
     def count_out(self, user: object) -> Procedure | None:
-        """One less, if he was counted in; the last one starts the procedure that closes the device."""
+        """Removes the user, if it was added. Removing the last one starts the procedure that closes the device."""
         with self.admission.changed:
             if user not in self.admission.users:
                 return None
@@ -170,7 +172,7 @@ class Manager:
                 return self._leave(user)
             except AclError:
                 raise
-            except BaseException:  # Ctrl-C, in the middle of it: now it is done from the start
+            except BaseException:  # Ctrl-C interrupted it: repeat it from the start
                 self._leave(user)
                 raise
 
@@ -180,27 +182,28 @@ class Manager:
         return self.close_if_unused(State.OPEN, State.DRAINING, State.QUARANTINED)
 
     def close_if_unused(self, *states: State) -> Procedure | None:
-        """Starts closing when nobody has the device open; call it with the lock held."""
+        """Starts the close if the device has no users and is in one of the states. Call it with the lock held."""
         if self.admission.opens or self.procedure is not None or self.admission.state not in states:
             return None
         if self.admission.state is State.OPEN:
-            self.admission.apply(
-                Trigger.DRAIN
-            )  # at once: nobody may count himself in while the procedure starts
+            # Now, not in the procedure: no user may be added while the thread starts.
+            self.admission.apply(Trigger.DRAIN)
         procedure = CloseProcedure(self, hopeless=self.admission.state is State.QUARANTINED)
         self.start_procedure(procedure)
         return procedure
 
     def start_procedure(self, procedure: Procedure) -> None:
-        """Starts a procedure, wholly or not at all. With the lock held."""
-        try:  # without a thread the gate is not left half shut; after Ctrl-C, a thread that was started just ends
+        """Starts a procedure. If that fails, no procedure is left behind. Call it with the lock held."""
+        # If no thread starts, the gate must not stay in a state between two. If Ctrl-C comes after the thread has
+        # started, the thread finds that it is not the current procedure, and ends.
+        try:
             self.procedure = procedure
             sync.spawn(f"aioacl-{procedure.name}-{self.index}", procedure.execute)
         except BaseException as error:
             self.procedure = None
             if not isinstance(error, RuntimeError):
                 raise
-            self.break_off("no thread could be started to bring it back")
+            self.break_off("no thread could be started to close it, reset it or set it again")
             self.admission.announce()
             raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, self.generation) from error
 
@@ -208,7 +211,7 @@ class Manager:
         return self.admission.quarantined() if self.admission.state is State.QUARANTINED else None
 
     def break_off(self, problem: str) -> None:
-        """A procedure that cannot go on must not leave the gate half shut; with the lock held."""
+        """Quarantines the device if a procedure ended between two states of the gate. Call it with the lock held."""
         if self.admission.state is State.DRAINING:
             self.admission.apply(Trigger.SEIZE)
         if self.admission.state is State.RESETTING:
@@ -217,7 +220,12 @@ class Manager:
     # --- reset -----------------------------------------------------------------------------------------------
 
     async def force_reset(self, *, grace: float, timeout: float, reason: str) -> ResetReport:
-        """Joins the running reset, or starts one, and returns its report."""
+        """Joins the running reset, or starts one, and returns its report.
+
+        Raises:
+            LeaseHeldError: the reset would wait for its own caller.
+            ParameterError: the device is closed.
+        """
         while True:
             with self.admission.changed:
                 seen = self.admission.version
@@ -230,13 +238,16 @@ class Manager:
             await self.admission.change(seen, None)
 
     def _held_off(self) -> LeaseHeldError:
-        """The error of who calls for a reset that would wait for himself; with the lock held."""
+        """The error for a caller of a reset that would wait for that caller. Call it with the lock held."""
         if self.admission.leases.holds(current_holder()):
-            return LeaseHeldError(f"the caller holds a lease on device {self.index}", device=self.index)
+            return LeaseHeldError(
+                f"expected a caller without a lease, got one that holds a lease on device {self.index}",
+                device=self.index,
+            )
         return LeaseHeldError(
-            f"the caller is a job on device {self.index}",
+            f"expected a caller outside device.executor, got a job on device {self.index}",
             device=self.index,
-            hint="Call for the reset outside of its executor, for instance when the job has returned.",
+            hint="Call `force_reset()` outside the executor, for example after the job has returned.",
         )
 
     def _reset_procedure(self, grace: float, timeout: float, reason: str) -> ResetProcedure | None:
@@ -261,7 +272,11 @@ class Manager:
         wait: bool = True,
         deadline: float | None = None,
     ) -> T:
-        """Makes something new on the maintenance thread, once the device is open; `work` gets the generation."""
+        """Waits until the device is open, then runs `work(generation)` on the maintenance thread.
+
+        With `wait=False` it raises DeviceResetting instead of waiting for a reset. After the deadline it raises
+        DeviceTimeout. `discard` gets a result that the caller no longer takes.
+        """
         with self.admission.turns.place() as place:
             while True:
                 await self.admission.until_open(place, wait=wait, deadline=deadline)
@@ -269,7 +284,7 @@ class Manager:
                     return await call_on(
                         self.maintenance, lambda: work(self.generation), discard=discard, deadline=deadline
                     )
-                except (DeviceResetting, StaleHandleError):  # a reset came in between
+                except (DeviceResetting, StaleHandleError):  # a reset came between the two steps
                     if not wait:
                         raise
                 except ContextError as error:
@@ -286,14 +301,14 @@ class Manager:
     # --- the maintenance thread --------------------------------------------------------------------------------
 
     def clean_up(self) -> None:
-        """What could not be done before the device was reset or closed."""
+        """Does the work that could not be done before the device was reset or closed."""
         self._answer(lib.AIO_KICK_DONE)
         self.deferred.do_all()
 
     def _on_wake(self) -> None:
         try:
             self.deferred.do_notes()
-        finally:  # a note may raise, and nobody kicks again for what has been kicked for
+        finally:  # a note may raise, and the engine does not repeat a kick
             self._answer(lib.aio_device_kicks(self.index))
 
     def _answer(self, kicks: int) -> None:
@@ -304,7 +319,7 @@ class Manager:
                 lib.aio_stage_grow(self.index, large)
         if kicks & lib.AIO_KICK_NUDGE:
             lib.aio_device_equip(self.index)
-        if kicks & lib.AIO_KICK_DONE:  # their references go, whether an await has looked or not
+        if kicks & lib.AIO_KICK_DONE:  # drops in-flight references, even if no await has asked
             for stream in self.streams.members():
                 stream.release_done()
         if kicks & lib.AIO_KICK_FAULT:
@@ -314,7 +329,10 @@ class Manager:
                 self.meet_foreign()
 
     def meet_foreign(self) -> None:
-        """Answers a foreign reset, unless a procedure is running: it asks again when it ends. With the lock held."""
+        """Starts the procedure that follows a foreign reset, if there was one. Call it with the lock held.
+
+        While another procedure runs it does nothing: that procedure calls it again when it ends.
+        """
         if self.procedure is not None or not lib.aio_gate_foreign(self.index):
             return
         if self.admission.state is State.CLOSED:
@@ -325,16 +343,15 @@ class Manager:
         if self.admission.state is State.RESETTING:
             self.start_procedure(ForeignProcedure(self))
 
-    # --- what the admission does not know of ---------------------------------------------------------------------
+    # --- what follows a transition -------------------------------------------------------------------------------
 
     def _applied(self, event: Trigger, served: bool) -> None:
-        """After a step of the states. A foreign reset that a call has found out, and nobody has told, is counted."""
+        """Called after each transition. Counts a foreign reset that a call found and the callback has not reported."""
         if event is Trigger.FAIL:
-            self.maintenance.fail_all(
-                self.admission.quarantined
-            )  # what waits for a thread that may be stuck ends
+            # The maintenance thread may be stuck, so the waits for its jobs are ended.
+            self.maintenance.fail_all(self.admission.quarantined)
         unserved = event is Trigger.FOREIGN or (event is Trigger.SEIZE and lib.aio_gate_foreign(self.index))
-        if served and unserved:  # from here on no call can find one
+        if served and unserved:  # from now on no call can find a foreign reset
             self.counts.change(Counts())
 
 
@@ -343,13 +360,14 @@ _managers_lock = sync.lock()
 
 
 def manager_of(index: Any) -> Manager:
-    """The manager of a device. ParameterError for what is no device's index."""
+    """The manager of a device. Raises ParameterError if `index` is not the index of a device."""
     number = whole_of(index)
     if number is None or not 0 <= number < DEVICES:
         raise ParameterError(
-            f"{index!r} is not the index of a device", hint="list_devices() tells which there are."
+            f"expected a device index from 0 to {DEVICES - 1}, got {index!r}",
+            hint="list_devices() returns the visible devices.",
         )
     must_not_be_forked()
     with _managers_lock:
-        # A signal handler of this thread may have made one while this one was being made.
+        # A signal handler on this thread may have stored a manager while this one was made.
         return _managers.get(number) or _managers.setdefault(number, Manager(number))

@@ -1,7 +1,7 @@
 """What happens to a device, as a stream of records: `async for event in device.events():`.
 
-Every listener has a queue of its own, which is filled under the lock of the device's admission. A listener that is too
-slow loses the oldest, and the next record that it gets says how many.
+Each listener has a queue of its own, which is filled under the lock of the device's admission. If a listener is too
+slow, the oldest records are dropped, and the next record that it gets has their number.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ KINDS: Final[dict[Trigger, EventKind]] = {
 
 
 class Watched(Protocol):
-    """What a listener asks of the admission of a device."""
+    """The parts of a device's admission that a listener uses."""
 
     @property
     def changed(self) -> Condition:
-        """The lock."""
+        """The lock and condition of the admission."""
         ...
 
     @property
     def version(self) -> int:
-        """Counts changes."""
+        """The number of changes so far."""
         ...
 
     @property
     def state(self) -> State:
-        """The device's."""
+        """The state of the device."""
         ...
 
     async def change(self, seen: int, deadline: float | None) -> None:
@@ -63,9 +63,9 @@ class Watched(Protocol):
 class DeviceEvents(Unique):
     """The events of a device from now on. Ends when the device is closed.
 
-    `async for event in device.events():`, or `for` on a thread without a running loop. Several may iterate over one;
-    each event comes to one of them. At most 64 wait; beyond that the oldest are dropped, and `missed` of the next says
-    how many.
+    `async for event in device.events():`, or `for` on a thread without a running event loop. If several tasks iterate
+    over one listener, each event goes to one of them. At most 64 events are kept. If there are more, the oldest are
+    dropped, and `missed` of the next event is their number.
     """
 
     __slots__ = ("__weakref__", "_is_over", "_missed", "_queue", "_watched")
@@ -109,7 +109,7 @@ class DeviceEvents(Unique):
         return event.after(missed)
 
     def _put(self, event: DeviceEvent) -> None:
-        """One more, with the lock held."""
+        """Adds an event. Call it with the lock held."""
         if len(self._queue) == KEPT:
             self._queue.popleft()
             self._missed += 1
@@ -117,14 +117,14 @@ class DeviceEvents(Unique):
 
 
 class Listeners:
-    """Who listens to a device. Guarded by the lock of the device's admission."""
+    """The listeners of a device. Guarded by the lock of the device's admission."""
 
     def __init__(self, index: int) -> None:
         self._index = index
         self._all: weakref.WeakSet[DeviceEvents] = weakref.WeakSet()
 
     def add(self, listener: DeviceEvents) -> None:
-        """One more listener, until nobody refers to it."""
+        """Adds a listener. It is dropped when it is garbage-collected."""
         self._all.add(listener)
 
     def tell(
@@ -137,7 +137,10 @@ class Listeners:
         text: str = "",
         **task: int,
     ) -> None:
-        """Something has happened; with the lock held. `task`: stream, position and code of one that failed."""
+        """Sends an event to all listeners. Call it with the lock held.
+
+        `task` has the stream, position and code of a failed task.
+        """
         event = DeviceEvent(kind, self._index, state, generation, sync.monotonic(), report, text, **task)
         for listener in tuple(self._all):
             listener._put(event)

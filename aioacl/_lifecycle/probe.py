@@ -1,7 +1,8 @@
-"""Does the device work? A code 0 from a reset does not prove it; a stream, memory and a verified copy do.
+"""The probe of a device after a reset. A code 0 from the reset does not prove that the device works.
 
-The probe passes no gate, for it is shut; it counts as inside, so that a reset by somebody else waits for it. Where that
-has not waited long enough, what the probe has made is gone with the device, and must not go back to C.
+The probe creates a stream, allocates memory and verifies a copy. It does not pass the gate, which is closed. It counts
+as inside, so a foreign reset waits for it. If a foreign reset does not wait long enough, the objects of the probe are
+gone with the device and must not be passed to C.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PROBE_BYTES: Final = 4096
 Failure = tuple[str, int]
 
 
-class _Refused(Exception):
+class _ProbeFailed(Exception):
     def __init__(self, call: str, code: int) -> None:
         super().__init__(call, code)
         self.failure: Failure = (call, code)
@@ -29,68 +30,68 @@ class _Refused(Exception):
 
 def _check(call: str, code: int) -> None:
     if code:
-        raise _Refused(call, code)
+        raise _ProbeFailed(call, code)
 
 
-class _Ground:
-    """The device, for as long as nobody else resets it."""
+class _Tested:
+    """The device under test, which a foreign reset may take away."""
 
     def __init__(self, index: int, told: int) -> None:
         self._index = index
         self._told = told
 
     def check(self) -> None:
-        """Refuses once a foreign reset has been told of that the newest set did not make up for."""
+        """Fails the probe if a foreign reset was reported since the newest set."""
         if lib.aio_device_foreign(self._index) != self._told:
-            raise _Refused("somebody else has reset the device", 0)
+            raise _ProbeFailed("foreign reset during the probe", 0)
 
     def give_back(self, call: str, give: Callable[[CData], int], thing: CData) -> None:
-        """Frees or destroys what was made."""
+        """Frees or destroys an object of the probe."""
         self.check()
         _check(call, give(thing))
 
 
-def _memory(ground: _Ground, cleanup: ExitStack) -> CData:
+def _memory(tested: _Tested, cleanup: ExitStack) -> CData:
     target = ffi.new("void **")
     _check("aclrtMalloc", lib.aio_u_aclrtMalloc(target, PROBE_BYTES, lib.ACL_MEM_MALLOC_HUGE_FIRST))
-    cleanup.callback(ground.give_back, "aclrtFree", lib.aio_u_aclrtFree, target[0])
+    cleanup.callback(tested.give_back, "aclrtFree", lib.aio_u_aclrtFree, target[0])
     address: CData = target[0]
     return address
 
 
-def _stream(ground: _Ground, cleanup: ExitStack) -> None:
+def _stream(tested: _Tested, cleanup: ExitStack) -> None:
     stream = ffi.new("aclrtStream *")
     _check("aclrtCreateStream", lib.aio_u_aclrtCreateStream(stream))
-    cleanup.callback(ground.give_back, "aclrtDestroyStream", lib.aio_u_aclrtDestroyStream, stream[0])
+    cleanup.callback(tested.give_back, "aclrtDestroyStream", lib.aio_u_aclrtDestroyStream, stream[0])
 
 
-def _copy_there_and_back(ground: _Ground) -> None:
+def _copy_there_and_back(tested: _Tested) -> None:
     pattern = bytes(i * 7 + 3 & 0xFF for i in range(PROBE_BYTES))
     there, back = ffi.new("char[]", pattern), ffi.new("char[]", PROBE_BYTES)
     with ExitStack() as cleanup:
-        _stream(ground, cleanup)
-        target = _memory(ground, cleanup)
+        _stream(tested, cleanup)
+        target = _memory(tested, cleanup)
         up, down = lib.ACL_MEMCPY_HOST_TO_DEVICE, lib.ACL_MEMCPY_DEVICE_TO_HOST
         _check("aclrtMemcpy", lib.aio_u_aclrtMemcpy(target, PROBE_BYTES, there, PROBE_BYTES, up))
         _check("aclrtMemcpy", lib.aio_u_aclrtMemcpy(back, PROBE_BYTES, target, PROBE_BYTES, down))
         if bytes(ffi.buffer(back, PROBE_BYTES)) != pattern:
-            raise _Refused("the copied bytes differ", 0)
+            raise _ProbeFailed("the copied bytes differ", 0)
 
 
 def probe(index: int, told: int) -> Failure | None:
-    """Tries the device that is set on this thread; the call that failed and its code, or None.
+    """Tests the device that is set on this thread. Returns the call that failed and its code, or None.
 
-    `told`: how many foreign resets had been told of when it was set.
+    `told` is the number of foreign resets that were reported when the device was set.
     """
     crowded = lib.aio_helper_count(index)
     if crowded:
         return "aclrtCreateStream", crowded
-    ground = _Ground(index, told)
+    tested = _Tested(index, told)
     try:
-        ground.check()  # counted first: he tells first, and waits for us then
-        _copy_there_and_back(ground)
-    except _Refused as refused:
-        return refused.failure
+        tested.check()  # after the probe is counted: a foreign reset is reported first, then waits for the count
+        _copy_there_and_back(tested)
+    except _ProbeFailed as failed:
+        return failed.failure
     finally:
         lib.aio_leave(make_pass(index, 0), lib.AIO_LIFETIME)
     return None

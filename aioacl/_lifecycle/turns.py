@@ -1,9 +1,9 @@
 """Fair alternation of resets and work.
 
-Steady work cannot starve a reset: while a device drains, nothing new begins. Back-to-back resets cannot starve work:
-whoever waited at the gate when the device opened has a turn, and the next drain begins when all turns were taken. A
-turn ends when what it was for has been tried, or given up; a drain waits for turns no longer than a second, for some of
-them may belong to loops that have stopped.
+Steady work cannot delay a reset forever: while a device drains, no new operation starts. Back-to-back resets cannot
+block work forever: each operation that was waiting when the device opened has a turn. The next drain starts when no
+turn is left. A turn ends when its operation has been tried or has been given up. A reset waits at most a second for
+turns, because some of them may belong to event loops that have stopped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TURN_SECONDS: Final = 1.0
 
 
 class Turns:
-    """Who waits at the gate of a device, and whose turn it is. Guarded by the lock of the device's manager."""
+    """The operations that wait for a device to open, and those that have a turn. Guarded by the admission's lock."""
 
     def __init__(self, changed: Condition) -> None:
         self.changed = changed
@@ -25,33 +25,33 @@ class Turns:
         self._due: set[Waiter] = set()
 
     def place(self) -> Waiter:
-        """A place in the queue, to be entered with `with` around everything that is tried."""
+        """A place for one operation. Enter it with `with` around all attempts of the operation."""
         return Waiter(self)
 
     def wait(self, place: Waiter) -> None:
-        """Somebody waits at the gate; with the lock held."""
+        """The operation waits for the device to open. Call it with the lock held."""
         place.taken = True
         self._end_turn(place)
         self._waiting.add(place)
 
     def give(self) -> None:
-        """The device has opened: those who wait have a turn; with the lock held."""
+        """The device has opened: the waiting operations get a turn. Call it with the lock held."""
         self._due |= self._waiting
         self._waiting.clear()
 
     def leave(self, place: Waiter) -> None:
-        """Somebody is done, or has given up."""
+        """The operation is done or was given up."""
         with self.changed:
             self._waiting.discard(place)
             self._end_turn(place)
 
     def forsake(self, place: Waiter) -> None:
-        """For finalizers, without the lock: a drain that waits for this turn waits for its time."""
-        self._waiting.discard(place)  # first, for from there it would come to the others
+        """For finalizers: ends a turn without the lock. It wakes no reset, so a reset may wait the full second."""
+        self._waiting.discard(place)  # first: `give` moves waiting places to `_due`
         self._due.discard(place)
 
     def _end_turn(self, place: Waiter) -> None:
-        """Wakes whoever waits for the last turn; with the lock held."""
+        """Ends a turn, and wakes a reset if it was the last one. Call it with the lock held."""
         due = bool(self._due)
         self._due.discard(place)
         if due and not self._due:
@@ -59,16 +59,16 @@ class Turns:
 
     @property
     def due(self) -> bool:
-        """Whether somebody has not had his turn; with the lock held."""
+        """Whether a turn is left. Call it with the lock held."""
         return bool(self._due)
 
     def forget(self) -> None:
-        """Whoever has not taken his turn by now has lost it; with the lock held."""
+        """Ends all turns that are left. Call it with the lock held."""
         self._due.clear()
 
 
 class Waiter:
-    """One that may come to wait at the gate. Costs nothing while the gate is open."""
+    """The place of an operation that may have to wait for the device to open. Costs nothing while it is open."""
 
     __slots__ = ("_turns", "taken")
 
@@ -82,7 +82,7 @@ class Waiter:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self.taken:
             return
-        if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has the lock
+        if kind is GeneratorExit:  # from a finalizer, perhaps on a thread that holds the lock
             self._turns.forsake(self)
         else:
             self._turns.leave(self)

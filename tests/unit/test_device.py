@@ -170,7 +170,10 @@ async def test_acl_is_finalized_when_the_last_pinned_memory_was_given_back(
 def test_what_is_no_index_is_refused_before_c(index: Any) -> None:
     with (
         no_call(),
-        pytest.raises(aioacl.ParameterError, match=r"is not the index of a device.*list_devices\(\) tells"),
+        pytest.raises(
+            aioacl.ParameterError,
+            match=r"expected a device index from 0 to 63, got .*list_devices\(\) returns",
+        ),
     ):
         aioacl.open_device(index)
 
@@ -209,7 +212,7 @@ async def test_the_first_open_fixes_the_strategy(open_device: OpenDevice, waits:
     async with open_device():
         with (
             no_call(),
-            pytest.raises(aioacl.ParameterError, match=r"is open with waits=.*The first open fixes it"),
+            pytest.raises(aioacl.ParameterError, match=r"expected waits=.*Pass the same value"),
         ):
             await aioacl.open_device(0, other)
     async with aioacl.open_device(0, other) as device, device.create_stream() as stream:
@@ -389,7 +392,7 @@ async def test_a_close_whose_reset_failed_is_made_up_for_by_a_later_close(
 ) -> None:
     simulator.fail_call("aclrtResetDevice", 507000, failures)
     for _ in range(failures):
-        with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice answered 507000"):
+        with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice returned 507000"):
             async with open_device():
                 pass
     assert simulator.retain_count() == failures
@@ -400,7 +403,7 @@ async def test_a_close_whose_reset_failed_is_made_up_for_by_a_later_close(
 
 async def test_a_close_makes_up_for_nothing_that_a_force_reset_has_mended(open_device: OpenDevice) -> None:
     simulator.fail_call("aclrtResetDevice", 507000)
-    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice answered 507000"):
+    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice returned 507000"):
         async with open_device():
             pass
     async with open_device() as device:

@@ -1,1 +1,1 @@
-"""What opens, closes and resets a device: each runs once, on a thread of its own."""
+"""The procedures that open, close and reset a device. Each runs once, on a thread of its own."""

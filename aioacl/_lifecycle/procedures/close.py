@@ -1,4 +1,4 @@
-"""The last close of a device, which gives back what the first open has taken."""
+"""The last close of a device, which releases what the first open acquired."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class CloseProcedure(Procedure):
     """The last close of a device: one aclrtResetDevice."""
 
     name = "close"
-    goes_on = "The close goes on: close() once more waits for it, and so does open_device()."
-    closed_after = (State.OPEN,)  # one that has failed is made up for by the next open
+    goes_on = "The close continues: close() waits for it when called again, and so does open_device()."
+    closed_after = (State.OPEN,)  # after a failed close, the next open starts another one
 
     def __init__(self, host: Host, *, hopeless: bool = False) -> None:
         super().__init__(host)
-        self._hopeless = hopeless  # a reset has waited in vain for whoever is stuck
+        self._hopeless = hopeless  # a reset has already waited for the calls that are stuck
 
     def run(self) -> None:
         admission = self.admission
@@ -37,7 +37,7 @@ class CloseProcedure(Procedure):
         if not self._hopeless:
             self._ask_streams(patience)
         with admission.changed:
-            admission.revoke_leases()  # else they would hold off resets of whoever opens the device next
+            admission.revoke_leases()  # otherwise they would delay resets after the next open
             admission.apply(Trigger.SEIZE)
         lib.aio_device_flush(self.index)
         empty = self._barrier_is_clear(patience)
@@ -47,9 +47,9 @@ class CloseProcedure(Procedure):
         self._release()
 
     def _ask_streams(self, seconds: float) -> None:
-        """Finds out which streams are done, and which have failed, while the gate still lets queries in.
+        """Finds out which streams are done and which have failed, while the gate still admits queries.
 
-        The barrier meets one that hangs.
+        If a query hangs, the barrier finds it.
         """
         with suppress(WorkerStuck):
             self.host.control.call(self._ask, seconds)
@@ -59,31 +59,35 @@ class CloseProcedure(Procedure):
         self.host.failures.collect()
 
     def _unfinished(self) -> int:
-        """Streams whose work the reset has to drop."""
+        """The number of streams whose work the reset has to drop."""
         dropped = self.host.counts.ended_generation == self.admission.generation
         return 0 if dropped else lib.aio_device_unfinished(self.index)
 
     def _give_up(self) -> None:
         stuck = self._stuck()
-        problem = f"stays set: {named(stuck)} is still inside"
+        problem = f"stays set: {named(stuck)} did not return in time"
         self._quarantine(f"it {problem}", stuck)
-        warnings.warn(f"device {self.index} {problem}", AclWarning, stacklevel=2)
+        advice = "open it again after the call has returned, then close it"
+        warnings.warn(f"device {self.index} {problem}; {advice}", AclWarning, stacklevel=2)
 
     def _reset_all(self) -> int:
-        """One reset for each set of ours: that of this open, and those of closes whose own reset has failed."""
+        """Makes one reset for each set by aioacl: the set of this open, and those of closes whose reset failed."""
         code = 0
         while code == 0:
             code = self._reset_plain()
         return code
 
     def _release(self) -> None:
-        """Each step that calls ACL has a limit. One that comes back late goes on, and the next close waits for it."""
+        """Resets the device and stops its threads. Each step that calls ACL has a time limit.
+
+        A step that takes longer continues, and the next close waits for it.
+        """
         limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._unfinished()
         try:
             self.host.control.call(self._destroy_events, limits.EVENTS_SECONDS)
             code = self.host.control.call(self._reset_all, limit)
             lib.aio_device_stop(self.index)
-            self.host.failures.collect_known()  # the tear-down wakes the runtime, which then reports what stood still
+            self.host.failures.collect_known()  # the reset wakes the runtime, which reports pending failures
             self._apply(Trigger.RELEASE)
             lib.aio_device_flush(self.index)
             self._let_go()
@@ -91,7 +95,11 @@ class CloseProcedure(Procedure):
             self._give_up()
             return
         if code not in (0, RELEASED_ALREADY):
-            warnings.warn(f"aclrtResetDevice answered {code}", AclWarning, stacklevel=2)
+            warnings.warn(
+                f"aclrtResetDevice returned {code} when device {self.index} was closed",
+                AclWarning,
+                stacklevel=2,
+            )
         self.host.failures.warn_at_close()
 
     def _let_go(self) -> None:
@@ -100,13 +108,13 @@ class CloseProcedure(Procedure):
             control.call(self._give_back, limits.CLOSE_SECONDS)
         except WorkerStuck:
             raise
-        except BaseException:  # where warnings are errors, a clean-up may end so
+        except BaseException:  # a clean-up may raise, for example where warnings are errors
             control.stop(limits.CLOSE_SECONDS)
             raise
         control.stop(limits.CLOSE_SECONDS)
 
     def _give_back(self) -> None:
-        """On the control thread: what is the host's, and this device's use of ACL."""
+        """On the control thread: frees staging memory, does the deferred work, and ends the device's use of ACL."""
         lib.aio_control_thread(self.index)
         lib.aio_stage_close(self.index)
         try:

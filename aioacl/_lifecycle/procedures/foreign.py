@@ -1,4 +1,4 @@
-"""What follows a reset by other code of the process: the device is set again."""
+"""The procedure that follows a reset by other code of the process: it sets the device again."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from aioacl._wait.workers import Job, WorkerStuck
 
 
 class ForeignProcedure(Procedure):
-    """Somebody else has reset the device: set it again for ourselves."""
+    """Sets the device again after a foreign reset."""
 
     name = "foreign"
 
     def run(self) -> None:
         lib.aio_device_flush(self.index)
-        # Our set gives the primary context its life back, at the same address: a call from before the reset that is
-        # still inside would make something that nobody owns. Who does not leave in time is not waited for.
+        # The set makes the primary context valid again, at the same address. If a call from before the reset is still
+        # inside then, it would create an object that no handle owns. The wait for such calls has a limit.
         self._all_leave_within(limits.CLOSE_SECONDS, limits.HOPELESS_SECONDS)
         try:
             self.host.control.call(self._checked_set, limits.RESET_SECONDS)
         except (WorkerStuck, AclError) as error:
-            why = str(error) or f"{self._holds_up() or 'aclrtSetDevice'} has not returned within its time"
+            why = str(error) or f"{self._holds_up() or 'aclrtSetDevice'} did not return in time"
             with self.admission.changed:
                 problem = f"it could not be set again after a foreign reset: {why}"
                 self.admission.apply(Trigger.FAIL, problem=problem)
             return
         with self.admission.changed:
-            self.host.failures.last_fault = None  # of the generation before
+            self.host.failures.last_fault = None  # it belongs to the previous generation
             self.admission.apply(Trigger.RETAKE)
             self._settle_foreign()
         lib.aio_device_flush(self.index)

@@ -1,8 +1,8 @@
 """The first open of a device: a procedure on a thread of its own.
 
-Each step that calls ACL runs on one of the device's two threads and has a limit. A call that does not return in time
-leaves the device quarantined, with a report. The thread goes on when the call returns, and the next open gives its
-results back.
+Each step that calls ACL runs on one of the device's two threads and has a time limit. If a call does not return in
+time, the device is quarantined, with a report. Its thread continues when the call returns, and the next open releases
+what the call acquired.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class OpenProcedure(Procedure):
     """The first open of a device."""
 
     name = "open"
-    goes_on = "It goes on, and the device is closed again unless somebody opens it: pass a longer timeout=."
+    goes_on = "The open continues, and the device is closed again if no other open joins it: pass a longer timeout=."
 
     def run(self) -> None:
         try:
@@ -55,12 +55,12 @@ class OpenProcedure(Procedure):
         with admission.changed:
             self.host.failures.last_fault = None
             admission.apply(Trigger.OPEN)
-            self._settle_foreign()  # until now the gate was closed, and took no notice
+            self._settle_foreign()  # the gate was closed until now, so it recorded no foreign reset
         self.host.maintenance.call(self._prepare, limits.OPEN_SECONDS)
 
     def _give_up(self) -> NoReturn:
         stuck = self._stuck()
-        self._quarantine(f"the open was given up: {named(stuck)} has not returned within its time", stuck)
+        self._quarantine(f"the open was given up, because {named(stuck)} did not return in time", stuck)
         raise self.admission.quarantined()
 
     def _undo(self) -> None:
@@ -71,4 +71,4 @@ class OpenProcedure(Procedure):
             self._give_up()
         self.host.control.stop(limits.CLOSE_SECONDS)
         self.host.maintenance.stop(limits.CLOSE_SECONDS)
-        self.host.clean_up()  # who has left is told by notes, and now by no thread
+        self.host.clean_up()  # finalizers leave notes, and the thread that does them has ended

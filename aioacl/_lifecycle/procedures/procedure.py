@@ -1,6 +1,7 @@
-"""What takes time in the life of a device: each procedure happens once, on a thread of its own.
+"""The base of the procedures. A procedure runs once, on a thread of its own.
 
-Many may wait for one. A procedure that breaks off leaves the device quarantined, never half shut.
+Several callers may wait for one procedure. If a procedure fails, the device is quarantined, so the gate never stays
+between two states.
 """
 
 from __future__ import annotations
@@ -28,25 +29,25 @@ if TYPE_CHECKING:
 _ENQUEUE = 1 << lib.AIO_ENQUEUE
 _WAIT = 1 << lib.AIO_WAIT
 _LIFETIME = 1 << lib.AIO_LIFETIME
-EVERYBODY: Final = _ENQUEUE | _WAIT | _LIFETIME
+EVERY_KIND: Final = _ENQUEUE | _WAIT | _LIFETIME
 
 
 def named(stuck: tuple[Stuck, ...]) -> str:
-    """The calls, for a sentence; without one it is a job of the library's own."""
-    return ", ".join(f"{call.function} on thread {call.thread}" for call in stuck) or "a job"
+    """The calls, for a sentence. If there is none, a job of aioacl itself has not returned."""
+    return ", ".join(f"{call.function} on thread {call.thread}" for call in stuck) or "a job of aioacl"
 
 
 class Host(Protocol):
-    """What a procedure needs of the manager of its device."""
+    """The parts of a device's manager that a procedure uses."""
 
     @property
     def index(self) -> int:
-        """The device's."""
+        """The index of the device."""
         ...
 
     @property
     def admission(self) -> Admission:
-        """The gate; its lock guards the rest."""
+        """The Python side of the gate. Its lock guards the other parts."""
         ...
 
     @property
@@ -61,50 +62,50 @@ class Host(Protocol):
 
     @property
     def jobs(self) -> Jobs:
-        """The user's."""
+        """The user's jobs."""
         ...
 
     @property
     def control(self) -> WorkerThread:
-        """Keeps ACL's state of a thread."""
+        """The thread that keeps ACL's per-thread state."""
         ...
 
     @property
     def maintenance(self) -> WorkerThread:
-        """Makes and destroys."""
+        """The thread that creates and destroys native objects."""
         ...
 
     @property
     def strategy(self) -> Strategy:
-        """How waits wait."""
+        """How waits are done: "watch" or "thread"."""
         ...
 
     procedure: Procedure | None
 
     def clean_up(self) -> None:
-        """Does what could not be done before the device was reset or closed."""
+        """Does the work that could not be done before the device was reset or closed."""
         ...
 
     def break_off(self, problem: str) -> None:
-        """The gate is not left half shut; with the lock held."""
+        """Quarantines the device if the gate is between two states. Called with the lock held."""
         ...
 
     def meet_foreign(self) -> None:
-        """Answers a foreign reset, if one is to be answered; with the lock held."""
+        """Starts the procedure that follows a foreign reset, if there was one. Called with the lock held."""
         ...
 
     def close_if_unused(self, *states: State) -> Procedure | None:
-        """Starts closing when nothing has the device open; with the lock held."""
+        """Starts the close if the device has no users. Called with the lock held."""
         ...
 
 
 class Procedure:
-    """Something that takes time, happens once, and may be awaited by many."""
+    """An operation on a device that runs once, on a thread of its own. Several callers may await it."""
 
     name = "procedure"
-    goes_on = "It goes on."  # for whoever has not the time to wait for its end
-    manual = False  # whether it is of the device's counts only, and of no open
-    # What a device that nobody has open any more is closed from.
+    goes_on = "The operation continues."  # the hint for a caller whose timeout ends first
+    manual = False  # whether it only changes ACL's counts of the device and belongs to no open
+    # The states from which a device without users is closed when the procedure ends.
     closed_after: tuple[State, ...] = (State.OPEN, State.QUARANTINED)
 
     def __init__(self, host: Host) -> None:
@@ -116,16 +117,16 @@ class Procedure:
         self._began = sync.monotonic()
 
     def execute(self) -> None:
-        """The thread's body: runs, unless it was taken back, and reports to every caller, whatever happens."""
+        """The body of the thread: runs the procedure, unless it was withdrawn, and wakes every caller in any case."""
         with self.admission.changed:
             if self.host.procedure is not self:
                 return
         try:
             self.run()
-        except BaseException as error:  # noqa: BLE001 - it is raised in whoever awaits the procedure
+        except BaseException as error:  # noqa: BLE001 - it is raised in the callers that await the procedure
             self.error = error
             with self.admission.changed:
-                self.host.break_off(f"its {self.name} broke off: {error!r}")
+                self.host.break_off(f"its {self.name} procedure failed: {error!r}")
             lib.aio_device_flush(self.index)
         admission = self.admission
         with admission.changed:
@@ -136,11 +137,11 @@ class Procedure:
             self.host.close_if_unused(*self.closed_after)
 
     def run(self) -> None:
-        """What the procedure does."""
+        """The steps of the procedure."""
         raise NotImplementedError
 
     async def wait(self, deadline: float | None) -> None:
-        """Returns when the procedure has ended; raises what ended it."""
+        """Returns when the procedure has ended. Raises the error that ended it, or DeviceTimeout after the deadline."""
         admission = self.admission
         while True:
             with admission.changed:
@@ -151,18 +152,18 @@ class Procedure:
         self.raise_error()
 
     def raise_error(self) -> None:
-        """Raises what has ended the procedure before its time."""
+        """Raises the error that ended the procedure, if there was one."""
         if self.error is not None:
-            # Each gets a copy of his own: a raised error collects the traces of whoever raises it.
+            # Each caller gets a copy, because an error collects the traceback of each thread that raises it.
             raise copy.copy(self.error).with_traceback(self.error.__traceback__) from self.error.__cause__
 
     # --- on the control thread ------------------------------------------------------------------------------------
-    # What a call has done is counted there, when it returns: the procedure may have given it up by then.
+    # A call is counted on that thread when it returns, because the procedure may have stopped waiting for it by then.
 
     def _set(self) -> int:
-        """Sets the device; again, if somebody else has reset it before we were back.
+        """Sets the device, and repeats it if a foreign reset came before the call returned.
 
-        After the last time it is left at that: then his reset is yet to be met.
+        It stops after `limits.SETS_TRIED` sets. A foreign reset that is left over is handled later.
         """
         lib.aio_control_thread(self.index)
         made: Any = ffi.new("aio_counted *")
@@ -178,7 +179,7 @@ class Procedure:
         return code
 
     def _adopt_context(self) -> int:
-        """A device whose context cannot be had is not left set."""
+        """Stores the device's context for the gate. If the context cannot be read, the set is undone."""
         context = ffi.new("aclrtContext *")
         code = lib.aio_u_aclrtGetCurrentContext(context)
         if code == 0:
@@ -188,7 +189,7 @@ class Procedure:
         return code
 
     def _settle_foreign(self) -> None:
-        """Foreign resets before our set are made up for by it, later ones are yet to be met. With the lock held."""
+        """Marks the foreign resets before the newest set as handled; later ones are not. With the lock held."""
         lib.aio_foreign_settle(self.index, self.host.counts.foreign_resets_seen)
 
     def _checked_set(self) -> None:
@@ -197,7 +198,7 @@ class Procedure:
             raise error_of(code, "aclrtSetDevice", self.index, self.admission.generation)
 
     def _reset_plain(self) -> int:
-        """Gives one set back, unless a foreign reset has: by now, the device may be set by others."""
+        """Undoes one set, unless a foreign reset has ended it: the sets that exist now may belong to other code."""
         with self.admission.changed:
             self.host.counts.standing()
             if not self.host.counts.own_sets:
@@ -214,13 +215,13 @@ class Procedure:
         return code
 
     def _destroy_events(self) -> int:
-        """The runtime does not free native events with their device, and after its tear-down nobody can."""
+        """Destroys the native events: the runtime does not free them with the device, nor can aioacl do it later."""
         if self.host.counts.ended_generation != self.admission.generation:
             lib.aio_device_destroy_events(self.index)
         return 0
 
     def _holds_up(self) -> str:
-        """The function that keeps the control thread, which may be another than the one that it was given last."""
+        """The function that the control thread is in. It may belong to an earlier job than the last one."""
         worker = self.host.control.thread
         return next((call.function for call in inside(self.index) if call.thread == worker), "")
 
@@ -229,14 +230,14 @@ class Procedure:
         runtime.acquire(self.host)
 
     def _stuck(self) -> tuple[Stuck, ...]:
-        """The calls that do not leave, or those of another device that keep this one from ACL.
+        """The calls that are still inside. If there are none, those of another device that block this one in ACL.
 
-        The gate is closed first, and calls that are about to return get half a second to do so.
+        The gate is closed first. Calls that are about to return then get half a second to do so.
         """
         with self.admission.changed:
             if self.admission.state in (State.OPEN, State.DRAINING):
                 self.admission.apply(Trigger.SEIZE)
-        self._all_have_left(EVERYBODY, limits.LEAVE_SECONDS)
+        self._all_have_left(EVERY_KIND, limits.LEAVE_SECONDS)
         others = [user.index for user in runtime.busy() if isinstance(user, type(self.host))]
         return inside(self.index) or tuple(call for other in others for call in inside(other))
 
@@ -247,7 +248,7 @@ class Procedure:
             self.admission.apply(event)
 
     def _quarantine(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
-        """A call of an open or a close has not returned in time."""
+        """Quarantines the device, because a call of an open or a close has not returned in time."""
         admission = self.admission
         with admission.changed:
             admission.apply(Trigger.FAIL, self._failed(problem, stuck), problem)
@@ -266,7 +267,7 @@ class Procedure:
         )
 
     def _prepare(self) -> None:
-        """Fills the pool of events and the first staging memory; on the maintenance thread."""
+        """On the maintenance thread: fills the pool of events and allocates the first staging memory."""
         self.host.clean_up()
         lib.aio_device_refill(self.index, 0, limits.POOL_EVENTS)
         for large in (0, 1):
@@ -274,26 +275,26 @@ class Procedure:
                 lib.aio_stage_grow(self.index, large)
 
     def _all_have_left(self, kinds: int, seconds: float) -> bool:
-        """Waits until nobody of those kinds is inside C; False after the time."""
+        """Waits until no call of these kinds is inside C. Returns False after the time."""
         return sync.settled(lambda left: bool(lib.aio_gate_wait(self.index, kinds, int(left * 1e6))), seconds)
 
     def _must_be_empty(self) -> int:
         blocked_may_stay = self.host.strategy == "thread"
-        return EVERYBODY | (lib.AIO_BLOCKED_MAY_STAY if blocked_may_stay else 0)
+        return EVERY_KIND | (lib.AIO_BLOCKED_MAY_STAY if blocked_may_stay else 0)
 
     def _barrier_is_clear(self, seconds: float) -> bool:
-        """Whether nobody is inside any more whom a reset would harm; False after the time.
+        """Whether no call is inside C that a reset would crash or that would block it. False after the time.
 
-        A wait that may stay must be in its call by then, not on the way to it: so all are given time to leave, but
-        never all the time that there is.
+        A blocking wait may stay, but it must be in its ACL call by then, not on the way to it. So all calls first get
+        some time to leave, but never all of `seconds`.
         """
         end = sync.monotonic() + seconds
-        if self._all_have_left(EVERYBODY, min(limits.LEAVE_SECONDS, seconds / 2)):
+        if self._all_have_left(EVERY_KIND, min(limits.LEAVE_SECONDS, seconds / 2)):
             return True
         return self._all_have_left(self._must_be_empty(), max(0.0, end - sync.monotonic()))
 
     def _all_leave_within(self, seconds: float, if_forsaken: float) -> bool:
-        """Whether the barrier is clear in that time; a shorter one once the last close waits for it."""
+        """Whether the barrier is clear within the time. While the last close waits, at most `if_forsaken` apply."""
         began = sync.monotonic()
         while not self._barrier_is_clear(min(limits.LOOK_SECONDS, began + seconds - sync.monotonic())):
             if sync.monotonic() - began >= (min(if_forsaken, seconds) if self._forsaken() else seconds):
@@ -301,5 +302,5 @@ class Procedure:
         return True
 
     def _forsaken(self) -> bool:
-        """Whether nobody has the device open any more, and the last to leave waits."""
+        """Whether the device has no users any more and the last close waits."""
         return not self.admission.opens

@@ -1,18 +1,19 @@
 """One force reset.
 
-The ladder of a reset; every step is bounded, and taken only if the one before did not suffice:
+The steps of a reset. Each has a time limit:
 
-    turns     still OPEN: let those begin who waited for the reset before this one, at most a second
-    drain     DRAINING: wait for leases, calls and work, at most `grace`, and half of `timeout` with the turns
-    abort     RESETTING: abort what still runs, all streams in parallel
-    barrier   wait until nobody is inside C; who enqueues would crash the runtime, who makes or destroys would
-              block it, so with one of them inside there is no reset: QUARANTINED, after 10 seconds at most, and
-              after 5 if the last close waits
+    turns     still OPEN: operations that waited for the previous reset may start, for at most a second
+    drain     DRAINING: wait for leases, calls and work, at most `grace`; turns and drain take at most half of `timeout`
+    abort     RESETTING: abort the work that still runs, all streams in parallel
+    barrier   wait until no call is inside C, for at most 10 seconds, or 5 if the last close waits. If a call that
+              enqueues, creates or destroys is still inside then, no reset is attempted: QUARANTINED
     reset     aclrtResetDeviceForce, aclrtSetDevice and a probe, on the control thread, at most three times
     revive    a new generation, OPEN
 
-A call past its deadline leaves its thread behind in C. No second one is started beside it: a later procedure waits for
-the thread first.
+During a reset, a call that enqueues would crash the runtime, and a call that creates or destroys would block it.
+
+If a call on the control thread does not return in time, the thread stays in C. No second thread is started beside it: a
+later procedure first waits for that thread.
 """
 
 from __future__ import annotations
@@ -41,14 +42,17 @@ if TYPE_CHECKING:
 
 
 class _Failed(Exception):
-    """The device cannot be brought back by this procedure."""
+    """This procedure cannot bring the device back to OPEN."""
 
 
 def name_of(holder: object) -> str:
-    """The name of a task or a thread, short enough for a report. Most tasks of asyncio have a number for a name."""
+    """The name of a task or a thread, short enough for a report.
+
+    It adds the function of an asyncio task, because the names of most of these tasks are only numbers.
+    """
     if isinstance(holder, threading.Thread):
         return f"thread {holder.name}"
-    if not isinstance(holder, asyncio.Task):  # of trio
+    if not isinstance(holder, asyncio.Task):  # a trio task
         return f"task {getattr(holder, 'name', holder)}"
     task = cast("asyncio.Task[object]", holder)
     function = getattr(task.get_coro(), "__qualname__", "")
@@ -59,7 +63,7 @@ class ResetProcedure(Procedure):
     """One force reset, with its report."""
 
     name = "reset"
-    goes_on = "The reset goes on: force_reset() waits for the same one, and events() tells how it ends."
+    goes_on = "The reset continues: force_reset() joins it, and events() reports how it ends."
 
     def __init__(self, host: Host, *, grace: float, timeout: float, reason: str, by: object) -> None:
         super().__init__(host)
@@ -68,7 +72,7 @@ class ResetProcedure(Procedure):
         self._reason = reason
         self._by = name_of(by)
         began, limit = sync.monotonic(), min(timeout, LONGEST_SECONDS)
-        self._patient_until = began + limit / 2  # however long others are given: the reset needs time too
+        self._patient_until = began + limit / 2  # turns and drain end here: the reset needs time too
         self._end = began + limit
         self._stages: dict[str, float] = {}
         self._codes: list[tuple[str, int]] = []
@@ -78,13 +82,13 @@ class ResetProcedure(Procedure):
 
     @property
     def finished(self) -> bool:
-        """Whether it is over, and so no answer to who asks from now on; with the lock held."""
+        """Whether the reset has ended, so that new callers cannot join it. Call it with the lock held."""
         return self._report is not None
 
     @property
     def report(self) -> ResetReport:
         """The report, once the procedure has ended."""
-        assert self._report is not None, "the procedure has ended"
+        assert self._report is not None, "the procedure has not ended"
         return self._report
 
     def run(self) -> None:
@@ -114,7 +118,8 @@ class ResetProcedure(Procedure):
         self._call("aclrtDestroyEvent", self._destroy_events, limits.EVENTS_SECONDS)
         while not self._attempt():
             if self._attempts == limits.RESETS_TRIED:
-                failed = ", ".join(dict.fromkeys(f"{call} returned {code}" for call, code in self._codes))
+                found = (f"{call} returned {code}" if code else call for call, code in self._codes)
+                failed = ", ".join(dict.fromkeys(found))
                 raise _Failed(f"the reset failed in all {limits.RESETS_TRIED} attempts: {failed}")
 
     def _finish(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
@@ -166,7 +171,7 @@ class ResetProcedure(Procedure):
     # --- drain, abort, barrier ----------------------------------------------------------------------------------------
 
     def _give_turns(self) -> None:
-        """Whoever waited for the reset before this one goes first."""
+        """Lets the operations that waited for the previous reset start first."""
         admission, end = self.admission, min(sync.monotonic() + TURN_SECONDS, self._patient_until)
         with self._stage("turns"), admission.changed:
             while admission.turns.due and (left := end - sync.monotonic()) > 0:
@@ -187,7 +192,10 @@ class ResetProcedure(Procedure):
         self._work["drained"] = most_busy - busy
 
     def _busy(self, end: float, before: int) -> int:
-        """Streams with work. Asked on the control thread: a query that hangs must leave somebody who can say so."""
+        """The number of streams with work, or `before` if it is not known in time.
+
+        The control thread asks, so that this thread can report a query that hangs.
+        """
         left = end - sync.monotonic()
         with suppress(WorkerStuck):
             if left > 0:
@@ -196,15 +204,15 @@ class ResetProcedure(Procedure):
 
     def _drained(self, busy: int) -> bool:
         if lib.aio_gate_foreign(self.index) or self._forsaken():
-            return True  # somebody else's reset, or the last close, has ended what it waits for
-        with self.admission.changed:  # under which jobs step out and in
+            return True  # a foreign reset or the last close has ended the work that the drain waits for
+        with self.admission.changed:  # jobs leave and enter the device with this lock held
             enqueueing, _, lifetime = counts(self.index)
             held = len(self.admission.leases) + self.host.jobs.outside
         return not (held or busy or enqueueing or lifetime or lib.aio_device_waits(self.index))
 
     def _abort(self) -> None:
         if self.host.counts.ended_generation == self.admission.generation:
-            return  # a procedure before this one has reset the device, and not brought it back
+            return  # an earlier procedure has reset the device but has not brought it back to OPEN
         outcome = ffi.new("int32_t[3]")
         limit = int(self._left(limits.ABORT_SECONDS) * 1e6)
         with self.host.jobs.named.in_use() as named:
@@ -229,16 +237,13 @@ class ResetProcedure(Procedure):
     def _attempt(self) -> bool:
         self._attempts += 1
         before = self.host.counts.ended_generation
-        self.host.counts.ended_generation = (
-            self.admission.generation
-        )  # at once: a call that is late may come back any time
+        # Before the call: if it does not return in time, it may still return at any later moment.
+        self.host.counts.ended_generation = self.admission.generation
         limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._work["not_aborted"]
         with self._stage("reset"):
             reset = self._call("aclrtResetDeviceForce", self._reset_force, limit)
         if reset not in (0, RELEASED_ALREADY):
-            self.host.counts.ended_generation = (
-                before  # the runtime has taken it back: the device is still set
-            )
+            self.host.counts.ended_generation = before  # the reset failed, so the device is still set
             return False
         with self._stage("set"):
             set_again = self._call("aclrtSetDevice", self._set, self._end - sync.monotonic())
@@ -257,11 +262,11 @@ class ResetProcedure(Procedure):
     def _call(self, name: str, work: Callable[[], int], limit: float) -> int:
         seconds = self._left(limit)
         if not seconds:
-            raise _Failed(f"no time was left for {name}: {self._spent()}")
+            raise _Failed(f"no time was left for {name}; time spent: {self._spent()}")
         try:
             code = self.host.control.call(work, seconds)
         except WorkerStuck:
-            raise _Failed(f"{self._holds_up() or name} has not returned within its time") from None
+            raise _Failed(f"{self._holds_up() or name} did not return in time") from None
         if code and name != "probe" and not (name == "aclrtResetDeviceForce" and code == RELEASED_ALREADY):
             self._codes.append((name, code))
         return code

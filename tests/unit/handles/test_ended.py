@@ -24,7 +24,7 @@ OPEN_AGAIN = "Open the device again, make new handles and repeat the work."
 
 def text(generation: int, what: str, hint: str) -> str:
     where = f"aclrtSynchronizeStream on device 0, generation {generation}"
-    return f"{where}: the device was {what} before this was done. {hint}"
+    return f"{where}: the device was {what} before the work was done. {hint}"
 
 
 async def held_fill(device: aioacl.Device) -> tuple[aioacl.Ticket, int, object]:

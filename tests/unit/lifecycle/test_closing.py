@@ -122,7 +122,9 @@ async def test_the_last_close_of_a_quarantined_device_does_not_wait_again_for_wh
         monkeypatch.setattr(limits, "CLOSE_SECONDS", 0.1)
 
         async def open_in_vain() -> None:
-            with pytest.raises(aioacl.DeviceQuarantined, match=r"aclrtMalloc on thread.*Open it again"):
+            with pytest.raises(
+                aioacl.DeviceQuarantined, match=r"aclrtMalloc on thread.*Open the device again"
+            ):
                 await open_device()
             await until(lambda: device._manager.procedure is None)
 
@@ -131,7 +133,7 @@ async def test_the_last_close_of_a_quarantined_device_does_not_wait_again_for_wh
         monkeypatch.setattr(limits, "CLOSE_SECONDS", 5.0)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(device._manager, "start_procedure", lambda _: None)
-            with pytest.raises(aioacl.DeviceQuarantined, match="Open it again"):
+            with pytest.raises(aioacl.DeviceQuarantined, match="Open the device again"):
                 await open_device(wait=False)
     async with open_device() as device:
         assert device.health.problem == ""

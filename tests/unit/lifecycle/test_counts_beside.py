@@ -54,7 +54,7 @@ async def test_a_set_that_a_close_could_not_give_back_and_another_has_is_not_giv
     open_device: OpenDevice, end: Callable[[], None]
 ) -> None:
     simulator.fail_call("aclrtResetDevice", 507000)
-    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice answered 507000"):
+    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice returned 507000"):
         async with open_device():
             pass
     end()
@@ -67,7 +67,7 @@ async def test_a_set_by_hand_during_which_a_foreign_reset_comes_is_nobody_elses(
     open_device: OpenDevice,
 ) -> None:
     simulator.fail_call("aclrtResetDevice", 507000)
-    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice answered 507000"):
+    with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice returned 507000"):
         async with open_device():
             pass
     simulator.hang_call("aclrtSetDevice")
@@ -86,7 +86,7 @@ async def test_who_is_done_with_a_device_waits_for_no_change_by_hand(open_device
     setting = Raised(lambda: lowlevel.set_device(0))
     await until(hanging("aclrtSetDevice"))
     await device.close()
-    with pytest.raises(aioacl.ParameterError, match="the device is closed"):
+    with pytest.raises(aioacl.ParameterError, match="got a closed one"):
         await device.force_reset()
     simulator.unhang("aclrtSetDevice")
     setting.join()

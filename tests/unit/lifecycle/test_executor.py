@@ -358,7 +358,7 @@ async def test_a_run_that_the_last_close_overtakes_says_that_the_device_is_close
         queued = Waiting(group, lambda: device.run(int))
         await until(lambda: device.executor._items)
         closing = Waiting(group, device.close)
-        with pytest.raises(aioacl.ParameterError, match="the device is closed"):
+        with pytest.raises(aioacl.ParameterError, match="got a closed one"):
             await queued.outcome()
         go_on.set()
         await closing.outcome()

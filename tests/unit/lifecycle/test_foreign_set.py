@@ -185,7 +185,7 @@ async def test_a_reset_between_our_set_and_the_probe_is_seen_before_the_probe_ca
         monkeypatch.setattr(procedure, "lib", Overtaken())
         streams = simulator.calls("aclrtCreateStream")
         report = await device.force_reset(grace=0)
-        assert (report.attempts, report.codes) == (2, (("somebody else has reset the device", 0),))
+        assert (report.attempts, report.codes) == (2, (("foreign reset during the probe", 0),))
         assert simulator.calls("aclrtCreateStream") == streams + 1
         assert await works(device)
         assert simulator.retain_count() == 1

@@ -197,7 +197,7 @@ async def test_what_was_made_for_a_job_that_is_told_of_a_reset_is_given_back(ope
             resetting = Waiting(group, lambda: device.force_reset(grace=0))
             await until(lambda: device.state is aioacl.State.RESETTING)
             go_on.set()
-            with pytest.raises(aioacl.DeviceReset, match="the device was reset before this was done"):
+            with pytest.raises(aioacl.DeviceReset, match="the device was reset before the work was done"):
                 await running.outcome()
             assert (await resetting.outcome()).ok
         await until(lambda: device.health.in_flight == 0)
@@ -207,7 +207,7 @@ async def test_what_was_made_for_a_job_that_is_told_of_a_reset_is_given_back(ope
 async def test_a_job_is_refused_the_reset_that_would_wait_for_it(open_device: OpenDevice) -> None:
     async with open_device() as device, open_device(1) as other:
         generation = device.generation
-        with pytest.raises(aioacl.LeaseHeldError, match="the caller is a job on device 0") as caught:
+        with pytest.raises(aioacl.LeaseHeldError, match="got a job on device 0") as caught:
             await device.run(lambda: device.force_reset().result())
         assert "outside" in caught.value.hint
         assert (await other.run(lambda: device.force_reset().result())).ok

@@ -243,7 +243,7 @@ async def test_open_times_out_during_the_close_that_it_began_and_the_error_says_
         await device.close()
     monkeypatch.undo()
     simulator.hang_call("aclrtResetDevice")
-    with pytest.raises(aioacl.DeviceTimeout, match=r"The close goes on: .* and so does open_device\(\)"):
+    with pytest.raises(aioacl.DeviceTimeout, match=r"The close continues: .* and so does open_device\(\)"):
         await open_device(timeout=0.01)
     await until(hanging("aclrtResetDevice"))
     simulator.release_all()
@@ -274,7 +274,7 @@ async def test_a_last_close_whose_reset_does_not_return_gives_up_and_names_it(
     open_device: OpenDevice,
 ) -> None:
     simulator.hang_call("aclrtResetDevice")
-    with given_up(r"device 0 stays set: aclrtResetDevice on thread [1-9]\d* is still inside"):
+    with given_up(r"device 0 stays set: aclrtResetDevice on thread [1-9]\d* did not return in time"):
         async with open_device() as device:
             pass
     assert device.state is aioacl.State.QUARANTINED
@@ -317,7 +317,7 @@ async def test_last_close_during_a_query_that_hangs_gives_up_and_names_it(open_d
     simulator.hold(stream)
     stream.fill(memory, 1)
     simulator.hang_call("aclrtStreamQuery")
-    with given_up(r"device 0 stays set: .*aclrtStreamQuery on thread [1-9]\d* is still inside"):
+    with given_up(r"device 0 stays set: .*aclrtStreamQuery on thread [1-9]\d* did not return in time"):
         await device.close()
     simulator.release_all()
     async with open_device():
@@ -330,7 +330,7 @@ async def test_a_thread_that_is_stuck_is_named_when_nobody_is_inside(
     device, busy = await open_device(), Stop()
     device._manager.deferred.leave_note(busy)
     await until(busy.begun.is_set)
-    with given_up("device 0 stays set: a job is still inside"):
+    with given_up("device 0 stays set: a job of aioacl did not return in time"):
         await device.close()
     busy.go_on.set()
     async with open_device():
@@ -392,7 +392,9 @@ async def test_who_waits_for_a_procedure_no_longer_than_his_deadline_leaves_it_r
     async with anyio.create_task_group() as group:
         patient = Waiting(group, open_device)
         await until(hanging("aclrtSetDevice"))
-        with pytest.raises(aioacl.DeviceTimeout, match=r"was CLOSED until the deadline\. It goes on, and"):
+        with pytest.raises(
+            aioacl.DeviceTimeout, match=r"was still CLOSED at the deadline\. The open continues, and"
+        ):
             await open_device(timeout=0.01)
         simulator.release_all()
         await (await patient.outcome()).close()
@@ -402,8 +404,8 @@ async def test_who_waits_for_a_procedure_no_longer_than_his_deadline_leaves_it_r
 @pytest.mark.parametrize(
     ("call", "hint"),
     [
-        ("aclrtResetDeviceForce", r"The reset goes on: force_reset\(\) waits for the same one"),
-        ("aclrtResetDevice", r"The close goes on: close\(\) once more waits for it"),
+        ("aclrtResetDeviceForce", r"The reset continues: force_reset\(\) joins it"),
+        ("aclrtResetDevice", r"The close continues: close\(\) waits for it"),
     ],
 )
 def test_a_threads_deadline_ends_its_wait_for_a_procedure_that_goes_on_and_asking_again_waits_for_it(

@@ -98,7 +98,10 @@ async def test_last_close_whose_call_does_not_return_warns_and_quarantines_with_
     device = await open_device()
     events = device.events()
     simulator.hang_call(call)
-    with short_limits(), pytest.warns(aioacl.AclWarning, match=f"{call} on thread [1-9].*still inside"):
+    with (
+        short_limits(),
+        pytest.warns(aioacl.AclWarning, match=f"{call} on thread [1-9].*did not return in time"),
+    ):
         await device.close()
     assert device.state is aioacl.State.QUARANTINED
     report = [event async for event in events][-1].report
