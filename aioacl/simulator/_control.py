@@ -1,6 +1,6 @@
-"""Controls of the simulator that this process has loaded; see csrc/aclsim.h, which they map one to one.
+"""Controls of the simulator that this process has loaded. Each calls one function of csrc/aclsim.h.
 
-None of them waits, blocks, or counts as an ACL call.
+A control does not wait, does not block, and does not count as an ACL call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,38 @@ VIOLATIONS_KEPT: Final = 256
 @record
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What lives in the simulator now, and what it has counted since the start or `forget()`."""
+    """What is alive in the simulator, and what it has counted.
+
+    Counts of objects and of bytes are those of now. `calls` and `tasks` count since the start, and `violations` since
+    the start or the last `forget()`.
+
+    Attributes:
+        contexts: explicit contexts.
+        streams: streams made by a create call; default streams are not counted.
+        events: events.
+        notifies: notifies.
+        device_blocks: blocks of aclrtMalloc.
+        device_bytes: bytes in these blocks.
+        host_blocks: blocks of aclrtMallocHost.
+        host_bytes: bytes in these blocks.
+        calls: ACL calls.
+        tasks: device tasks that have run.
+        violations: misuse that the usage checker has reported.
+        inside: ACL calls that are inside the simulator now, of all threads.
+        pools: memory pools.
+        pool_blocks: blocks of memory pools.
+        managed_blocks: blocks of managed memory.
+        physical: handles of physical memory, and physical memory that is mapped without a handle.
+        mappings: mappings of physical memory.
+        registrations: registrations of the client's memory.
+        reservations: reserved ranges of addresses.
+        exports: keys of shared device memory.
+        descriptions: data buffers, tensor descriptions and other objects of the host only.
+        count_notifies: count notifies.
+        binaries: loaded binaries.
+        models: models, captured and built.
+        labels: labels.
+    """
 
     contexts: int
     streams: int
@@ -65,26 +96,26 @@ class Stats:
 def control_function(name: str, signature: str) -> CData:
     if library_info().backend != "simulator":
         raise ParameterError(
-            "the process has loaded a real ACL library, not the simulator",
-            hint='Call use_library("simulator") before anything else.',
+            "expected the simulator, but this process has loaded a real ACL library",
+            hint='Call use_library("simulator") before any other call of aioacl.',
         )
     return ffi.cast(signature, lib.aio_library_symbol(name.encode()))
 
 
 def of_device(name: str, device: SupportsIndex, signature: str = "int (*)(int32_t)") -> int:
-    """The answer of a control that takes a device. ParameterError for an index without a device."""
+    """The result of a control that takes a device. ParameterError if the simulator has no device of that index."""
     index = word("device", device)
     answer: int = control_function(name, signature)(index)
     if answer < 0:
         raise ParameterError(
             f"expected the index of a simulated device, got {index}",
-            hint="list_devices() names them; AIOACL_SIM_DEVICES sets how many there are.",
+            hint="list_devices() returns the devices; AIOACL_SIM_DEVICES sets their number.",
         )
     return answer
 
 
 def of_function(name: str, function: str, *values: int, signature: str = "int (*)(const char *)") -> int:
-    """The answer of a control that takes a function. ParameterError for a name that ACL does not have."""
+    """The result of a control that takes a function. ParameterError if ACL has no function of that name."""
     text = c_text("the name of an ACL function", function)
     if control_function("aclsim_hung", "int (*)(const char *)")(text) < 0:
         raise ParameterError(
@@ -96,21 +127,24 @@ def of_function(name: str, function: str, *values: int, signature: str = "int (*
 
 
 def word(name: str, value: SupportsIndex) -> int:
-    """A value for an int32_t."""
+    """The value as an int that fits an int32_t. ParameterError for every other value."""
     number = whole_of(value)
     if number is None:
-        raise ParameterError(f"{name} must be an int, got {value!r}")
+        raise ParameterError(f"{name} must be an int, got {value!r}", hint="Pass an int of 32 bits.")
     if not -(1 << 31) <= number < 1 << 31:
-        raise ParameterError(f"{name}={number} has more than 32 bits")
+        raise ParameterError(
+            f"{name} must fit 32 bits, got {number}", hint="Pass an int from -2147483648 to 2147483647."
+        )
     return number
 
 
 def failure_code(code: SupportsIndex) -> int:
-    """The code of a task that is to fail."""
+    """The code with which a task is to fail: an int above 0. ParameterError for every other value."""
     number = word("code", code)
     if number <= 0:
         raise ParameterError(
-            f"code={number} is no failure", hint="Pass an error code of ACL, 507015 for instance."
+            f"code must be an int above 0, got {number}",
+            hint="Pass an error code of ACL, 507015 for instance.",
         )
     return number
 
@@ -120,13 +154,13 @@ _STREAMS: Final = "Pass a live stream: an aioacl.Stream, or the handle (a pointe
 
 
 def _is_pointer(value: object) -> TypeGuard[CData]:
-    """Whether it is an aclrtStream as C hands it out: not the place of one, which is a pointer too."""
+    """Whether the value is an aclrtStream. A pointer to an aclrtStream is not."""
     kind = ffi.typeof(value) if isinstance(value, _C_VALUE) else None
     return kind is not None and kind.kind == "pointer" and kind.item.kind == "void"
 
 
 def stream_handle(stream: StreamLike) -> CData:
-    """The native stream of a Stream, or the raw handle that was given. ParameterError for everything else."""
+    """The native stream of a Stream, or the given raw handle. ParameterError for every other value."""
     if isinstance(stream, Stream):
         return stream._core.native
     address = pointer(stream) if _is_pointer(stream) else whole_of(stream)
@@ -136,7 +170,7 @@ def stream_handle(stream: StreamLike) -> CData:
 
 
 def of_stream(name: str, stream: StreamLike, *values: int, signature: str = "int (*)(void *)") -> int:
-    """The answer of a control that takes a stream. ParameterError if the stream lives no longer."""
+    """The result of a control that takes a stream. ParameterError if the stream is not alive."""
     answer: int = control_function(name, signature)(stream_handle(stream), *values)
     if answer < 0:
         raise ParameterError(f"expected a live stream, got {stream!r}", hint=_STREAMS)
@@ -144,18 +178,39 @@ def of_stream(name: str, stream: StreamLike, *values: int, signature: str = "int
 
 
 def hold(stream: StreamLike) -> None:
-    """From now on the stream, or that of the raw handle, starts no further task."""
+    """Keep the stream from starting further tasks until it is released. The task that is running goes on.
+
+    Args:
+        stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
+
+    Raises:
+        ParameterError: `stream` is not a live stream.
+    """
     of_stream("aclsim_hold", stream)
 
 
 def release(stream: StreamLike) -> None:
-    """The stream goes on."""
+    """Let a held stream start tasks again.
+
+    Args:
+        stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
+
+    Raises:
+        ParameterError: `stream` is not a live stream.
+    """
     of_stream("aclsim_release", stream)
 
 
 @contextmanager
 def held(stream: StreamLike) -> Generator[None]:
-    """Holds the stream for the block; a stream that has died in it needs no release."""
+    """Hold the stream for a `with` block, and release it at the end. The stream may be destroyed inside the block.
+
+    Args:
+        stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
+
+    Raises:
+        ParameterError: `stream` is not a live stream.
+    """
     hold(stream)
     try:
         yield
@@ -164,89 +219,185 @@ def held(stream: StreamLike) -> Generator[None]:
 
 
 def release_all() -> None:
-    """Releases every held stream and every hung call."""
+    """Release every held stream, and every call that a rule hangs or delays."""
     control_function("aclsim_release_all", "void (*)(void)")()
 
 
 def pending(stream: StreamLike) -> int:
-    """Tasks that are enqueued on the stream and not done."""
+    """The number of tasks that are enqueued on the stream and not done.
+
+    A failed task counts until the recycle thread has handled it.
+
+    Args:
+        stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
+
+    Raises:
+        ParameterError: `stream` is not a live stream.
+    """
     return of_stream("aclsim_pending", stream, signature="int64_t (*)(void *)")
 
 
 def fail_next(stream: StreamLike, code: SupportsIndex) -> None:
-    """The next task enqueued on the stream (a copy or fill) fails with that code."""
+    """Make the next task that is enqueued on the stream fail.
+
+    Event records, waits and host functions do not count as the next task.
+
+    Args:
+        stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
+        code: the error code of the task, an int above 0.
+
+    Raises:
+        ParameterError: `stream` is not a live stream, or `code` is not an int above 0.
+    """
     of_stream("aclsim_fail_next", stream, failure_code(code), signature="int (*)(void *, int32_t)")
 
 
 def trap_next(stream: StreamLike, code: SupportsIndex) -> None:
-    """The next task that computes or moves data, queued already or not, traps with that code."""
+    """Make the next task that the stream reaches and that computes or moves data trap.
+
+    The task may be in the queue already.
+
+    Args:
+        stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
+        code: the error code of the task, an int above 0; 507015 is an exception of an AI core.
+
+    Raises:
+        ParameterError: `stream` is not a live stream, or `code` is not an int above 0.
+    """
     of_stream("aclsim_trap_next", stream, failure_code(code), signature="int (*)(void *, int32_t)")
 
 
 def fail_call(function: str, code: SupportsIndex, times: SupportsIndex = 1) -> None:
-    """The next calls of the ACL function do nothing and answer the code; -1 times: all of them."""
+    """Make the next calls of an ACL function do nothing and return a code.
+
+    The last `fail_call` of a function replaces its earlier ones.
+
+    Args:
+        function: the name of an ACL function, `"aclrtMalloc"` for instance.
+        code: the code that the calls return, an int of 32 bits.
+        times: how many calls; -1 for all further calls, 0 for none.
+
+    Raises:
+        ParameterError: ACL has no function of that name, or `code` or `times` is not an int in its range.
+    """
     number = word("times", times)
     if number < -1:
-        raise ParameterError(f"times must be an int from -1, got {number}", hint="-1 stands for all calls.")
+        raise ParameterError(
+            f"times must be an int from -1, got {number}", hint="Pass a number of calls, or -1 for all calls."
+        )
     signature = "int (*)(const char *, int32_t, int32_t)"
     of_function("aclsim_fail_call", function, word("code", code), number, signature=signature)
 
 
 def hang_call(function: str) -> None:
-    """The next call of the ACL function stays inside until `unhang`."""
+    """Make the next call of an ACL function stay inside C until `unhang` or `release_all`.
+
+    Args:
+        function: the name of an ACL function, `"aclrtMalloc"` for instance.
+
+    Raises:
+        ParameterError: ACL has no function of that name.
+    """
     of_function("aclsim_hang_call", function)
 
 
 def unhang(function: str) -> None:
-    """Calls that hang in the function go on."""
+    """Let calls that hang in the ACL function go on.
+
+    Args:
+        function: the name of an ACL function, `"aclrtMalloc"` for instance.
+
+    Raises:
+        ParameterError: ACL has no function of that name.
+    """
     of_function("aclsim_unhang", function)
 
 
 def hung(function: str) -> int:
-    """How many calls hang in the function now."""
+    """The number of calls that hang in the ACL function now.
+
+    Args:
+        function: the name of an ACL function, `"aclrtMalloc"` for instance.
+
+    Raises:
+        ParameterError: ACL has no function of that name.
+    """
     return of_function("aclsim_hung", function)
 
 
 def calls(function: str) -> int:
-    """Calls of the ACL function since the start or `forget()`."""
+    """The number of calls of the ACL function since the start or the last `forget()`.
+
+    Args:
+        function: the name of an ACL function, `"aclrtMalloc"` for instance.
+
+    Raises:
+        ParameterError: ACL has no function of that name.
+    """
     return of_function("aclsim_calls", function, signature="uint64_t (*)(const char *)")
 
 
 def clear() -> None:
-    """Forgets failures and hangs of calls that have not fired. What `fail_next` and `trap_next` have set stays."""
+    """Drop all rules of `fault`, `fail_call` and `hang_call`, and end the fault state of every device.
+
+    Calls that hang already go on hanging. What `fail_next` and `trap_next` have set stays.
+    """
     control_function("aclsim_clear", "void (*)(void)")()
 
 
 def set_abort_supported(supported: bool) -> None:
-    """With False, aclrtStreamAbort answers 207000, as old firmware does."""
+    """Set whether aclrtStreamAbort is supported.
+
+    Args:
+        supported: with False, aclrtStreamAbort returns 207000, as with old firmware.
+    """
     control_function("aclsim_set_abort_supported", "void (*)(int)")(int(supported))
 
 
 def set_count_notify_supported(supported: bool) -> None:
-    """With True there are count notifies, as newer chips have them; without, they answer 207000."""
+    """Set whether count notifies are supported.
+
+    Args:
+        supported: with True, count notifies work, as on newer chips; with False, their functions return 207000.
+    """
     control_function("aclsim_set_count_notify_supported", "void (*)(int)")(int(supported))
 
 
 def set_ipc_event_supported(supported: bool) -> None:
-    """With True events can be shared by handle, within the process, as newer drivers have it; without, 207000."""
+    """Set whether events can be shared by handle.
+
+    Args:
+        supported: with True, handles of events work within this process, as with newer drivers; with False, the
+            functions that share events return 207000.
+    """
     control_function("aclsim_set_ipc_event_supported", "void (*)(int)")(int(supported))
 
 
 def check_memory() -> int:
-    """How many live blocks have been written outside their bounds; each becomes a violation once.
+    """Check all live blocks for writes outside their bounds. Each such block becomes a violation once.
 
-    Seen is what lies up to 64 bytes before a block, and from its last byte on up to 64 bytes behind it at least.
+    Frees and resets check too. A check covers 64 bytes before a block and at least 64 bytes from the first byte behind
+    its size.
+
+    Returns:
+        The number of live blocks that have been written outside their bounds.
     """
     return int(control_function("aclsim_check_memory", "int64_t (*)(void)")())
 
 
 def watch_uninitialised(on: bool = True) -> None:
-    """From now on, reading bytes of new device memory that nothing has written is a violation."""
+    """Set whether reading bytes of device memory that nothing has written is a violation.
+
+    Memory that was allocated before counts as written.
+
+    Args:
+        on: with False, memory that is allocated afterwards is not checked.
+    """
     control_function("aclsim_watch_uninitialised", "void (*)(int)")(int(on))
 
 
 def stats() -> Stats:
-    """What lives, and what was counted."""
+    """What is alive in the simulator, and what it has counted."""
     names = [field.name for field in fields(Stats)]
     found = ffi.new("uint64_t[]", len(names))
     control_function("aclsim_stats", "void (*)(uint64_t *)")(found)
@@ -254,18 +405,35 @@ def stats() -> Stats:
 
 
 def retain_count(device: SupportsIndex = 0) -> int:
-    """How often the device is set."""
+    """The retain count of the device: how often it is set. 0 if it is not set.
+
+    Args:
+        device: the index of the device.
+
+    Raises:
+        ParameterError: there is no device of that index.
+    """
     return of_device("aclsim_retain_count", device)
 
 
 def resets(device: SupportsIndex = 0) -> int:
-    """Releasing resets of the device since the start."""
-    of_device("aclsim_retain_count", device)  # refuses what is no device: there, aclsim_resets answers 0
+    """The number of resets since the start that released the device.
+
+    Args:
+        device: the index of the device.
+
+    Raises:
+        ParameterError: there is no device of that index.
+    """
+    of_device("aclsim_retain_count", device)  # for an unknown device, aclsim_resets returns 0 and no error
     return of_device("aclsim_resets", device, "uint64_t (*)(int32_t)")
 
 
 def violations() -> list[str]:
-    """What the usage checker objected to, oldest first; the newest 256 are kept, `Stats.violations` counts all."""
+    """Misuse of ACL that the usage checker has reported, oldest first.
+
+    The newest 256 texts are kept; `Stats.violations` counts all. `forget()` drops them.
+    """
     read = control_function("aclsim_violation", "int (*)(uint64_t, char *, size_t)")
     text = ffi.new("char[]", TEXT_BYTES)
     count = stats().violations
@@ -277,7 +445,12 @@ def violations() -> list[str]:
 
 
 def journal() -> list[dict[str, Any]]:
-    """The newest finished ACL calls, oldest first, each with seq, tid, call, args, rc, us and dev."""
+    """The newest ACL calls that have returned, oldest first; at most 65536 are kept.
+
+    Returns:
+        A dict for each call: `seq`, its number; `tid`, the thread; `call`, the name of the function; `args`, a list;
+        `rc`, what it returned; `us`, how long it took in microseconds; `dev`, the device of the thread, or -1.
+    """
     read = control_function("aclsim_journal", "size_t (*)(uint64_t *, char *, size_t)")
     text, following = ffi.new("char[]", TEXT_BYTES), ffi.new("uint64_t *")
     lines: list[str] = []
@@ -290,12 +463,12 @@ _forgotten = 0
 
 
 def forget() -> None:
-    """Forgets counted calls, violations and the journal; touches nothing that lives."""
-    global _forgotten  # noqa: PLW0603 - the count belongs to the one simulator of the process
+    """Set the counts of calls to 0, and drop the violations and the journal. Live objects are not affected."""
+    global _forgotten  # noqa: PLW0603 - the process has one simulator, so one count
     control_function("aclsim_forget", "void (*)(void)")()
     _forgotten += 1
 
 
 def times_forgotten() -> int:
-    """How often `forget()` was called: counts of before and after another call of it cannot be compared."""
+    """How often `forget()` was called. Counts from before and after a call of `forget()` cannot be compared."""
     return _forgotten

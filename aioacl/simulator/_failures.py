@@ -1,4 +1,4 @@
-"""Controls for failing tasks: their ids, what wakes the thread that handles them, and what the runtime does wrong."""
+"""Controls for failed tasks: their ids, the recycle thread that handles them, and known faults of the runtime."""
 
 from __future__ import annotations
 
@@ -15,41 +15,83 @@ MAX_TASK_ID: Final = 0xFFFFFFFF
 
 
 def set_next_task(stream: StreamLike, task_id: SupportsIndex) -> None:
-    """The next task enqueued on the stream gets that id, and later ones the ids behind it, modulo 2^32."""
+    """Set the id of the next task that is enqueued on the stream. Later tasks get the ids behind it, modulo 2^32.
+
+    Args:
+        stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
+        task_id: an int from 0 to 4294967295.
+
+    Raises:
+        ParameterError: `stream` is not a live stream, or `task_id` is not an int in that range.
+    """
     number = whole_of(task_id)
     if number is None or not 0 <= number <= MAX_TASK_ID:
-        raise ParameterError(f"task_id must be an int from 0 to {MAX_TASK_ID}, got {task_id!r}")
+        raise ParameterError(
+            f"task_id must be an int from 0 to {MAX_TASK_ID}, got {task_id!r}", hint="Pass an int of 32 bits."
+        )
     of_stream("aclsim_set_next_task", stream, number, signature="int (*)(void *, uint32_t)")
 
 
 def faulted(stream: StreamLike) -> bool:
-    """Whether the stream stands still at a failed task, until the recycle thread is woken."""
+    """Whether the stream is stopped at a failed task. It is until the recycle thread is woken.
+
+    Args:
+        stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
+
+    Raises:
+        ParameterError: `stream` is not a live stream.
+    """
     return of_stream("aclsim_faulted", stream) == 1
 
 
 def wakes(device: SupportsIndex = 0) -> int:
-    """How often the thread that handles failed tasks has been woken since the start."""
+    """How often the recycle thread of the device, which handles failed tasks, has been woken since the start.
+
+    Args:
+        device: the index of the device.
+
+    Raises:
+        ParameterError: there is no device of that index.
+    """
     return of_device("aclsim_wakes", device, "int64_t (*)(int32_t)")
 
 
 def wake(device: SupportsIndex = 0) -> None:
-    """Wakes the thread that handles failed tasks, as another library of the process may at any time."""
+    """Wake the recycle thread of the device, as another library of the process may at any time.
+
+    Args:
+        device: the index of the device.
+
+    Raises:
+        ParameterError: there is no device of that index.
+    """
     of_device("aclsim_wake", device)
 
 
 def set_query_lag(on: bool = True) -> None:
-    """With True, the first aclrtQueryEvent that finds a record complete still answers that it is not."""
+    """Set whether queries of events lag.
+
+    Args:
+        on: with True, the first aclrtQueryEvent that finds a record complete still returns that it is not.
+    """
     control_function("aclsim_set_query_lag", "void (*)(int)")(int(on))
 
 
 def set_sync_livelock(on: bool = True) -> None:
-    """With True, aclrtSynchronizeStream does not return if tasks were enqueued on the stream after it was called.
+    """Set whether aclrtSynchronizeStream without a time-out waits for work that is enqueued later.
 
-    An abort or the end of the stream ends the call, and so does `set_sync_livelock(False)`.
+    Args:
+        on: with True, the call does not return if tasks were enqueued on the stream after it was called. An abort or
+            the end of the stream ends the call, and so does `set_sync_livelock(False)`.
     """
     control_function("aclsim_set_sync_livelock", "void (*)(int)")(int(on))
 
 
 def set_reset_crash(on: bool = True) -> None:
-    """With True, a force reset ends the process with SIGSEGV if another thread synchronizes a stream of the device."""
+    """Set whether a force reset crashes while another thread synchronizes a stream of the device.
+
+    Args:
+        on: with True, aclrtResetDeviceForce ends the process with SIGSEGV if another thread is inside
+            aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the device.
+    """
     control_function("aclsim_set_reset_crash", "void (*)(int)")(int(on))

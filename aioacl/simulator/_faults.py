@@ -1,7 +1,7 @@
-"""Faults on purpose: rules that make calls of the simulator fail, hang, lie or take their time.
+"""Injected faults: rules that make calls of the simulator fail, hang, take longer or return a wrong code.
 
-A rule is text, as in csrc/aclsim.h, and text is what replays it: `AIOACL_SIM_FAULTS` takes what `Fault.rule` says.
-`fault()` writes that text from named values and refuses what could not be meant.
+A rule is text; csrc/aclsim.h has its grammar. `fault()` writes the text from named values and refuses values that
+make no sense. To replay a rule, pass the text of `Fault.rule` to the environment variable `AIOACL_SIM_FAULTS`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TEXT_BYTES: Final = 1024
 LONGEST_SECONDS: Final = 1 << 33  # fits 64 bits of nanoseconds
 WORD_MOST: Final = (1 << 63) - 1
-HANDLE_LEAST: Final = 4096  # no address is below it, and the id of a stream always is
+HANDLE_LEAST: Final = 4096  # addresses are not below it, and ids of streams always are
 CODE_LEAST: Final = -(1 << 31)
 CODE_MOST: Final = (1 << 31) - 1
 
@@ -36,7 +36,13 @@ ErrorText = Literal["null", "long", "non-utf8", "stale"]
 
 
 class Fault:
-    """A rule. It holds within a `with` block; `hits` and `matches` can be read there and afterwards."""
+    """A rule that `fault()` made. It applies within a `with` block.
+
+    `hits` and `matches` can be read inside the block and after it. The next block counts from 0 again.
+
+    Attributes:
+        rule: the text of the rule.
+    """
 
     __slots__ = ("__weakref__", "_counted", "_id", "rule")
 
@@ -50,7 +56,10 @@ class Fault:
 
     def __enter__(self) -> Self:
         if self._id is not None:
-            raise ParameterError(f"{self.rule!r} holds already", hint="Use one block at a time for a fault.")
+            raise ParameterError(
+                f"expected a fault outside of its `with` block, but {self.rule!r} applies already",
+                hint="Use a fault in one block at a time.",
+            )
         self._counted = (0, 0)
         self._id = _add(self.rule)
         return self
@@ -75,12 +84,12 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often the rule has fired."""
+        """How often the rule has fired in the current or last block."""
         return self._count()[0]
 
     @property
     def matches(self) -> int:
-        """How many calls were of those that the rule looks at."""
+        """How many calls matched the rule in the current or last block, whether it fired or not."""
         return self._count()[1]
 
 
@@ -96,13 +105,13 @@ def _add(rule: str) -> int:
     if add(c_text("a rule", rule), made) != 0:
         hint = "aclsim.h, in the folder include_dir(), has the grammar of rules."
         raise ParameterError(
-            f"the simulator refuses the rule {rule!r}: {_refusal()}", hint=_closest(rule, hint)
+            f"the simulator refused the rule {rule!r}: {_refusal()}", hint=_closest(rule, hint)
         )
     return int(made[0])
 
 
 def _closest(rule: str, otherwise: str) -> str:
-    """A hint that names a function which is close to one that the rule names, but that does not exist."""
+    """A hint with the functions that are close to an unknown function of the rule; `otherwise` if none is close."""
     known = functions()
     words = [word for word in rule.partition(":")[0].split("|") if word.startswith("acl")]
     strange = next((word for word in words if word not in known and not {*"*?"} & {*word}), "")
@@ -113,7 +122,43 @@ def _closest(rule: str, otherwise: str) -> str:
 
 
 class FaultOptions(TypedDict, total=False):
-    """What `fault` takes: which calls, when, and what then."""
+    """The options of `fault()`. Times are in milliseconds of the simulator's clock, and codes are ints of 32 bits.
+
+    Attributes:
+        device: match only calls on this device.
+        stream: match only calls on this stream: an aioacl.Stream, a raw handle, or an int below 4096 as the id of a
+            stream (aclrtStreamGetId).
+        thread: match only calls of this thread, numbered from 1 in the order in which threads first met a rule.
+        tid: match only calls of the thread with this id of the kernel.
+        size_min: match only calls with at least this many bytes.
+        size_max: match only calls with at most this many bytes.
+        nth: fire on the n-th match, from 1; with `times`, on later matches too.
+        after: fire only after this many matches.
+        every: fire on each match whose number is a multiple of this.
+        times: fire at most this often; -1 for no limit.
+        p: fire with this chance, from 0 to 1.
+        per_thread: count matches for each thread.
+        rc: the call does nothing and returns this code, which may be 0.
+        rc_after: the call does its work and returns this code.
+        oom: the call fails as if the memory or resource that it takes had run out.
+        latency: the call takes this much longer.
+        jitter: the latency varies by at most this much.
+        at: when the latency passes: "before" the work, "during" it or "after" it.
+        hang: the call stays inside until `release_key` of this key; with True, of the function's name.
+        block_record: the same for calls that record an event.
+        async_error: the enqueued task fails with this code.
+        late_complete: the enqueued task does its work, and ends this much later.
+        late_copy: the enqueued task copies this much later, and ends then.
+        sticky: the device enters a fault state with this code, until a force reset.
+        lost: the same; also, the device cannot be set, and its first reset fails.
+        reset_fail: this many resets fail.
+        reset_lies: the reset returns 0 and leaves the device in a fault state, with this code or, with True, 507018.
+        false_drain: waits for a device in a fault state return 0.
+        slow_teardown: the end of a stream, context or device takes this much longer.
+        ext_reset: other code of the process force-resets the device while the call is inside.
+        errmsg: what the thread's next aclGetRecentErrMsg returns: "null" no text, "long" a very long one, "non-utf8"
+            one that is not UTF-8, "stale" the one before.
+    """
 
     device: SupportsIndex
     stream: StreamLike
@@ -157,7 +202,10 @@ def _number(least: int) -> Callable[[str, Any], str]:
     def write(name: str, value: Any) -> str:
         number = _whole(value, least, WORD_MOST)
         if number is None:
-            raise ParameterError(f"{name}{value!r} is no whole number from {least}")
+            raise ParameterError(
+                f"{name} must be an int from {least}, got {value!r}",
+                hint=f"Pass an int from {least} to {WORD_MOST}.",
+            )
         return f"{name}{number}"
 
     return write
@@ -166,28 +214,41 @@ def _number(least: int) -> Callable[[str, Any], str]:
 def _times(name: str, value: Any) -> str:
     number = _whole(value, -1, WORD_MOST)
     if not number:
-        raise ParameterError(f"{name}{value!r} is no whole number from 1, and not -1 for ever")
+        raise ParameterError(
+            f"{name} must be an int from 1, or -1, got {value!r}",
+            hint="Pass a number of calls, or -1 for no limit.",
+        )
     return f"{name}{number}"
 
 
 def _any_code(name: str, value: Any) -> str:
     number = _whole(value, CODE_LEAST, CODE_MOST)
     if number is None:
-        raise ParameterError(f"{name}{value!r} is no code of ACL")
+        raise ParameterError(
+            f"{name} must be a code of ACL, got {value!r}",
+            hint=f"Pass an int from {CODE_LEAST} to {CODE_MOST}.",
+        )
     return f"{name}{number}"
 
 
 def _code(name: str, value: Any) -> str:
     code = _any_code(name, value)
     if code == f"{name}0":
-        raise ParameterError(f"{code} is no fault")
+        raise ParameterError(
+            f"{name} must be a code other than 0, got 0",
+            hint="Pass an error code of ACL, 507015 for instance.",
+        )
     return code
 
 
 def _real(name: str, value: Any, most: float = math.inf) -> str:
     number = real_of(value)
     if number is None or not 0 <= number <= most or math.isinf(number):
-        raise ParameterError(f"{name}{value!r} is not from 0 to {most}")
+        limit = "" if math.isinf(most) else f" to {most}"
+        raise ParameterError(
+            f"{name} must be a number from 0{limit}, got {value!r}",
+            hint="Pass a finite int or float in that range.",
+        )
     whole = whole_of(value)
     return f"{name}{number if whole is None else whole}"
 
@@ -213,7 +274,10 @@ def _lie(name: str, value: Any) -> str:
 
 def _word(name: str, value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[\w.+-]+", value):
-        raise ParameterError(f"{name}{value!r} is no word")
+        raise ParameterError(
+            f"{name} must be a word, got {value!r}",
+            hint="Pass a str of letters, digits and the characters _ . + -",
+        )
     return f"{name}{value}"
 
 
@@ -259,26 +323,34 @@ _FLAGS: Final = frozenset(
 
 
 def _spread(options: dict[str, Any]) -> None:
-    """Joins latency and jitter."""
+    """Join `jitter` to `latency`: the rule's text has one field for both."""
     jitter = options.pop("jitter", 0)
     if "latency" in options:
-        whole = _real("", options["latency"])
-        options["latency"] = f"{whole}+-{_real('', jitter)}" if jitter else whole
+        whole = _real("latency=", options["latency"]).removeprefix("latency=")
+        options["latency"] = (
+            f"{whole}+-{_real('jitter=', jitter).removeprefix('jitter=')}" if jitter else whole
+        )
     elif jitter:
-        raise ParameterError("jitter= goes with latency=")
+        raise ParameterError(
+            f"expected latency= with jitter=, got jitter={jitter!r} alone",
+            hint="Pass latency= too, in milliseconds.",
+        )
 
 
 def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
     """Make a rule for a `with` block, as in `with simulator.fault("aclrtMalloc", nth=3, rc=507015) as f: ...`.
 
-    `which` names functions (with `*` and `?`) or groups, between bars: `"alloc|aclrtCreateStream"`. Of the
-    options, those up to `size_max` narrow that down, those up to `per_thread` say when the rule fires, and the
-    others what it does then; `aclsim.h`, in the folder `include_dir()`, tells each. Times are in milliseconds of
-    the simulator's clock. A rule's whole text will do for `which`, too.
+    Args:
+        which: names of functions (with `*` and `?` as in a shell) or groups of functions, separated by bars:
+            `"alloc|aclrtCreateStream"`. It may also be the whole text of a rule.
+        options: see `FaultOptions`. Those up to `size_max` select calls, those up to `per_thread` select when the rule
+            fires, and the others are its effects. Times are in milliseconds of the simulator's clock. `aclsim.h`, in
+            the folder `include_dir()`, describes each option and lists the groups.
 
     Raises:
-        ParameterError: an option makes no sense; when the block is entered also, they do not go together, no
-            function is of that name or can do what the rule wants, or the process does not use the simulator.
+        ParameterError: an option is unknown, or its value makes no sense. Entering the block raises it too, if the
+            options exclude each other, no function has that name, no function can show the effect, or the process does
+            not use the simulator.
     """
     given = {name: value for name, value in options.items() if value is not False or name not in _FLAGS}
     unknown = given.keys() - FaultOptions.__annotations__.keys()
@@ -299,36 +371,72 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
 
 
 def set_seed(seed: SupportsIndex) -> None:
-    """By which number rules with a chance decide; the same seed decides the same."""
+    """Set the seed of rules that fire by chance (`p`). The same seed gives the same decisions.
+
+    Args:
+        seed: an int from 0 to 2^64 - 1.
+
+    Raises:
+        ParameterError: `seed` is not an int in that range.
+    """
     number = whole_of(seed)
     if number is None or not 0 <= number < 1 << 64:
         raise ParameterError(
-            f"expected a seed from 0 to {(1 << 64) - 1}, got {seed!r}; pass an int of 64 bits"
+            f"seed must be an int from 0 to {(1 << 64) - 1}, got {seed!r}", hint="Pass an int of 64 bits."
         )
     control_function("aclsim_set_seed", "void (*)(uint64_t)")(number)
 
 
 def release_key(key: str) -> None:
-    """Calls that hang with that key go on; without one, their function's name is the key."""
+    """Let the calls that hang with a key go on.
+
+    Args:
+        key: the key of `hang` or `block_record`. A hang without a key has the name of its function as its key.
+
+    Raises:
+        ParameterError: `key` is not a str, or contains a null character.
+    """
     control_function("aclsim_release_key", "int (*)(const char *)")(c_text("a key", key))
 
 
 def set_limits(limits: str = "") -> None:
-    """At most so many of each on a device, as in "stream=8,event=16,notify=4,context=2,mem=64M"; "" lifts them.
+    """Limit how many objects a device may have, and how much memory. Each call replaces the limits before it.
 
-    "host=32M" bounds the pinned, managed and physical memory of the host.
+    Args:
+        limits: limits per device, as in "stream=8,event=16,notify=4,context=2,mem=64M". "host=32M" limits the pinned,
+            managed and physical memory of the host. Sizes are in bytes, with an optional K, M, G or T. "" removes all
+            limits.
+
+    Raises:
+        ParameterError: the simulator refused the text; the error contains the reason.
     """
     if control_function("aclsim_set_limits", "int (*)(const char *)")(c_text("limits", limits)) != 0:
-        raise ParameterError(f"the simulator refuses the limits {limits!r}: {_refusal()}")
+        raise ParameterError(
+            f"the simulator refused the limits {limits!r}: {_refusal()}",
+            hint='Pass limits such as "stream=8,mem=64M".',
+        )
 
 
 def set_virtual_clock(virtual: bool) -> None:
-    """With True the simulator's clock stands still but for `advance_clock`; with False it goes on as usual."""
+    """Set whether the simulator's clock is virtual.
+
+    If a wait with a time-out has lasted ten real seconds, a virtual clock jumps to the earliest time that a wait needs.
+
+    Args:
+        virtual: with True, only `advance_clock` moves the clock on; with False, it follows the real time.
+    """
     control_function("aclsim_clock_virtual", "void (*)(int)")(int(virtual))
 
 
 def advance_clock(seconds: Seconds) -> None:
-    """Moves the virtual clock on: what is due by then comes."""
+    """Move the virtual clock on. Everything that is due by then happens.
+
+    Args:
+        seconds: how far, from 0 to below 2^33.
+
+    Raises:
+        ParameterError: the clock is not virtual, or `seconds` is not a number in that range.
+    """
     number = real_of(seconds)
     if (
         number is None
@@ -336,11 +444,11 @@ def advance_clock(seconds: Seconds) -> None:
         or control_function("aclsim_clock_advance", "int (*)(int64_t)")(int(number * 1e9)) != 0
     ):
         raise ParameterError(
-            f"the clock cannot be moved on by {seconds!r} s",
-            hint="Make it virtual first, with set_virtual_clock(True), and keep to some decades.",
+            f"expected a virtual clock and seconds from 0 to below {LONGEST_SECONDS}, got {seconds!r}",
+            hint="Call set_virtual_clock(True) first, and pass a number in that range.",
         )
 
 
 def clock() -> float:
-    """What time it is for the simulator, in seconds."""
+    """The time of the simulator's clock, in seconds."""
     return int(control_function("aclsim_clock_now", "int64_t (*)(void)")()) / 1e9

@@ -1,7 +1,7 @@
-"""Kernels in Python: what a launch calls in the place of AI Core code.
+"""Kernels in Python: functions that a launch calls in place of AI Core code.
 
-The function runs on the simulated device's thread, in the order of the stream, with the interpreter's lock and none of
-the simulator's. So it must not wait for what another thread does with the interpreter's lock held.
+The function runs on the simulated device's thread, in the order of the stream. It holds the GIL, and no lock of the
+simulator. So it must not wait for a thread that needs the GIL to go on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,18 @@ LAYOUT: Final = struct.Struct("@PPN7IxxxxNixxxxPP")  # aclsim_launch_t
 @record
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch of a kernel: what it was given. Device memory is reached through `memory()`, while it runs."""
+    """One launch of a kernel. While the kernel runs, it reaches device memory through `memory()`.
+
+    Attributes:
+        name: the name of the kernel.
+        args: the arguments as bytes.
+        num_blocks: the number of blocks.
+        grid: the grid of a SIMT launch; otherwise `(num_blocks, 1, 1)`.
+        block: the block of a SIMT launch; otherwise `(1, 1, 1)`.
+        dynamic_bytes: the size of the dynamic memory, in bytes.
+        device: the index of the device.
+        stream: the raw handle of the stream.
+    """
 
     name: str
     args: bytes
@@ -51,14 +62,19 @@ class Launch:
     _args_at: int
 
     def unpack(self, layout: str) -> tuple[Any, ...]:
-        """The arguments, read by a format of `struct`."""
+        """The arguments, unpacked from the start of `args` by a format of `struct`."""
         return struct.unpack_from(layout, self.args)
 
     def memory(self, address: SupportsIndex, size: SupportsIndex) -> memoryview:
-        """The memory at an address that was an argument; writable if copies may write it. Valid while the kernel runs.
+        """A view of memory whose address was an argument. It is valid while the kernel runs.
 
-        It is memory of the device, or pinned or registered memory of the host; the latter has an address of the
-        device's as well. What lies in the arguments themselves, as the data of place holders does, can be read only.
+        The memory may belong to the device, or be pinned or registered memory of the host. Registered memory may be
+        given by its host address or by its device address. The view is writable if copies may write the memory. Memory
+        inside the arguments themselves, such as the data of placeholders, is read-only.
+
+        Args:
+            address: the address of the first byte.
+            size: the number of bytes.
 
         Raises:
             ParameterError: the bytes do not lie in one live block that the kernel's device reaches.
@@ -70,15 +86,20 @@ class Launch:
         access = _reach(self.device, address, size)
         if not access & READS:
             raise ParameterError(
-                f"{size} bytes at {address:#x} do not lie in one live block of device {self.device}",
-                hint="Pass an address that the launch was given, and at most the size of its buffer.",
+                f"expected bytes in one live block of device {self.device}, got {size} bytes at {address:#x}",
+                hint="Pass an address from the arguments of the launch, and at most the size of its buffer.",
             )
         view = memoryview(ffi.buffer(ffi.cast("char *", address), size))
         return view if access & WRITES else view.toreadonly()
 
 
 class Kernel:
-    """A registration: ends with `close()` or with its `with` block. `errors` keeps what the function raised."""
+    """A registration of a kernel. It ends with `close()`, or at the end of its `with` block.
+
+    Attributes:
+        name: the name of the kernel.
+        errors: the exceptions that launches of the function have raised, oldest first.
+    """
 
     __slots__ = ("__weakref__", "_function", "_key", "errors", "name")
 
@@ -89,7 +110,10 @@ class Kernel:
         self._key = next(_keys)
 
     def close(self) -> None:
-        """Ends the registration; launches that are queued fail. Closing twice, or after a newer one, does nothing."""
+        """End the registration. Launches that are still queued fail.
+
+        A second close does nothing, and neither does the close of a kernel that a newer registration has replaced.
+        """
         with _lock:
             mine = _registered.pop(self._key, None)
             newest = not any(kernel.name == self.name for kernel in _registered.values())
@@ -107,7 +131,7 @@ class Kernel:
     def _run(self, launch: Launch) -> int:
         try:
             return _code_of(self._function(launch))
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever looks at errors, not to the device's thread
+        except BaseException as error:  # noqa: BLE001 - `errors` reports it; the device's thread must not end
             self.errors.append(error)
             _explain(error)
             return FAILED
@@ -121,10 +145,12 @@ def _code_of(answer: object) -> int:
     try:
         code = int(operator.index(cast("SupportsIndex", answer)))
     except TypeError:
-        text = f"a kernel answered {answer!r}; want None, 0, or the code of a failure"
+        text = f"expected a kernel to return None, 0 or an error code, got {answer!r}; return one of these"
         raise TypeError(text) from None
     if not -CODES <= code < CODES:
-        raise OverflowError(f"a kernel answered {code}, which is no code of ACL: it has more than 32 bits")
+        raise OverflowError(
+            f"expected a kernel to return a code of 32 bits, got {code}; return an error code of ACL"
+        )
     return code
 
 
@@ -140,18 +166,29 @@ def register_kernel(
     *,
     parameters: Sequence[SupportsIndex] | None = None,
 ) -> Kernel:
-    """Launches of the named kernel call the function; None or 0 is success, another answer the code of a failure.
+    """Register a Python function as a kernel: each launch of the named kernel calls it.
 
-    An exception, or an answer that is no code, fails the task with 507015 and is kept in the kernel's `errors`. The
-    name's earlier function is replaced. `parameters` are the sizes of the kernel's parameters, for launches with an
-    array of arguments.
+    Args:
+        name: the name of the kernel. An earlier function of that name is replaced.
+        function: called once per launch, with a `Launch`. It returns None or 0 for success, or the error code with
+            which the task fails. If it raises an exception or returns something else, the task fails with 507015, and
+            the exception is added to the kernel's `errors`.
+        parameters: the sizes of the kernel's parameters, in bytes, each from 1 to 512. Launches with an array of
+            arguments need them.
+
+    Returns:
+        The registration: close it, or use it in a `with` block.
+
+    Raises:
+        ParameterError: `name` is empty or contains a null character, `function` is a coroutine function, or
+            `parameters` has a size that is not from 1 to 512.
     """
     if not name:
-        raise ParameterError("a kernel needs a name", hint="Pass the name that the client asks for.")
+        raise ParameterError("expected the name of a kernel, got ''", hint="Pass the name that launches use.")
     if inspect.iscoroutinefunction(function):
         raise ParameterError(
-            f"the kernel {name!r} is a coroutine function, which no loop would run",
-            hint="Pass a plain function: it runs on the simulated device's thread.",
+            f"expected a plain function as the kernel {name!r}, got a coroutine function",
+            hint="Pass a plain function: it runs on the simulated device's thread, without an event loop.",
         )
     c_name = c_text("the name of a kernel", name)
     kernel = Kernel(name, function)
@@ -169,11 +206,13 @@ def register_kernel(
 def _describe(name: CData, parameters: Sequence[SupportsIndex]) -> None:
     describe = control_function("aclsim_kernel_parameters", "int (*)(const char *, const size_t *, size_t)")
     if describe(name, ffi.new("size_t[]", [*map(operator.index, parameters)]), len(parameters)) != 0:
-        raise ParameterError(f"{list(parameters)} are no sizes of parameters", hint="Pass sizes of 1 to 512.")
+        raise ParameterError(
+            f"expected sizes of parameters, got {list(parameters)}", hint="Pass sizes from 1 to 512 bytes."
+        )
 
 
 def _reach(device: int, address: int, size: int) -> int:
-    """What a kernel of the device may do with the bytes: READS, WRITES, both or nothing."""
+    """What a kernel of the device may do with the bytes: READS, WRITES, both, or 0 for nothing."""
     if not (0 < address <= ADDRESS_MOST and 0 <= size <= ADDRESS_MOST):
         return 0
     reach = control_function("aclsim_reach", "int (*)(int32_t, void *, size_t)")
@@ -181,7 +220,7 @@ def _reach(device: int, address: int, size: int) -> int:
 
 
 def _explain(error: BaseException) -> None:
-    """The task's failure tells of the exception."""
+    """Add the exception to the error text of the task's failure."""
     text = " ".join(f"{type(error).__name__}: {error}".split()).replace("\0", "")
     cut = text.encode("utf-8", "replace")[:EXPLAINED_BYTES].decode("utf-8", "ignore")
     control_function("aclsim_explain", "void (*)(const char *)")(c_text("a text", cut))
@@ -189,12 +228,12 @@ def _explain(error: BaseException) -> None:
 
 @cache
 def _trampoline() -> CData:
-    """The one C function that all kernels are; it lives as long as the process."""
+    """The C function of all kernels. It is never freed."""
     return ffi.callback("int(void *)", _launched, error=FAILED)
 
 
-def _launched(told: CData) -> int:
-    fields = LAYOUT.unpack(bytes(ffi.buffer(ffi.cast("char *", told), LAYOUT.size)))
+def _launched(info: CData) -> int:
+    fields = LAYOUT.unpack(bytes(ffi.buffer(ffi.cast("char *", info), LAYOUT.size)))
     name, args, size, blocks, *shape, dynamic_bytes, device, stream, key = fields
     kernel = _registered.get(key)
     if kernel is None:

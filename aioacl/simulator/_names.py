@@ -1,4 +1,4 @@
-"""Names that the controls take: what they are refused with, and which known names are close to a wrong one."""
+"""Names that the controls take: how a wrong name is refused, and which known names are close to it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 def c_text(what: str, text: object) -> CData:
-    """The text for C. ParameterError for what is not a str, or holds a null character, at which C would end it."""
+    """The text as a C string. ParameterError if it is not a str, or contains a null character, where C would end it."""
     if not isinstance(text, str) or "\0" in text:
         raise ParameterError(f"expected {what}, got {text!r}", hint="Pass a str without null characters.")
     return ffi.new("char[]", text.encode("utf-8", "surrogatepass"))
 
 
 def functions() -> list[str]:
-    """The functions of ACL."""
+    """The names of the ACL functions."""
     return [text_of(lib.aio_table_name(index)) for index in range(lib.aio_table_size())]
 
 
 def suggestion(word: object, known: Iterable[str], otherwise: str) -> str:
-    """A hint that names the known names which are close to the word; without any, the other one."""
+    """A hint with the known names that are close to the word; `otherwise` if none is close."""
     close = get_close_matches(str(word), known)
     return f"Did you mean {' or '.join(close)}?" if close else otherwise

@@ -1,4 +1,4 @@
-"""The simulator's shared objects: one for each release of CANN, which lacks the functions that came later."""
+"""The simulator's shared objects: one per release of CANN, without the functions that later releases added."""
 
 from __future__ import annotations
 
@@ -19,35 +19,37 @@ WITHOUT_RUNTIME: Final[tuple[Release, ...]] = ("8.1",)
 
 
 def library_path(cann: Release | None = None) -> Path:
-    """Where the simulator's shared object is: the newest, or the one that stands for an older release of CANN.
+    """The path of the simulator's shared object.
 
-    An older one lacks the functions that came later, as that release's own library does.
+    Args:
+        cann: the release of CANN that it stands for: "8.1", "8.5", "9.0", "9.1" or "master". It lacks the functions
+            that later releases added, as that release's own library does. None is the newest, "master".
 
     Raises:
-        ParameterError: the simulator does not know the release.
+        ParameterError: the simulator has no library for that release.
     """
     if cann is None or cann == NEWEST:
         return paths.NEWEST_SIMULATOR
     if cann not in RELEASES:
         raise ParameterError(
-            f"cann={cann!r} is no release that the simulator knows",
+            f"expected a release of CANN that the simulator has, got cann={cann!r}",
             hint=f"Pass one of {', '.join(RELEASES)}.",
         )
     return paths.SIMULATOR / f"libascendcl-{cann}.so"
 
 
 def runtime_path(cann: Release) -> Path | None:
-    """The libruntime.so that this release's libascendcl.so needs beside it; None if it needs none."""
+    """The libruntime.so that must lie beside this release's libascendcl.so; None if the release needs none."""
     return None if cann in WITHOUT_RUNTIME else paths.SIMULATOR / "libruntime.so"
 
 
 def include_dir() -> Path:
-    """The folder in which `aclsim.h` is, the header of the simulator's controls for C."""
+    """The folder that contains `aclsim.h`, the header of the simulator's controls for C."""
     return paths.SIMULATOR / "csrc"
 
 
 def functions() -> dict[str, str]:
-    """The simulator's ACL functions, each with the release that it came with."""
+    """The simulator's ACL functions, each with the release that added it."""
     return dict(_functions(ctypes.CDLL(str(library_path())).aclsim_function))
 
 
@@ -62,5 +64,5 @@ def _functions(ask: ctypes._NamedFuncPointer) -> Iterator[tuple[str, str]]:
 
 
 def newer_than(cann: Release, since: str) -> bool:
-    """Whether what came with release `since` is missing from release `cann`."""
+    """Whether release `cann` lacks what release `since` added."""
     return [*RELEASES].index(cann) < [str(release) for release in RELEASES].index(since)

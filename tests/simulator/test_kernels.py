@@ -253,7 +253,7 @@ async def test_arrays_of_arguments_need_the_parameters(open_device: OpenDevice) 
 
 
 def test_what_cannot_be_registered_is_told() -> None:
-    with pytest.raises(aioacl.ParameterError, match="needs a name"):
+    with pytest.raises(aioacl.ParameterError, match="expected the name of a kernel"):
         simulator.register_kernel("", lambda _: None)
     with pytest.raises(aioacl.ParameterError, match="sizes"):
         simulator.register_kernel("sized", lambda _: None, parameters=[0])

@@ -73,7 +73,7 @@ def test_control_of_what_is_no_text_for_c_refuses_it(control: str, text: object)
 
 def test_fail_call_a_negative_number_of_times_names_the_number() -> None:
     text = refusal(lambda times: simulator.fail_call("aclrtMalloc", 1, times), -2)
-    assert text == "times must be an int from -1, got -2. -1 stands for all calls."
+    assert text == "times must be an int from -1, got -2. Pass a number of calls, or -1 for all calls."
 
 
 def test_unknown_option_of_a_fault_names_those_that_are_close() -> None:
