@@ -1,4 +1,4 @@
-/* Counting calls, and the short way to two rules: a function that fails, a function that hangs. */
+/* Counts of calls, and the short forms of two rules: a function fails, a function hangs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static rule_t *add(const char *text) {
     return rule;
 }
 
-/* The last word on a function holds. */
+/* The last setting of a function replaces earlier ones. */
 API int aclsim_fail_call(const char *function, int32_t code, int32_t times) {
     int index = function_find(function);
     if (index < 0 || times < -1) {

@@ -1,4 +1,4 @@
-/* The controls for tests. They take sim.lock for a moment and wait for nothing. */
+/* The controls for tests. They hold sim.lock only briefly, and do not wait. */
 #include <string.h>
 
 #include "described.h"

@@ -1,4 +1,5 @@
-/* What rules make of an error text: no text, too long a one, one that is not UTF-8, or the one before. */
+/* Error texts that rules replace: no text, a text that is too long, one that is not UTF-8, or the text before.
+ */
 #include <string.h>
 
 #include "sim.h"

@@ -1,4 +1,4 @@
-/* The controls for failing tasks: their ids, what wakes the recycle thread, and what the runtime does wrong. */
+/* The controls for failed tasks: their ids, the recycle thread, and known faults of the runtime. */
 #include <signal.h>
 
 #include "work.h"
@@ -93,7 +93,7 @@ static void find_syncing(thread_t *thread, void *arg) {
     }
 }
 
-/* A handler of the program, as faulthandler's, would not change the crash. */
+/* A signal handler of the program, such as that of faulthandler, must not change the crash. */
 void sync_crash(const device_t *device) {
     const device_t *found = device;
     if (sim.reset_crash && device != NULL) {

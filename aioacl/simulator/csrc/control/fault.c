@@ -1,4 +1,4 @@
-/* What becomes of a call when a rule fires; fault.h has the theory of operation. */
+/* What happens to a call when a rule fires; fault.h has the theory of operation. */
 #include <stdio.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ static void want_time(const rule_t *rule, injection_t *injection) {
     }
 }
 
-/* The first rule that names a code wins. */
+/* If several rules have a code, the first of them counts. */
 static void want_code(const rule_t *rule, injection_t *injection) {
     aclError code = wants(rule, EFFECT_OOM) ? out_of(injection->function) : rule->rc;
     bool resets = wants(rule, EFFECT_RESET_FAIL) && !wants(rule, EFFECT_STICKY | EFFECT_LOST);
@@ -112,7 +112,7 @@ typedef struct {
     wait_list_t done;
 } foreign_t;
 
-aclError aclrtResetDeviceForce(int32_t deviceId); /* the exported one, which keeps the books */
+aclError aclrtResetDeviceForce(int32_t deviceId); /* the exported function, which does the bookkeeping */
 
 static void *foreign_main(void *arg) {
     foreign_t *foreign = arg;
@@ -124,7 +124,7 @@ static void *foreign_main(void *arg) {
     return NULL;
 }
 
-/* Somebody else of the process resets the device while this call is inside. */
+/* Another library of the process resets the device while this call is inside. */
 static void reset_by_others(const injection_t *injection) {
     foreign_t foreign = {.device = injection->device != NULL ? injection->device->id : -1};
     waiter_t waiter;
@@ -139,7 +139,7 @@ static bool enqueues(const injection_t *injection) {
     return function_info[injection->function].kind == CALL_ENQUEUE && role_has_stream(injection->function);
 }
 
-/* A launch or a copy is taken, and its failure is told later; any other call tells it itself. */
+/* An enqueueing call is accepted, and its failure is reported later. Any other call reports it itself. */
 static void enter_fault_state(injection_t *injection) {
     if (injection->fault_state == HEALTH_WELL || injection->device == NULL) {
         return;
@@ -173,7 +173,7 @@ static void number(thread_t *thread) {
     }
 }
 
-/* Of the ACL layer's own codes none is kept as a last error. */
+/* The ACL layer's own codes are not kept as the last error. */
 static aclError leave_error(aclError code) {
     static const char what[] = "armed by a control";
     if (code == ACL_SUCCESS) {
@@ -233,7 +233,7 @@ void fault_teardown(void) {
     }
 }
 
-/* The client is told as of any reset; then everything is as before. */
+/* The client gets the callback of a reset; then the reset is undone. */
 static aclError take_back(device_t *device, aclError code) {
     bool outer = device_begin_change(device);
     state_device(device->id, ACL_RT_DEVICE_STATE_RESET_PRE);

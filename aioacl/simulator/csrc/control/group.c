@@ -1,15 +1,23 @@
 /*
  * The groups of functions that a rule can name. A function belongs to a group by its name, or by how the gate
- * counts it, so a new line of the table falls into its groups by itself.
+ * counts it, so a new line of the table is in its groups without a change here.
  *
- *   alloc     takes memory, of a device or of the host         copy      moves or fills bytes
- *   memory    anything about memory                            stream, event, notify, context, device
- *   create    makes a handle                                   destroy   ends a handle or gives memory back
- *   sync      waits for work on the calling thread             query     asks how far work is
- *   reset     resets a device                                  init      begins or ends the process's use of
- * ACL launch    starts kernels and host functions                callback  host functions and reports model
- * loads, asks and runs models                      graph     captured graphs op        single operators
- * enqueue, wait, lifetime, control, free: the table's kind
+ *   alloc     allocates memory of a device or of the host
+ *   copy      moves or fills bytes
+ *   memory    everything about memory
+ *   stream, event, notify, context, device
+ *   create    creates a handle
+ *   destroy   ends a handle or frees memory
+ *   sync      waits for work on the calling thread
+ *   query     asks for the progress of work
+ *   reset     resets a device
+ *   init      begins or ends the process's use of ACL
+ *   launch    starts kernels and host functions
+ *   callback  host functions and reports
+ *   model     loads, queries and runs models
+ *   graph     captured graphs
+ *   op        single operators
+ *   enqueue, wait, lifetime, control, free: the table's kind
  *   *         every function
  */
 #include <stdio.h>
@@ -21,7 +29,8 @@ enum { PATTERNS_MOST = 5 };
 
 typedef struct {
     const char *name;
-    const char *patterns[PATTERNS_MOST]; /* of which one is in the name; a leading ^ stands for its beginning */
+    const char *patterns[PATTERNS_MOST]; /* the name contains one of these; a leading ^ stands for the start of
+                                            the name */
 } group_t;
 
 static const group_t groups[] = {

@@ -1,4 +1,4 @@
-/* Calls that rules hold up: those that hang until they are let go, and those that take their time. */
+/* Calls that rules hold up: those that hang until they are released, and those that are delayed. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 #define API __attribute__((visibility("default")))
 
-/* The waiter is the first member, so that the list can be walked. */
+/* The waiter is the first member, so that a waiter of the list can be cast to this. */
 typedef struct {
     waiter_t waiter;
     const injection_t *injection;
@@ -24,7 +24,7 @@ void fault_pause(int64_t ns) {
     }
 }
 
-/* What a test has hung by aclsim_hang_call stays until the test lets it go. */
+/* A call that aclsim_hang_call hung stays inside until the test releases it. */
 static bool is_own(const injection_t *injection) {
     return *injection->key == OWN_KEY[0];
 }
@@ -47,7 +47,7 @@ static void release(bool (*which)(const injection_t *injection, const void *arg)
     }
 }
 
-/* A hang without a key has its function's name for one. */
+/* The default key of a hang is the name of its function. */
 static bool has_key(const injection_t *injection, const void *key) {
     const char *own = *injection->key != '\0' ? injection->key : function_info[injection->function].name;
     return strcmp(own, key) == 0;
@@ -57,7 +57,7 @@ static bool has_function(const injection_t *injection, const void *function) {
     return injection->function == *(const function_t *)function;
 }
 
-/* The calls that a reset of the runtime would end. */
+/* The calls that a reset of the real runtime would end. */
 static bool waits_for(const injection_t *injection, const void *device) {
     bool wait = group_has("sync", 4, injection->function);
     return injection->device == device && wait && !is_own(injection);

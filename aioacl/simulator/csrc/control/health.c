@@ -1,7 +1,8 @@
 /*
- * Sick devices. The first call that looks at the device's work answers the code of the fault; from then on
- * waits run out of time and nothing can be made or enqueued. What gives something back works as far as the host
- * is concerned, and answers an error. Setting and resetting go on, but that a lost device cannot be set.
+ * Devices in a fault state. The first call that waits for or queries the device's work returns the code of the
+ * fault. After that, waits time out, and calls that create or enqueue fail. Calls that destroy or free do their
+ * work on the host, and return an error. Setting and resetting the device work, except that a lost device
+ * cannot be set.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
- * The ring of the newest calls. Writers claim a place with one atomic addition and store words; every word is
- * atomic and a stamp before and after tells a reader whether it has seen one whole entry. Text is made on
- * reading.
+ * The ring of the newest calls. A writer claims an entry with one atomic addition and then stores words. Every
+ * word is atomic. A reader compares the stamp before and after, to detect an entry that changed while it was
+ * read. Text is made when the journal is read.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -95,7 +95,7 @@ static size_t format_line(char *text, uint64_t sequence, const copy_t *copy) {
     return length;
 }
 
-/* An entry that has been overwritten already is lost to the trace, too. */
+/* An entry that has already been overwritten is missing from the trace too. */
 static void trace_entry(uint64_t sequence) {
     char line[LINE_BYTES];
     copy_t copy;

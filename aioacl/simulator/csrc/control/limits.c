@@ -1,5 +1,5 @@
-/* How many streams, events and notifies a device may have, and how much memory it and the host have: for
- * running out of them early. */
+/* Limits on the contexts, streams, events and notifies of a device, and on the memory of devices and the host.
+ * They let tests run out of these early. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * What the arguments of a call are: its stream, its device, its size, its time-out. Read from the prototypes of
- * the table, so that a new function needs nothing here.
+ * The roles of a call's arguments: its stream, device, size, time-out. They are read from the prototypes of the
+ * table, so a new function needs no change here.
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ typedef enum {
 typedef struct {
     bool answers_code;
     const char *params;
-    const char *words; /* the arguments that the wrapper has as words */
+    const char *words; /* the arguments that the wrapper stores as words */
 } prototype_t;
 
 static const prototype_t prototypes[FN_COUNT] = {
@@ -38,7 +38,7 @@ typedef struct {
     size_t length;
 } part_t;
 
-/* The next parameter; parts within brackets, such as those of function pointers, belong to it. */
+/* Finds the next parameter. Text within brackets, as in function pointers, belongs to the parameter. */
 static bool next_param(const char **rest, part_t *param) {
     int depth = 0;
     const char *at = *rest;
@@ -64,7 +64,7 @@ static bool ends(part_t part, const char *word) {
     return part.length > length && memcmp(part.begin + part.length - length, word, length) == 0;
 }
 
-/* Of the sizes it is the one that says how much: not a capacity, a pitch or an offset. */
+/* Whether the parameter is the size of the operation, and not a capacity, a pitch or an offset. */
 static bool is_size(part_t part) {
     static const char *const others[] = {"Max", "max", "itch", "ffset", "lign", "num", "Num"};
     bool other = false;
@@ -99,7 +99,7 @@ static role_t role_of(part_t part) {
     return is_size(part) ? ROLE_SIZE : ROLE_NONE;
 }
 
-/* A list without the brackets around it. */
+/* The list without its outer brackets. */
 static const char *inner(const char *list, char *text, size_t size) {
     size_t length = strlen(list) - 2;
     length = length < size ? length : size - 1;
@@ -112,7 +112,7 @@ bool role_returns_code(function_t function) {
     return prototypes[function].answers_code;
 }
 
-/* Where the parameter stands among the words, from 1; 0: it is none of them. */
+/* The index of the parameter among the words, from 1; 0: it is not among them. */
 static int8_t word_of(function_t function, part_t param) {
     char text[1024];
     const char *rest = inner(prototypes[function].words, text, sizeof text);
@@ -130,7 +130,7 @@ static int8_t word_of(function_t function, part_t param) {
 
 typedef struct {
     bool known;
-    int8_t places[ROLE_COUNT]; /* of the first argument with that role, from 1; 0: none */
+    int8_t places[ROLE_COUNT]; /* of the first argument with that role, from 1; 0: no argument has it */
 } places_t;
 
 static places_t known[FN_COUNT]; /* under sim.lock */
@@ -176,7 +176,8 @@ static stream_t *stream_at(function_t function, const uint64_t *words) {
     return current != NULL ? current->default_stream : NULL;
 }
 
-/* By the number it names, by the objects it is given, or else the caller's own. */
+/* The device whose number is an argument, else the device of an object among the arguments, else the caller's.
+ */
 static device_t *device_at(function_t function, const uint64_t *words, const stream_t *stream) {
     int place = place_of(function, ROLE_DEVICE);
     if (place >= 0) {

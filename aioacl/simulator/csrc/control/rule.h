@@ -1,4 +1,4 @@
-/* A rule of the fault engine: which calls, when, what. The grammar is told in aclsim.h. */
+/* A rule of the fault engine: which calls, when, and which effects. aclsim.h describes the grammar. */
 #ifndef ACLSIM_RULE_H
 #define ACLSIM_RULE_H
 
@@ -24,12 +24,12 @@ typedef enum {
     EFFECT_TEXT = 1 << 16
 } effect_t;
 
-/* The key of what aclsim_hang_call hangs; no rule's text can name it. */
+/* The key of calls that aclsim_hang_call hangs. The text of a rule cannot contain it. */
 #define OWN_KEY "@"
 
 typedef enum { AT_BEFORE, AT_DURING, AT_AFTER } moment_t;
 
-/* How often each thread has matched, for rules that count by thread; threads are numbered from 1. */
+/* The matches of each thread, for rules that count by thread. Threads are numbered from 1. */
 typedef struct {
     uint64_t *counts;
     uint32_t room;
@@ -38,7 +38,7 @@ typedef struct {
 typedef struct rule {
     struct rule *next;
     uint32_t id;
-    uint32_t place; /* among the rules since the seed was set, so that the same seed decides the same */
+    uint32_t place; /* among the rules since the seed was set; the seed and this number decide */
     char text[RULE_TEXT_BYTES];
     /* which calls */
     bool picks[FN_COUNT];
@@ -53,16 +53,16 @@ typedef struct rule {
     /* when */
     bool by_thread;
     bool from_nth;
-    bool own;       /* of aclsim_fail_call or aclsim_hang_call: dropped when it is spent */
-    bool exact;     /* only the first one */
+    bool own;       /* made by aclsim_fail_call or aclsim_hang_call: dropped when it is used up */
+    bool exact;     /* fires only on the first one */
     uint64_t first; /* the first matching call that counts, from 1 */
     uint64_t every;
     bool chancy;
     uint64_t chance; /* of 2^64 */
     int64_t times;   /* left; -1: for ever */
     bool times_given;
-    uint32_t fields; /* that the text has set, so that none is set twice */
-    /* what */
+    uint32_t fields; /* that the text has set, so that no field is set twice */
+    /* effects */
     uint32_t effects;
     aclError rc;
     aclError rc_after;
@@ -83,7 +83,7 @@ typedef struct rule {
     tally_t tally;
 } rule_t;
 
-/* What a rule can be asked about a call. */
+/* What a rule compares with a call. */
 typedef struct {
     function_t function;
     device_t *device; /* that the call is about; NULL: none */
@@ -97,7 +97,7 @@ typedef struct {
     int64_t timeout_ms; /* -1: none */
 } call_info_t;
 
-/* role.c: what the arguments of a function are, read from its prototype. */
+/* role.c: the roles of a function's arguments, read from its prototype. */
 bool role_returns_code(function_t function);
 bool role_has_stream(function_t function);
 /* With sim.lock held. */
@@ -109,25 +109,26 @@ bool group_known(const char *group, size_t length);
 void group_names(char *text, size_t size);
 
 /* ruleparse.c. */
-/* Reads a rule; on a mistake answers false, with what is wrong and where in `why`. */
+/* Reads a rule. On a mistake returns false; `why` then describes the mistake and its place. */
 bool rule_parse(rule_t *rule, const char *text, char *why, size_t size);
 
 /* rulefield.c. */
-/* Sets one field; text is NULL when it has no value. False: `want` says what it wants, NULL: no such field. */
+/* Sets one field; `text` is NULL if it has no value. False: `want` describes the expected value; NULL: no such
+ * field. */
 bool rule_set(rule_t *rule, const char *name, const char *text, const char **want);
 
 /* The names of all fields. */
 void rule_field_names(char *text, size_t size);
-/* A number with an optional K, M or G, up to the end of the text. */
+/* Reads a number with an optional K, M, G or T, up to the end of the text. */
 bool parse_size(const char *text, uint64_t *value);
 
 /* rules.c. */
 rule_t *rules_first(void);
-/* NULL: the text is refused, with its reason in `why`. */
+/* NULL: the text is refused, and `why` contains the reason. */
 rule_t *rules_add(const char *text, char *why, size_t size);
 void rules_drop(bool (*which)(const rule_t *rule, const void *arg), const void *arg);
 void rules_sweep(void);
-/* What aclsim_fault_error tells. */
+/* Sets the text that aclsim_fault_error returns. */
 void rules_refused(const char *why);
 
 /* fault.c. */

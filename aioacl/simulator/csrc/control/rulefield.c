@@ -1,4 +1,4 @@
-/* The fields of a rule's text, `name=value` or `name`: one line each in the table at the end. */
+/* The fields of a rule's text, `name=value` or `name`. The table at the end has one line for each. */
 #include <errno.h>
 #include <locale.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 enum { LIE_BY_DEFAULT = RT_AICPU_EXCEPTION, VALUE_BYTES = 96 };
 
-/* The library's own readers skip white space and take signs; they also follow the locale, see parse_real. */
+/* The readers of libc skip white space, accept signs, and follow the locale; see parse_real. */
 static bool begins(const char *text) {
     return (*text >= '0' && *text <= '9') || (*text == '-' && text[1] >= '0' && text[1] <= '9');
 }
@@ -39,7 +39,7 @@ bool parse_size(const char *text, uint64_t *value) {
     return true;
 }
 
-/* A program's locale may have another sign for the point. */
+/* The program's locale may use another decimal point. */
 static bool parse_real(const char *text, double most, double *value) {
     char *end = NULL;
     locale_t plain = newlocale(LC_ALL_MASK, "C", NULL);
@@ -184,7 +184,7 @@ static bool set_text(rule_t *rule, const char *text) {
     return good;
 }
 
-/* 0 too: nothing is done, and success is claimed. */
+/* 0 is valid: the call does nothing and returns success. */
 static bool set_rc(rule_t *rule, const char *text) {
     int64_t value = 0;
     bool good = parse_integer(text, INT32_MIN, INT32_MAX, &value);
@@ -214,7 +214,7 @@ typedef struct {
     uint32_t effect;
     form_t form;
     bool (*set)(rule_t *rule, const char *text);
-    size_t offset; /* where a plain value goes */
+    size_t offset; /* of the member that a plain value is stored in */
 } field_t;
 
 #define PLACE(member) NULL, offsetof(rule_t, member)
@@ -277,7 +277,7 @@ void rule_field_names(char *text, size_t size) {
 
 _Static_assert(sizeof fields / sizeof *fields <= 32, "a bit for each");
 
-/* after= says what nth= says, and once what times= does. */
+/* after= sets the same member as nth=, and once the same as times=. */
 static uint32_t bit_of(const field_t *field) {
     bool after = strcmp(field->name, "after") == 0;
     bool once = strcmp(field->name, "once") == 0;

@@ -17,7 +17,7 @@ static uint64_t mix(uint64_t value) {
     return value ^ value >> 31;
 }
 
-/* A number for one decision of one rule; `salt` tells kinds of decisions apart. */
+/* A number for one decision of one rule. `salt` separates the kinds of decisions. */
 static uint64_t draw(const rule_t *rule, uint64_t salt) {
     uint64_t value = mix(seed_now + 0x9E3779B97F4A7C15ULL * (salt + 1));
     value = mix(value + 0x9E3779B97F4A7C15ULL * rule->place);
@@ -48,7 +48,7 @@ static bool matches(const rule_t *rule, const call_info_t *call_info) {
     return rule->picks[call_info->function] && device && thread && tid && size && stream_fits(rule, call_info);
 }
 
-/* How many matching calls there have been, this one too: in all, or by this thread. */
+/* The number of matching calls so far, with this one: of all threads, or of this thread. */
 static uint64_t count_match(rule_t *rule, uint32_t thread) {
     rule->matches++;
     if (!rule->by_thread) {
@@ -66,8 +66,8 @@ static uint64_t count_match(rule_t *rule, uint32_t thread) {
     return ++rule->tally.counts[thread];
 }
 
-/* nth=k alone is that one call, of each thread if it counts by thread; with more it is where counting begins.
- */
+/* nth=k alone selects that one call (of each thread, if the rule counts by thread). With other fields it is the
+ * call from which on counting begins. */
 static bool is_due(const rule_t *rule, uint64_t count) {
     if (rule->exact) {
         return count == rule->first;

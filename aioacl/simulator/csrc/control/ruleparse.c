@@ -1,4 +1,4 @@
-/* Reading the text of a rule: which functions it picks, its fields, and whether they go together. */
+/* Reads the text of a rule: the functions that it picks, its fields, and whether they are compatible. */
 #include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@ enum { FIELD_BYTES = 96 };
 typedef struct {
     rule_t *rule;
     const char *text;
-    const char *at; /* the field in hand */
+    const char *at; /* the field that is being read */
     size_t length;
     char *why;
     size_t size;
@@ -42,7 +42,7 @@ static bool names(const char *word, size_t length, function_t function) {
 static bool pick_word(const reader_t *reader, const char *word, size_t length) {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_*?";
     bool found = false;
-    bool plain = strspn(word, good) >= length; /* also so that it can stand in a line of the trace */
+    bool plain = strspn(word, good) >= length; /* also so that the text can be part of a line of the trace */
     for (int function = 0; plain && function < FN_COUNT; function++) {
         if (names(word, length, (function_t)function)) {
             reader->rule->picks[function] = true;
@@ -100,7 +100,7 @@ static bool enters_fault_state(const rule_t *rule) {
     return (rule->effects & (EFFECT_STICKY | EFFECT_LOST)) != 0;
 }
 
-/* What no effect of the rule can reach is not picked; a rule that can reach nothing is a mistake. */
+/* Functions that cannot show the rule's effects are not picked. A rule that picks no function is a mistake. */
 static bool narrow(const reader_t *reader) {
     rule_t *rule = reader->rule;
     bool any = false;

@@ -1,4 +1,5 @@
-/* The file that every call is written to, one JSON object a line, as the journal has it; and every fault. */
+/* The trace file. Every call is written to it as in the journal, one JSON object per line, and every fault too.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +24,8 @@ void trace_read_environment(void) {
     }
 }
 
-/* One write a line: lines of many threads and processes do not mix. A full disk must not end the test. */
+/* Writes each line with one write, so that lines of threads and processes do not mix. A full disk must not end
+ * the test. */
 void trace_write(const char *text, size_t length) {
     while (write(trace_file, text, length) < 0 && errno == EINTR) {
     }

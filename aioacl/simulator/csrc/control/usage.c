@@ -1,4 +1,4 @@
-/* The usage checker keeps the score of what a client must not do. It never changes what a call answers. */
+/* The usage checker: it reports misuse by the client. It never changes what a call returns. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,8 +61,7 @@ aclError usage_wrong_context(const stream_t *stream) {
     return error_set(RT_STREAM_CONTEXT, "stream");
 }
 
-/* Waits survive a reset by design of the runtime; sets, resets and calls that need no device are its own
- * affair. */
+/* The runtime's waits survive a reset by design. It handles sets, resets and calls without a device itself. */
 static bool may_be_inside(int function) {
     switch (function) {
     case FN_aclrtSynchronizeStream:
@@ -90,7 +89,7 @@ static void check_inside(thread_t *thread, void *arg) {
 
 void usage_reset(const device_t *device) {
     if (thread_self()->foreign) {
-        return; /* the client has no part in it */
+        return; /* the client did not cause this reset */
     }
     thread_each(check_inside, (void *)(uintptr_t)device);
 }
@@ -105,8 +104,8 @@ void usage_destroy(const stream_t *stream) {
     thread_each(check_syncing, (void *)(uintptr_t)stream);
 }
 
-/* Whoever was woken by the teardown and has not left yet must not be taken for one of the handle's next owner.
- */
+/* A thread that the teardown has woken may still be leaving. It must not count as synchronizing the stream that
+ * gets this handle next. */
 static void forget_syncing(thread_t *thread, void *arg) {
     void *stream = arg;
     atomic_compare_exchange_strong(&thread->syncing, &stream, NULL);

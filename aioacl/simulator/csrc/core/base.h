@@ -1,4 +1,4 @@
-/* What every part of the simulator stands on: calls, objects, waiting, threads and errors. */
+/* Declarations for every part of the simulator: calls, objects, waiting, threads and errors. */
 #ifndef ACLSIM_BASE_H
 #define ACLSIM_BASE_H
 
@@ -58,7 +58,7 @@ typedef struct {
 
 extern const function_info_t function_info[FN_COUNT];
 
-/* The call that the thread is in, or "device task" on a thread of the simulator. */
+/* The call that the thread is inside, or "device task" on a thread of the simulator. */
 const char *call_name(void);
 /* -1 when there is no such function */
 int function_find(const char *name);
@@ -117,13 +117,13 @@ typedef struct node node_t;
 typedef struct task_group task_group_t;
 typedef struct injection injection_t;
 
-/* A new live object with one reference, zeroed but for its header; NULL when memory is out. */
+/* A new live object with one reference; everything but its header is zero. NULL when memory is out. */
 void *object_new(object_kind_t kind);
 void object_retain(object_t *object);
 void object_release(object_t *object);
-/* The handle is dead from now on; gives up the handle's reference. */
+/* Makes the handle dead, and gives up the handle's reference. */
 void object_kill(object_t *object);
-/* The object behind any pointer, if it is a live one of that kind; NULL otherwise. */
+/* The object behind any pointer if it is a live one of that kind, otherwise NULL. */
 void *object_find(object_kind_t kind, const void *handle);
 object_state_t object_state(object_kind_t kind, const void *handle);
 uint64_t object_count(object_kind_t kind);
@@ -137,11 +137,11 @@ typedef struct waiter {
     struct waiter *next;
     struct wait_list *list;
     uint64_t target; /* streams: how many tasks must have ended */
-    bool untimed;    /* a client's SynchronizeStream without a time-out */
+    bool untimed;    /* a client's aclrtSynchronizeStream without a time-out */
     aclError rc;
     atomic_bool done;
     pthread_cond_t *cond;
-    char why[SIM_WHY_BYTES]; /* what is known of the failure that the code stands for */
+    char why[SIM_WHY_BYTES]; /* why the work failed, if that is known */
 } waiter_t;
 
 typedef struct wait_list {
@@ -155,18 +155,19 @@ typedef struct {
 } gate_t;
 
 int64_t now_ns(void);
-/* clock.c: sleeps until the condition is signalled or the simulator's clock has reached the time, or for no
-   reason; with sim.lock held, which is given up meanwhile. */
+/* clock.c: sleeps until the condition is signalled, or the simulator's clock reaches the time; it may also wake
+ * up without a reason. Called with sim.lock held, which is released meanwhile. */
 void clock_wait(pthread_cond_t *cond, int64_t deadline_ns);
-/* Until the real time at the latest, which a virtual clock does not take for a time that somebody waits for. */
+/* The same, but at most until the given real time. A virtual clock does not jump to that time. */
 void clock_wait_polling(pthread_cond_t *cond, int64_t deadline_ns, int64_t poll_ns);
 int64_t real_ns(void);
 bool clock_is_virtual(void);
 void clock_set_virtual(bool on);
 void wait_add(wait_list_t *list, waiter_t *waiter, uint64_t target);
-/* Waits without sim.lock until the waiter is done (true) or the deadline is over (false, off the list). */
+/* Waits without sim.lock until the waiter is done (true), or the deadline is over (false; it is off the list).
+ */
 bool wait_for(waiter_t *waiter, int64_t deadline_ns);
-/* The same for a call that is held up by a control, and does not count as waiting. */
+/* The same for a call that a control holds up; it does not count as waiting. */
 bool wait_unseen(waiter_t *waiter, int64_t deadline_ns);
 void wait_finish(waiter_t *waiter, aclError rc);
 void wait_finish_all(wait_list_t *list, aclError rc);
@@ -176,7 +177,7 @@ void gate_leave(gate_t *gate);
 int64_t deadline_ms(int32_t timeout);
 
 /* Threads (thread.c). */
-/* Paragraphs about errors that nobody has taken yet. */
+/* Error texts that no call has fetched yet. */
 typedef struct {
     size_t length;
     char bytes[SIM_TEXT_BYTES];
@@ -185,13 +186,13 @@ typedef struct {
 struct thread {
     thread_t *next;
     pid_t tid;
-    atomic_int function;     /* the call it is inside, -1: none */
+    atomic_int function;     /* the call that it is inside, -1: none */
     atomic_ulong devices;    /* mask of devices that this call uses */
     atomic_bool in_state_cb; /* the call is running a state callback */
     atomic_bool waiting;     /* the call is blocked */
     atomic_bool used;
     int callback_depth; /* inside a report callback or host function */
-    context_t *current; /* explicit binding; wins */
+    context_t *current; /* explicit binding; takes precedence over the slot */
     int slot;           /* binding to a device's primary context, -1: none */
     aclError last_error;
     bool keeps; /* the running call has kept an error, see error_leave() */
@@ -200,28 +201,28 @@ struct thread {
     pthread_cond_t cond;
     void *cores_of;          /* the stream whose core limits it uses */
     uint32_t open_ranges;    /* of a profiler */
-    int capture_mode;        /* which captures of others this thread heeds */
+    int capture_mode;        /* of which other threads' captures restrict this thread */
     uint32_t last_task;      /* number of the task it enqueued last */
     _Atomic(void *) syncing; /* the stream that it synchronises now */
-    injection_t *injection;  /* what rules want of the call it is inside */
-    pid_t on_behalf;         /* of the thread that enqueued what it looks at now, 0: none */
-    int text_fault;          /* what is wrong with the next error text */
-    uint32_t number;         /* in the order in which threads met a rule, from 1 */
-    bool foreign;            /* stands for another library of the process */
+    injection_t *injection;  /* the effects of rules on the call that it is inside */
+    pid_t on_behalf;         /* id of the thread that enqueued what this thread runs now, 0: none */
+    int text_fault;          /* which fault the next error text has */
+    uint32_t number;         /* in the order in which threads first met a rule, from 1 */
+    bool foreign;            /* acts as another library of the process */
 };
 
 thread_t *thread_self(void);
-/* The only thread of a forked child has an id of its own. */
+/* Gives the only thread of a forked child its new id. */
 void thread_renumber(void);
 void thread_each(void (*visit)(thread_t *thread, void *arg), void *arg);
 void thread_bind_context(context_t *context);
 void thread_bind_slot(int device);
-/* The thread's context. A stale binding is detached, as the runtime of today does; then NULL. Older ones go on
- * following the device of the last aclrtSetDevice. */
+/* The thread's context. Today's runtime detaches a stale binding; the result is then NULL. In older releases a
+ * stale binding follows the device of the last aclrtSetDevice. */
 context_t *thread_context(void);
-/* Its device, without looking for the context as the runtime would (nothing is detached); -1: none. */
+/* The thread's device; -1: none. Does not look up the context as the runtime does, so nothing is detached. */
 int thread_device_peek(void);
-/* Threads that sleep or end in this library must not lose its code to a dlclose. */
+/* Keeps the library loaded: a dlclose must not remove code in which threads sleep or end. */
 void thread_pin_library(void);
 /* Starts a detached thread with all signals blocked. */
 bool thread_start(const char *name, void *(*body)(void *), void *arg);
@@ -237,29 +238,30 @@ bool process_forked(void);
 /* Errors (error.c). */
 /* Keeps the code as the last error and adds its text, which names `what`; returns the code. */
 aclError error_set(aclError code, const char *what);
-/* A call ends. The runtime keeps an error in the thread's context too, so it looks for that, and a stale
- * binding is detached; without sim.lock. */
+/* A call ends. The runtime also keeps an error in the thread's context. So it looks up the context, which
+ * detaches a stale binding. Called without sim.lock. */
 void error_leave(thread_t *thread);
-/* The same without the last error. */
+/* The same, but does not set the last error. */
 aclError error_quiet(aclError code, const char *what);
-/* Adds why a task failed to the text, if that is known. */
+/* Adds the reason of a task's failure to the text, if it is known. */
 void error_explain(aclError code, const char *why);
-/* From now on all threads add to one text, which any of them may take; or each to its own. */
+/* True: all threads share one text, which any of them may fetch. False: each thread has its own. */
 void error_keep_together(bool together);
 
 /* Settings (settings.c). */
-/* Release trains of CANN, oldest first: what differs between them asks `sim.settings.cann >= CANN_...`. */
+/* Releases of CANN, oldest first. Code that depends on the release compares `sim.settings.cann >= CANN_...`. */
 typedef enum { CANN_8_1, CANN_8_5, CANN_9_0, CANN_9_1, CANN_MASTER } cann_t;
 
 typedef struct {
     int devices;                      /* that the client sees */
-    int physical_devices;             /* that there are; the others are hidden by ASCEND_RT_VISIBLE_DEVICES */
+    int physical_devices;             /* that exist; ASCEND_RT_VISIBLE_DEVICES hides the others */
     int logical_ids[SIM_MAX_DEVICES]; /* of each device that the client sees */
     cann_t cann;
     int64_t copy_latency_ns;
     int64_t reset_drop_ns;
     bool spin;
-    /* As the emulated driver on which the conformance vectors were recorded: what it did not do is not done. */
+    /* Behaves as the emulated driver that recorded the conformance vectors: what that driver omits is omitted.
+     */
     bool recorded_driver;
     bool watch_uninitialised;
 } settings_t;

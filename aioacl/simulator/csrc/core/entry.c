@@ -44,7 +44,7 @@ static unsigned long bound_mask(void) {
     return device >= 0 ? 1UL << device : 0;
 }
 
-/* True: the call is refused, or a rule fires, and answers `code`. */
+/* True: the call is refused or a rule fires, and the call returns `code`. */
 static bool call_enter(frame_t *frame, function_t function, const uint64_t *words, aclError *code) {
     sim_start();
     thread_t *thread = thread_self();
@@ -76,7 +76,7 @@ static bool call_enter(frame_t *frame, function_t function, const uint64_t *word
     return fault_before(&frame->injection, function, words, code);
 }
 
-/* What the call answers in the end. */
+/* Returns what the call must return. */
 static long call_leave(frame_t *frame, long rc) {
     rc = fault_after(&frame->injection, rc);
     error_leave(frame->thread);
@@ -86,7 +86,7 @@ static long call_leave(frame_t *frame, long rc) {
     return rc;
 }
 
-/* The whole number nearest to zero; no number at all counts as zero. Takes any address: see WORD. */
+/* The value truncated to a whole number; NaN counts as 0. The macro WORD passes the address of any argument. */
 static uint64_t float_word(const void *address) {
     const float most = 9e18F;
     float value = 0;
@@ -97,7 +97,7 @@ static uint64_t float_word(const void *address) {
     return (uint64_t)(int64_t)(value > most ? most : value < -most ? -most : value);
 }
 
-/* Arguments become words, and a letter each tells the journal how to print them. */
+/* Arguments become words. One letter for each defines how the journal prints it. */
 #define WORD(x) _Generic((x), float: float_word(&(x)), default: (uint64_t)(uintptr_t)(x))
 #define LETTER(x)                                                                                              \
     _Generic((x), int: 'i', long: 'i', float: 'i', unsigned int: 'u', unsigned long: 'u', default: 'p')

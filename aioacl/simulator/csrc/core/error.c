@@ -1,4 +1,5 @@
-/* The thread's last error, and the text that aclGetRecentErrMsg hands out: the thread's, or that of all. */
+/* The thread's last error, and the text that aclGetRecentErrMsg returns: the thread's own, or that of all
+ * threads. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static const error_text_t *find_text(aclError code) {
     return NULL;
 }
 
-/* What has been said in all threads, when a configuration wants it together. */
+/* The text of all threads, if a configuration keeps the texts together. */
 static said_t together;
 static pthread_mutex_t together_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool keeps_together;
@@ -53,7 +54,7 @@ void error_keep_together(bool wanted) {
     atomic_store(&keeps_together, wanted);
 }
 
-/* Where the thread adds its paragraphs; to be left again. */
+/* Returns the text to which the thread adds its paragraphs. said_leave() must follow. */
 static said_t *said_enter(thread_t *thread) {
     if (!atomic_load(&keeps_together)) {
         return &thread->said;
@@ -68,7 +69,7 @@ static void said_leave(const said_t *said) {
     }
 }
 
-/* A paragraph that would not fit whole is left out. */
+/* A paragraph that does not fit completely is left out. */
 static bool has_room(const said_t *said) {
     return said->length + 512 <= sizeof said->bytes;
 }
@@ -132,7 +133,7 @@ void error_leave(thread_t *thread) {
     }
 }
 
-/* What was said becomes what is shown. False: nothing was said. */
+/* Moves the new text to where the client reads it. False: there is no new text. */
 static bool show(thread_t *thread, bool homeless) {
     said_t *said = said_enter(thread);
     if (homeless) {
@@ -147,7 +148,7 @@ static bool show(thread_t *thread, bool homeless) {
     return length > 0;
 }
 
-/* A thread without a context gets the reader's own complaint on top, and its text is not cleared. */
+/* A thread without a context gets an error about that first, and its text is not cleared. */
 const char *do_aclGetRecentErrMsg(void) {
     thread_t *thread = thread_self();
     sim_lock();

@@ -73,7 +73,7 @@ static int64_t latency_of(const task_t *task) {
     return task->late_ns + (task_moves(task) ? sim.settings.copy_latency_ns : 0);
 }
 
-/* A task is over no earlier than its due time, which begins when the stream reaches it. */
+/* A task ends no earlier than its due time, which counts from when the stream reaches the task. */
 static bool is_due(task_t *task) {
     if (latency_of(task) == 0) {
         return true;
@@ -86,7 +86,7 @@ static bool is_due(task_t *task) {
     return task->due_ns <= now;
 }
 
-/* Its bytes are moved when the stream reaches it, its end comes later. */
+/* Its bytes are moved when the stream reaches it, and its end comes later. */
 static bool ends_late(const task_t *task) {
     return task->late_ns != 0 && !task->late_copy && !task->moved;
 }
@@ -113,7 +113,7 @@ static void perform(const task_t *task) {
     move_perform(task);
 }
 
-/* The head tasks that can run together; the last of them may be one that fails. */
+/* Collects the head tasks that can run together; the last of them may be one that fails. */
 static uint32_t gather(stream_t *stream, step_t *steps) {
     uint32_t count = 0;
     while (count < BATCH && stream->ended + count < stream->enqueued) {
@@ -122,8 +122,8 @@ static uint32_t gather(stream_t *stream, step_t *steps) {
             task_borrow_again(task);
         }
         bool late = latency_of(task) != 0;
-        bool alone =
-            late || task->kind == TASK_INDIRECT; /* which must not look before earlier tasks are over */
+        bool alone = late || task->kind == TASK_INDIRECT; /* an indirect copy must read its addresses only after
+                                                             earlier tasks have ended */
         if (!task_moves(task) || (count > 0 && alone) || !(is_due(task) || ends_late(task))) {
             break;
         }
@@ -185,7 +185,7 @@ static void run_data(stream_t *stream) {
     }
 }
 
-/* Whether a task that fails does its work all the same: others may wait for what it marks. */
+/* Whether a failing task still does its work, because other streams may wait for its result. */
 static bool ends_anyway(const task_t *task) {
     return task->kind == TASK_RECORD || task->kind == TASK_RESET_EVENT || task->kind == TASK_RECORD_NOTIFY;
 }
@@ -201,7 +201,7 @@ static bool run_control(stream_t *stream, task_t *task) {
     }
     if (task->late_ns != 0) {
         task->late_ns = 0;
-        task->started = false; /* waits begin to count their own time */
+        task->started = false; /* the next wait counts its own time */
     }
     bool event_wait = task->kind == TASK_WAIT_RECORD || task->kind == TASK_WAIT_FLAG;
     if (task->code != 0 && !ends_anyway(task) && !event_wait) {
@@ -257,7 +257,8 @@ static void run_turn(stream_t *stream) {
     stream_kick(stream);
 }
 
-/* Who waits for a stream to be left would else find it running again each time that he gets sim.lock. */
+/* A thread that waits for a stream to be left would otherwise find it running again each time that it gets
+ * sim.lock. */
 static void give_way(device_t *device) {
     while (device->settlers > 0) {
         pthread_cond_wait(&device->work, &sim.lock);
@@ -269,7 +270,8 @@ typedef struct {
     int64_t poll_ns; /* of real time */
 } wake_t;
 
-/* Streams whose time has come look at their head task again. The earliest of the others, or for ever. */
+/* Streams whose time has come check their head task again. Returns the earliest time of the others, or for
+ * ever. */
 static wake_t wake_timed(device_t *device) {
     wake_t earliest = {SIM_FOREVER, SIM_FOREVER};
     int64_t now = device->timed != NULL ? now_ns() : 0;
@@ -294,7 +296,8 @@ static void idle(device_t *device, wake_t wake) {
     device->executor_idle = false;
 }
 
-/* Whoever enqueues is most likely about to enqueue more: woken for each task, we would take turns with him. */
+/* A thread that enqueues will probably enqueue more. If each task woke this thread, the two would alternate for
+ * each task. */
 static void make_room(void) {
     sim_unlock();
     sched_yield();
@@ -303,7 +306,7 @@ static void make_room(void) {
 
 static void *executor(void *arg) {
     device_t *device = arg;
-    bool fresh = false; /* there was work since we last made room */
+    bool fresh = false; /* there was work since the last make_room() */
     sim_lock();
     while (true) {
         wake_t wake = wake_timed(device);
@@ -321,7 +324,7 @@ static void *executor(void *arg) {
         int64_t began_ns = now_ns();
         run_turn(stream);
         device->busy_ns += now_ns() - began_ns;
-        sim_unlock(); /* others get a chance between two turns */
+        sim_unlock(); /* lets other threads take the lock between two rounds */
         sim_lock();
         give_way(device);
     }

@@ -1,4 +1,4 @@
-/* Slabs of objects. The newest free slot is used first, so a stale handle soon means somebody else's object. */
+/* Slabs of objects. The newest free slot is used first, so a stale handle soon refers to another object. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Calls into the client's code: what host functions and callbacks have in common. */
+/* Calls into the client's code: the common part of host functions and callbacks. */
 #include <stdlib.h>
 
 #include "sim.h"
@@ -47,7 +47,7 @@ job_t *job_pop(job_queue_t *queue) {
     return job;
 }
 
-/* A stream that was aborted or ended meanwhile does not expect this job any more. */
+/* A stream that was aborted or has ended meanwhile no longer waits for this job. */
 static void acknowledge(const job_t *job) {
     stream_t *stream = job->stream;
     if (stream->job == job) {

@@ -1,4 +1,4 @@
-/* Streams and their tasks, and what tasks refer to: records, events, notifies, callbacks. */
+/* Streams and their tasks, and the objects that tasks refer to: records, events, notifies, callbacks. */
 #ifndef ACLSIM_OBJECTS_H
 #define ACLSIM_OBJECTS_H
 
@@ -9,7 +9,7 @@ typedef enum {
     TASK_COPY,
     TASK_SET,
     TASK_PLANE,
-    TASK_INDIRECT, /* up to here: tasks that move data */
+    TASK_INDIRECT, /* the last kind of task that moves data */
     TASK_POOL_TAKE,
     TASK_POOL_GIVE,
     TASK_PREFETCH,
@@ -35,14 +35,14 @@ typedef struct {
     size_t spitch;
 } plane_t;
 
-/* A description of a copy, as it lies in device memory. */
+/* A description of a copy, as it is stored in device memory. */
 typedef struct {
     const void *from;
     void *to;
     size_t count;
 } copy_words_t;
 
-/* A copy whose addresses lie in device memory when its turn comes: in a description, or one by one. */
+/* A copy whose addresses are in device memory when the stream reaches it: in a description, or one by one. */
 typedef struct {
     const void *desc;
     const void *to;
@@ -59,18 +59,18 @@ typedef struct task {
     uint8_t entries;
     bool blocking; /* callbacks */
     bool started;  /* the executor has reached it */
-    bool moved;    /* its bytes have been moved, but it is not over */
+    bool moved;    /* its bytes have been moved, but it has not ended */
     bool late_copy;
     bool borrowed; /* a node of a graph owns what it refers to */
-    bool handled;  /* the failure with which it ends was handled already, as that of a task of its graph */
-    node_t *node;  /* which one; NULL: it is not a client's task */
+    bool handled;  /* the failure with which it ends has been handled already, as that of a task of its graph */
+    node_t *node;  /* the node that it stands for; NULL: not a node of a client's graph */
     int32_t code;  /* with which it fails; 0: it succeeds */
     pid_t tid;     /* of the thread that enqueued it */
-    uint32_t id;   /* which a callback gets if it fails; in the window of its operation */
+    uint32_t id;   /* which a callback gets if the task fails; one of the ids of its operation */
     int64_t enqueued_ns; /* waits for events: when, in real time */
     int64_t due_ns;
-    int64_t late_ns;  /* by which its end is put off */
-    int64_t limit_ns; /* waits: how long at most; 0: for ever */
+    int64_t late_ns;  /* the delay of its end */
+    int64_t limit_ns; /* waits: the longest time; 0: for ever */
     union {
         struct {
             void *dst;
@@ -118,7 +118,7 @@ typedef struct {
     uint32_t value;
 } core_limit_t;
 
-/* What aclrtSetStreamAttribute keeps; zeroed, it is what a new stream has. */
+/* The values of aclrtSetStreamAttribute. All zero is the state of a new stream. */
 typedef struct {
     bool overflow_check;
     bool cache_op_info;
@@ -143,18 +143,19 @@ struct stream {
     bool running; /* the executor works on it outside sim.lock */
     bool held;    /* by aclsim_hold */
     bool is_default;
-    bool hidden; /* a runner of a graph: no client enqueues to it */
+    bool hidden; /* a runner of a graph: clients do not enqueue to it */
     bool aborting;
-    bool dying;          /* a destroy is inside */
+    bool dying;          /* a destroy call is inside */
     bool stop;           /* STOP failure mode */
     bool stopped;        /* a task failed in STOP mode: later tasks are skipped */
-    bool host_functions; /* hidden subscription, for its life */
+    bool host_functions; /* has a hidden subscription for host functions, as long as it lives */
     park_t park;
     park_list_t *parked_on;
     stream_t *parked_prev;
     stream_t *parked_next;
     int64_t wake_ns; /* PARK_DUE, or the limit of another park; 0: none */
-    bool polls;      /* wake_ns is of real time: the stream looks again at what nobody tells it */
+    bool
+        polls; /* wake_ns is real time: the stream checks again by itself, because no call reports the change */
     stream_t *timed_prev;
     stream_t *timed_next;
     bool timed;
@@ -162,13 +163,13 @@ struct stream {
     uint32_t priority;
     uint32_t flags;
     int32_t fail_next;
-    int32_t trap_next;       /* with which the next task that computes or moves data traps */
-    aclError error;          /* of a failed task, not delivered yet */
-    char why[SIM_WHY_BYTES]; /* it failed, if it was a kernel */
+    int32_t trap_next;       /* the code with which the next task that computes or moves data traps */
+    aclError error;          /* of a failed task, not yet returned by a call */
+    char why[SIM_WHY_BYTES]; /* why it failed, if it was a kernel */
     uint64_t fault_number;   /* of the fault that it is parked for, in the order of its device */
     int64_t monitor_ns;      /* when the monitor finds that fault; SIM_FOREVER: never */
     uint32_t next_task;      /* the id of the next task; it wraps */
-    uint64_t end_round;      /* of the recycle thread, in which a task ended last */
+    uint64_t end_round;      /* the recycle thread's round in which the last task ended */
     uint64_t enqueued;
     uint64_t ended;
     uint32_t entries;
@@ -178,13 +179,13 @@ struct stream {
     wait_list_t room;
     job_t *job; /* the call that the head task waits for */
     report_group_t *group;
-    lane_t *lane;           /* which takes what is enqueued: the stream is captured or bound */
-    lane_t *runs;           /* runners: whose tasks it runs */
-    task_group_t *updating; /* whose tasks what is enqueued replaces */
+    lane_t *lane;           /* that takes what is enqueued: the stream is captured or bound */
+    lane_t *runs;           /* of a runner: the lane whose tasks it runs */
+    task_group_t *updating; /* the group whose tasks are replaced by what is enqueued */
     stream_options_t options;
 };
 
-/* Persistent ones and those of the device's CPU are made for models: nobody waits for what they have to do. */
+/* Persistent streams and those of the device's CPU are made for models: no call waits for their work. */
 static inline bool stream_never_completes(const stream_t *stream) {
     return (stream->flags & (0x4 | 0x10)) != 0;
 }
@@ -192,10 +193,10 @@ static inline bool stream_never_completes(const stream_t *stream) {
 /* Records, events, notifies. */
 struct record {
     uint32_t refs;
-    bool ended;     /* as the host sees it: run or dropped */
-    bool signalled; /* as streams see it: run */
-    bool lagged;    /* aclrtQueryEvent has answered once too late, see sim.query_lag */
-    uint64_t round; /* of the recycle thread, in which it ended */
+    bool ended;     /* as seen by the host: run or dropped */
+    bool signalled; /* as seen by streams: run */
+    bool lagged;    /* aclrtQueryEvent has lagged once, see sim.query_lag */
+    uint64_t round; /* the recycle thread's round in which it ended */
     int64_t stamp_ns;
     device_t *device;
     const stream_t *stream; /* where it was recorded; only compared */
@@ -218,13 +219,15 @@ struct event {
     device_t *device;
     record_t *record;       /* the newest; NULL: never recorded */
     bool hardware;          /* holds a hardware id from its creation on */
-    bool flag;              /* hardware flag of EVENT_FLAGGED: latched until reset */
+    bool flag;              /* hardware flag of EVENT_FLAGGED: stays set until reset */
     uint32_t waits;         /* stream waits that have not ended */
     node_t *captured;       /* the node that recorded it, while that is captured */
-    event_way_t recorded;   /* from the first time on */
-    event_way_t waited_for; /* the same, and by itself: who records may be outside, and who waits inside */
-    bool external;          /* a graph records it or waits for it as the outside sees it */
-    uint64_t key; /* of EVENT_EXTENDED with the flag for other processes, the same for all that share; else 0 */
+    event_way_t recorded;   /* set by the first record */
+    event_way_t waited_for; /* set by the first wait; independent of the record, since it may be outside and the
+                               wait inside */
+    bool external;          /* a graph records it or waits for it as visible outside of the graph */
+    uint64_t key; /* of EVENT_EXTENDED with the flag for other processes: equal for all events that share;
+                     otherwise 0 */
     gate_t gate;
     park_list_t streams;
 };
@@ -232,7 +235,7 @@ struct event {
 struct notify {
     object_t object;
     device_t *device;
-    notify_t *shared; /* whose flag this is, kept by a reference; NULL: its own */
+    notify_t *shared; /* the notify that owns the flag, kept by a reference; NULL: this one */
     bool flag;
     park_list_t streams;
 };

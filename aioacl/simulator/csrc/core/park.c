@@ -1,4 +1,4 @@
-/* Parked streams: they wait for a time, for something that another stream does, or for both. */
+/* Parked streams: they wait for a time, for another stream, or for both. */
 #include "sim.h"
 
 static void timed_add(stream_t *stream) {

@@ -1,4 +1,4 @@
-/* Named callbacks: keeping them, and leaving for them. */
+/* Named callbacks: storing them, and releasing sim.lock while they run. */
 #include "registry.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Callbacks that clients register under a name. All of it under sim.lock. */
+/* Callbacks that clients register under a name. Everything here is under sim.lock. */
 #ifndef ACLSIM_REGISTRY_H
 #define ACLSIM_REGISTRY_H
 
@@ -8,7 +8,7 @@ enum { REGISTRY_PLACES = 32, REGISTRY_NAME_BYTES = 128 };
 
 typedef struct {
     char name[REGISTRY_NAME_BYTES];
-    void *function; /* NULL: the place is free */
+    void *function; /* NULL: the entry is free */
     void *arg;
 } registered_t;
 
@@ -16,10 +16,11 @@ typedef struct {
     registered_t entries[REGISTRY_PLACES];
 } registry_t;
 
-/* Adds a function under a new name, or with NULL takes the name out. Takes sim.lock. */
+/* Adds a function under a new name; with NULL, removes the name. Takes sim.lock. */
 aclError registry_change(registry_t *registry, const char *name, void *function, void *arg);
 
-/* Brackets a client's function: sim.lock is given up for it, and the usage checker told where the thread is. */
+/* Called around a client's function: releases sim.lock for it, and marks the thread as inside a callback for
+ * the usage checker. */
 bool registry_leave(void);
 void registry_return(bool before);
 

@@ -1,7 +1,7 @@
 /*
- * As which release of CANN the library was linked, and what each release has. The build compiles this file once
- * more for each older release, and links that with all other objects and a version script that leaves newer
- * functions out.
+ * The release of CANN for which the library was linked, and the functions of each release. The build compiles
+ * this file once more for each older release, and links that with all other objects and a version script that
+ * leaves newer functions out.
  */
 #include "sim.h"
 

@@ -1,7 +1,7 @@
 /*
- * Between libascendcl.so and libruntime.so. The second holds the callbacks of rtRegTaskFailCallbackByModule(),
- * as the real one does; the first calls them when a task has failed. The library of CANN 8.1 has no
- * libruntime.so.
+ * The interface between libascendcl.so and libruntime.so. As in CANN, libruntime.so holds the callbacks of
+ * rtRegTaskFailCallbackByModule(), and libascendcl.so calls them when a task has failed. The library of
+ * CANN 8.1 has no libruntime.so.
  */
 #ifndef ACLSIM_RUNTIME_H
 #define ACLSIM_RUNTIME_H
@@ -19,9 +19,10 @@ typedef struct {
 
 typedef void (*runtime_callback_t)(runtime_exception_t *info);
 
-/* 0, or 107000 for a name that is missing or too long. NULL ends the registration of that name. */
+/* Returns 0, or 107000 if the name is missing or too long. A callback of NULL ends the registration of that
+ * name. */
 int32_t rtRegTaskFailCallbackByModule(const char *name, runtime_callback_t callback);
-/* Calls all that are registered, in the order of their names' first registration. */
+/* Calls all registered callbacks, in the order in which their names were first registered. */
 void aclsim_runtime_deliver(runtime_exception_t *info);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The process-wide state, and what the AIOACL_SIM_* variables say. A set-user-id or set-group-id process does
- * not obey them: with the rights of such a process, who sets its environment must not choose files or failures.
+ * The state of the process, and the AIOACL_SIM_* variables. A set-user-id or set-group-id process ignores the
+ * variables: a user who sets its environment must not choose files or failures with the rights of that process.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static long read_number(const char *name, long fallback, long least, long most) 
     return value;
 }
 
-/* True: the variable says `other` instead of `usual`. */
+/* True: the value of the variable is `other`; false: it is `usual` or not set. */
 static bool read_choice(const char *name, const char *usual, const char *other) {
     const char *text = secure_getenv(name);
     if (text == NULL || strcmp(text, usual) == 0) {
@@ -71,7 +71,7 @@ static cann_t read_cann(void) {
     refuse("AIOACL_SIM_CANN", text, "want 8.1, 8.5, 9.0, 9.1 or master");
 }
 
-/* One id of the list, -1 when it is none; `text` moves on to what follows it. */
+/* One id of the list; -1 if it is not a valid id. `text` moves to what follows it. */
 static long next_id(const char **text) {
     char *end = NULL;
     long id = **text >= '0' && **text <= '9' ? strtol(*text, &end, 10) : -1;
@@ -82,7 +82,7 @@ static long next_id(const char **text) {
     return id;
 }
 
-/* The list ends before its first bad id, and is worth nothing when it does not ascend. */
+/* The list ends before its first invalid id. A list that does not ascend counts as empty. */
 static int read_visible(int physical, int *logical) {
     const char *text = getenv("ASCEND_RT_VISIBLE_DEVICES");
     int count = 0;
@@ -124,7 +124,7 @@ static void refuse_unknown(const char *entry) {
 }
 
 void settings_read(settings_t *settings) {
-    bool obeyed = getauxval(AT_SECURE) == 0; /* as secure_getenv() decides it */
+    bool obeyed = getauxval(AT_SECURE) == 0; /* the same condition as in secure_getenv() */
     for (char **entry = environ; obeyed && *entry != NULL; entry++) {
         if (strncmp(*entry, "AIOACL_SIM_", 11) == 0) {
             refuse_unknown(*entry);

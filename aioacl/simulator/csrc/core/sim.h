@@ -2,41 +2,45 @@
  * Theory of operation
  *
  * Calls. entry.c reads the function table and makes one exported wrapper per function. The wrapper counts the
- * call, notes it in the calling thread's record (so that the usage checker can see who is inside), honours what
- * the controls have armed, and calls do_<name>, which is the behaviour and lives in the file of its family.
+ * call, stores it in the calling thread's record (so that the usage checker can see which calls are inside),
+ * applies the rules that the controls have set, and calls do_<name>. That function has the behaviour, and is in
+ * the file of its family.
  *
- * Ownership. Contexts, streams, events and notifies live in slabs (handle.c) that are never given back, so any
- * pointer a client passes can be looked up without touching foreign memory. An object has one reference for its
- * handle, one for each thread that has it current (contexts) and one for each queued task (events, notifies). A
- * slot is free when the last reference goes, and the newest free slot is handed out first. Records (record.c)
- * stand for one aclrtRecordEvent: the event owns the newest one, tasks and waiters own the one they were given.
+ * Ownership. Contexts, streams, events and notifies are in slabs (handle.c) that are never freed. So any
+ * pointer that a client passes can be looked up without access to foreign memory. An object has one reference
+ * for its handle, one for each thread that has it current (contexts), and one for each queued task (events,
+ * notifies). A slot becomes free with the last reference, and the newest free slot is used first. A record
+ * (record.c) stands for one aclrtRecordEvent. The event owns its newest record, and each task and waiter owns
+ * the record that it refers to.
  *
- * Locks. sim.lock protects everything that is not atomic or private to a thread, and is never held across a
- * blocking wait, a callback or a copy. The usage checker's lock, the thread list's and that of the error text
- * are leaves below it. The runtime's own coarse locks, which clients can feel, are modelled as gates (wait.c):
- * the stream lock of a context, held by SynchronizeDevice for its whole duration, and the lock of an event,
- * held by a RecordEvent that found the queue full. A gate is taken without sim.lock being given up in between,
- * or by waiting.
+ * Locks. sim.lock protects everything that is not atomic or private to a thread. It is never held across a
+ * blocking wait, a callback or a copy. The locks of the usage checker, of the thread list and of the error text
+ * are leaves below it. The runtime has coarse locks of its own, whose effects clients can notice. They are
+ * modelled as gates (wait.c): the stream lock of a context, which SynchronizeDevice holds for its whole
+ * duration, and the lock of an event, which a RecordEvent holds while the queue is full. Taking a gate either
+ * succeeds at once, with sim.lock held throughout, or waits.
  *
- * Waiting. A blocked call puts a waiter_t on the list of what it waits for. Whoever makes the thing happen (or
- * destroys it) takes the waiter off the list, gives it its return code and wakes it, so that the waiter never
- * looks at the object again. That is why streams may vanish under their waiters.
+ * Waiting. A blocked call puts a waiter_t on the list of the object that it waits for. The thread that makes
+ * the awaited thing happen (or destroys the object) takes the waiter off the list, sets its return code and
+ * wakes it. The waiter does not access the object again. So a stream may be destroyed while calls wait for it.
  *
- * Failures. A task that fails stays the head of its stream, which is parked: nothing behind it starts. The
- * device's recycle thread (recycle.c) sets the stream's error code, calls the exception callbacks without
- * sim.lock while stream->running is set, then ends the task and lets the stream go on. It does so only when
- * something wakes it: synchronizing with work to wait for, aclrtQueryEvent of an old event, every 64th task of
- * a stream, a full queue, or for kernels the monitor. Each wake begins a round; the host sees that an old event
- * is complete, or a stream finished, only in a later round than the one in which the device has finished it.
+ * Failures. A failed task stays the head of its stream, which is parked: no later task starts. The device's
+ * recycle thread (recycle.c) sets the stream's error code. It then calls the exception callbacks without
+ * sim.lock, while stream->running is set. Then it ends the task and lets the stream go on. It does so only when
+ * it is woken: by a synchronizing call with work to wait for, aclrtQueryEvent of an old event, every 64th task
+ * of a stream, a full queue, or for kernels the monitor. Each wake begins a round. The host sees that an old
+ * event is complete, or that a stream has finished, only in a later round than the one in which the device
+ * finished it.
  *
- * Tasks. A stream is a ring of tasks. Enqueuing appends to it; the device's executor thread (executor.c) takes
+ * Tasks. A stream is a ring of tasks. Enqueueing appends to it. The device's executor thread (executor.c) takes
  * ready streams in turn and runs tasks from the head. A task that has to wait for an event, a notify, a host
- * function, a callback or a due time parks its stream: the stream is in no ready list until unparked, and
- * the executor goes on with others. Only copies run outside sim.lock, in batches, while stream->running is set.
+ * function, a callback or a due time parks its stream. A parked stream is in no ready list until it is
+ * unparked, and the executor continues with others. Copies (in batches) and work (work.h) run outside
+ * sim.lock, while stream->running is set.
  *
- * End of work. Tasks finish by running, or are dropped: by an abort (waiters get 107023), or by a reset, a
- * forced destroy or the end of their context (waiters get 0). A dropped record frees the host's waiters, but
- * never the streams that wait for it.
+ * End of work. A task runs or is dropped: by an abort (waiters get 107023), or by a reset, a forced destroy or
+ * the end of its context (waiters get 0). A dropped record ends the host's waits for it, but never the waits of
+ * streams.
  */
 #ifndef ACLSIM_SIM_H
 #define ACLSIM_SIM_H
@@ -50,14 +54,14 @@ struct context {
     device_t *device;
     bool primary;
     atomic_bool active;
-    bool torn;     /* its streams are gone */
+    bool torn;     /* its streams have been destroyed */
     uint64_t life; /* unique; events remember it */
     thread_t *resetter;
     stream_t *default_stream;
-    stream_t *streams; /* without the default stream */
+    stream_t *streams; /* all but the default stream */
     gate_t gate;
     bool stop_on_failure;
-    aclError failure; /* STOP mode: what every call answers */
+    aclError failure; /* STOP mode: the code that every call returns */
     bool option_set[SIM_OPTIONS];
     int64_t options[SIM_OPTIONS];
     host_thread_t *host;
@@ -68,7 +72,7 @@ struct device {
     uint32_t retains;
     uint32_t explicit_contexts;
     atomic_bool open;  /* the primary context is active; may be read without sim.lock */
-    thread_t *changer; /* sets or resets it now */
+    thread_t *changer; /* the thread that sets or resets it now */
     wait_list_t changed;
     context_t *primary;
     context_t *retired; /* the primary context before this one, kept so that the next one has another handle */
@@ -76,26 +80,26 @@ struct device {
     bool aborting; /* aclrtDeviceTaskAbort is inside */
     core_limit_t cores[2];
     uint64_t peers;  /* mask of the devices whose memory it may reach */
-    int64_t busy_ns; /* spent on tasks since the start */
+    int64_t busy_ns; /* time spent on tasks since the start */
     uint32_t notifies;
-    uint32_t events; /* that hold a hardware id from their creation on */
+    uint32_t events; /* events that hold a hardware id from their creation on */
     uint32_t streams;
     uint64_t stream_ids[SIM_STREAMS_PER_DEVICE / 64 + 1]; /* taken ids */
-    uint32_t wakers; /* calls that go on waking the recycle thread: they wait for work or for room */
+    uint32_t wakers; /* calls that keep the recycle thread awake: they wait for work or for room */
     uint64_t bytes;
     uint64_t peak_bytes;
     bool executor_started;
     bool executor_idle;
-    uint32_t settlers; /* who wait for a stream to be left; the executor gives way to them */
+    uint32_t settlers; /* calls that wait for a stream to be left; the executor gives way to them */
     pthread_cond_t work;
     stream_t *ready_first;
     stream_t *ready_last;
     stream_t *timed;
     park_list_t faulted; /* streams whose head task has failed, oldest first */
     uint64_t faults;     /* since the start */
-    uint64_t woken;      /* faults up to this number are to be handled */
+    uint64_t woken;      /* faults up to this number must be handled */
     uint64_t round;      /* counts the wakes of the recycle thread, from 1 */
-    aclError lost_code;  /* of a fault without a task that waits to be delivered; 0: none */
+    aclError lost_code;  /* of a fault without a task that has not been delivered; 0: none */
     bool recycler_started;
     pthread_cond_t recycle;
     health_t health;
@@ -105,15 +109,15 @@ typedef struct {
     pthread_mutex_t lock;
     settings_t settings;
     device_t devices[SIM_MAX_DEVICES];
-    pthread_cond_t settled; /* a stream is not running any more */
+    pthread_cond_t settled; /* signalled when a stream is no longer running */
     uint64_t tasks;
     uint64_t lives;
     uint32_t wait_limit_s; /* aclrtSetOpWaitTimeout */
     bool abort_supported;
     bool count_notify_supported;
     bool ipc_event_supported;
-    bool query_lag;     /* aclrtQueryEvent lags behind once */
-    bool sync_livelock; /* a stream that others feed is waited for for ever */
+    bool query_lag;     /* aclrtQueryEvent lags once */
+    bool sync_livelock; /* a wait for a stream to which others enqueue does not end */
     bool reset_crash;   /* a forced reset crashes threads that synchronize a stream */
     int64_t started_ns;
     int default_device; /* of aclInit's configuration; -1: none */
@@ -134,125 +138,128 @@ void cond_init(pthread_cond_t *cond);
 
 /* device.c, reset.c, context.c. */
 device_t *device_find(int32_t id);
-/* With sim.lock held, which it gives up for callbacks and while somebody else changes the device. */
+/* Called with sim.lock held. Releases it for callbacks, and while another thread changes the device. */
 aclError device_set(int32_t id);
 void device_wait_change(device_t *device);
-/* False: it is part of a change that this thread makes already, and must not be ended. */
+/* False: this is part of a change that this thread is making already, and must not be ended. */
 bool device_begin_change(device_t *device);
 void device_end_change(device_t *device);
-/* The primary context is being torn down: who passes device_wait_change() is in a callback of that. */
+/* True: the primary context is being torn down. A call that passes device_wait_change() is then in a callback
+ * of the teardown. */
 bool device_releasing(const device_t *device);
-/* After a reset. Today's runtime keeps the primary context's handle for the next set, older ones do not. */
+/* Called after a reset. Today's runtime keeps the primary context's handle for the next set; older releases do
+ * not. */
 void device_retire_primary(device_t *device);
 bool context_usable(const context_t *context);
-/* The caller's context, or NULL with the error kept. A thread without one sets the default device, if the
- * configuration names one. */
+/* The caller's context, or NULL with the error kept. If the configuration names a default device, a thread
+ * without a context sets it. */
 context_t *context_need(void);
 bool context_activate(context_t *context);
-/* Ends all streams of a context; with sim.lock held, which it gives up while it waits. */
+/* Ends all streams of a context. Called with sim.lock held, which is released during waits. */
 void context_teardown(context_t *context);
-/* Waits for this context's host function, if one runs, and ends the thread. */
+/* Waits for the context's host function, if one runs, and ends the thread. */
 void host_stop(context_t *context);
 /* Waits until no host function of the context is running. */
 void host_wait(context_t *context);
 void device_release(device_t *device);
 
-/* statecb.c: callbacks on state changes; sim.lock is given up while they run. */
+/* statecb.c: callbacks for state changes; sim.lock is released while they run. */
 void state_device(int32_t device, aclrtDeviceState state);
 void state_stream(stream_t *stream, aclrtStreamState state);
 
 /* stream.c. */
 stream_t *stream_new(context_t *context, uint32_t priority, uint32_t flags);
 void stream_free(stream_t *stream);
-/* Finds the stream of a handle (NULL: the context's default stream) or answers an error. */
+/* Finds the stream of a handle (NULL: the context's default stream), or returns an error. */
 aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream);
-/* The same for launches: the stream must be of this context, in working order and not being aborted. */
+/* The same for calls that enqueue: the stream must be of this context, without a failure, and not being
+ * aborted. */
 aclError stream_find_own(context_t *context, aclrtStream handle, stream_t **stream);
 aclError stream_check_launch(context_t *context, stream_t *stream);
 
 /* queue.c. */
-/* Appends a task, and blocks while the queue is full. The task's references go to the stream, or are released.
- */
+/* Appends a task, and blocks while the queue is full. The task's references are moved to the stream, or
+ * released. */
 aclError stream_enqueue(stream_t *stream, task_t *task);
 task_t *stream_head(stream_t *stream);
-/* The head tasks are over: frees what they own, wakes waiters. */
+/* Ends the head tasks: frees what they own, and wakes waiters. */
 void stream_end_tasks(stream_t *stream, uint64_t count);
-/* The waiters that have all they waited for leave together, each with the error that is due. */
+/* Ends all waiters whose work is complete together, each with the error that it must return. */
 void stream_finish_waiters(stream_t *stream);
-/* Waits once until the executor leaves some stream of the device, which has to be running one. */
+/* Waits once until the executor leaves a stream of the device. At least one stream must be running. */
 void device_settle(device_t *device);
-/* Waits until the executor has left the stream and what it executes, then drops all tasks. */
+/* Waits until the executor has left the stream and its graph, then drops all tasks. */
 void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc);
-/* Waits for the stream's work as a reset does, and drops what does not move. */
+/* Waits for the stream's work as a reset does, and drops work that makes no progress. */
 void stream_drain_or_drop(stream_t *stream);
 void task_release(task_t *task, aclError rc);
 
 /* executor.c. */
 bool executor_start(device_t *device);
-/* Something has changed for the stream: let the executor look at it. */
+/* Something has changed for the stream: the executor checks it again. */
 void stream_kick(stream_t *stream);
-/* The executor shall not look at it any more. */
+/* The executor no longer checks it. */
 void stream_unready(stream_t *stream);
 void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns);
-/* The same until a real time, whatever the simulator's clock does. */
+/* The same, but until a real time, independent of the simulator's clock. */
 void stream_park_real(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns);
-/* For so many nanoseconds of real time at most, whatever the simulator's clock does. */
+/* For at most that many nanoseconds of real time, independent of the simulator's clock. */
 void stream_park_polling(stream_t *stream, park_list_t *list, int64_t ns);
 void stream_unpark(stream_t *stream);
 void park_kick_all(park_list_t *list);
-/* The head task goes on without sim.lock, and with it again. */
+/* The head task continues without sim.lock. stream_run_end() takes the lock again. */
 void stream_run_begin(stream_t *stream);
 void stream_run_end(stream_t *stream);
-/* It is not running any more; with sim.lock. */
+/* The stream is not running any more; called with sim.lock. */
 void stream_left(stream_t *stream);
-/* What executor.c asks of the families: false when the task has to wait (the stream is parked then). */
+/* Called by executor.c: false when the task has to wait; the stream is then parked. */
 bool event_run_task(stream_t *stream, task_t *task);
 bool notify_run_task(stream_t *stream, task_t *task);
 bool call_run_task(stream_t *stream, task_t *task);
 
 /* recycle.c. */
-/* The head task has failed: nothing behind it starts until the recycle thread has handled it. */
+/* The head task has failed: later tasks do not start until the recycle thread has handled the failure. */
 void stream_fault(stream_t *stream, aclError code);
-/* The error that the stream's next synchronizing call gets. */
+/* Sets the error that the stream's next synchronizing call returns. */
 void stream_note_failure(stream_t *stream, aclError code, const char *why);
 void recycler_wake(device_t *device);
-/* Between them the recycle thread is kept awake. */
+/* Between these two calls the recycle thread is kept awake. */
 void recycler_keep_awake(device_t *device);
 void recycler_let_sleep(device_t *device);
-/* The round that work which ends now belongs to; seen in a later one. */
+/* The round of work that ends now. The host sees its end in a later round. */
 uint64_t recycler_round(const device_t *device);
 /* Whether the host has seen what ended in that round. */
 bool recycler_seen(const device_t *device, uint64_t round);
-/* The device was lost or has run out of memory: callbacks learn it, without a stream and a task. */
+/* The device was lost or is out of memory: calls the callbacks without a stream and a task. */
 void recycler_device_fault(device_t *device, aclError code);
 
 /* failures.c: what the runtime does wrong, on request. */
-/* The waiter goes on waiting for a stream that has done all it waits for, since others have fed it meanwhile.
- */
+/* True: the waiter goes on waiting although its work is complete, because more work was enqueued meanwhile. */
 bool sync_livelocks(const stream_t *stream, const waiter_t *waiter);
 /* A forced reset begins: ends the process if another thread synchronizes a stream of the device. */
 void sync_crash(const device_t *device);
 
 /* sync.c. */
-/* Waits until `ended` reaches the target; answers the waiter's code. */
+/* Waits until `ended` reaches the target; returns the waiter's code. */
 aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, aclError timeout_rc);
-/* All who wait for the stream, its room or its records leave with that code. */
+/* Ends all waits for the stream, its room and its records with that code. */
 void stream_wake_all(stream_t *stream, aclError rc);
 
-/* An abort in two steps: all who wait leave with the code, then the queue is emptied; the second gives up
- * sim.lock while it waits for the context's stream lock and for a copy that runs. */
+/* An abort in two steps. First all waiters leave with the code. Then the queue is emptied; that step releases
+ * sim.lock while it waits for the context's stream lock and for a running copy. */
 void stream_announce_abort(stream_t *stream, aclError code);
 void stream_finish_abort(stream_t *stream, aclError code);
 
 /* event.c, record.c. */
-/* Finds the event of a handle or answers an error. */
+/* Finds the event of a handle, or returns an error. */
 aclError event_find(aclrtEvent handle, event_t **event);
-/* The newest record, for this event and for all that share it. */
+/* Sets the newest record of this event and of all events that share its key. */
 void event_set_record(event_t *event, record_t *record);
 /* A new event of the caller's context that shares another's key. */
 aclError event_new_shared(aclrtEvent *handle, uint64_t key);
 record_t *record_new(device_t *device);
-/* Finds the notify of a handle, or answers an error. The flag may be another's: see notify_t.shared. */
+/* Finds the notify of a handle, or returns an error. The flag may belong to another notify: see
+ * notify_t.shared. */
 aclError notify_find(aclrtNotify handle, notify_t **notify);
 notify_t *notify_new(device_t *device);
 void record_retain(record_t *record);
@@ -266,7 +273,7 @@ void job_push(job_queue_t *queue, job_t *job);
 job_t *job_pop(job_queue_t *queue);
 /* Runs the function without sim.lock, then lets the stream go on. */
 void job_run(job_t *job);
-/* No queued job shall run for this stream. */
+/* Removes the stream's jobs from the queue, so that none of them runs. */
 void job_forget(job_queue_t *queue, const stream_t *stream);
 void host_submit(stream_t *stream, job_t *job);
 void report_submit(stream_t *stream, job_t *job);
@@ -279,38 +286,38 @@ void allocator_forget(const stream_t *stream);
 
 /* hostsubscribe.c, snapshot.c. */
 void hostsubscribe_forget(const stream_t *stream);
-/* A call that makes or launches something waits while the process is locked for a snapshot. */
+/* While the process is locked for a snapshot, a call that creates or launches something waits here. */
 void snapshot_pass(void);
-/* With sim.lock held: whatever was locked or backed up is running. */
+/* Called with sim.lock held: a locked or backed-up process is running again. */
 void snapshot_end(void);
 
 /* exception.c. */
-/* Why a task that is a launch has failed; "" for all others. */
+/* The reason why a launch has failed; "" for all other tasks. */
 const char *launch_why(const task_t *task);
-/* What a callback may call: it reads the description of the failure. */
+/* Whether a callback may call the function: it only reads the description of the failure. */
 bool exception_may_call(function_t function);
 
 /* block.c, memory.c. */
-/* Stale memory was a block once and is none now. */
+/* MEMORY_STALE: memory of a block that has ended. */
 typedef enum { MEMORY_PAGEABLE, MEMORY_DEVICE, MEMORY_PINNED, MEMORY_STALE } memory_t;
 
 enum { MEMORY_READS = 1, MEMORY_WRITES = 2 };
 
 memory_t memory_kind(const void *pointer);
-/* Pins the block so that freeing it waits. False: the range does not lie in memory that is there, or must not
- * be used so; noted as a violation. */
+/* Pins the block, so that freeing it waits. False: the range is not in live memory, or must not be accessed so;
+ * this is noted as a violation. */
 bool memory_pin_for(const void *pointer, size_t count, uint32_t access, void **block);
 bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t height, uint32_t access,
                      void **block);
-/* The same for memory that is going to be written. */
+/* The same for memory that will be written. */
 bool memory_pin(const void *pointer, size_t count, void **block);
 void memory_unpin(void *block);
-/* Device memory of the simulator's own: the client can copy to and from it, and not free it. */
+/* Takes device memory for the simulator itself. The client can copy to and from it, but cannot free it. */
 aclError memory_take(device_t *device, void **pointer, size_t size);
-/* It may be gone already, with the device. */
+/* The memory may have ended already, with the device. */
 void memory_give(void *pointer);
 void memory_free_device(device_t *device);
-/* In a forked child. */
+/* Called in a forked child. */
 void register_forked(void);
 void memory_counts(aclsim_stats_t *stats);
 
@@ -319,19 +326,20 @@ static inline bool task_moves(const task_t *task) {
     return task->kind <= TASK_INDIRECT;
 }
 
-/* Whether the rows lie in an address space at all. */
+/* Whether the rows fit into an address space. */
 bool move_rows_fit(size_t width, size_t pitch, size_t height);
 size_t move_span(size_t width, size_t pitch, size_t height);
 void move_rows(const plane_t *plane);
-/* Whether the client's own memory can be read or written; big ranges not with sim.lock held. */
+/* Whether the client's own memory can be read or written. For large ranges, not to be called with sim.lock
+ * held. */
 bool move_is_there(const void *pointer, size_t count, bool write);
 /* The same for an array that a client passes. */
 bool array_is_there(const void *array, size_t count, size_t size);
-/* The same for what a file holds, which may be larger: code, constants. */
+/* The same for the content of a file, which may be larger: code, constants. */
 bool content_is_there(const void *content, size_t size);
-/* The same for a place of no type that is to be written. */
+/* The same for a place without a type that will be written. */
 bool place_is_there(const void *place, size_t size);
-/* Pins what the task moves. False: it cannot. */
+/* Pins the memory that the task moves. False: that is not possible. */
 bool move_prepare(task_t *task, void **to, void **from);
 void move_perform(const task_t *task);
 void fill_memory(void *to, uint32_t value, size_t count, bool words);
@@ -340,7 +348,7 @@ void fill_memory(void *to, uint32_t value, size_t count, bool words);
 void pool_run_task(task_t *task);
 void pool_drop_task(task_t *task);
 void pool_end_of_device(device_t *device);
-/* What synchronising does to pools: free memory beyond their thresholds goes back to the device. */
+/* The effect of synchronizing on pools: free memory above their thresholds is returned to the device. */
 void pool_trim_all(void);
 void prefetch_run_task(const task_t *task);
 void physical_end_of_device(device_t *device);
@@ -351,9 +359,9 @@ void arena_give(char *base, size_t size);
 bool arena_owns(const void *pointer);
 
 /* usage.c, journal.c, armed.c. */
-/* The text goes on after "<call>: thread <id> "; of a device task the thread is the one that enqueued it. */
+/* The text follows "<call>: thread <id> ". For a device task, that is the thread that enqueued it. */
 void usage_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Notes a handle that is no live one of that kind. */
+/* Notes a handle that is not a live one of that kind. */
 void usage_dead(object_kind_t kind, const void *handle);
 /* The same; returns 107017 with the error kept. */
 aclError usage_bad_handle(object_kind_t kind, const void *handle);
@@ -366,7 +374,7 @@ void usage_lock(void);
 void usage_unlock(void);
 void journal_add(function_t function, const uint64_t *words, long rc, int64_t took_ns);
 void journal_forget(void);
-/* A letter for each argument: i, u or p. Set by the first call. */
+/* One letter per argument: i, u or p. The first call sets it. */
 extern _Atomic(const char *) function_letters[FN_COUNT];
 void usage_destroy(const stream_t *stream);
 void usage_gone(const stream_t *stream);

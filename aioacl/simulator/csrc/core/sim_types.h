@@ -1,4 +1,4 @@
-/* Types of the functions that the simulator has beyond the table: profiling, dumping, operators. */
+/* Types of the functions that only the simulator exports: profiling, dumping, operators. */
 #ifndef ACLSIM_TYPES_H
 #define ACLSIM_TYPES_H
 
@@ -164,7 +164,7 @@ typedef struct aclprofEventAttributes {
     } message;
 } aclprofEventAttributes;
 
-/* The headers spell this out in the parameter. */
+/* The headers have this type only inside the parameter. */
 typedef int32_t (*acldumpMessageCallback)(const acldumpChunk *chunk, int32_t size);
 
 #endif

@@ -1,4 +1,5 @@
-/* What the simulator knows of each thread that calls it: its binding, its last error, where it is now. */
+/* The record of each thread that calls the simulator: its binding, its last error, the call that it is inside.
+ */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "sim.h"
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static thread_t *all_threads; /* records are used again, never freed */
+static thread_t *all_threads; /* records are reused, never freed */
 static pthread_key_t exit_key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static _Thread_local thread_t *self;

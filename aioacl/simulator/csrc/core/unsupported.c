@@ -1,10 +1,11 @@
 /*
- * What no family simulates: AI Core kernels, offline models, and whatever else has no definition of its own.
- * Each function of the table has a weak definition here that refuses; a family's definition takes its place.
+ * Functions that the simulator does not support: AI Core kernels, offline models, and all others without a
+ * definition. Each function of the table has a weak definition here that returns an error. A definition in
+ * another file replaces it.
  */
 #include "sim.h"
 
-/* The parameters are the table's, and a refusal needs none of them. */
+/* The parameters come from the table, and these definitions use none of them. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 static aclError refuse(const char *name) {

@@ -1,4 +1,4 @@
-/* Waiters, and the gates that stand for the runtime's own coarse locks. */
+/* Waiters, and the gates that model the runtime's own coarse locks. */
 #include <sched.h>
 
 #include "sim.h"
@@ -42,7 +42,7 @@ static void unlink_waiter(waiter_t *waiter) {
 void wait_finish(waiter_t *waiter, aclError rc) {
     unlink_waiter(waiter);
     waiter->rc = rc;
-    /* The waiter may be gone as soon as it is done, so the wake-up goes through the thread's own condition. */
+    /* The waiter may be gone as soon as `done` is set, so the wake-up uses the thread's own condition. */
     pthread_cond_t *cond = waiter->cond;
     atomic_store(&waiter->done, true);
     pthread_cond_signal(cond);
@@ -99,7 +99,7 @@ void gate_enter(gate_t *gate) {
     gate_enter_until(gate, SIM_FOREVER);
 }
 
-/* The gate passes to the first in the queue without ever being free. */
+/* The gate passes directly to the first waiter, so that no other call can take it in between. */
 void gate_leave(gate_t *gate) {
     if (gate->queue.first != NULL) {
         wait_finish(gate->queue.first, 0);

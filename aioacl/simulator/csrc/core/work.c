@@ -1,4 +1,4 @@
-/* Tasks that compute: sharing, enqueuing and running them. */
+/* Tasks that compute: shared work, enqueueing it and running it. */
 #include "work.h"
 
 #include <stdlib.h>
@@ -54,8 +54,8 @@ aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work) {
     return rc;
 }
 
-/* The stream may be dropped meanwhile only after it has been left, so the task is there when the work is over.
- */
+/* The stream can be dropped only after the executor has left it. So the task still exists when the work has
+ * ended. */
 bool work_run_task(stream_t *stream, task_t *task) {
     work_t *work = task->work;
     if (task->code != 0) {

@@ -1,6 +1,6 @@
 /*
- * Work: what tasks do beyond moving bytes. A work_t says what is to be done, is not changed by being done (but
- * for what begin() notes for end()), and is shared by the queued task and whatever else refers to it.
+ * Work: what tasks do beyond moving bytes. A work_t describes it. Running it does not change it, except for
+ * what begin() stores for end(). The queued task and other objects share it.
  */
 #ifndef ACLSIM_WORK_H
 #define ACLSIM_WORK_H
@@ -8,17 +8,17 @@
 #include "sim.h"
 
 typedef struct {
-    /* With sim.lock: pins what run() touches. 0, or the code with which the task fails. */
+    /* Called with sim.lock: pins what run() accesses. Returns 0, or the code with which the task fails. */
     aclError (*begin)(work_t *work, const stream_t *stream);
-    /* Without sim.lock. 0, or the code with which the task fails. */
+    /* Called without sim.lock. Returns 0, or the code with which the task fails. */
     aclError (*run)(work_t *work, const stream_t *stream);
-    /* With sim.lock, also after a begin() that failed. */
+    /* Called with sim.lock, also after a begin() that failed. */
     void (*end)(work_t *work);
-    /* TASK_STEP instead of the three: with sim.lock; false when the stream is parked. */
+    /* For TASK_STEP, instead of the three above. Called with sim.lock; false when the stream is parked. */
     bool (*step)(stream_t *stream, task_t *task);
-    /* With sim.lock: what the work holds; may be NULL. */
+    /* Called with sim.lock: frees what the work holds; may be NULL. */
     void (*free)(work_t *work);
-    bool reports; /* exception callbacks are called when it fails */
+    bool reports; /* a failure calls the exception callbacks */
 } work_ops_t;
 
 struct work {
@@ -26,25 +26,26 @@ struct work {
     uint32_t refs;
 };
 
-/* Zeroed but for its header, with one reference; NULL when memory is out. */
+/* A new work with one reference; everything but its header is zero. NULL when memory is out. */
 void *work_new(const work_ops_t *ops, size_t size);
 void work_retain(work_t *work);
 void work_release(work_t *work);
 bool work_run_task(stream_t *stream, task_t *task);
 
 /*
- * Checks the caller's context, then the stream, and enqueues the work as a task of that kind. The work's first
- * reference is used up; NULL stands for memory that is out.
+ * Checks the caller's context, then the stream, and enqueues the work as a task of that kind. It consumes the
+ * work's first reference. `work` is NULL when memory is out.
  */
 aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work);
 
-/* The same for who has sim.lock, and the work. */
+/* The same for a caller that holds sim.lock and has a work. */
 aclError work_enqueue_locked(aclrtStream stream, task_kind_t kind, work_t *work);
 
-/* Parks the stream on `list` for as long as the task may wait; true when that is over: the task has failed. */
+/* Parks the stream on `list` for as long as the task may wait. True when that time is over: the task has
+ * failed. */
 bool task_wait_on(stream_t *stream, task_t *task, park_t park, park_list_t *list);
 
-/* What a task does with a value in memory. */
+/* A task that reads or writes a value in memory. */
 typedef struct {
     uint64_t *address;
     uint64_t value;
@@ -52,52 +53,52 @@ typedef struct {
     bool waits;
 } value_task_t;
 
-/* False: the task does nothing of the kind. */
+/* False: the task does not read or write a value. */
 bool value_of(const task_t *task, value_task_t *value);
-/* NULL when it is not acceptable, or memory is out. */
+/* NULL when the value is not valid, or memory is out. */
 work_t *value_work_new(const value_task_t *value);
 
-/* random.c: a task that makes random numbers; NULL when what it says is not acceptable, or memory is out. */
+/* random.c: a task that makes random numbers; NULL when its parameters are not valid, or memory is out. */
 work_t *random_work_new(const aclrtRandomNumTaskInfo *info);
 bool random_is(const task_t *task);
 
-/* With sim.lock: memory may have changed, so streams that wait for a value look again. */
+/* Called with sim.lock: memory may have changed, so streams that wait for a value check it again. */
 void value_may_have_changed(void);
 
 /* Graphs: what the rest has to know of them, all with sim.lock. */
-/* Whether enqueuing adds to a graph instead of the queue; graph_take() then takes the task over. */
+/* Whether enqueueing adds to a graph instead of the queue. graph_take() then takes the task. */
 static inline bool graph_takes(const stream_t *stream) {
     return stream->lane != NULL || stream->updating != NULL;
 }
 aclError graph_take(stream_t *stream, task_t *task);
-/* A task of a runner has failed and was handled: its graph ends. Gives up sim.lock while other runners of it
- * work. */
+/* A task of a runner has failed and was handled: its graph ends. Releases sim.lock while other runners of the
+ * graph work. */
 void graph_fault(stream_t *runner, aclError code);
-/* The client's stream that a runner works for; of any other stream that one itself. */
+/* The client's stream for which a runner works; any other stream itself. */
 stream_t *graph_client(stream_t *stream);
-/* The stream is about to be dropped, and leaves the graph that it executes. False: a runner is at work, and has
- * to be waited for. */
+/* The stream is about to be dropped, and leaves the graph that it executes. False: a runner is at work, and
+ * must be waited for. */
 bool graph_leave(stream_t *stream);
-/* The stream is about to go, and its capture or its place in a graph with it. */
+/* The stream is about to end, together with its capture or its place in a graph. */
 void graph_lose_stream(stream_t *stream);
-/* Whether the graph that the stream executes goes on by itself. */
+/* Whether the graph that the stream executes continues by itself. */
 bool graph_moving(stream_t *stream);
 void graphs_end(context_t *context);
 void task_drop_borrowed(task_t *task, aclError rc);
-/* A node may have been given another task since it lent this one: the stream that comes to it runs that. */
+/* A node may have got another task since it lent this one. The stream that reaches it runs the new one. */
 void task_borrow_again(task_t *task);
-/* Whether a capture forbids this thread what is done at once. */
+/* Whether a capture forbids this thread actions that are not enqueued. */
 bool capture_forbidding(void);
-/* 107030 when a capture forbids this call to this thread. */
+/* 107030 when a capture forbids this thread this call. */
 aclError capture_forbids(const char *what);
 bool capture_has(const stream_t *stream);
 /* 107027 when the stream is captured. */
 aclError capture_check_asked(const stream_t *stream);
 
-/* With sim.lock, which is given up for each callback: the head task of the stream has failed. The thread is the
- * one that enqueued it. */
+/* The head task of the stream has failed: calls the callbacks. Called with sim.lock held, which is released for
+ * each callback. `tid` is the thread that enqueued the task. */
 void exception_deliver(stream_t *stream, pid_t tid, aclError code);
-/* The same for a fault that no task is known to have caused. */
+/* The same for a fault for which no task is known. */
 void exception_deliver_unknown(device_t *device, aclError code);
 
 #endif

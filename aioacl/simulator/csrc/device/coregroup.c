@@ -1,4 +1,4 @@
-/* Groups of cores are a feature of other chips: this one knows of none, and makes no list of them. */
+/* Groups of cores. The simulated chip has none, and creates no list of them. */
 #include "sim.h"
 
 static aclError unsupported(const char *name) {
@@ -19,7 +19,7 @@ aclrtGroupInfo *do_aclrtCreateGroupInfo(void) {
     return NULL;
 }
 
-/* As none was ever made, none can be destroyed or read. */
+/* No list was ever created, so none can be destroyed or read. */
 aclError do_aclrtDestroyGroupInfo(aclrtGroupInfo *groupInfo) {
     if (groupInfo != NULL) {
         usage_note("passes %p, which is no group list", (void *)groupInfo);
@@ -43,7 +43,7 @@ aclError do_aclrtGetGroupInfoDetail(const aclrtGroupInfo *groupInfo, int32_t gro
     return unsupported("aclrtGetGroupInfoDetail");
 }
 
-/* All memory is one, so there is no second cache whose content could differ. */
+/* Host and device share one memory, so there is no second cache that could differ. */
 aclError do_aclrtDeviceL2CacheFlush(void *rsv) {
     if (rsv != NULL) {
         return error_quiet(ACL_INVALID_PARAM, "rsv");

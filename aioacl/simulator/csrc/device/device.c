@@ -1,12 +1,12 @@
-/* Devices: how often each is set, by whom it is changed, and what can be asked about it. */
+/* Devices: how often each is set, which thread changes it, and queries about it. */
 #include "sim.h"
 
 device_t *device_find(int32_t id) {
     return id >= 0 && id < sim.settings.devices ? &sim.devices[id] : NULL;
 }
 
-/* A set waits while a reset runs; callbacks of the changing thread itself pass. What they change is part of the
- * outer change, which ends only with the call that began it. */
+/* A set waits while a reset runs. Callbacks of the changing thread itself do not wait: their changes are part
+ * of the outer change, which ends only with the call that began it. */
 void device_wait_change(device_t *device) {
     while (device->changer != NULL && device->changer != thread_self()) {
         waiter_t waiter;
@@ -67,7 +67,7 @@ static aclError device_open(device_t *device) {
     }
     context_t *primary = primary_of(device);
     bool made = primary != NULL && executor_start(device) && context_activate(primary);
-    if (!made || !atomic_load(&primary->active)) { /* or made, and reset by a callback */
+    if (!made || !atomic_load(&primary->active)) { /* or it was created, and a callback has reset it */
         return error_set(RT_DEVICE_SETUP_ERROR, "deviceId");
     }
     atomic_store(&device->open, true);
@@ -114,7 +114,7 @@ static aclError device_reset(int32_t id, bool force) {
         return force ? error_quiet(RT_INVALID_DEVICE, "deviceId") : error_set(RT_INVALID_DEVICE, "deviceId");
     }
     if (device->retains > 0) {
-        device_wait_change(device); /* a reset that is about to fail */
+        device_wait_change(device); /* waits for a reset that will fail */
     }
     if (device->retains == 0) {
         return force ? error_quiet(RT_CONTEXT_RELEASE_ERROR, "deviceId")
@@ -173,7 +173,7 @@ aclError do_aclrtGetDeviceCount(uint32_t *count) {
     return ACL_SUCCESS;
 }
 
-/* What the driver knows: whether there is a device to talk to, and not whether its tasks get anywhere. */
+/* The status that the driver knows: whether the device can be reached, not whether its tasks make progress. */
 aclError do_aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus) {
     if (deviceStatus == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "deviceStatus");

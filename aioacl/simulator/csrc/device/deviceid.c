@@ -1,5 +1,5 @@
-/* The names of a device: the client's number, the driver's and the board's (these two are the same here), its
- * place on the bus and its UUID. */
+/* The names of a device: the client's number, the number of the driver and of the board (equal here), its PCI
+ * address and its UUID. */
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ aclError do_aclrtGetUserDevIdByLogicDevId(const int32_t logicDevId, int32_t *con
     return user_of(logicDevId, userDevid);
 }
 
-/* What these two call a logical id is the client's. */
+/* In these two functions, the logical id is the client's number. */
 aclError do_aclrtGetLogicDevIdByPhyDevId(const int32_t phyDevId, int32_t *const logicDevId) {
     return user_of(phyDevId, logicDevId);
 }
@@ -56,7 +56,7 @@ aclError do_aclrtGetPhyDevIdByUserDevId(const int32_t userDevId, int32_t *const 
     return logical_of(userDevId, phyDevId);
 }
 
-/* The same for the same card in every process, however the client numbers it. */
+/* A card has the same UUID in every process, whatever number the client uses for it. */
 aclError do_aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid) {
     static const char family[] = "aclsim-device-";
     if (uuid == NULL) {
@@ -72,7 +72,7 @@ aclError do_aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid) {
     return ACL_SUCCESS;
 }
 
-/* Card n sits in slot n + 1 of bus n + 1. */
+/* Card n is in slot n + 1 of bus n + 1. */
 static void write_pci(int card, char *text) {
     snprintf(text, PCI_ID_BYTES, "0000:%02x:00.0", (unsigned int)(card + 1) & 0xffU);
 }

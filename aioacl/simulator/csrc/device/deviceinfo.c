@@ -1,4 +1,4 @@
-/* What can be asked about a device without setting it. */
+/* Queries about a device that do not require it to be set. */
 #include "soc.h"
 
 enum { UTILIZATION_UNKNOWN = -1 };
@@ -8,7 +8,7 @@ typedef struct {
     int64_t value;
 } fact_t;
 
-/* Attributes of the chip. Those of a thread-parallel core (202 to 212) and of a super pod are not its. */
+/* Attributes of the chip. It has none of a thread-parallel core (202 to 212) or of a super pod. */
 static const fact_t facts[] = {
     {ACL_DEV_ATTR_AICPU_CORE_NUM, SOC_AICPU_CORES},
     {ACL_DEV_ATTR_AICORE_CORE_NUM, SOC_CUBE_CORES},
@@ -89,7 +89,7 @@ aclError do_aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFe
     return current ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
-/* How much of the time since it was asked last the device worked, in percent. */
+/* The share of the time since the last query in which the device worked, in percent. */
 static int32_t load_percent(device_t *device) {
     static int64_t asked_ns[SIM_MAX_DEVICES];
     static int64_t busy_ns[SIM_MAX_DEVICES];
@@ -104,8 +104,8 @@ static int32_t load_percent(device_t *device) {
     return (int32_t)(percent > 100 ? 100 : percent);
 }
 
-/* All tasks run on the one engine of a simulated device, whose load both kinds of cores show. A bad id leaves
- * a last error, but the call succeeds. */
+/* All tasks run on the one engine of a simulated device, so both kinds of cores show its load. With a bad id
+ * the call sets the last error, and returns success. */
 aclError do_aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *utilizationInfo) {
     if (utilizationInfo == NULL || utilizationInfo->utilizationExtend != NULL) {
         return error_quiet(ACL_INVALID_PARAM, "utilizationInfo");

@@ -1,7 +1,7 @@
 /*
- * Callbacks on failed tasks. The recycle thread of a device calls everything that is registered, in order, for
- * one failure after the other. A description is good for the length of the call only, and so is found by its
- * address among the ones that are being delivered, one for each device at most.
+ * Callbacks for failed tasks. The recycle thread of a device calls all registered callbacks in order, for one
+ * failure after the other. A description is valid only during the call. It is found by its address among the
+ * descriptions that are being delivered, at most one per device.
  */
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@
 enum { CALLBACKS_MAX = 32, NOTHING_KNOWN = -1 };
 
 struct rtExceptionInfo {
-    runtime_exception_t head; /* what callbacks of libruntime.so read themselves */
+    runtime_exception_t head; /* callbacks of libruntime.so read this part directly */
     struct rtExceptionInfo *next;
     exception_source_t source; /* of a kernel */
 };
@@ -55,7 +55,7 @@ static void deliver(struct rtExceptionInfo *info) {
     *place = info->next;
 }
 
-/* Faults of the device itself, which it cannot assign to a task. */
+/* Faults of the device itself, for which no task is known. */
 static bool is_of_device(aclError code) {
     return code == RT_LOST_HEARTBEAT || code == RT_DEVICE_OOM;
 }
@@ -108,7 +108,7 @@ aclError do_aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback) {
     return ACL_SUCCESS;
 }
 
-/* Keeps the others in the order of their registration. */
+/* Keeps the order of registration of the others. */
 static void forget(aclrtExceptionInfoCallback callback) {
     int kept = 1;
     for (int i = 1; i < CALLBACKS_MAX; i++) {
@@ -121,7 +121,7 @@ static void forget(aclrtExceptionInfoCallback callback) {
     }
 }
 
-/* Registering a function again changes nothing. */
+/* Registering a function twice has no effect. */
 static bool keep(aclrtExceptionInfoCallback callback) {
     for (int i = 1; i < CALLBACKS_MAX; i++) {
         if (callbacks[i] == NULL || callbacks[i] == callback) {
@@ -152,7 +152,7 @@ aclError do_aclrtExceptionInfoCallbackUnregister(aclrtExceptionInfoCallback call
     return ACL_SUCCESS;
 }
 
-/* False when no such description is being delivered. */
+/* False: no such description is being delivered. */
 static bool read_info(const aclrtExceptionInfo *info, struct rtExceptionInfo *copy) {
     bool found = false;
     sim_lock();
@@ -194,7 +194,7 @@ uint32_t do_aclrtGetErrorCodeFromExceptionInfo(const aclrtExceptionInfo *info) {
     return read_info(info, &copy) ? copy.head.code : UINT32_MAX;
 }
 
-/* Only kernels have arguments and a handle. They are where the kernel gets them. */
+/* Only kernels have arguments and a handle. The arguments are at the address that the kernel gets. */
 aclError do_aclrtGetArgsFromExceptionInfo(const aclrtExceptionInfo *info, void **devArgsPtr,
                                           uint32_t *devArgsLen) {
     struct rtExceptionInfo copy;

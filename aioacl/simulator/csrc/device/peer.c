@@ -1,7 +1,9 @@
-/* Which device may reach the memory of which other. Copies need no such leave here: all memory is one. */
+/* Access of devices to each other's memory. Copies here do not need this permission: all memory is host memory.
+ */
 #include "sim.h"
 
-/* The runtime turns the peer's id into a board's id first, and so tells a bad peer from a bad device. */
+/* The runtime first converts the peer's id to a board id, so it reports a bad peer and a bad device
+ * differently. */
 static aclError check_peer(int32_t device, int32_t peer) {
     if (device == peer) {
         return error_quiet(ACL_INVALID_PARAM, "peerDeviceId");
@@ -21,7 +23,7 @@ aclError do_aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, i
     return ACL_SUCCESS;
 }
 
-/* With sim.lock held. A missing context leaves no last error, as in aclrtGetDevice. */
+/* Called with sim.lock held. A missing context sets no last error, as in aclrtGetDevice. */
 static aclError set_access(int32_t peer, bool access) {
     const context_t *context = thread_context();
     if (context == NULL) {
@@ -66,7 +68,7 @@ aclError do_aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, 
     return ACL_SUCCESS;
 }
 
-/* Devices of one host are joined by HCCS links. */
+/* HCCS links connect the devices of one host. */
 aclError do_aclrtGetDevicesTopo(uint32_t deviceId, uint32_t otherDeviceId, uint64_t *value) {
     if (value == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "value");
@@ -78,7 +80,7 @@ aclError do_aclrtGetDevicesTopo(uint32_t deviceId, uint32_t otherDeviceId, uint6
     return ACL_SUCCESS;
 }
 
-/* This chip's atomics do not cross the bus: every operation has the capability 0. */
+/* This chip's atomic operations do not cross the bus: every operation has the capability 0. */
 static aclError no_atomics(uint32_t *capabilities, const aclrtAtomicOperation *operations, uint32_t count) {
     if (capabilities == NULL || operations == NULL || count == 0) {
         return error_set(RT_PARAM_INVALID, capabilities == NULL ? "capabilities" : "operations");

@@ -1,5 +1,5 @@
-/* The recycle thread of a device: it handles failed tasks, and what wakes it. sim.h tells how it hangs
- * together. */
+/* The recycle thread of a device, which handles failed tasks, and the events that wake it. sim.h has the theory
+ * of operation. */
 #include <stdio.h>
 
 #include "launch.h"
@@ -23,7 +23,7 @@ void recycler_let_sleep(device_t *device) {
     device->wakers--;
 }
 
-/* While it is kept awake, it sees at once what ends. */
+/* While the thread is kept awake, it sees at once that work has ended. */
 uint64_t recycler_round(const device_t *device) {
     return device->wakers > 0 ? device->round - 1 : device->round;
 }
@@ -41,13 +41,13 @@ void stream_note_failure(stream_t *stream, aclError code, const char *why) {
     }
 }
 
-/* Which kinds of task have exception callbacks: the others only set the stream's error code. */
+/* Which kinds of task have exception callbacks. The others only set the stream's error code. */
 static bool reports(const task_t *task) {
     bool work = task->kind == TASK_WORK || task->kind == TASK_STEP;
     return task_moves(task) || task->kind == TASK_WAIT_NOTIFY || (work && task->work->ops->reports);
 }
 
-/* The head task is over, and the queue goes on. */
+/* Ends the head task, and lets the queue go on. */
 static void resume(stream_t *stream, aclError code) {
     if (stream->runs != NULL) {
         graph_fault(stream, code);
@@ -57,7 +57,7 @@ static void resume(stream_t *stream, aclError code) {
     }
 }
 
-/* The error code, the callbacks, the queue, in this order. */
+/* In this order: the error code, the callbacks, the queue. */
 static void handle(stream_t *stream) {
     const task_t *task = stream_head(stream);
     stream_t *client = graph_client(stream);

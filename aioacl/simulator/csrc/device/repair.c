@@ -1,4 +1,4 @@
-/* Faults that hardware reports, and their repair. The simulated hardware has none to report. */
+/* Hardware faults and their repair. The simulated hardware reports none. */
 #include <string.h>
 
 #include "sim.h"
@@ -19,7 +19,7 @@ aclError do_aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo) {
     return rc;
 }
 
-/* No error is repaired at once; one that was never reported cannot be. */
+/* Without an error there is nothing to repair. An error that was never reported cannot be repaired. */
 aclError do_aclrtRepairError(int32_t deviceId, const aclrtErrorInfo *errorInfo) {
     if (errorInfo == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "errorInfo");

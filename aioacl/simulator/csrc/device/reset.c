@@ -35,7 +35,7 @@ void context_teardown(context_t *context) {
     gate_leave(&context->gate);
 }
 
-/* Host functions of explicit contexts hold up a reset of their device as well. */
+/* A reset of a device also waits for host functions of explicit contexts. */
 static void wait_host_functions(void *object, void *arg) {
     context_t *context = object;
     if (context->device == arg && !context->primary) {
@@ -54,7 +54,7 @@ void device_release(device_t *device) {
     atomic_store(&device->open, false);
     state_stream(primary->default_stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
     state_device(device->id, ACL_RT_DEVICE_STATE_RESET_PRE);
-    usage_reset(device); /* whom the callbacks could not send away */
+    usage_reset(device); /* reports calls that the callbacks could not end */
     context_teardown(primary);
     object_each(KIND_CONTEXT, wait_host_functions, device);
     primary->resetter = NULL;

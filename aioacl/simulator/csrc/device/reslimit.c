@@ -1,4 +1,4 @@
-/* How many cores kernels may use: limits of devices, streams and threads; and limits of the whole process. */
+/* Limits on the cores that kernels may use, per device, stream and thread; and limits of the whole process. */
 #include "soc.h"
 
 enum { LIMIT_KINDS = ACL_RT_DEV_LIMIT_SIMT_PRINTF_FIFO_SIZE + 1 };
@@ -136,7 +136,7 @@ aclError do_aclrtUseStreamResInCurrentThread(aclrtStream stream) {
     return rc;
 }
 
-/* Another stream than the one in use changes nothing. */
+/* If the stream is not the one in use, the call has no effect. */
 aclError do_aclrtUnuseStreamResInCurrentThread(aclrtStream stream) {
     stream_t *found = NULL;
     sim_lock();
@@ -166,7 +166,7 @@ aclError do_aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *valu
     return own || context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
-/* The chip's cores are no thread-parallel ones: of the five limits it has two. */
+/* The chip has no thread-parallel cores, so it has two of the five limits. */
 static size_t limits[LIMIT_KINDS] = {
     [ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE] = 32 << 10,
     [ACL_RT_DEV_LIMIT_SIMD_PRINTF_FIFO_SIZE_PER_CORE] = 1 << 20,

@@ -1,4 +1,4 @@
-/* Named callbacks on what happens to devices and streams. They run on the thread that makes it happen. */
+/* Named callbacks for state changes of devices and streams. They run on the thread that causes the change. */
 #include "registry.h"
 
 static registry_t device_registry;

@@ -1,6 +1,6 @@
 /*
- * Aborting all tasks of a device. Who waits for its work leaves with 107022 at once, and so does who asks for
- * more while it goes on; then the queues are emptied, and what STOP mode remembers of a failure is forgotten.
+ * Aborting all tasks of a device. Calls that wait for its work return 107022 at once, and so do calls that
+ * enqueue during the abort. Then the queues are emptied, and the failures that STOP mode remembers are cleared.
  * Callbacks run before and after, on the calling thread.
  */
 #include "registry.h"
@@ -14,7 +14,7 @@ aclError do_aclrtSetDeviceTaskAbortCallback(const char *regName, aclrtDeviceTask
     return registry_change(&registry, regName, (void *)(uintptr_t)callback, args);
 }
 
-/* False: somebody objects. */
+/* False: a callback returned an error. */
 static bool tell(int32_t device, aclrtDeviceTaskAbortStage stage, uint32_t timeout) {
     bool agreed = true;
     for (int i = 0; i < REGISTRY_PLACES && agreed; i++) {
@@ -74,7 +74,7 @@ static aclError check(const device_t *device) {
     return device->aborting ? error_set(RT_DEVICE_TASK_ABORT, "deviceId") : ACL_SUCCESS;
 }
 
-/* Emptying a queue waits for the one copy that runs and nothing else, so the timeout never ends it. */
+/* Emptying a queue waits only for the one copy that runs, so the time-out never ends it. */
 aclError do_aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout) {
     if (timeout > TIMEOUT_MOST_MS) {
         return error_set(RT_PARAM_INVALID, "timeout");

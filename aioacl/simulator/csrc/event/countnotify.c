@@ -1,6 +1,6 @@
 /*
- * Count notifies: numbers that streams write and wait for. The chip that is simulated has none and answers
- * 207000, until aclsim_set_count_notify_supported() gives it those of a newer one.
+ * Count notifies: numbers that streams write and wait for. The simulated chip has none, and their functions
+ * return 207000. aclsim_set_count_notify_supported() enables those of a newer chip.
  */
 #include "work.h"
 
@@ -77,7 +77,7 @@ static aclError unsupported(void) {
     return sim.count_notify_supported ? ACL_SUCCESS : error_quiet(RT_FEATURE_NOT_SUPPORT, "cntNotify");
 }
 
-/* A missing context is not remembered as the thread's last error, what comes after it is. */
+/* A missing context does not set the thread's last error; later errors do. */
 static aclError create(aclrtCntNotify *handle) {
     const context_t *context = thread_context();
     if (context == NULL) {
@@ -108,7 +108,7 @@ aclError do_aclrtCntNotifyCreate(aclrtCntNotify *cntNotify, uint64_t flag) {
     return rc;
 }
 
-/* On a chip that has none no handle can be one. */
+/* On a chip without count notifies, no handle is valid. */
 static aclError find(aclrtCntNotify handle, count_notify_t **notify) {
     if (context_need() == NULL) {
         return RT_CONTEXT_NULL;
@@ -153,7 +153,7 @@ aclError do_aclrtCntNotifyGetId(aclrtCntNotify cntNotify, uint32_t *notifyId) {
     return rc;
 }
 
-/* The notify may go while its tasks are queued, so each work keeps it. */
+/* The notify may be destroyed while its tasks are queued, so each work keeps it by a reference. */
 static aclError enqueue(aclrtCntNotify handle, aclrtStream stream, const work_ops_t *ops, count_work_t what) {
     sim_lock();
     aclError rc = find_given(handle, &what.notify);
@@ -179,7 +179,7 @@ aclError do_aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, a
                    (count_work_t){.mode = (uint32_t)info->mode, .value = info->value});
 }
 
-/* Seconds; both zero and the largest value mean for ever. */
+/* In seconds. Zero and the largest value both mean for ever. */
 aclError do_aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream stream,
                                           aclrtCntNotifyWaitInfo *info) {
     bool known = info != NULL && (uint32_t)info->mode <= ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE;

@@ -1,4 +1,4 @@
-/* Events: creating, recording, resetting and letting streams wait for them. */
+/* Events: creating, recording and resetting them, and waits of streams. */
 #include "graph.h"
 
 enum {
@@ -11,7 +11,7 @@ enum {
     FLAGS_OF_DEFAULT = 0xE
 };
 
-static uint64_t keys; /* given to events for other processes */
+static uint64_t keys; /* the last key given to an event for other processes */
 
 static aclError event_new(aclrtEvent *handle, event_mode_t mode, uint32_t flags) {
     context_t *context = context_need();
@@ -120,7 +120,7 @@ aclError do_aclrtDestroyEvent(aclrtEvent event) {
     return rc;
 }
 
-/* With the event's gate held; another RecordEvent of it waits behind. */
+/* Called with the event's gate held. Another RecordEvent of the event waits for the gate. */
 static aclError record_in_turn(event_t *event, stream_t *stream) {
     record_t *record = record_new(stream->device);
     if (record == NULL) {
@@ -163,8 +163,8 @@ static aclError find_stream(aclrtStream handle, stream_t **stream) {
     return context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
 }
 
-/* An event keeps to the way in which it was recorded first, and to that in which it was waited for first. Only
- * one of the new mode with exactly the flag for streams may be seen from both sides. */
+/* The first record fixes the way in which an event is recorded, and the first wait the way in which it is
+ * waited for. Only an event of the new mode with exactly the flag for streams may be seen from both sides. */
 static aclError keep_way(const event_t *event, event_way_t *way, bool external) {
     if (external && (event->mode != EVENT_EXTENDED || event->flags != FLAG_SYNC)) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: not one for the external flag");
@@ -197,7 +197,7 @@ aclError do_aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
     return event != NULL ? record(event, stream, false) : error_quiet(ACL_INVALID_PARAM, "event");
 }
 
-/* The external flag is for captures: the record is then seen outside of the graph, each time that it runs. */
+/* The external flag is for captures: the record is then visible outside of the graph, at each execution. */
 aclError do_aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag) {
     if (event == NULL || flag > 1) {
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "flag");
@@ -233,13 +233,13 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     return rc;
 }
 
-/* What the stream enqueues now comes after the record anyway. */
+/* True: the stream's later tasks follow the record anyway. */
 static bool is_behind(const stream_t *stream, const record_t *record) {
     return !record->ended && record->stream == stream;
 }
 
-/* An event with a hardware flag is waited for by its flag, any other by its newest record, if there is one to
- * come. */
+/* A wait for an event with a hardware flag waits for the flag. Any other wait is for the newest record, if it
+ * has not ended. */
 aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s) {
     task_t task = {.kind = TASK_WAIT_FLAG,
                    .event = {.event = event},

@@ -1,4 +1,4 @@
-/* Asking events, waiting for them, and their times. */
+/* Querying events, waiting for them, and their times. */
 #include "sim.h"
 
 enum { FLAG_EXTERNAL = 0x20, FLAG_TIME_LINE = 0x8, FLAG_SYNC = 0x1 };
@@ -12,7 +12,8 @@ static aclError find_timed(aclrtEvent handle, event_t **event) {
     return external ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : rc;
 }
 
-/* These calls need no current context, but the event's own: a primary context may have come back meanwhile. */
+/* These calls need no current context, but the event's own context must be alive. From master on, that includes
+ * a primary context that was reset and set again. */
 static aclError find_asked(aclrtEvent handle, event_t **event) {
     aclError rc = find_timed(handle, event);
     if (rc != ACL_SUCCESS) {
@@ -52,15 +53,15 @@ static aclError find_old_mode(aclrtEvent handle, event_t **event) {
     return extended ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : rc;
 }
 
-/* Only on request: see aclsim_set_query_lag(). */
+/* Only if a test enabled it: see aclsim_set_query_lag(). */
 static bool lags(record_t *record) {
     bool lags = sim.query_lag && record->ended && !record->lagged;
     record->lagged = record->lagged || lags;
     return lags;
 }
 
-/* The answer is what the host has seen before this query wakes the recycle thread. So the first query behind a
- * record wakes it, however fast the device was. */
+/* Returns what the host saw before this query wakes the recycle thread. So the first query behind a record
+ * always wakes the thread, however fast the device was. */
 static bool old_query(const event_t *event) {
     record_t *record = event->record;
     if (record == NULL) {
@@ -196,7 +197,7 @@ aclError do_aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp) {
     return rc;
 }
 
-/* An id belongs to a hardware event: held from the start, or taken by the first record. */
+/* The id belongs to the hardware event, which is held from creation on or taken by the first record. */
 static bool has_id(const event_t *event) {
     if (event->mode == EVENT_FLAGGED) {
         return event->hardware;

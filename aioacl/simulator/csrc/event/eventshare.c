@@ -1,7 +1,8 @@
 /*
- * How many events are left, and events for other processes, which are shared within this one. Each handle is an
- * event of its own; all that have a key in common have the newest record in common, too. The driver that is
- * simulated has none and answers 207000, until aclsim_set_ipc_event_supported() gives it those of a newer one.
+ * The number of events that are left, and events for other processes. The latter are shared within this process
+ * only. Each handle is an event of its own. All events with the same key share the newest record. The simulated
+ * driver has no such events and returns 207000. aclsim_set_ipc_event_supported() enables those of a newer
+ * driver.
  */
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 
 #define API __attribute__((visibility("default")))
 
-/* What the bytes of a handle begin with. */
+/* The first bytes of a handle. */
 typedef struct {
     uint64_t key;
     int64_t process;
@@ -62,7 +63,7 @@ aclError do_aclrtGetEventAvailNum(uint32_t *eventCount) {
     return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
-/* With sim.lock. */
+/* Called with sim.lock held. */
 static aclError check_supported(void) {
     if (context_need() == NULL) {
         return RT_CONTEXT_NULL;

@@ -41,7 +41,7 @@ static aclError reset_each(const aclrtNotify *notifies, size_t num) {
     return rc;
 }
 
-/* Done by the host at once, for as many as come before the first that is none. */
+/* The host resets the notifies at once, up to the first invalid handle. */
 aclError do_aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num) {
     if (notifies == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "notifies");
@@ -73,8 +73,7 @@ aclError do_aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, u
     return rc;
 }
 
-/* The notify behind a key that this process has handed out, while it lives. Other processes cannot be reached.
- */
+/* The live notify of a key that this process has exported. Notifies of other processes cannot be reached. */
 static notify_t *find_key(const char *key) {
     char own[KEY_BYTES];
     void *handle = NULL;
@@ -117,7 +116,7 @@ aclError do_aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_
     return rc;
 }
 
-/* The lists of who may import are checked and forgotten: the own process is the only one there is. */
+/* The lists of processes that may import are checked and not stored: only this process can import. */
 static aclError check_list(aclrtNotify notify, const void *list, size_t num) {
     if (notify == NULL || list == NULL) {
         return error_quiet(ACL_INVALID_PARAM, notify == NULL ? "notify" : "pid");

@@ -1,5 +1,4 @@
-/* Address space that is set aside: reserved by the client, or standing for memory that only a device could
- * reach. */
+/* Reserved address space: reserved by the client, or standing for memory that only a device could access. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -20,7 +19,7 @@ static char *map_at(void *expect, size_t size) {
     if (found == MAP_FAILED) {
         return NULL;
     }
-    if (found != expect) { /* a kernel that takes the address for a hint */
+    if (found != expect) { /* a kernel that treats the address as a hint */
         munmap(found, size);
         return NULL;
     }

@@ -1,7 +1,7 @@
 /*
- * Address space for device and pinned memory. It is cut in powers of two and never given back, so that an
- * address in it which lies in no live block is known to be stale. The newest free piece is used first. Pieces
- * of more than a page begin with one.
+ * Address space for device and pinned memory. It is divided into powers of two and never returned. So an
+ * address in it that is in no live block is known to be stale. The newest free piece is used first. Pieces of
+ * more than a page start at a page.
  */
 #include <sys/mman.h>
 

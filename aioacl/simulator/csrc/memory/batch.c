@@ -1,4 +1,5 @@
-/* Copies by the batch. Each has the places of its attributes, and goes from a host to a device or back. */
+/* Batches of copies. Each copy has the locations of its attributes, and goes from a host to a device or back.
+ */
 #include <string.h>
 
 #include "copy.h"
@@ -31,7 +32,7 @@ static bool arrays_are_there(const batch_t *batch) {
            array_is_there(batch->indexes, batch->attr_count, sizeof *batch->indexes);
 }
 
-/* What the ACL layer refuses. */
+/* The checks of the ACL layer. */
 static aclError check_arrays(const batch_t *batch) {
     static const aclrtMemcpyBatchAttr none;
     if (batch->dsts == NULL || batch->rooms == NULL || batch->srcs == NULL || batch->attrs == NULL ||
@@ -51,7 +52,7 @@ static aclError check_arrays(const batch_t *batch) {
     return ACL_SUCCESS;
 }
 
-/* The first index is 0, and each is greater than the one before. */
+/* The first index must be 0, and each index greater than the one before. */
 static aclError check_indexes(const batch_t *batch) {
     bool valid = batch->attr_count != 0 && batch->attr_count <= batch->count && batch->indexes[0] == 0;
     for (size_t i = 1; valid && i < batch->attr_count; i++) {
@@ -66,7 +67,7 @@ static bool place_is(aclrtMemLocation place, aclrtMemLocationType type, memory_t
                                          : memory == MEMORY_PINNED || memory == MEMORY_PAGEABLE);
 }
 
-/* The direction that the attribute names, which has to be the one of the pointers. */
+/* Sets the direction that the attribute names; it must match the pointers. */
 static bool direct(copy_t *copy, const aclrtMemcpyBatchAttr *attr) {
     copy_classify(copy);
     if (place_is(attr->srcLoc, ACL_MEM_LOCATION_TYPE_HOST, copy->from) &&
@@ -88,7 +89,7 @@ static const aclrtMemcpyBatchAttr *attr_of(const batch_t *batch, size_t i, size_
     return &batch->attrs[*which];
 }
 
-/* All are looked at before the first is made, and all go the same way. */
+/* All copies are checked before the first is made, and all must have the same direction. */
 static aclError check_directions(const batch_t *batch, size_t *failed) {
     size_t which = 0;
     aclrtMemcpyKind way = ACL_MEMCPY_DEFAULT;

@@ -12,7 +12,7 @@ static size_t block_count;
 static size_t block_room;
 static uint64_t counts[BLOCK_KINDS];
 static uint64_t bytes[BLOCK_KINDS];
-static uint64_t host_bytes; /* given out by ACL */
+static uint64_t host_bytes; /* allocated by ACL */
 
 /* Index of the first block that begins above the address. */
 static size_t upper_bound(const void *pointer) {
@@ -170,7 +170,7 @@ void block_end(block_t *block) {
     }
 }
 
-/* From the end, so that the visitor may end the block it is given. */
+/* From the end, so that the visitor may end the block that it visits. */
 void block_each(void (*visit)(block_t *block, void *arg), void *arg) {
     for (size_t i = block_count; i-- > 0;) {
         visit(blocks[i], arg);
@@ -203,7 +203,7 @@ static bool may(const block_t *block, const void *pointer, uint32_t access) {
     return true;
 }
 
-/* Of the rows that read what nobody wrote, the first is told. */
+/* If several rows read bytes that were never written, the first of them is reported. */
 static void watch(const block_t *block, size_t offset, size_t width, size_t pitch, size_t height,
                   uint32_t access) {
     bool told = (access & MEMORY_READS) == 0;
@@ -215,7 +215,7 @@ static void watch(const block_t *block, size_t offset, size_t width, size_t pitc
     }
 }
 
-/* The owner of registered memory may have unmapped it since. */
+/* The client may have unmapped the memory that it registered. */
 static bool is_left(const block_t *block, const void *pointer, size_t count, uint32_t access) {
     bool left = block->kind != BLOCK_REGISTERED || access == 0 ||
                 move_is_there(pointer, count, (access & MEMORY_WRITES) != 0);
@@ -238,7 +238,8 @@ bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t hei
     if (count > block->size || offset > block->size - count) {
         usage_note("moves %zu bytes at %p, past the end of block %p (%zu bytes)", count, pointer,
                    (void *)block->base, block->size);
-        block->damaged = block->damaged || (access & MEMORY_WRITES) != 0; /* known, and told */
+        block->damaged =
+            block->damaged || (access & MEMORY_WRITES) != 0; /* damage by this write has been reported */
     }
     if (count > block->capacity - offset || !may(block, pointer, access) ||
         !is_left(block, pointer, count, access)) {
@@ -260,7 +261,7 @@ bool memory_pin(const void *pointer, size_t count, void **pinned) {
     return memory_pin_for(pointer, count, MEMORY_WRITES, pinned);
 }
 
-/* Kernels may do what copies may; a view of the bytes may write all of them. */
+/* Kernels may do what copies may. A view of the bytes may write all of them. */
 static int reach(const device_t *device, const block_t *block, const void *address, size_t size) {
     size_t offset = (size_t)((const char *)address - block->base);
     bool own = block->device == NULL || block->device == device || block->kind == BLOCK_REGISTERED;
@@ -285,7 +286,7 @@ API int aclsim_reach(int32_t device, const void *address, size_t size) {
     int access = block != NULL ? reach(found, block, address, size) & (int)most : 0;
     bool registered = block != NULL && block->kind == BLOCK_REGISTERED;
     sim_unlock();
-    /* The client may have given back what it registered. */
+    /* The client may have freed or unmapped the memory that it registered. */
     bool gone = registered && access != 0 && !move_is_there(address, size, (access & MEMORY_WRITES) != 0);
     return gone ? 0 : access;
 }

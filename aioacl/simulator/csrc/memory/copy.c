@@ -1,4 +1,4 @@
-/* Copies, at once and through a stream. */
+/* Copies: immediate ones, and those of a stream. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +9,12 @@ static bool is_host(memory_t kind) {
     return kind == MEMORY_PINNED || kind == MEMORY_PAGEABLE;
 }
 
-/* A copy of nothing succeeds whatever else is passed; before 9.1 it was refused. */
+/* A copy of 0 bytes succeeds, whatever the other arguments are; before 9.1 it was refused. */
 static bool is_nothing(const copy_t *copy) {
     return copy->count == 0 && sim.settings.cann >= CANN_9_1;
 }
 
-/* An argument that both copies refuse. */
+/* Checks the arguments that both kinds of copies check. */
 static aclError check_copy(const copy_t *copy, size_t destMax) {
     if (copy->dst == NULL || copy->src == NULL) {
         return error_quiet(ACL_INVALID_PARAM, copy->dst == NULL ? "dst" : "src");
@@ -45,7 +45,7 @@ static bool pin_both(const copy_t *copy, void **to, void **from) {
             memory_pin_rows(copy->dst, copy->count, copy->dpitch, copy->height, MEMORY_WRITES, to));
 }
 
-/* Where the real runtime would crash, or be told by the kernel. */
+/* False where the real runtime would crash or the kernel would return an error. */
 static bool is_mapped(memory_t memory, const void *pointer, size_t span, bool write) {
     bool there = memory != MEMORY_PAGEABLE || move_is_there(pointer, span, write);
     if (!there) {
@@ -113,7 +113,7 @@ static aclError take_failure(stream_t *stream) {
     return code != 0 ? code : fault_copy();
 }
 
-/* What was enqueued to a stream that is made for models does not end, and is not waited for. */
+/* Work on a stream that is made for models does not end, and is not waited for. */
 static aclError wait_before(stream_t *stream) {
     aclError rc = ACL_SUCCESS;
     if (!stream_never_completes(stream)) {
@@ -123,8 +123,8 @@ static aclError wait_before(stream_t *stream) {
     return rc == ACL_SUCCESS && capture_forbidding() ? RT_CAPTURE_BLOCKS_ASYNC : rc;
 }
 
-/* Pageable memory makes the call wait for the stream, and the copy happen inside the call: it is no part of
- * what a model does to which the stream is bound, and cannot be part of a capture. */
+/* With pageable memory, the call waits for the stream and copies inside the call. So the copy is not part of a
+ * model to which the stream is bound, and cannot be part of a capture. */
 static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *copy) {
     stream_t *stream = NULL;
     aclError rc = stream_find(context, handle, &stream);
@@ -143,7 +143,7 @@ static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *co
     return rc;
 }
 
-/* With sim.lock held, which is given up for the copy into the buffer. */
+/* Called with sim.lock held, which is released during the copy into the buffer. */
 static aclError buffer_source(const copy_t *copy, void **buffer) {
     void *from = NULL;
     if (copy->from != MEMORY_PAGEABLE && !memory_pin_for(copy->src, copy->count, MEMORY_READS, &from)) {
@@ -187,12 +187,12 @@ static aclError copy_queued(context_t *context, aclrtStream handle, const copy_t
     return rc == ACL_SUCCESS ? stream_enqueue(stream, &task) : rc;
 }
 
-/* Pageable memory may stand for either side. */
+/* Pageable memory can be either side. */
 static bool side_contradicts(memory_t memory, bool kind_says_device) {
     return memory != MEMORY_PAGEABLE && (memory == MEMORY_DEVICE) != kind_says_device;
 }
 
-/* With pageable memory the named direction decides, with pinned memory the pointers do. */
+/* With pageable memory the given direction decides; with pinned memory the pointers decide. */
 static aclError check_pageable(const copy_t *copy) {
     bool to_device = copy->kind == ACL_MEMCPY_HOST_TO_DEVICE || copy->kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
     bool from_device = copy->kind == ACL_MEMCPY_DEVICE_TO_HOST || copy->kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
@@ -207,7 +207,7 @@ static aclError check_pageable(const copy_t *copy) {
     return wrong ? error_set(RT_PARAM_INVALID, "kind") : ACL_SUCCESS;
 }
 
-/* The stream is looked up before the source is read, and again when it has been. */
+/* The stream is looked up before the source is read, and again after that. */
 static aclError copy_buffered(context_t *context, aclrtStream handle, const copy_t *copy) {
     stream_t *stream = NULL;
     void *buffer = NULL;
@@ -233,7 +233,7 @@ aclError copy_async(aclrtStream stream, copy_t *copy) {
     if (context == NULL) {
         return RT_CONTEXT_NULL;
     }
-    bool onto_itself = copy->dst == copy->src && copy->dpitch == 0; /* nothing is asked of the stream then */
+    bool onto_itself = copy->dst == copy->src && copy->dpitch == 0; /* then the stream is not checked */
     copy_classify(copy);
     if (copy->to == MEMORY_STALE || copy->from == MEMORY_STALE) {
         usage_note("passes %p, which is freed memory", copy->to == MEMORY_STALE ? copy->dst : copy->src);
@@ -272,7 +272,7 @@ aclError do_aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t 
     return memcpy_async(&copy, destMax, stream);
 }
 
-/* The condition is that no memory is pageable. */
+/* The condition: no memory is pageable. */
 aclError do_aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count,
                                           aclrtMemcpyKind kind, aclrtStream stream) {
     copy_t copy = {.dst = dst, .src = src, .count = count, .height = 1, .kind = kind, .pinned_only = true};

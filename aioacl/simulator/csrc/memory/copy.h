@@ -1,4 +1,4 @@
-/* What all copies have in common; a copy of a plane has more rows than one. */
+/* The common part of all copies. A copy of a plane has more than one row. */
 #ifndef ACLSIM_COPY_H
 #define ACLSIM_COPY_H
 
@@ -17,9 +17,9 @@ typedef struct {
     memory_t from;
 } copy_t;
 
-/* Both with sim.lock held, which is given up for the copy itself. */
+/* Called with sim.lock held, which is released during the copy itself. */
 aclError copy_now(copy_t *copy);
-/* Looks at the pointers, and copies through the stream or, with pageable memory, inside the call. */
+/* Checks the pointers. Then it copies through the stream or, with pageable memory, inside the call. */
 aclError copy_async(aclrtStream stream, copy_t *copy);
 void copy_classify(copy_t *copy);
 

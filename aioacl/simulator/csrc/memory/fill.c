@@ -1,4 +1,4 @@
-/* Fills of bytes and of 32-bit words, at once and through a stream. */
+/* Fills of bytes and of 32-bit words: immediate ones, and those of a stream. */
 #include <string.h>
 
 #include "sim.h"
@@ -22,7 +22,7 @@ void fill_memory(void *to, uint32_t value, size_t count, bool words) {
     }
 }
 
-/* A fill of nothing succeeds whatever else is passed; before 9.1 it was refused. */
+/* A fill of 0 bytes succeeds, whatever the other arguments are; before 9.1 it was refused. */
 static bool is_nothing(const fill_t *fill) {
     return fill->count == 0 && sim.settings.cann >= CANN_9_1;
 }
@@ -38,7 +38,7 @@ static aclError check_room(const fill_t *fill) {
     return fill->count > fill->room ? error_set(RT_PARAM_INVALID, "count") : ACL_SUCCESS;
 }
 
-/* With sim.lock held, which is given up for the fill itself. */
+/* Called with sim.lock held, which is released during the fill itself. */
 static aclError fill_now(const fill_t *fill) {
     void *block = NULL;
     if (!memory_pin(fill->to, fill->count, &block)) {
@@ -98,7 +98,7 @@ aclError do_aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_
     return rc == ACL_SUCCESS ? fill_queued(&fill, stream) : rc;
 }
 
-/* Only memory that the runtime has given out can be filled with words; that is seen without a context. */
+/* Only memory that the runtime has allocated can be filled with words. This check needs no context. */
 static aclError check_words(const void *pointer, size_t size, size_t words) {
     if (pointer == NULL || (uintptr_t)pointer % sizeof(uint32_t) != 0) {
         return error_quiet(ACL_INVALID_PARAM, "ptr");

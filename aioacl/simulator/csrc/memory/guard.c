@@ -1,4 +1,4 @@
-/* Red zones around blocks, and which bytes of device memory have ever been written. */
+/* Red zones around blocks, and the record of which bytes of device memory were ever written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,8 @@
 
 enum { ZONE_BYTE = 0xFB, PAGED_FROM = 1 << 20 };
 
-/* Big blocks begin with a page, and pinned ones as soon as they fill one: they can be registered then. */
+/* Large blocks start at a page. Pinned blocks do so from the size of one page on, because they can then be
+ * registered. */
 size_t zone_front(block_kind_t kind, size_t capacity) {
     size_t paged_from = kind == BLOCK_HOST ? HOST_PAGE_BYTES : PAGED_FROM;
     return capacity >= paged_from ? HOST_PAGE_BYTES : ZONE_BYTES;
@@ -18,13 +19,13 @@ static bool has_zones(const block_t *block) {
     return block->kind != BLOCK_MAPPED && block->kind != BLOCK_REGISTERED;
 }
 
-/* The zone behind a block begins where the client asked it to end, in what the runtime pads it with. */
+/* The zone behind a block starts at the end of the requested size, in the padding of the runtime. */
 void zone_draw(const block_t *block) {
     memset(block->base - ZONE_BYTES, ZONE_BYTE, ZONE_BYTES);
     memset(block->base + block->size, ZONE_BYTE, block->capacity - block->size + ZONE_BYTES);
 }
 
-/* The first byte that is not what it should be, as an offset from the block's start. */
+/* The offset, from the block's start, of the first byte with an unexpected value. */
 static bool find_damage(const block_t *block, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t *offset) {
     for (ptrdiff_t i = begin; i < end; i++) {
         if ((uint8_t)block->base[i] != ZONE_BYTE) {
@@ -65,7 +66,7 @@ API int64_t aclsim_check_memory(void) {
     return damaged;
 }
 
-/* Blocks that were there before the watch began count as written. */
+/* Blocks that existed before the watch count as written. */
 API void aclsim_watch_uninitialised(int on) {
     sim_start();
     sim_lock();

@@ -1,6 +1,6 @@
 /*
- * Half floats as the runtime converts them: it knows neither infinity nor NaN. Their patterns are read as the
- * next power of two, and what would become one of them is the largest finite number.
+ * Half floats, converted as the runtime does it: without infinity and NaN. Their bit patterns are read as
+ * numbers with the next exponent. A value that would become one of them becomes the largest finite number.
  */
 #include <string.h>
 

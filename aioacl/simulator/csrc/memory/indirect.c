@@ -1,4 +1,4 @@
-/* Copies whose addresses lie in device memory, and are looked up when the stream gets there. */
+/* Copies whose addresses are in device memory, and are read when the stream reaches the copy. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ aclError do_aclrtSetMemcpyDesc(void *desc, aclrtMemcpyKind kind, void *srcAddr, 
     return rc;
 }
 
-/* Takes `indirect` over. */
+/* Takes ownership of `indirect`. */
 static aclError enqueue(indirect_t *indirect, aclrtStream handle) {
     stream_t *stream = NULL;
     context_t *context = context_need();

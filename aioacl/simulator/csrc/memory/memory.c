@@ -1,4 +1,4 @@
-/* Getting and giving back device memory and pinned host memory. */
+/* Allocating and freeing device memory and pinned host memory. */
 #include <string.h>
 
 #include "block.h"
@@ -59,7 +59,7 @@ static aclError malloc_device(void **pointer, size_t size, size_t padding) {
     return rc;
 }
 
-/* The policy only says which pages to prefer, and any value is taken; pages of 1 GiB have no padding. */
+/* The policy only selects preferred pages, and any value is accepted. Pages of 1 GiB have no padding. */
 static size_t padding_of(aclrtMemMallocPolicy policy) {
     return policy == ACL_MEM_MALLOC_HUGE1G_ONLY || policy == ACL_MEM_MALLOC_HUGE1G_ONLY_P2P ? 0 : PADDING;
 }
@@ -77,7 +77,7 @@ aclError do_aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy p
     return malloc_device(devPtr, size, padding_of(policy));
 }
 
-/* The last device that the attributes name, or the caller's. */
+/* The device is the last one that the attributes name, or the caller's. */
 static aclError read_config(const aclrtMallocConfig *cfg, device_t **device) {
     if (cfg != NULL && !array_is_there(cfg->attrs, cfg->numAttrs, sizeof *cfg->attrs)) {
         return error_set(RT_PARAM_INVALID, "cfg");
@@ -122,7 +122,7 @@ aclError do_aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy 
     return rc;
 }
 
-/* The task scheduler is nothing apart here: its memory is device memory like any other. */
+/* Memory of the task scheduler is not separate here: it is ordinary device memory. */
 aclError do_aclrtMallocForTaskScheduler(void **devPtr, size_t size, aclrtMemMallocPolicy policy,
                                         aclrtMallocConfig *cfg) {
     return do_aclrtMallocWithCfg(devPtr, size, policy, cfg);
@@ -151,7 +151,7 @@ aclError do_aclrtMallocHost(void **hostPtr, size_t size) {
     return rc;
 }
 
-/* Of the attributes, the module and the flag of the address space are for host memory; neither does anything.
+/* Of the attributes, the module and the flag of the address space apply to host memory. Neither has an effect.
  */
 static bool host_config_valid(const aclrtMallocConfig *cfg) {
     if (cfg != NULL && (cfg->attrs == NULL || !array_is_there(cfg->attrs, cfg->numAttrs, sizeof *cfg->attrs))) {

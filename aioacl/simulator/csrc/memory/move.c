@@ -31,7 +31,7 @@ void move_rows(const plane_t *plane) {
     }
 }
 
-/* Asks the kernel, page by page, on kernels that know no better. */
+/* Asks the kernel page by page; for kernels without MADV_POPULATE. */
 static bool resident(char *page, size_t length, size_t page_size) {
     unsigned char state[1024];
     size_t chunk = sizeof state * page_size;
@@ -44,8 +44,8 @@ static bool resident(char *page, size_t length, size_t page_size) {
     return true;
 }
 
-/* Pages without the permission and kernels without the advice answer the same; a page that is there tells
- * which. */
+/* Missing permission and a kernel without the advice give the same error. A page that exists tells them apart.
+ */
 static bool can_populate(size_t page_size) {
     char here = 0;
     char *page = (char *)((uintptr_t)&here / page_size * page_size);
@@ -68,12 +68,12 @@ bool move_is_there(const void *pointer, size_t count, bool write) {
     return permitted && resident(page, last - first, page_size);
 }
 
-/* A longer one is a number that nobody meant; looking at it would make its pages. */
+/* A longer array is taken for a wrong number. Checking it would create its pages. */
 enum { ARRAY_BYTES_MOST = 16 << 20, FILE_BYTES_MOST = 1 << 30 };
 
 bool array_is_there(const void *array, size_t count, size_t size) {
     size_t bytes = 0;
-    size_t alignment = size & -size; /* at least what its elements want, or more than any wants */
+    size_t alignment = size & -size; /* the alignment of its elements, or more than any element needs */
     bool aligned = (uintptr_t)array % (alignment < sizeof(void *) ? alignment : sizeof(void *)) == 0;
     bool fits = aligned && !__builtin_mul_overflow(count, size, &bytes) && bytes <= ARRAY_BYTES_MOST;
     return fits && (bytes == 0 || move_is_there(array, bytes, false));
@@ -87,7 +87,7 @@ bool place_is_there(const void *place, size_t size) {
     return move_is_there(place, size, true);
 }
 
-/* The words lie in device memory, so that what earlier tasks have written there counts. */
+/* The words are in device memory, so that the writes of earlier tasks count. */
 static bool read_words(const void *pointer, void *words, size_t size) {
     void *block = NULL;
     if (!memory_pin_for(pointer, size, MEMORY_READS, &block)) {
@@ -107,7 +107,7 @@ static bool resolve(task_t *task) {
                                               read_words(indirect->from, &words.from, sizeof words.from);
     uintptr_t to = (uintptr_t)words.to + indirect->to_offset;
     uintptr_t from = (uintptr_t)words.from + indirect->from_offset;
-    if (!task->borrowed) { /* what a node lends is the node's, and is asked for again */
+    if (!task->borrowed) { /* a node keeps what it lends, and lends it again later */
         free(indirect);
     }
     task->kind = TASK_COPY;

@@ -1,4 +1,4 @@
-/* Reading and writing numbers of device memory; half floats are rounded to nearest, ties to even. */
+/* Reading and writing numbers in device memory. Half floats are rounded to nearest, ties to even. */
 #include "number.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ static double half_value(uint16_t bits) {
     return (bits >> 15) != 0 ? -value : value;
 }
 
-/* The smallest step between halves of that size is 2 to the power of its exponent less 10. */
+/* The distance between neighbouring halves of that size is 2 to the power of its exponent less 10. */
 static uint16_t half_bits(double value) {
     uint16_t sign = signbit(value) ? 0x8000 : 0;
     double size = fabs(value);
@@ -60,13 +60,13 @@ static uint16_t half_bits(double value) {
     if (size == 0) {
         return sign;
     }
-    if (size >= 65520) { /* halfway from the largest to the one that is missing */
+    if (size >= 65520) { /* half way between the largest half and the next one, which does not exist */
         return sign | 0x7C00;
     }
     frexp(size, &exponent);
     exponent = exponent - 1 < -14 ? -14 : exponent - 1;
     uint32_t steps = (uint32_t)nearbyint(ldexp(size, 10 - exponent));
-    /* A full set of steps carries into the exponent by itself. */
+    /* A carry out of the steps increases the exponent by one, as it must. */
     uint32_t bits = ((uint32_t)(exponent + 14) << 10) + steps;
     return (uint16_t)(sign | bits);
 }
@@ -118,7 +118,7 @@ void number_write_real(number_type_t type, void *to, double value) {
 
 uint64_t number_read_integer(number_type_t type, const void *from) {
     uint64_t value = 0;
-    memcpy(&value, from, type.bytes); /* the lowest byte is the first, on every host that ACL knows */
+    memcpy(&value, from, type.bytes); /* the lowest byte is first on every host that ACL supports */
     uint32_t unused = 64 - type.bytes * 8;
     return type.kind == NUMBER_SIGNED ? (uint64_t)((int64_t)(value << unused) >> unused) : value;
 }

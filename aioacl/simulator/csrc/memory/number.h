@@ -18,13 +18,14 @@ typedef struct {
     uint32_t bytes;
 } number_type_t;
 
-/* Integers of 8 to 64 bits and the floating-point types that a C compiler or a few shifts can do; else NONE. */
+/* The type of integers of 8 to 64 bits, and of floating-point types that C or a few shifts can convert;
+ * otherwise NONE. */
 number_type_t number_type(aclDataType type);
 bool number_is_real(number_type_t type);
 
 double number_read_real(number_type_t type, const void *from);
 void number_write_real(number_type_t type, void *to, double value);
-/* Of an integer type; signed ones are extended. */
+/* Reads an integer type; signed ones are sign-extended. */
 uint64_t number_read_integer(number_type_t type, const void *from);
 void number_write_integer(number_type_t type, void *to, uint64_t value);
 

@@ -1,4 +1,4 @@
-/* What can be asked about memory, and what keeps caches coherent. */
+/* Queries about memory, and the calls that keep caches coherent. */
 #include <string.h>
 
 #include "block.h"
@@ -14,7 +14,7 @@ enum {
 
 static const char usage_name[] = "APP";
 
-/* The caches of a simulated device are always coherent; only the arguments matter. */
+/* The caches of a simulated device are always coherent; only the arguments are checked. */
 static aclError maintain_cache(const void *pointer, size_t size) {
     if (pointer == NULL || size == 0) {
         return error_quiet(ACL_INVALID_PARAM, pointer == NULL ? "devPtr" : "size");
@@ -50,7 +50,7 @@ static aclrtMemLocation location_of(const block_t *block) {
     return location;
 }
 
-/* Works without a context. Big blocks of a device are made of huge pages. */
+/* Works without a context. Large blocks of a device consist of huge pages. */
 aclError do_aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes) {
     if (ptr == NULL || attributes == NULL) {
         return error_quiet(ACL_INVALID_PARAM, ptr == NULL ? "ptr" : "attributes");
@@ -87,7 +87,7 @@ aclError do_aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize) {
     return block != NULL ? ACL_SUCCESS : error_set(RT_DRIVER_ERROR, "ptr");
 }
 
-/* Nothing of the simulated memory is set apart for video or reserved. */
+/* No simulated memory is reserved or set aside for video. */
 aclError do_aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, uint32_t *checkResult,
                               uint32_t reserve) {
     if (addrList == NULL || checkResult == NULL) {
@@ -135,7 +135,7 @@ aclError do_aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageIn
     return ACL_SUCCESS;
 }
 
-/* The memory of a simulated device has no uncorrectable errors, so there are none to tell of or to repair. */
+/* The memory of a simulated device has no uncorrectable errors, so there are none to report or repair. */
 aclError do_aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize,
                                size_t *retSize) {
     if (memUceInfoArray == NULL || retSize == NULL || arraySize == 0) {

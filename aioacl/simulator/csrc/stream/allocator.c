@@ -1,4 +1,5 @@
-/* Allocators that a client registers for a stream: kept and given back. Nobody here allocates through them. */
+/* Allocators that a client registers for a stream: stored and returned. The simulator does not allocate through
+ * them. */
 #include <string.h>
 
 #include "described.h"
@@ -6,7 +7,7 @@
 enum { REGISTERED_MAX = 256 };
 
 typedef struct {
-    const stream_t *stream; /* NULL: the place is free */
+    const stream_t *stream; /* NULL: the entry is free */
     allocator_functions_t functions;
 } registered_t;
 
@@ -26,7 +27,7 @@ aclError do_aclrtAllocatorDestroyDesc(aclrtAllocatorDesc allocatorDesc) {
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
-/* Sets the field at an offset to the pointer at `value`; NULL is an argument that is missing. */
+/* Sets the field at an offset to the pointer at `value`. NULL is a missing argument. */
 static aclError set_field(aclrtAllocatorDesc desc, size_t offset, const void *value) {
     static const char nothing[sizeof(void *)];
     if (memcmp(value, nothing, sizeof nothing) == 0) {
@@ -79,13 +80,13 @@ void allocator_forget(const stream_t *stream) {
     }
 }
 
-/* A handle needs no context to be found; the default stream does. */
+/* Finding a handle needs no context; finding the default stream does. */
 static aclError find_stream(aclrtStream handle, stream_t **stream) {
     context_t *context = handle == NULL ? context_need() : NULL;
     return handle == NULL && context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);
 }
 
-/* The description may be destroyed afterwards: what it says is copied. */
+/* Copies the values of the description, which may be destroyed afterwards. */
 static aclError register_for(aclrtStream handle, const allocator_t *allocator) {
     stream_t *stream = NULL;
     const allocator_functions_t *functions = &allocator->functions;
@@ -146,7 +147,7 @@ aclError do_aclrtAllocatorGetByStream(aclrtStream stream, aclrtAllocatorDesc *al
     return rc;
 }
 
-/* A stream without an allocator has nothing to lose. */
+/* For a stream without an allocator, the call has no effect. */
 aclError do_aclrtAllocatorUnregister(aclrtStream stream) {
     stream_t *found = NULL;
     sim_lock();

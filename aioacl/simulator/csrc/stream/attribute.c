@@ -1,7 +1,7 @@
-/* What can be asked of a stream without waiting for it. */
+/* Queries about a stream that do not wait for it. */
 #include "work.h"
 
-/* Streams with one of these flags have no completion that the host could see. */
+/* Streams with one of these flags never complete as seen by the host. */
 
 typedef aclError (*stream_action_t)(context_t *context, stream_t *stream, uint64_t *value);
 

@@ -3,7 +3,8 @@
 
 #include "sim.h"
 
-/* All streams that report to one thread; ends with the last of them, or when the thread has left it. */
+/* All streams that report to one thread. The group ends with the last of them, or when the thread has left it.
+ */
 struct report_group {
     report_group_t *next;
     uint64_t thread;
@@ -93,13 +94,13 @@ static aclError subscribe(stream_t *stream, uint64_t thread) {
     return ACL_SUCCESS;
 }
 
-/* A handle needs no context to be found; the default stream does. */
+/* Finding a handle needs no context; finding the default stream does. */
 static aclError find_stream(aclrtStream handle, stream_t **stream) {
     context_t *context = handle == NULL ? context_need() : NULL;
     return handle == NULL && context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);
 }
 
-/* Whether the stream takes callbacks at all is looked at before the caller's context. */
+/* Checks whether the stream accepts callbacks before it checks the caller's context. */
 static aclError find_reporting(aclrtStream handle, stream_t **stream, context_t **context) {
     aclError rc = find_stream(handle, stream);
     if (rc == ACL_SUCCESS && (*stream)->host_functions) {
@@ -141,7 +142,8 @@ aclError do_aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
     return rc;
 }
 
-/* Runs what is reported now; what is reported meanwhile is left for the next call. */
+/* Runs the callbacks that are reported now. Callbacks that are reported meanwhile are left for the next call.
+ */
 static void run_reported(report_group_t *group) {
     job_t *last = group->queue.last;
     job_t *job = NULL;

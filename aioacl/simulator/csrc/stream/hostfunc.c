@@ -42,7 +42,7 @@ static host_thread_t *host_of(context_t *context) {
     return context->host;
 }
 
-/* The hidden thread works through the device's primary context: without it, nothing ever runs. */
+/* The hidden thread uses the device's primary context. Without that context, no host function runs. */
 void host_submit(stream_t *stream, job_t *job) {
     const context_t *primary = stream->device->primary;
     host_thread_t *host = stream->context->host;

@@ -1,6 +1,6 @@
 /*
- * Host functions of models: threads subscribe to streams and wait for them. Nothing of the public interface
- * launches such a function, so a subscribed thread waits until its time is over.
+ * Host functions of models: threads subscribe to streams and wait for them. No function of the public interface
+ * launches such a function, so a subscribed thread waits until its time-out.
  */
 #include "sim.h"
 
@@ -8,7 +8,7 @@ enum { PLACES = 1024 };
 
 typedef struct {
     uint64_t thread;
-    const stream_t *stream; /* NULL: the place is free */
+    const stream_t *stream; /* NULL: the entry is free */
 } subscription_t;
 
 static subscription_t subscriptions[PLACES]; /* under sim.lock */

@@ -1,6 +1,6 @@
 /*
- * Overflow of floating-point work. Nothing that a simulated device runs can overflow, so its status is 64 bytes
- * of zero; reading it is a task, which writes them, and resetting it does nothing.
+ * Overflow of floating-point work. No task of a simulated device can overflow, so its status is 64 bytes of
+ * zero. Reading it is a task that writes these bytes. Resetting it has no effect.
  */
 #include "sim.h"
 
@@ -66,7 +66,7 @@ aclError do_aclrtNpuClearFloatOverFlowStatus(uint32_t checkMode, aclrtStream str
     return checkMode > CHECK_MODE_MOST ? error_set(RT_PARAM_INVALID, "checkMode") : reset_status(stream);
 }
 
-/* Bytes of the context's device, which blocking copies can read. */
+/* Returns memory of the context's device, which blocking copies can read. */
 aclError do_aclrtCtxGetFloatOverflowAddr(void **overflowAddr) {
     static _Alignas(STATUS_BYTES) char statuses[SIM_MAX_DEVICES][STATUS_BYTES];
     if (overflowAddr == NULL) {

@@ -1,11 +1,11 @@
-/* Streams: making, finding and ending them, and their attributes. */
+/* Streams: creating, finding and ending them, and their attributes. */
 #include <stdlib.h>
 
 #include "graph.h"
 
 enum { FLAG_DEVICE_USE_ONLY = 0x20, PRIORITY_LEAST = 7 };
 
-/* Rings are large; the newest unused one is taken first. */
+/* Rings are large, so unused ones are reused; the newest one first. */
 typedef union ring {
     union ring *next;
     task_t tasks[SIM_RING];
@@ -29,7 +29,7 @@ static void ring_give(task_t *tasks) {
     free_rings = ring;
 }
 
-/* Id 0 of a device is that of its primary context's default stream. */
+/* Id 0 of a device belongs to the default stream of its primary context. */
 static uint32_t id_take(const context_t *context) {
     device_t *device = context->device;
     uint32_t word = 0;
@@ -194,7 +194,8 @@ static aclError wait_empty(stream_t *stream, bool force) {
     return stream->object.state == OBJECT_LIVE ? ACL_SUCCESS : error_set(RT_CONTEXT_NULL, "stream");
 }
 
-/* The stream lock is passed before the work is waited for and taken again for the end, but not held between. */
+/* Takes and releases the stream lock before it waits for the work, and takes it again to end the stream. The
+ * lock is not held during the wait. */
 static aclError destroy_live(stream_t *stream, bool force) {
     context_t *context = stream->context;
     usage_destroy(stream);

@@ -1,4 +1,4 @@
-/* Streams made of a configuration object. */
+/* Streams created from a configuration object. */
 #include <string.h>
 
 #include "described.h"
@@ -65,7 +65,7 @@ aclError do_aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStream
     return rc;
 }
 
-/* A work area of the client's is for models; streams here need none. */
+/* A client's work area is for models; streams here need none. */
 aclError do_aclrtCreateStreamV2(aclrtStream *stream, const aclrtStreamConfigHandle *handle) {
     if (stream == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "stream");

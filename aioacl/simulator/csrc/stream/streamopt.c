@@ -1,8 +1,7 @@
-/* Attributes of streams that can be set and read: failure mode, overflow check, tag, operator cache, priority.
- */
+/* Stream attributes that can be set and read: failure mode, overflow check, tag, operator cache, priority. */
 #include "graph.h"
 
-/* The caller's context is asked for by all but two of them, and its ownership of the stream by fewer. */
+/* All but two of them require a context. Fewer require that the stream belongs to it. */
 typedef enum { NEED_NOTHING, NEED_CONTEXT, NEED_OWNER } need_t;
 
 static aclError find_stream(aclrtStream handle, need_t need, stream_t **stream) {
@@ -17,15 +16,15 @@ static aclError find_stream(aclrtStream handle, need_t need, stream_t **stream) 
     return rc;
 }
 
-/* NULL means the default stream. The failure mode looks for that before anything else, and the priority takes
- * none. */
+/* NULL means the default stream. The failure mode looks for it before any other check; the priority does not
+ * accept it. */
 static aclError check_null(aclrtStreamAttr attribute) {
     bool homeless = attribute == ACL_STREAM_ATTR_FAILURE_MODE && thread_context() == NULL;
     return homeless || attribute == ACL_STREAM_ATTR_PRIORITY ? error_set(RT_PARAM_INVALID, "stream")
                                                              : ACL_SUCCESS;
 }
 
-/* A handle is looked at before the attribute, and both before the caller's context. */
+/* The handle is checked before the attribute, and both before the caller's context. */
 static aclError check(aclrtStream handle, aclrtStreamAttr attribute) {
     if (handle != NULL && object_find(KIND_STREAM, handle) == NULL) {
         return usage_bad_handle(KIND_STREAM, handle);
@@ -37,10 +36,10 @@ static aclError check(aclrtStream handle, aclrtStreamAttr attribute) {
     return handle == NULL ? check_null(attribute) : ACL_SUCCESS;
 }
 
-/* error_set or error_quiet: what becomes of a mode that cannot be left. */
+/* error_set or error_quiet: how a change of a mode that cannot be changed is refused. */
 typedef aclError (*refuse_t)(aclError code, const char *what);
 
-/* Whose stream it is matters only where something is to change. */
+/* The owner of the stream matters only if the call changes something. */
 static aclError set_failure_mode(stream_t *stream, uint64_t mode, refuse_t refuse) {
     bool stop = (mode & 1) != 0;
     bool bound = stream->lane != NULL &&
@@ -59,7 +58,7 @@ static aclError set_failure_mode(stream_t *stream, uint64_t mode, refuse_t refus
     return ACL_SUCCESS;
 }
 
-/* A switch is looked at before the context. */
+/* A switch is checked before the context. */
 static aclError check_value(aclrtStreamAttr attribute, const aclrtStreamAttrValue *value) {
     bool refused = (attribute == ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK && value->overflowSwitch > 1) ||
                    (attribute == ACL_STREAM_ATTR_CACHE_OP_INFO && value->cacheOpInfoSwitch > 1);
@@ -80,7 +79,7 @@ static aclError set(stream_t *stream, aclrtStreamAttr attribute, const aclrtStre
         stream->options.cache_op_info = value->cacheOpInfoSwitch == 1;
         return ACL_SUCCESS;
     default:
-        return ACL_SUCCESS; /* the driver beneath takes any priority, and forgets it */
+        return ACL_SUCCESS; /* the driver accepts any priority, and does not store it */
     }
 }
 
@@ -181,7 +180,7 @@ aclError do_aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag) {
     return rc;
 }
 
-/* The simulated firmware cannot stop a stream and keep its tasks. */
+/* The simulated firmware cannot stop a stream without dropping its tasks. */
 aclError do_aclrtStreamStop(aclrtStream stream) {
     stream_t *found = NULL;
     if (stream == NULL) {
