@@ -273,7 +273,7 @@ class TestForPeople:
         path.write_text(json.dumps(vector("any", SET)))
         done = conformance(path, AIOACL_SIM_DEVICES="99")
         assert done.returncode == 2
-        assert "AIOACL_SIM_DEVICES=99: want a whole number from 1" in done.stderr
+        assert "AIOACL_SIM_DEVICES=99: expected a whole number from 1" in done.stderr
 
 
 class TestSpecs:

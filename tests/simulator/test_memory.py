@@ -21,7 +21,7 @@ def test_a_byte_behind_a_pinned_buffer_is_seen_and_told_once(open_device: OpenDe
         behind.value = 1
         assert [simulator.check_memory(), simulator.check_memory()] == [1, 1]
         (violation,) = simulator.violations()
-        assert "written outside, at offset 100" in violation
+        assert "written outside its bounds, at offset 100" in violation
         simulator.forget()
     assert simulator.violations() == []
 
@@ -32,7 +32,7 @@ def test_a_byte_outside_a_small_block_of_the_device_is_seen(open_device: OpenDev
         ctypes.c_ubyte.from_address(block.address + offset).value = 1
         assert simulator.check_memory() == 1
         (violation,) = simulator.violations()
-        assert f"block {block.address:#x} (8 bytes) written outside, at offset {offset}" in violation
+        assert f"block {block.address:#x} (8 bytes) written outside its bounds, at offset {offset}" in violation
         simulator.forget()
 
 

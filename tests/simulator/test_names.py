@@ -92,5 +92,5 @@ def test_rule_of_an_unknown_field_names_all_fields() -> None:
 
 def test_rule_of_an_unknown_function_names_those_that_are_close() -> None:
     text = refusal(lambda which: simulator.fault(which, rc=1).__enter__(), "alloc|aclrtMaloc")
-    assert '"aclrtMaloc" is no function and no group of functions; the groups are alloc copy ' in text
+    assert '"aclrtMaloc" is not a function or a group of functions; the groups are alloc copy ' in text
     assert "Did you mean aclrtMalloc " in text

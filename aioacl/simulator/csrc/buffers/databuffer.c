@@ -1,4 +1,4 @@
-/* Data buffers, which say where data is and how long; and the sizes of data types. */
+/* Data buffers, which describe the address and length of data; and the sizes of data types. */
 #include "described.h"
 
 aclDataBuffer *do_aclCreateDataBuffer(void *data, size_t size) {
@@ -12,7 +12,7 @@ aclDataBuffer *do_aclCreateDataBuffer(void *data, size_t size) {
     return (aclDataBuffer *)buffer;
 }
 
-/* Never the memory that it describes. */
+/* Does not free the memory that it describes. */
 aclError do_aclDestroyDataBuffer(const aclDataBuffer *dataBuffer) {
     sim_lock();
     data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");
@@ -54,7 +54,7 @@ uint32_t do_aclGetDataBufferSize(const aclDataBuffer *dataBuffer) {
     return (uint32_t)do_aclGetDataBufferSizeV2(dataBuffer);
 }
 
-/* Types that are not listed count as 8 bytes, the packed ones of 4 and 6 bits among them. */
+/* Types that are not listed count as 8 bytes, including the packed ones of 4 and 6 bits. */
 size_t do_aclDataTypeSize(aclDataType dataType) {
     switch (dataType) {
     case ACL_DT_UNDEFINED:

@@ -1,4 +1,4 @@
-/* Finding and making the things of described.h. */
+/* Finding and creating the objects of described.h. */
 #include "described.h"
 
 void *described_find(object_kind_t kind, const void *handle, const char *what) {
@@ -6,7 +6,7 @@ void *described_find(object_kind_t kind, const void *handle, const char *what) {
     if (found == NULL) {
         error_quiet(ACL_INVALID_PARAM, what);
         if (handle != NULL) {
-            usage_note("passes %p, which is no live %s", handle, object_kind_name(kind));
+            usage_note("passes %p, which is not a live %s", handle, object_kind_name(kind));
         }
     }
     return found;

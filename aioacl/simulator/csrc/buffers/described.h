@@ -1,7 +1,7 @@
 /*
- * Things that live on the host and only describe others. They belong to no device, and no reset touches them.
- * Their handles are looked up in slabs like all others; a dead or foreign one is an argument that the ACL layer
- * refuses, and noted by the usage checker.
+ * Objects of the host that only describe others. They belong to no device, and a reset does not change them.
+ * Their handles are looked up in slabs like all others. The ACL layer refuses a dead or foreign handle as an
+ * argument, and the usage checker notes it.
  */
 #ifndef ACLSIM_DESCRIBED_H
 #define ACLSIM_DESCRIBED_H
@@ -18,7 +18,7 @@ typedef struct {
 
 typedef struct {
     size_t count;
-    int64_t (*pairs)[2]; /* least and most; owned */
+    int64_t (*pairs)[2]; /* minimum and maximum; owned */
 } ranges_t;
 
 typedef struct {
@@ -34,14 +34,14 @@ typedef struct {
     tensor_shape_t storage;
     ranges_t shape_ranges;
     ranges_t value_ranges;
-    char *name;          /* owned; NULL: none */
+    char *name;          /* owned; NULL: no name */
     char *dynamic_input; /* owned; NULL: none */
     void *constant;      /* a copy of its own; NULL: none */
     size_t constant_size;
     aclMemType placement;
 } tensor_desc_t;
 
-/* What the references to one buffer share. */
+/* Shared by all references to one buffer. */
 typedef struct {
     uint32_t refs;
     size_t size;
@@ -53,17 +53,17 @@ typedef struct {
 typedef struct chained {
     object_t object;
     shared_buffer_t *shared;
-    struct chained *head; /* itself: it heads a chain, of one at least */
+    struct chained *head; /* the head of the chain; of a head, itself */
     struct chained *next;
 } chained_t;
 
 typedef struct {
     object_t object;
-    aclrtStreamConfigHandle config; /* what the client's handle points to */
+    aclrtStreamConfigHandle config; /* the client's handle points to it */
 } stream_config_t;
 
 typedef struct {
-    aclrtAllocatorDesc described; /* by which it was registered */
+    aclrtAllocatorDesc described; /* the description by which it was registered */
     aclrtAllocator allocator;
     aclrtAllocatorAllocFunc allocate;
     aclrtAllocatorFreeFunc release;
@@ -76,7 +76,7 @@ typedef struct {
     allocator_functions_t functions;
 } allocator_t;
 
-/* A set of attributes. Their values are checked and not kept: see operator.c. */
+/* A set of attributes. Their values are checked and not stored: see operator.c. */
 typedef struct {
     object_t object;
 } operator_attr_t;
@@ -86,30 +86,30 @@ typedef enum { PROFILE_CONFIG, PROFILE_SUBSCRIPTION, PROFILE_STEP, PROFILE_STAMP
 typedef struct {
     object_t object;
     profile_kind_t kind;
-    bool running; /* configurations: started and not stopped */
+    bool running; /* configurations: started and not yet stopped */
     uint32_t devices;
     uint32_t device_ids[SIM_MAX_DEVICES];
     uint64_t data_types;
-    int *pipe; /* subscriptions: where the client has the write end */
+    int *pipe; /* subscriptions: the client's variable for the write end */
 } profile_t;
 
-/* With sim.lock held: the thing behind a handle, or NULL with the error kept; `what` names the argument. */
+/* Called with sim.lock held: the object of a handle, or NULL with the error kept. `what` names the argument. */
 void *described_find(object_kind_t kind, const void *handle, const char *what);
-/* With sim.lock held: how many of them live, of all kinds. */
+/* Called with sim.lock held: the number of live ones, of all kinds. */
 uint64_t described_count(void);
 /* A new one; NULL when memory is out. Takes sim.lock. */
 void *described_new(object_kind_t kind);
 
 /* tensordesc.c. */
 tensor_desc_t *tensor_find(const aclTensorDesc *desc);
-/* Copies the dimensions. False: there is something wrong with them, or memory is out. */
+/* Copies the dimensions. False: they are not valid, or memory is out. */
 bool shape_set_dims(tensor_shape_t *shape, const int64_t *dims, int count);
 
 /* profiling.c. */
 bool metrics_valid(aclprofAicoreMetrics metrics);
 /* With sim.lock held. */
 profile_t *profile_find(profile_kind_t kind, const void *handle, const char *what);
-/* These two take it. */
+/* This function and the next take sim.lock. */
 void *profile_new(profile_kind_t kind);
 aclError profile_destroy(profile_kind_t kind, const void *handle, const char *what);
 

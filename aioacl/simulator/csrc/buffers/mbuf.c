@@ -1,6 +1,6 @@
 /*
- * Chained buffers. A handle is one reference to a buffer; copies of it share data, length and user data.
- * Handles can be joined to a chain, whose head stands for it; freeing the head frees all of it.
+ * Chained buffers. A handle is one reference to a buffer. Its copies share data, length and user data. Handles
+ * can be joined to a chain, which its head represents. Freeing the head frees the whole chain.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static shared_buffer_t *shared_new(size_t size) {
     return shared;
 }
 
-/* Takes the reference over. */
+/* Takes ownership of the reference. */
 static chained_t *chained_new(shared_buffer_t *shared) {
     chained_t *buffer = shared != NULL ? object_new(KIND_CHAINED_BUFFER) : NULL;
     if (buffer != NULL) {
@@ -61,7 +61,7 @@ aclError do_aclrtFreeBuf(aclrtMbuf buf) {
     sim_lock();
     chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "buf");
     if (buffer != NULL && buffer->head != buffer) {
-        rc = error_set(RT_PARAM_INVALID, "buf"); /* it goes with its head */
+        rc = error_set(RT_PARAM_INVALID, "buf"); /* it is freed with its head */
     } else if (buffer != NULL) {
         rc = ACL_SUCCESS;
         for (chained_t *next = NULL; buffer != NULL; buffer = next) {

@@ -1,4 +1,4 @@
-/* Tensor descriptions: what they are made of. tensorshape.c has the shapes. */
+/* Tensor descriptions. Their shapes are in tensorshape.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ void do_aclSetTensorDescName(aclTensorDesc *desc, const char *name) {
     sim_unlock();
 }
 
-/* Good until the name is set again or the description ends. */
+/* Valid until the name is set again or the description is destroyed. */
 const char *do_aclGetTensorDescName(aclTensorDesc *desc) {
     sim_lock();
     const tensor_desc_t *found = tensor_find(desc);
@@ -137,7 +137,7 @@ aclError do_aclSetTensorPlaceMent(aclTensorDesc *desc, aclMemType memType) {
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
-/* Only descriptions that a model hands out come in rows, and only those have an address. */
+/* Only a model returns descriptions in arrays, and only those have an address. */
 aclTensorDesc *do_aclGetTensorDescByIndex(aclTensorDesc *desc, size_t index) {
     sim_lock();
     tensor_desc_t *found = tensor_find(desc);

@@ -10,7 +10,7 @@ static char long_text[LONG_BYTES + 1];
 static pthread_once_t long_once = PTHREAD_ONCE_INIT;
 
 static void make_long(void) {
-    static const char part[] = "EE9999: [PID: simulator] This text is longer than anybody wants to keep.\n";
+    static const char part[] = "EE9999: [PID: simulator] This text is much longer than a usual one.\n";
     for (size_t i = 0; i < LONG_BYTES; i++) {
         long_text[i] = part[i % (sizeof part - 1)];
     }

@@ -91,11 +91,11 @@ static bool read_one(limits_t *made, char *part, char *why, size_t size) {
     }
     limit_t *place = place_of(made, part);
     if (place == NULL) {
-        snprintf(why, size, "\"%s\": want context=, stream=, event=, notify=, mem= or host=", part);
+        snprintf(why, size, "\"%s\": expected context=, stream=, event=, notify=, mem= or host=", part);
         return false;
     }
     if (value == NULL || !parse_size(value, &place->most)) {
-        snprintf(why, size, "\"%s\": want a whole number, such as 8 or 64M", part);
+        snprintf(why, size, "\"%s\": expected a whole number, such as 8 or 64M", part);
         return false;
     }
     place->set = true;
@@ -107,7 +107,7 @@ static bool read_all(limits_t *made, const char *text, char *why, size_t size) {
     char *rest = NULL;
     *made = (limits_t){.memory.set = false};
     if (strlen(text) >= sizeof copy) {
-        snprintf(why, size, "at most %zu characters", sizeof copy - 1);
+        snprintf(why, size, "expected at most %zu characters", sizeof copy - 1);
         return false;
     }
     strcpy(copy, text);

@@ -235,7 +235,7 @@ static const field_t fields[] = {
     {"nth", "a number from 1", 0, FORM_OWN, set_nth, 0},
     {"after", "a number from 0", 0, FORM_OWN, set_after, 0},
     {"every", "a number from 1", 0, FORM_OWN, set_every, 0},
-    {"times", "a number from 1, or -1 for ever", 0, FORM_OWN, set_times, 0},
+    {"times", "a number from 1, or -1 for no limit", 0, FORM_OWN, set_times, 0},
     {"once", nothing, 0, FORM_OWN_OR_NONE, set_once, 0},
     {"p", "a chance from 0 to 1", 0, FORM_OWN, set_chance, 0},
     {"per", "the word thread", 0, FORM_OWN, set_per, 0},
@@ -275,7 +275,7 @@ void rule_field_names(char *text, size_t size) {
     }
 }
 
-_Static_assert(sizeof fields / sizeof *fields <= 32, "a bit for each");
+_Static_assert(sizeof fields / sizeof *fields <= 32, "one bit per field");
 
 /* after= sets the same member as nth=, and once the same as times=. */
 static uint32_t bit_of(const field_t *field) {
@@ -318,7 +318,7 @@ bool rule_set(rule_t *rule, const char *name, const char *text, const char **wan
         return false;
     }
     if ((rule->fields & bit_of(field)) != 0) {
-        *want = "to be said once";
+        *want = "to be set once";
         return false;
     }
     rule->fields |= bit_of(field);

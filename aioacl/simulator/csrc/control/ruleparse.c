@@ -51,7 +51,7 @@ static bool pick_word(const reader_t *reader, const char *word, size_t length) {
     }
     char known[256] = "";
     group_names(known, sizeof known);
-    return found || refuse(reader, "\"%.*s\" is no function and no group of functions; the groups are %s",
+    return found || refuse(reader, "\"%.*s\" is not a function or a group of functions; the groups are %s",
                            (int)(length < FIELD_BYTES ? length : FIELD_BYTES), word, known);
 }
 
@@ -112,7 +112,7 @@ static bool narrow(const reader_t *reader) {
         }
         any = any || rule->picks[function];
     }
-    return any || refuse(reader, "none of these functions can do what the rule wants");
+    return any || refuse(reader, "none of these functions can show the effects of the rule; name others");
 }
 
 static bool both(const rule_t *rule, uint32_t one, uint32_t other) {
@@ -122,17 +122,17 @@ static bool both(const rule_t *rule, uint32_t one, uint32_t other) {
 static bool agree(const reader_t *reader) {
     const rule_t *rule = reader->rule;
     if (rule->effects == 0) {
-        return refuse(reader, "the rule has no effect, such as rc=507015");
+        return refuse(reader, "the rule has no effect; add one, such as rc=507015");
     }
     if (rule->size_least > rule->size_most) {
-        return refuse(reader, "no size lies in that range");
+        return refuse(reader, "no size is in that range; size>= must be at most size<=");
     }
     if (both(rule, EFFECT_STICKY, EFFECT_LOST) || both(rule, EFFECT_HANG, EFFECT_BLOCK_RECORD) ||
         both(rule, EFFECT_LATE_COMPLETE, EFFECT_LATE_COPY) || both(rule, EFFECT_RC, EFFECT_OOM)) {
-        return refuse(reader, "two effects exclude each other");
+        return refuse(reader, "two effects exclude each other; remove one");
     }
     if (rule->moment != AT_BEFORE && (rule->effects & EFFECT_LATENCY) == 0) {
-        return refuse(reader, "at= goes with latency=");
+        return refuse(reader, "at= needs latency=; add it");
     }
     return true;
 }
@@ -154,7 +154,7 @@ static bool read_field(const reader_t *reader) {
     char name[FIELD_BYTES];
     const char *want = NULL;
     if (reader->length >= sizeof name) {
-        return refuse(reader, "the field is too long");
+        return refuse(reader, "a field has at most %d characters", FIELD_BYTES - 1);
     }
     snprintf(name, sizeof name, "%.*s", (int)reader->length, reader->at);
     char *value = strchr(name, '=');
@@ -165,7 +165,7 @@ static bool read_field(const reader_t *reader) {
         return true;
     }
     if (want != NULL) {
-        return refuse(reader, "%s wants %s", name, want);
+        return refuse(reader, "%s expects %s", name, want);
     }
     char known[320] = "";
     rule_field_names(known, sizeof known);

@@ -18,7 +18,7 @@ void trace_read_environment(void) {
     }
     trace_file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (trace_file < 0) {
-        const char *why = errno == ELOOP ? "it is a link, which a trace does not follow" : strerror(errno);
+        const char *why = errno == ELOOP ? "expected a file, got a symbolic link" : strerror(errno);
         fprintf(stderr, "aclsim: AIOACL_SIM_TRACE=%s: %s\n", path, why);
         abort();
     }

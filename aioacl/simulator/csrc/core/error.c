@@ -15,12 +15,12 @@ typedef struct {
 /* Codes that are not listed leave no text. */
 static const error_text_t texts[] = {
     {ACL_INVALID_PARAM, "EH0008",
-     "The argument is not acceptable: it is NULL, zero or not one of the listed values."},
+     "The argument is not valid: it is NULL, zero or not one of the listed values."},
     {RT_PARAM_INVALID, "EE1001", "The runtime rejects the argument."},
     {RT_INVALID_DEVICE, "EE1003", "There is no such device."},
     {RT_CONTEXT_NULL, "EE1018", "The calling thread has no usable context: set a device or a context first."},
-    {RT_STREAM_CONTEXT, "EE1011", "The stream belongs to another context than the one that is current."},
-    {RT_EVENT_TIMESTAMP_INVALID, "EE1012", "The event holds no time that could be read."},
+    {RT_STREAM_CONTEXT, "EE1011", "The stream does not belong to the current context."},
+    {RT_EVENT_TIMESTAMP_INVALID, "EE1012", "The event has no time that can be read."},
     {RT_STREAM_SUBSCRIBE, "EE1013", "The stream's callback subscription does not allow this."},
     {RT_INVALID_HANDLE, "EE1017", "The handle is dead, foreign or of another kind."},
     {RT_STREAM_ABORT, "EE9999", "The stream was aborted."},
@@ -32,8 +32,8 @@ static const error_text_t texts[] = {
     {RT_STREAM_SYNC_TIMEOUT, "EE1002", "The work did not end in the time allowed."},
     {RT_EVENT_SYNC_TIMEOUT, "EE1002", "The event was not reached in the time allowed."},
     {RT_DRIVER_ERROR, "EE9999", "The driver refuses the address."},
-    {RT_HOST_MEMORY_ALREADY_REGISTERED, "EE1018", "The memory has been registered before, or part of it."},
-    {RT_HOST_MEMORY_NOT_REGISTERED, "EE1018", "The memory has not been registered."},
+    {RT_HOST_MEMORY_ALREADY_REGISTERED, "EE1018", "All or part of the memory is registered already."},
+    {RT_HOST_MEMORY_NOT_REGISTERED, "EE1018", "The memory is not registered."},
 };
 
 static const error_text_t *find_text(aclError code) {

@@ -154,8 +154,7 @@ struct stream {
     stream_t *parked_prev;
     stream_t *parked_next;
     int64_t wake_ns; /* PARK_DUE, or the limit of another park; 0: none */
-    bool
-        polls; /* wake_ns is real time: the stream checks again by itself, because no call reports the change */
+    bool polls;      /* wake_ns is real time: no call reports the change, so the stream checks again */
     stream_t *timed_prev;
     stream_t *timed_next;
     bool timed;

@@ -37,7 +37,7 @@ static long read_number(const char *name, long fallback, long least, long most) 
     long value = strtol(text, &end, 10);
     if (errno != 0 || end == text || *end != '\0' || value < least || value > most) {
         char want[96];
-        snprintf(want, sizeof want, "want a whole number from %ld to %ld", least, most);
+        snprintf(want, sizeof want, "expected a whole number from %ld to %ld", least, most);
         refuse(name, text, want);
     }
     return value;
@@ -51,7 +51,7 @@ static bool read_choice(const char *name, const char *usual, const char *other) 
     }
     if (strcmp(text, other) != 0) {
         char want[64];
-        snprintf(want, sizeof want, "want %s or %s", usual, other);
+        snprintf(want, sizeof want, "expected %s or %s", usual, other);
         refuse(name, text, want);
     }
     return true;
@@ -68,7 +68,7 @@ static cann_t read_cann(void) {
             return (cann_t)i;
         }
     }
-    refuse("AIOACL_SIM_CANN", text, "want 8.1, 8.5, 9.0, 9.1 or master");
+    refuse("AIOACL_SIM_CANN", text, "expected 8.1, 8.5, 9.0, 9.1 or master");
 }
 
 /* One id of the list; -1 if it is not a valid id. `text` moves to what follows it. */

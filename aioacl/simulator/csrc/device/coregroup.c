@@ -22,7 +22,7 @@ aclrtGroupInfo *do_aclrtCreateGroupInfo(void) {
 /* No list was ever created, so none can be destroyed or read. */
 aclError do_aclrtDestroyGroupInfo(aclrtGroupInfo *groupInfo) {
     if (groupInfo != NULL) {
-        usage_note("passes %p, which is no group list", (void *)groupInfo);
+        usage_note("passes %p, which is not a group list", (void *)groupInfo);
     }
     return error_quiet(ACL_INVALID_PARAM, "groupInfo");
 }

@@ -167,11 +167,11 @@ static aclError find_stream(aclrtStream handle, stream_t **stream) {
  * waited for. Only an event of the new mode with exactly the flag for streams may be seen from both sides. */
 static aclError keep_way(const event_t *event, event_way_t *way, bool external) {
     if (external && (event->mode != EVENT_EXTENDED || event->flags != FLAG_SYNC)) {
-        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: not one for the external flag");
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: not made for the external flag");
     }
     event_way_t asked = external ? WAY_EXTERNAL : WAY_ORDINARY;
     if (*way != WAY_NONE && *way != asked) {
-        return error_set(RT_PARAM_INVALID, "flag: not as it was first");
+        return error_set(RT_PARAM_INVALID, "flag: not that of the event's first use");
     }
     *way = asked;
     return ACL_SUCCESS;

@@ -1,7 +1,7 @@
-/* Capturing streams: begin, end, and what must not be called meanwhile. */
+/* Capturing streams: begin, end, and the calls that a capture forbids. */
 #include "graph.h"
 
-static uint32_t captures; /* that are going on */
+static uint32_t captures; /* number of captures in progress */
 
 static bool capturing(const graph_t *graph) {
     return graph->state == GRAPH_CAPTURING || graph->state == GRAPH_INVALID;
@@ -16,7 +16,7 @@ aclError graph_take(stream_t *stream, task_t *task) {
     if (graph->state == GRAPH_INVALID) {
         rc = error_set(RT_STREAM_CAPTURE_INVALIDATED, "stream");
     } else if (graph->state == GRAPH_READY) {
-        rc = error_set(RT_STREAM_MODEL, "stream: bound to a model that is built");
+        rc = error_set(RT_STREAM_MODEL, "stream: bound to a model that is being built");
     } else if (task->kind == TASK_CALLBACK || task->kind == TASK_POOL_TAKE || task->kind == TASK_POOL_GIVE) {
         rc = error_set(RT_FEATURE_NOT_SUPPORT, "stream: callbacks and pools cannot be captured");
     }
@@ -25,7 +25,7 @@ aclError graph_take(stream_t *stream, task_t *task) {
         return rc;
     }
     if (task->kind == TASK_WAIT_FLAG || task->kind == TASK_WAIT_RECORD) {
-        task->event.event->waits--; /* the event is waited for when the graph runs */
+        task->event.event->waits--; /* the wait happens when the graph runs */
     }
     const node_t *node = node_add(stream->lane, task);
     if (node != NULL) {
@@ -125,7 +125,7 @@ aclError do_aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
     return rc;
 }
 
-/* Each of the graphs of a condition is captured once. */
+/* Each graph of a condition is captured once. */
 static aclError check_inner(const graph_t *graph) {
     if (graph->outer == NULL) {
         return error_set(RT_PARAM_INVALID, "modelRI: not made by aclmdlRIAddCondTask");
@@ -170,7 +170,7 @@ aclError do_aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *st
     return rc;
 }
 
-/* Goes back along what was waited for. */
+/* Follows the waits backwards. */
 static void join(lane_t *lane, uint32_t count) {
     while (lane->joined < count) {
         const node_t *node = lane->nodes[lane->joined++];
@@ -180,7 +180,7 @@ static void join(lane_t *lane, uint32_t count) {
     }
 }
 
-/* Marks of events at the end of a lane are no work that anybody has to wait for. */
+/* Marks of events at the end of a lane are not work that must be waited for. */
 static bool is_joined(const lane_t *lane) {
     for (uint32_t i = lane->joined; i < lane->count; i++) {
         uint8_t kind = lane->nodes[i]->task.kind;
@@ -222,7 +222,7 @@ void capture_over(graph_t *graph) {
     }
 }
 
-/* A capture that went wrong leaves no graph, but for one of a condition, which goes with that. */
+/* A failed capture leaves no graph, except the graph of a condition, which ends with the condition. */
 static void give_up(graph_t *graph) {
     if (graph->outer == NULL) {
         graph_free(graph);
@@ -243,7 +243,7 @@ static bool inner_captured(const graph_t *graph) {
     return good;
 }
 
-/* However it ends, the streams are free again. */
+/* In every case, the streams are no longer captured afterwards. */
 static aclError end(graph_t *graph) {
     aclError rc = ACL_SUCCESS;
     if (graph->state == GRAPH_INVALID) {
@@ -281,7 +281,7 @@ aclError do_aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
     return rc;
 }
 
-/* The stream of a lane goes: what is captured cannot be ended well any more. */
+/* The stream of a lane ends: the capture can no longer end with success. */
 void graph_lose_stream(stream_t *stream) {
     lane_t *lane = stream->lane;
     lane->source = NULL;
@@ -289,7 +289,7 @@ void graph_lose_stream(stream_t *stream) {
     if (capturing(lane->graph)) {
         lane->graph->state = GRAPH_INVALID;
         if (lane == lane->graph->lanes) {
-            give_up(lane->graph); /* nobody is left who could end it */
+            give_up(lane->graph); /* no stream is left that could end the capture */
         }
     }
 }

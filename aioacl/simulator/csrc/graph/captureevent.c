@@ -1,4 +1,4 @@
-/* Events inside captures: records become edges, and who waits for one joins. */
+/* Events inside captures: records become edges, and a stream that waits for one joins the capture. */
 #include "graph.h"
 
 enum { FLAG_EXTERNAL = 0x20 };
@@ -44,8 +44,8 @@ static aclError check_open(const graph_t *graph) {
     return graph->state == GRAPH_READY ? error_set(RT_STREAM_MODEL, "stream") : ACL_SUCCESS;
 }
 
-/* An event that is made for it is recorded, waited for and reset when the graph runs, also from outside; the
- * record of any other is an edge of the graph. */
+/* An event made with FLAG_EXTERNAL is recorded, waited for and reset when the graph runs, also from outside.
+ * The record of any other event is an edge of the graph. */
 static aclError add_record(event_t *event, lane_t *lane) {
     record_t *record = record_new(lane->runner->device);
     if (record == NULL) {
@@ -87,12 +87,12 @@ static aclError add_wait(event_t *event, lane_t *lane) {
     if (node == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "event");
     }
-    event->waits--; /* the event is waited for when the graph runs */
+    event->waits--; /* the wait happens when the graph runs */
     node->joins = joins;
     return ACL_SUCCESS;
 }
 
-/* A stream that was not captured is from now on. */
+/* A stream that was not captured is captured from now on. */
 static aclError join_capture(graph_t *graph, stream_t *stream) {
     if (stream->is_default) {
         return invalidate(graph, RT_STREAM_CAPTURE_IMPLICIT, "stream");
@@ -103,7 +103,8 @@ static aclError join_capture(graph_t *graph, stream_t *stream) {
     return lane_new(graph, stream) != NULL ? ACL_SUCCESS : error_set(RT_NO_STREAM_RESOURCE, "stream");
 }
 
-/* What was recorded outside cannot be waited for inside, but with the external flag or by a hardware flag. */
+/* A record from outside cannot be waited for inside, except with the external flag or through a hardware flag.
+ */
 static aclError wait_outside(event_t *event, stream_t *stream) {
     if (event->mode == EVENT_FLAGGED || event->record == NULL) {
         return event_enqueue_wait(event, stream, 0);

@@ -1,7 +1,8 @@
 /*
- * Events that graphs record or wait for as the outside sees it. The call that executes a graph decides what
- * each of them means: what the graph waits for is the newest record of then, and what it records is the newest
- * record from then on. So who waits for the event behind that call, waits for that execution.
+ * Events that graphs record or wait for with effect outside of the graph. The call that executes a graph
+ * decides what each of them means. The graph waits for the record that is the newest at that call. What the
+ * graph records is the newest record from that call on. So a wait for the event after that call waits for that
+ * execution.
  */
 #include <stdlib.h>
 
@@ -16,7 +17,7 @@ typedef struct {
     const node_t *node;
     event_t *event;
     bool records;
-    record_t *record; /* waits: NULL when there is nothing to wait for */
+    record_t *record; /* waits: NULL if there is nothing to wait for */
 } meaning_t;
 
 struct externals {
@@ -36,7 +37,7 @@ static record_t *meant(const stream_t *runner, const task_t *task, bool *known) 
     const externals_t *externals = root_of(runner->runs->graph)->externals;
     const event_t *event = ((external_t *)task->work)->event;
     for (uint32_t i = 0; externals != NULL && i < externals->count; i++) {
-        /* a node may have been given another event since */
+        /* the node may have got another event since */
         if (externals->of[i].node == task->node && externals->of[i].event == event) {
             *known = true;
             return externals->of[i].record;
@@ -87,7 +88,7 @@ static bool wait_step(stream_t *stream, task_t *task) {
 static const work_ops_t record_ops = {.step = record_step, .free = external_free};
 static const work_ops_t wait_ops = {.step = wait_step, .free = external_free};
 
-/* Who has recorded an event outside cannot make it one for both sides any more. */
+/* An event that was recorded outside can no longer become one for both sides. */
 aclError external_new(event_t *event, graph_t *graph, bool records, work_t **work) {
     if (!event->external && event->record != NULL) {
         return error_set(RT_PARAM_INVALID, "event: recorded before, and not for the external flag");
@@ -114,7 +115,7 @@ static bool grow(externals_t *externals) {
     return of != NULL;
 }
 
-/* The record is the list's from now on. */
+/* The list owns the record from now on. */
 static bool add(externals_t *externals, const node_t *node, record_t *record) {
     if (externals->count == externals->room && !grow(externals)) {
         return false;
@@ -150,7 +151,7 @@ static bool add_node(externals_t *externals, const node_t *node, stream_t *strea
     return true;
 }
 
-/* The graph's own, and those of the graphs that its conditions choose from. */
+/* Those of the graph, and of the graphs that its conditions choose from. */
 static bool collect(externals_t *externals, const graph_t *graph, stream_t *stream) {
     bool good = true;
     for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
@@ -185,7 +186,7 @@ aclError externals_new(const graph_t *graph, stream_t *stream, externals_t **ext
     return ACL_SUCCESS;
 }
 
-/* What the execution did not come to counts as recorded when it has gone well: the graph is over. */
+/* If the execution succeeded, events that it did not reach count as recorded too: the graph has ended. */
 void externals_end(const externals_t *externals, bool done) {
     for (uint32_t i = 0; externals != NULL && i < externals->count; i++) {
         if (externals->of[i].records) {

@@ -1,4 +1,4 @@
-/* Graphs, their lanes and nodes: making, finding and freeing them. */
+/* Graphs, their lanes and nodes: creating, finding and freeing them. */
 #include "graph.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ aclError graph_find_own(aclmdlRI handle, graph_t **graph) {
 aclError graph_find_whole(aclmdlRI handle, graph_t **graph) {
     aclError rc = graph_find_own(handle, graph);
     bool inner = rc == ACL_SUCCESS && (*graph)->outer != NULL;
-    return inner ? error_quiet(RT_FEATURE_NOT_SUPPORT, "modelRI: belongs to a condition of another") : rc;
+    return inner ? error_quiet(RT_FEATURE_NOT_SUPPORT, "modelRI: belongs to a condition of another model") : rc;
 }
 
 aclError node_find(aclmdlRITask handle, node_t **node) {
@@ -55,7 +55,7 @@ static lane_t *lane_make(graph_t *graph, stream_t *source) {
     return lane;
 }
 
-/* Lanes keep the order in which their streams came. */
+/* Lanes are kept in the order in which their streams joined. */
 lane_t *lane_new(graph_t *graph, stream_t *source) {
     lane_t *lane = lane_make(graph, source);
     lane_t **link = &graph->lanes;
@@ -76,7 +76,7 @@ static bool lane_grow(lane_t *lane) {
     return nodes != NULL;
 }
 
-/* The task's references are the node's from now on; they are released when there can be no node. */
+/* The node owns the task's references from now on. They are released if the node cannot be created. */
 node_t *node_add(lane_t *lane, const task_t *task) {
     bool room = lane->count < lane->room || lane_grow(lane);
     node_t *node = room ? object_new(KIND_NODE) : NULL;
@@ -102,7 +102,7 @@ static void node_free(node_t *node) {
         work_release(node->next_work);
     }
     if (node->task.kind == TASK_WAIT_FLAG || node->task.kind == TASK_WAIT_RECORD) {
-        node->task.event.event->waits++; /* which the release takes back */
+        node->task.event.event->waits++; /* the release below subtracts it again */
     }
     task_release(&node->task, 0);
     object_kill(&node->object);
@@ -193,7 +193,7 @@ void graph_free(graph_t *graph) {
 
 static void end_of_context(void *object, void *arg) {
     graph_t *graph = object;
-    if (graph->context == arg && graph->outer == NULL) { /* which frees the inner ones */
+    if (graph->context == arg && graph->outer == NULL) { /* freeing it frees the inner graphs */
         graph_free(graph);
     }
 }
@@ -205,7 +205,7 @@ static void end_execution(void *object, void *arg) {
     }
 }
 
-/* The streams of the context have been dropped; with the graphs' own, nothing executes any of them. */
+/* The streams of the context and of its graphs have been dropped, so no graph is being executed. */
 void graphs_end(context_t *context) {
     object_each(KIND_GRAPH, end_execution, context);
     object_each(KIND_GRAPH, end_of_context, context);

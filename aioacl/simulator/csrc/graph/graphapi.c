@@ -1,4 +1,4 @@
-/* Graphs as clients see them: executing, aborting, destroying, names, ids, streams. */
+/* The graph API of clients: executing, aborting, destroying, names, ids, streams. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ aclError do_aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream) {
     return rc;
 }
 
-/* A graph that is executed without a stream has one of its own for it. */
+/* A graph that is executed without a stream uses a stream of its own. */
 static aclError own_stream(graph_t *graph, stream_t **stream) {
     if (graph->own == NULL) {
         graph->own = stream_new(graph->context, 0, 0);
@@ -78,7 +78,7 @@ aclError do_aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout) {
     return rc;
 }
 
-/* What is left of the execution is dropped; its task ends with 107023 and the graph can be executed again. */
+/* Drops the rest of the execution. Its task ends with 107023, and the graph can be executed again. */
 aclError do_aclmdlRIAbort(aclmdlRI modelRI) {
     if (modelRI == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "modelRI");
@@ -102,7 +102,7 @@ static void run_callbacks(destroy_callback_t *callbacks) {
     }
 }
 
-/* Callbacks run when the graph is gone, on the calling thread. */
+/* Callbacks run on the calling thread after the graph has been destroyed. */
 aclError do_aclmdlRIDestroy(aclmdlRI modelRI) {
     if (modelRI == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "modelRI");
@@ -217,7 +217,7 @@ aclError do_aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId) {
     return rc;
 }
 
-/* Bound streams are the client's; those that were captured are stood for by the model's own. */
+/* Bound streams are those of the client. For captured streams, the model's own streams are listed. */
 static aclError list_streams(const graph_t *graph, aclrtStream *streams, uint32_t *count) {
     uint32_t found = 0;
     for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {

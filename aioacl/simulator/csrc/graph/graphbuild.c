@@ -1,8 +1,8 @@
-/* Graphs that are built by hand: streams are bound to them, told what to do, and belong to them from then on.
- */
+/* Graphs that are built by hand. Streams are bound to them; from then on, what is enqueued to the streams
+ * belongs to the graph. */
 #include "graph.h"
 
-/* A head stream begins with the graph; the others when they are activated. */
+/* A head stream starts with the graph; the others start when they are activated. */
 enum { FLAG_HEAD = 0, FLAG_ACTIVATED = 0x7FFFFFFF };
 
 aclError do_aclmdlRIBuildBegin(aclmdlRI *modelRI, uint32_t flag) {
@@ -67,7 +67,7 @@ static aclError check_bound(const graph_t *graph, const stream_t *stream) {
     return bound ? ACL_SUCCESS : error_set(RT_STREAM_MODEL, "stream: not bound to the model");
 }
 
-/* What the stream does in the model stays; the stream itself is free. */
+/* The stream's tasks stay in the model; the stream itself is no longer bound. */
 aclError do_aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream) {
     if (modelRI == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "modelRI");
@@ -87,7 +87,7 @@ aclError do_aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream) {
     return rc;
 }
 
-/* The lane is over here, whatever comes behind. */
+/* The lane ends here, whatever tasks follow. */
 static bool end_step(stream_t *stream, task_t *task) {
     (void)task;
     lane_cut(stream->runs);

@@ -1,7 +1,8 @@
 /*
  * Conditions: values in device memory by which a task of a graph chooses the graph that it executes. That task
- * makes the graphs it chooses from ("inner" ones), which are captured afterwards, and so can refer to the
- * condition themselves. They belong to the graph of the condition: they are executed with it and go with it.
+ * creates the graphs that it chooses from ("inner" graphs). They are captured afterwards, so they can refer to
+ * the condition themselves. They belong to the graph of the condition: they are executed with it and end with
+ * it.
  */
 #include <stdlib.h>
 
@@ -38,7 +39,7 @@ static aclError condition_new(graph_t *graph, uint32_t initial, bool assign, acl
     return ACL_SUCCESS;
 }
 
-/* Only what is captured can have a condition. */
+/* Only a captured graph can have a condition. */
 static aclError check_captured(const graph_t *graph) {
     if (graph->built) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "modelRI: built by hand");
@@ -90,7 +91,7 @@ typedef struct {
     graph_t *running;
 } choose_t;
 
-/* If: the first when it is not zero, else the second. While: the first. Switch: by number. */
+/* If: the first graph when the value is not zero, otherwise the second. While: the first. Switch: by number. */
 static graph_t *chosen(const condition_t *condition) {
     uint64_t value = *condition->address;
     uint64_t index = value;
@@ -102,7 +103,7 @@ static graph_t *chosen(const condition_t *condition) {
     return index < condition->count ? condition->graphs[index] : NULL;
 }
 
-/* Begins with nothing running; a dropped execution may have left something behind. */
+/* Starts with no lane running; a dropped execution may have left some state. */
 static bool choose_step(stream_t *stream, task_t *task) {
     choose_t *choose = (choose_t *)task->work;
     const condition_t *condition = choose->condition;
@@ -128,7 +129,7 @@ static bool choose_step(stream_t *stream, task_t *task) {
         if (condition->type != ACL_MODEL_RI_COND_TYPE_WHILE) {
             break;
         }
-        if (begins && code == 0) { /* over as soon as begun: others get sim.lock before the next turn */
+        if (begins && code == 0) { /* it has ended at once: sim.lock is free before the next turn */
             stream_park_polling(stream, NULL, EMPTY_TURN_NS);
             return false;
         }
@@ -215,7 +216,7 @@ static aclError check(const aclmdlRICondTaskParams *params, uint32_t flags) {
     return there ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "params: modelRIArray");
 }
 
-/* A condition is for one task, of a stream that is captured into the graph of the condition. */
+/* A condition is for one task, in a stream that is captured into the condition's graph. */
 static aclError find_place(aclmdlRICondHandle handle, aclrtStream stream, condition_handle_t **condition,
                            stream_t **found) {
     aclError rc = find(handle, condition);

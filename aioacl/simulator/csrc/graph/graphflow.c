@@ -1,4 +1,4 @@
-/* Branches inside graphs: labels to jump to, and streams that are begun on a condition. */
+/* Branches inside graphs: labels to jump to, and streams that are activated on a condition. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@ static aclError find_in_model(aclrtStream handle, stream_t **stream) {
     context_t *context = context_need();
     aclError rc = context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
     bool inside = rc == ACL_SUCCESS && (*stream)->lane != NULL;
-    return rc == ACL_SUCCESS && !inside ? error_set(RT_STREAM_MODEL, "stream: bound to no model") : rc;
+    return rc == ACL_SUCCESS && !inside ? error_set(RT_STREAM_MODEL, "stream: not bound to a model") : rc;
 }
 
 static aclError add(stream_t *stream, work_t *work) {
@@ -128,7 +128,7 @@ static void list_release(label_list_t *list) {
     object_release(&list->object);
 }
 
-/* Jumps that were queued keep the list. */
+/* Queued jumps keep the list by a reference. */
 aclError do_aclrtDestroyLabelList(aclrtLabelList labelList) {
     if (labelList == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "labelList");
@@ -156,7 +156,7 @@ static void jump_free(work_t *work) {
     list_release(((jump_t *)work)->list);
 }
 
-/* An index that is too large means the last label. */
+/* For an index that is too large, the last label is used. */
 static bool jump_step(stream_t *stream, task_t *task) {
     const jump_t *jump = (const jump_t *)task->work;
     if (memory_kind(jump->index) != MEMORY_DEVICE) {
@@ -210,7 +210,7 @@ aclError do_aclrtSwitchLabelByIndex(void *ptr, uint32_t maxValue, aclrtLabelList
 typedef struct {
     work_t work;
     lane_t *target;
-    const void *left; /* NULL: without a condition */
+    const void *left; /* NULL: no condition */
     const void *right;
     aclrtCondition condition;
     uint32_t bytes;
@@ -245,7 +245,7 @@ static bool holds(const activate_t *activate) {
     }
 }
 
-/* A switch that is taken leaves its own stream: what is behind it there is not done. */
+/* When a switch is taken, the later tasks of its own stream are skipped. */
 static bool activate_step(stream_t *stream, task_t *task) {
     const activate_t *activate = (const activate_t *)task->work;
     bool conditional = activate->left != NULL;
@@ -271,7 +271,7 @@ static aclError add_activate(aclrtStream target, aclrtStream stream, activate_t 
     aclError rc = find_in_model(stream, &from);
     rc = rc == ACL_SUCCESS ? find_in_model(target, &to) : rc;
     if (rc == ACL_SUCCESS && (to->lane->graph != from->lane->graph || to == from)) {
-        rc = error_set(RT_STREAM_MODEL, "stream: not another one of the same model");
+        rc = error_set(RT_STREAM_MODEL, "stream: not another stream of the same model");
     }
     if (rc != ACL_SUCCESS) {
         return rc;

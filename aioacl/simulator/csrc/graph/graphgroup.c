@@ -1,4 +1,4 @@
-/* Task groups: marked while a stream is captured, and given other work later. */
+/* Task groups: marked while a stream is captured, and given other tasks later. */
 #include <stdlib.h>
 
 #include "graph.h"
@@ -50,7 +50,7 @@ aclError do_aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle) 
     return rc;
 }
 
-/* A node that does not fit in is in no group. */
+/* A node that cannot be added to the group is in no group. */
 void group_note(node_t *node) {
     task_group_t *group = node->lane->graph->open_group;
     node_t **nodes = group != NULL ? realloc(group->nodes, (group->count + 1) * sizeof *nodes) : NULL;
@@ -94,7 +94,7 @@ static bool from_outside(const task_t *task) {
     return (task->event.event->flags & FLAG_EXTERNAL) != 0;
 }
 
-/* A task takes the place of one of its kind; the edges of a graph stay. */
+/* A task can only replace one of its kind; the edges of a graph stay. */
 static bool replaces(const task_t *task, const task_t *old) {
     if (task->kind != old->kind) {
         return false;
@@ -115,12 +115,12 @@ static bool replaces(const task_t *task, const task_t *old) {
     }
 }
 
-/* The next one that the update has not come to, or NULL. */
+/* The next node that the update has not reached, or NULL. */
 static node_t *next_node(const task_group_t *group) {
     return group->updated < group->count ? group->nodes[group->updated] : NULL;
 }
 
-/* Bytes that are on their way are no longer asked for, so this takes as long as they do. */
+/* Bytes that are being moved cannot be changed, so the call waits until they have been moved. */
 static void wait_for_bytes(const stream_t *stream, const task_group_t *group) {
     const node_t *node = next_node(group);
     while (stream->updating == group && node == next_node(group) && node != NULL &&
@@ -129,7 +129,8 @@ static void wait_for_bytes(const stream_t *stream, const task_group_t *group) {
     }
 }
 
-/* What has begun goes on as it was; what a running execution has not come to is done as it is said now. */
+/* A node that has begun runs its old task. A node that the running execution has not reached runs the new task.
+ */
 aclError group_take(stream_t *stream, task_t *task) {
     task_group_t *group = stream->updating;
     object_retain(&stream->object);
@@ -143,7 +144,7 @@ aclError group_take(stream_t *stream, task_t *task) {
         task_release(task, RT_TASK_GROUP_STATUS);
     }
     object_release(&stream->object);
-    return fits ? ACL_SUCCESS : error_set(RT_TASK_GROUP_STATUS, "stream: not as the group was captured");
+    return fits ? ACL_SUCCESS : error_set(RT_TASK_GROUP_STATUS, "stream: not the next task of the group");
 }
 
 aclError do_aclmdlRICaptureTaskUpdateEnd(aclrtStream stream) {

@@ -1,4 +1,4 @@
-/* Graphs as text: to the standard error, and as JSON into a file. */
+/* Graphs as text: on the standard error, and as JSON in a file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static const char *kind_of(const task_t *task) {
     return named ? kind_names[task->kind] : "work";
 }
 
-/* Only what JSON needs to be escaped in a name. */
+/* Escapes only the characters that JSON requires in a name. */
 static void print_text(FILE *file, const char *text) {
     fputc('"', file);
     for (; *text != 0; text++) {
@@ -77,7 +77,7 @@ static void print_graph(FILE *file, const graph_t *graph) {
     fputs("]}\n", file);
 }
 
-/* The text is made with sim.lock and written without it. */
+/* The text is created with sim.lock held, and written without it. */
 static aclError describe(aclmdlRI handle, char **text, size_t *size) {
     graph_t *graph = NULL;
     sim_lock();

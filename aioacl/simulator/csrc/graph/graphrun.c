@@ -6,7 +6,7 @@ enum { PART = 1024 };
 static bool lane_step(stream_t *stream, task_t *task);
 
 static const work_ops_t lane_ops = {.step = lane_step};
-/* Never freed: whoever borrows it gives back what he took. */
+/* Never freed: each borrower gives its reference back. */
 static work_t lane_work = {.ops = &lane_ops, .refs = 1};
 
 static bool has_work(const task_t *task) {
@@ -24,13 +24,13 @@ static void push(stream_t *runner, const task_t *task, node_t *node) {
         copy->enqueued_ns = real_ns();
     }
     if (has_work(copy)) {
-        work_retain(copy->work); /* the node may be given another work meanwhile */
+        work_retain(copy->work); /* the node may get another work meanwhile */
     }
     runner->enqueued++;
     runner->entries++;
 }
 
-/* The next part, and behind it the task that looks for more. */
+/* The next part, followed by the task that feeds the part after it. */
 static void feed(lane_t *lane) {
     const task_t look = {.kind = TASK_STEP, .work = &lane_work};
     for (int i = 0; i < PART && lane->fed < lane->count; i++) {
@@ -79,7 +79,7 @@ void lane_start(lane_t *lane) {
     }
 }
 
-/* Forgets what the runner has been given behind its head task. */
+/* Drops all tasks of the runner behind its head task. */
 static void forget_rest(stream_t *runner) {
     while (runner->enqueued > runner->ended + 1) {
         task_t *task = &runner->ring[--runner->enqueued % SIM_RING];
@@ -94,7 +94,7 @@ void lane_jump(lane_t *lane, uint32_t index) {
     feed(lane);
 }
 
-/* Nothing comes after the head task. */
+/* Skips everything after the head task. */
 void lane_cut(lane_t *lane) {
     lane_jump(lane, lane->count);
 }
@@ -127,7 +127,7 @@ void task_borrow_again(task_t *task) {
     *task = fresh;
 }
 
-/* A runner that waits for what the old task was about looks at the new one. */
+/* A runner that waits for what the old task waited for checks the new one. */
 static void look_again(stream_t *runner, const node_t *node) {
     bool waits = runner->park == PARK_WORK || runner->park == PARK_FLAG || runner->park == PARK_NOTIFY;
     if (waits && runner->ended < runner->enqueued && stream_head(runner)->node == node) {
@@ -144,7 +144,7 @@ void node_replace(node_t *node, task_t *task) {
         old.event.record = task->event.record;
     } else if (old.kind == TASK_WAIT_FLAG) {
         node->task.event.event->waits--; /* it is waited for when the graph runs */
-        old.event.event->waits++;        /* which the release takes back */
+        old.event.event->waits++;        /* the release below subtracts it again */
     }
     task_release(&old, 0);
     look_again(node->lane->runner, node);
@@ -160,7 +160,7 @@ static void begin_records(const lane_t *lane) {
     }
 }
 
-/* Once an execution: a graph that a condition chooses again finds its own as it has left them. */
+/* Called once per execution. A graph that a condition chooses again keeps the state of its own conditions. */
 static void begin_conditions(const graph_t *graph) {
     for (const condition_t *condition = graph->conditions; condition != NULL; condition = condition->next) {
         if (condition->assign && memory_kind(condition->address) == MEMORY_DEVICE) {
@@ -182,7 +182,7 @@ static void start(graph_t *graph, stream_t *stream) {
     for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
         begin_records(lane);
     }
-    graph->active = 1; /* holds off the end until all lanes have begun */
+    graph->active = 1; /* prevents the end until all lanes have started */
     for (lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
         if (!lane->idle_start) {
             lane_start(lane);
@@ -227,7 +227,7 @@ static void match_executor(void *object, void *arg) {
     executed->graph = graph->executor == executed->stream ? graph : executed->graph;
 }
 
-/* The graph that the stream executes now, or NULL. */
+/* The graph that the stream is executing, or NULL. */
 static graph_t *executed_by(stream_t *stream) {
     executed_t executed = {.stream = stream};
     if (stream->ended < stream->enqueued && stream_head(stream)->kind == TASK_STEP) {
@@ -236,7 +236,7 @@ static graph_t *executed_by(stream_t *stream) {
     return executed.graph;
 }
 
-/* Whether a runner of it runs, or one of a graph that a condition in it has chosen. */
+/* Whether one of its runners runs, or one of a graph that its conditions have chosen. */
 static bool at_work(const graph_t *graph) {
     bool found = false;
     for (const lane_t *lane = graph->lanes; lane != NULL && !found; lane = lane->next) {
@@ -246,7 +246,7 @@ static bool at_work(const graph_t *graph) {
     return found;
 }
 
-/* With no runner at work, so that sim.lock is held throughout. */
+/* Called while no runner works, so that sim.lock is held throughout. */
 static void drop_lanes(graph_t *graph) {
     for (lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
         stream_drop(lane->runner, 0, 0);
@@ -259,12 +259,12 @@ static bool is_executed(const graph_t *graph, const stream_t *executor) {
     return graph->object.state == OBJECT_LIVE && graph->executor == executor;
 }
 
-/* Runners that are at work are waited for; meanwhile the execution may end by itself, and the graph with it. */
+/* Waits for runners that work. Meanwhile the execution may end by itself, and the graph too. */
 static void end_with(graph_t *graph, aclError code) {
     const stream_t *executor = graph->executor;
     device_t *device = graph->context->device;
     object_retain(&graph->object);
-    graph->code = code; /* which the next execution clears */
+    graph->code = code; /* the next execution clears it */
     while (is_executed(graph, executor) && graph->code == code && at_work(graph)) {
         device_settle(device);
     }
@@ -321,7 +321,7 @@ typedef struct {
     externals_t *externals; /* of the next execution */
 } execute_t;
 
-/* A task of a graph decides when its turn has come what the call has decided for any other. */
+/* For a task inside a graph, this decides at the task's turn what for any other task the call has decided. */
 static aclError decide(execute_t *execute, stream_t *stream, task_t *task) {
     if (!task->borrowed || task->started) {
         return ACL_SUCCESS;

@@ -1,4 +1,4 @@
-/* The tasks of a graph: what they are, and giving them other work. */
+/* The tasks of a graph: queries about them, and replacing them. */
 #include <string.h>
 
 #include "graph.h"
@@ -66,7 +66,7 @@ aclError do_aclmdlRITaskGetType(aclmdlRITask task, aclmdlRITaskType *type) {
     return rc;
 }
 
-/* Its place in its stream. */
+/* Its position in its stream. */
 aclError do_aclmdlRITaskGetSeqId(aclmdlRITask task, uint32_t *id) {
     if (task == NULL || id == NULL) {
         return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "id");
@@ -101,7 +101,7 @@ static void tell(const node_t *node, aclmdlRITaskParams *params) {
         break;
     case ACL_MODEL_RI_TASK_EVENT_RECORD:
     case ACL_MODEL_RI_TASK_EVENT_WAIT:
-    case ACL_MODEL_RI_TASK_EVENT_RESET: /* which have the same members in the same places */
+    case ACL_MODEL_RI_TASK_EVENT_RESET: /* these have the same members at the same places */
         params->eventRecordTaskParams.event = event;
         params->eventRecordTaskParams.eventFlag = event->flags;
         break;
@@ -149,7 +149,7 @@ static work_t *other_launch(const aclmdlRIKernelTaskParams *params) {
     return &launch->work;
 }
 
-/* A task keeps its type; the events of a graph are its edges and stay. */
+/* A task keeps its type. The events of a graph are its edges, and stay. */
 static aclError set_params(node_t *node, const aclmdlRITaskParams *params) {
     aclmdlRITaskType type = type_of(&node->task);
     value_task_t value = {.address = params->valueWaitTaskParams.devAddr,
@@ -190,7 +190,7 @@ aclError do_aclmdlRITaskSetParams(aclmdlRITask task, aclmdlRITaskParams *params)
     return rc;
 }
 
-/* Edges cannot be taken out: others wait for them. */
+/* Edges cannot be removed, because other nodes wait for them. */
 aclError do_aclmdlRITaskDisable(aclmdlRITask task) {
     if (task == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "task");
@@ -229,7 +229,7 @@ static void update_graph(const graph_t *graph) {
     }
 }
 
-/* From here on the changes count, for all executions that begin. */
+/* Applies the changes to all executions that begin from now on. */
 aclError do_aclmdlRIUpdate(aclmdlRI modelRI) {
     if (modelRI == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "modelRI");
@@ -247,7 +247,7 @@ aclError do_aclmdlRIUpdate(aclmdlRI modelRI) {
     return rc;
 }
 
-/* Attributes of launches are checked and not kept. */
+/* Attributes of launches are checked and not stored. */
 aclError do_aclmdlRIKernelTaskGetAttribute(aclmdlRITask task, aclrtLaunchKernelAttrId attrId,
                                            aclrtLaunchKernelAttrValue *attrValue) {
     (void)attrId;

@@ -1,6 +1,7 @@
 /*
- * Updates of a model's tasks by a task: when a stream comes to it, what the task of the model does is read from
- * device memory. Only tasks that make random numbers can be updated so; those of AI cores are not simulated.
+ * Updates of a model's tasks by a task: when a stream reaches it, the parameters of the model's task are read
+ * from device memory. Only tasks that make random numbers can be updated this way; those of AI cores are not
+ * simulated.
  */
 #include <string.h>
 
@@ -42,7 +43,7 @@ static void release(work_t *work) {
 
 static const work_ops_t update_ops = {.step = step, .free = release};
 
-/* The task of a model's stream that has that number there. */
+/* The task with that number in a model's stream. */
 static node_t *find_task(const stream_t *stream, uint32_t number) {
     const lane_t *lane = stream->lane != NULL ? stream->lane : stream->runs;
     node_t *node = lane != NULL && number < lane->count ? lane->nodes[number] : NULL;

@@ -1,4 +1,4 @@
-/* Binaries and the functions in them. What a binary holds is not looked at: its kernels are those registered.
+/* Binaries and the functions in them. The content of a binary is not read: its kernels are the registered ones.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,8 @@ aclError do_aclrtDestroyBinary(aclrtBinary binary) {
     return rc;
 }
 
-/* Clients may ask where it is, so behind it nothing may lie that they could reach by mistake. */
+/* Clients can get this address, so no other data may lie behind the image, where they could access it by
+ * mistake. */
 static char *image_new(const void *data, size_t size) {
     char *image = mmap(NULL, size + GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (image == MAP_FAILED) {
@@ -60,7 +61,7 @@ static void image_end(char *image, size_t size) {
     munmap(image, size + GUARD_BYTES);
 }
 
-/* With sim.lock. */
+/* Called with sim.lock held. */
 static aclError load(const void *data, size_t size, aclrtBinHandle *handle) {
     if (context_need() == NULL) {
         return RT_CONTEXT_NULL;
@@ -125,7 +126,7 @@ aclError do_aclrtBinaryLoadFromData(const void *data, size_t length, const aclrt
     return rc;
 }
 
-/* The whole of a regular file that is not empty, or NULL. */
+/* The content of a regular file that is not empty, or NULL. */
 static char *read_file(const char *path, size_t *size) {
     struct stat about;
     FILE *file = fopen(path, "rbe");
@@ -173,7 +174,7 @@ static void end_function(void *object, void *arg) {
     }
 }
 
-/* Launches that are queued keep what they need. */
+/* Queued launches keep what they need by references. */
 aclError do_aclrtBinaryUnLoad(aclrtBinHandle binHandle) {
     binary_t *binary = NULL;
     if (binHandle == NULL) {
@@ -216,7 +217,7 @@ static void match_function(void *object, void *arg) {
     }
 }
 
-/* One handle for each kernel of a binary, however often it is asked for. */
+/* One handle for each kernel of a binary, however often it is looked up. */
 static aclError name_function(binary_t *binary, const char *name, bool cpu, aclrtFuncHandle *handle) {
     char text[NAME_SHOWN + 192];
     kernel_t *kernel = kernel_find(name);
@@ -256,7 +257,7 @@ aclError do_aclrtBinaryGetFunction(const aclrtBinHandle binHandle, const char *k
     return get_function(binHandle, kernelName, false, funcHandle);
 }
 
-/* The kernel of an entry is the one whose name is its number. */
+/* The kernel of an entry is the one whose name is the entry's number. */
 aclError do_aclrtBinaryGetFunctionByEntry(aclrtBinHandle binHandle, uint64_t funcEntry,
                                           aclrtFuncHandle *funcHandle) {
     char name[24];

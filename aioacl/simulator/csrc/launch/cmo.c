@@ -1,5 +1,5 @@
-/* Cache operations and other marks for the device: checked and queued, without an effect, for there is no
- * cache. */
+/* Cache operations and other markers for the device. They are checked and queued, and have no effect, because
+ * there is no cache. */
 #include <string.h>
 
 #include "block.h"
@@ -46,7 +46,7 @@ aclError do_aclrtCmoAsyncWithBarrier(void *src, size_t size, aclrtCmoType cmoTyp
     return do_aclrtCmoAsync(src, size, cmoType, stream);
 }
 
-/* What the barriers are for is over when the stream comes here, so there is nothing to wait for. */
+/* The operations of the barrier have ended when the stream reaches it, so it does not wait. */
 aclError do_aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream stream, uint32_t flag) {
     if (taskInfo == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "taskInfo");
@@ -107,7 +107,7 @@ aclError do_aclrtCmoAsyncWithDesc(void *cmoDesc, aclrtCmoType cmoType, aclrtStre
     return rc == ACL_SUCCESS ? enqueue_nothing(stream) : rc;
 }
 
-/* Nobody profiles; the mark takes its place in the queue all the same. */
+/* There is no profiler; the marker still takes its place in the queue. */
 aclError do_aclrtProfTrace(void *userdata, int32_t length, aclrtStream stream) {
     if (userdata == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "userdata");
@@ -123,7 +123,7 @@ static aclError check_info(const void *info, size_t size) {
     return size != 0 ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "infoSize");
 }
 
-/* What a profiler would be told of the thread's last task is not kept. */
+/* Information about the thread's last task for a profiler is not stored. */
 aclError do_aclrtCacheLastTaskOpInfo(const void *const infoPtr, const size_t infoSize) {
     return check_info(infoPtr, infoSize);
 }
@@ -132,7 +132,7 @@ aclError do_aclrtCacheLastTaskExtendInfo(const char *const extendInfoPtr, const 
     return check_info(extendInfoPtr, infoSize);
 }
 
-/* Tasks of a persistent stream run once here, like any others; so none is left to be cleaned away. */
+/* Tasks of a persistent stream run once here, like any others, so there is nothing to clean. */
 aclError do_aclrtPersistentTaskClean(aclrtStream stream) {
     stream_t *found = NULL;
     sim_lock();
@@ -145,7 +145,7 @@ aclError do_aclrtPersistentTaskClean(aclrtStream stream) {
     return rc;
 }
 
-/* An address that means something to kernels only: nothing can be read or written there, by copies either. */
+/* An address for kernels only: neither the host nor copies can read or write there. */
 static aclError find_sync_area(const context_t *context, void **addr) {
     static const area_t *areas[SIM_MAX_DEVICES];
     const area_t **area = &areas[context->device->id];

@@ -1,4 +1,4 @@
-/* What can be asked of binaries and functions, and symbols. */
+/* Queries about binaries, functions and symbols. */
 #include <string.h>
 
 #include "kernel.h"
@@ -81,7 +81,7 @@ static aclError find_code(kernel_t *kernel, void **address) {
     return ACL_SUCCESS;
 }
 
-/* The address of what stands for the code; nothing can be read there, by copies either. */
+/* An address that stands for the code. Neither the host nor copies can read there. */
 aclError do_aclrtGetFunctionAddr(aclrtFuncHandle funcHandle, void **aicAddr, void **aivAddr) {
     if (funcHandle == NULL || aicAddr == NULL || aivAddr == NULL) {
         return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "aicAddr or aivAddr");
@@ -97,7 +97,7 @@ aclError do_aclrtGetFunctionAddr(aclrtFuncHandle funcHandle, void **aicAddr, voi
     return rc;
 }
 
-/* A kernel of the simulator is a function of the host: its device code has no size. */
+/* A kernel of the simulator is a function of the host, so its device code has no size. */
 aclError do_aclrtGetFunctionSize(aclrtFuncHandle funcHandle, size_t *aicSize, size_t *aivSize) {
     if (funcHandle == NULL || aicSize == NULL || aivSize == NULL) {
         return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "aicSize or aivSize");
@@ -105,7 +105,7 @@ aclError do_aclrtGetFunctionSize(aclrtFuncHandle funcHandle, size_t *aicSize, si
     return error_set(RT_FEATURE_NOT_SUPPORT, "aclrtGetFunctionSize: a registered kernel has no device code");
 }
 
-/* Kernels are mixed ones unless registered for the AI CPU; ratio and scheduling mode are not modelled: 0. */
+/* Kernels are mixed ones unless registered for the AI CPU. Ratio and scheduling mode are not modelled: 0. */
 static aclError attribute(const function_handle_t *function, aclrtFuncAttribute type, int64_t *value) {
     switch ((int)type) {
     case ACL_FUNC_ATTR_KERNEL_TYPE:
@@ -143,7 +143,7 @@ aclError do_aclrtFunctionGetBinary(const aclrtFuncHandle funcHandle, aclrtBinHan
     sim_lock();
     aclError rc = function_find_handle(funcHandle, &function);
     if (rc == ACL_SUCCESS && function->binary == NULL) {
-        rc = error_set(RT_INVALID_DEVICE_FUNCTION, "funcHandle: made of a symbol, in no binary");
+        rc = error_set(RT_INVALID_DEVICE_FUNCTION, "funcHandle: made of a symbol, not in a binary");
     } else if (rc == ACL_SUCCESS) {
         *binHandle = function->binary;
     }
@@ -154,7 +154,7 @@ aclError do_aclrtFunctionGetBinary(const aclrtFuncHandle funcHandle, aclrtBinHan
 static aclError find_described(const void *func, kernel_t **kernel) {
     aclError rc = kernel_of(func, kernel);
     if (rc == ACL_SUCCESS && !(*kernel)->described) {
-        rc = error_set(RT_FEATURE_NOT_SUPPORT, "func: say its parameters with aclsim_kernel_parameters");
+        rc = error_set(RT_FEATURE_NOT_SUPPORT, "func: set its parameters with aclsim_kernel_parameters");
     }
     return rc;
 }
@@ -208,7 +208,7 @@ aclError do_aclrtFunctionGetAvailDynUbufPerBlock(void *func, uint32_t flags, siz
     return rc;
 }
 
-/* The host's copy of what was loaded stands for the device's. */
+/* The host's copy of the binary stands for the device's. */
 aclError do_aclrtBinaryGetDevAddress(const aclrtBinHandle binHandle, void **binAddr, size_t *binSize) {
     if (binHandle == NULL || binAddr == NULL || binSize == NULL) {
         return error_quiet(ACL_INVALID_PARAM, binHandle == NULL ? "binHandle" : "binAddr or binSize");

@@ -1,4 +1,4 @@
-/* Kernels: what clients have registered, the binaries and functions that name them, and how they are launched.
+/* Kernels that clients have registered, the binaries and functions that name them, and how they are launched.
  */
 #ifndef ACLSIM_KERNEL_H
 #define ACLSIM_KERNEL_H
@@ -8,7 +8,7 @@
 
 typedef int (*kernel_function_t)(const aclsim_launch_t *launch);
 
-/* One registration; launches keep it, and find no function when it has ended. */
+/* One registration. Launches keep it by a reference, and find no function after it has ended. */
 typedef struct kernel {
     struct kernel *next;
     uint32_t refs;
@@ -21,12 +21,12 @@ typedef struct kernel {
     size_t parameters;
     size_t parameter_bytes;
     bool described;
-    area_t *code; /* stands for its device code, once somebody has asked where that is */
+    area_t *code; /* stands for its device code, once a call has asked for its address */
 } kernel_t;
 
 typedef struct {
     object_t object;
-    const void *data; /* the client's, as long as the handle lives */
+    const void *data; /* owned by the client, valid as long as the handle */
     size_t size;
 } binary_data_t;
 
@@ -40,7 +40,7 @@ typedef struct {
 
 typedef struct {
     object_t object;
-    binary_t *binary; /* NULL: made of a symbol */
+    binary_t *binary; /* NULL: created from a symbol */
     kernel_t *kernel;
     bool cpu;
 } function_handle_t;
@@ -48,14 +48,14 @@ typedef struct {
 typedef struct {
     size_t offset; /* of the value, or of the pointer to the data */
     size_t size;
-    char *data; /* of a place holder */
+    char *data; /* of a placeholder */
 } parameter_t;
 
 enum { PARAMETERS_MOST = 128, ARGS_BYTES_MOST = 65536 };
 
 typedef struct {
     object_t object;
-    const void *alias; /* the client's memory that stands for it; NULL: none */
+    const void *alias; /* the client's memory whose address is the handle; NULL: none */
     binary_t *binary;
     function_handle_t *function;
     bool finalized;
@@ -72,22 +72,22 @@ typedef struct {
     size_t dynamic_bytes;
 } shape_t;
 
-/* With sim.lock. */
+/* Called with sim.lock held. */
 kernel_t *kernel_find(const char *name);
 kernel_t *kernel_of_symbol(const void *symbol);
 void kernel_retain(kernel_t *kernel);
 void kernel_release(kernel_t *kernel);
 
-/* Finds by handle, or answers an error. */
+/* Finds a binary by its handle, or returns an error. */
 aclError binary_find(aclrtBinHandle handle, binary_t **binary);
 aclError function_find_handle(aclrtFuncHandle handle, function_handle_t **function);
 /* The kernel of a function handle or of a symbol. */
 aclError kernel_of(const void *function_or_symbol, kernel_t **kernel);
 function_handle_t *function_new(binary_t *binary, kernel_t *kernel, bool cpu);
-/* Ends the argument lists of a binary's functions. */
+/* Ends the argument lists of the binary's functions. */
 void args_end_of(const binary_t *binary);
 aclError args_find(aclrtArgsHandle handle, args_t **args);
-/* All that the kernel gets, in one block of memory; the place holders point into it. */
+/* All arguments of the kernel in one block of memory, with the placeholders pointing into it. */
 char *args_assemble(const args_t *args, size_t *size);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Argument lists of kernels, built one parameter after the other. Each parameter begins at a multiple of 8. A
- * place holder is a pointer to data that travels with the list. Lists belong to their function and end with its
+ * Argument lists of kernels, built parameter by parameter. Each parameter begins at a multiple of 8. A
+ * placeholder is a pointer to data that is part of the list. Lists belong to their function and end with its
  * binary.
  */
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void match_alias(void *object, void *arg) {
     }
 }
 
-/* A list whose handle is the client's own memory is found by that address, and the memory is never read. */
+/* A list whose handle is the client's own memory is found by that address. The memory itself is never read. */
 static args_t *find(aclrtArgsHandle handle) {
     search_t search = {.alias = handle, .found = object_find(KIND_ARGS, handle)};
     if (search.found == NULL && handle != NULL) {
@@ -109,7 +109,7 @@ aclError do_aclrtKernelArgsInit(aclrtFuncHandle funcHandle, aclrtArgsHandle *arg
     return rc;
 }
 
-/* The client's memory only lends its address; what is appended is kept by the simulator. */
+/* Only the address of the client's memory is used; the simulator stores what is appended. */
 aclError do_aclrtKernelArgsInitByUserMem(aclrtFuncHandle funcHandle, aclrtArgsHandle argsHandle,
                                          void *userHostMem, size_t actualArgsSize) {
     if (funcHandle == NULL || argsHandle == NULL || userHostMem == NULL) {
@@ -157,7 +157,7 @@ static aclError open_list(aclrtArgsHandle handle, args_t **args) {
 
 static aclError append(args_t *args, size_t size, parameter_t **parameter) {
     if (args->count == PARAMETERS_MOST || size > ARGS_BYTES_MOST - args->size) {
-        return error_set(RT_PARAM_INVALID, "argsHandle: there is no room for more");
+        return error_set(RT_PARAM_INVALID, "argsHandle: no room for more arguments");
     }
     *parameter = &args->parameters[args->count++];
     **parameter = (parameter_t){.offset = args->size, .size = size};

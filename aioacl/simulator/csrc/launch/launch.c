@@ -1,6 +1,6 @@
 /*
- * Launches of registered kernels. A launch is work: the kernel, its shape, and its arguments, which are either
- * a copy that the launch made or memory of the device that is read when the task runs.
+ * Launches of registered kernels. A launch is work: the kernel, its shape, and its arguments. The arguments are
+ * a copy made at the launch, or device memory that is read when the task runs.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #define API __attribute__((visibility("default")))
 
-/* What the kernel that runs on this thread has said of its failure. */
+/* The reason that the kernel on this thread has given for its failure. */
 static _Thread_local char explained[SIM_WHY_BYTES - 80];
 
 API void aclsim_explain(const char *why) {
@@ -36,13 +36,13 @@ static aclError begin(work_t *work, const stream_t *stream) {
     launch->function = launch->kernel->function;
     launch->user = launch->kernel->user;
     if (launch->function == NULL) {
-        return fail(launch, RT_AICORE_EXCEPTION, "it is registered no longer");
+        return fail(launch, RT_AICORE_EXCEPTION, "it is no longer registered");
     }
     if (launch->copy == NULL && launch->size != 0 &&
         !memory_pin(launch->address, launch->size, &launch->pinned)) {
         return fail(launch, RT_AICORE_EXCEPTION,
-                    "argsData, %zu bytes at %p, is no memory of the device; "
-                    "aclrtLaunchKernelWithHostArgs takes host memory",
+                    "argsData, %zu bytes at %p, is not device memory; "
+                    "call aclrtLaunchKernelWithHostArgs for host memory",
                     launch->size, launch->address);
     }
     return 0;
@@ -54,7 +54,7 @@ static aclError judge(launch_t *launch, int answer) {
     }
     aclError code = answer >= ACL_INVALID_PARAM ? answer : RT_AICORE_EXCEPTION;
     return *explained != '\0' ? fail(launch, code, "%s", explained)
-                              : fail(launch, code, "its function answered %d", answer);
+                              : fail(launch, code, "its function returned %d", answer);
 }
 
 static aclError run(work_t *work, const stream_t *stream) {
@@ -148,7 +148,7 @@ static shape_t flat(uint32_t num_blocks) {
     return (shape_t){.num_blocks = num_blocks, .grid = {num_blocks, 1, 1}, .block = {1, 1, 1}};
 }
 
-/* Attributes are checked and have no effect: a simulated kernel has no cores to be spread over. */
+/* Attributes are checked and have no effect: a simulated kernel uses no cores. */
 static aclError check_config(const aclrtLaunchKernelCfg *cfg) {
     if (cfg == NULL || cfg->numAttrs == 0) {
         return ACL_SUCCESS;
@@ -173,7 +173,7 @@ static aclError check(const shape_t *shape, const aclrtLaunchKernelCfg *cfg) {
     return empty ? error_set(RT_PARAM_INVALID, "number of blocks") : check_config(cfg);
 }
 
-/* With sim.lock; a work of the kernel of a function or symbol, without arguments yet. */
+/* Called with sim.lock held: a work for the kernel of a function or symbol, without arguments yet. */
 static aclError make(aclrtFuncHandle handle, const shape_t *shape, launch_t **launch) {
     const function_handle_t *function = object_find(KIND_FUNCTION, handle);
     if (context_need() == NULL) {
@@ -190,7 +190,7 @@ static aclError make(aclrtFuncHandle handle, const shape_t *shape, launch_t **la
     return *launch != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "launch");
 }
 
-/* The arguments lie in memory of the device, and are read when the task runs. */
+/* The arguments are in device memory, and are read when the task runs. */
 aclError do_aclrtLaunchKernelV2(aclrtFuncHandle funcHandle, uint32_t numBlocks, const void *argsData,
                                 size_t argsSize, aclrtLaunchKernelCfg *cfg, aclrtStream stream) {
     if (funcHandle == NULL || (argsData == NULL && argsSize != 0)) {
@@ -271,7 +271,7 @@ static bool place_holders_fit(const aclrtPlaceHolderInfo *holders, size_t count,
     return true;
 }
 
-/* Each place holder becomes the address of its data in the launch's own copy. */
+/* Each placeholder gets the address of its data in the launch's own copy. */
 static void patch(launch_t *launch, const aclrtPlaceHolderInfo *holders, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const char *address = launch->copy + holders[i].dataOffset;
@@ -314,11 +314,11 @@ aclError do_aclrtLaunchKernelWithHostArgs(aclrtFuncHandle funcHandle, uint32_t n
     return launch_with_host_args(funcHandle, &shape, stream, cfg, &args);
 }
 
-/* The kernel's parameters are gathered from where the array points, each to its place. */
+/* Copies the kernel's parameters from the addresses in the array to their places. */
 static aclError gather(launch_t *launch, void *const *args) {
     const kernel_t *kernel = launch->kernel;
     if (!kernel->described) {
-        return error_set(RT_FEATURE_NOT_SUPPORT, "func: say its parameters with aclsim_kernel_parameters");
+        return error_set(RT_FEATURE_NOT_SUPPORT, "func: set its parameters with aclsim_kernel_parameters");
     }
     launch->size = kernel->parameter_bytes;
     launch->copy = calloc(1, kernel->parameter_bytes + 1);

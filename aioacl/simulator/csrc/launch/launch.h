@@ -1,4 +1,4 @@
-/* A launch as work, and what the ways to launch have in common. */
+/* A launch as work, and the common part of all ways to launch. */
 #ifndef ACLSIM_LAUNCH_H
 #define ACLSIM_LAUNCH_H
 
@@ -8,14 +8,14 @@ typedef struct {
     work_t work;
     kernel_t *kernel;
     shape_t shape;
-    aclrtFuncHandle handle; /* of the function that was launched; NULL: a symbol */
+    aclrtFuncHandle handle; /* of the launched function; NULL: a symbol */
     size_t size;
-    char *copy;          /* the arguments, if the launch has taken them along */
-    const void *address; /* else where on the device they are */
+    char *copy;          /* the arguments, if the launch copied them */
+    const void *address; /* otherwise the address of the arguments on the device */
     void *pinned;
-    kernel_function_t function; /* as registered when the task began */
+    kernel_function_t function; /* the one that was registered when the task began */
     void *user;
-    char why[SIM_WHY_BYTES]; /* the task failed */
+    char why[SIM_WHY_BYTES]; /* why the task failed */
 } launch_t;
 
 typedef struct {
@@ -25,9 +25,9 @@ typedef struct {
     size_t holder_count;
 } host_args_t;
 
-/* What a failure of a kernel concerns: function, arguments, and whom its binary has told to be called. */
+/* What a failure of a kernel concerns: the function, its arguments, and the callback of its binary. */
 typedef struct {
-    launch_t *launch; /* kept by a reference; NULL: no kernel */
+    launch_t *launch; /* kept by a reference; NULL: not a kernel */
     aclrtFuncHandle function;
     aclrtOpExceptionCallback callback;
     void *user;
@@ -35,14 +35,14 @@ typedef struct {
 
 exception_source_t launch_source(const task_t *task);
 void launch_source_forget(const exception_source_t *source);
-/* The launch that a task is, or NULL. */
+/* The launch of a task, or NULL. */
 const launch_t *launch_of(const task_t *task);
-/* With sim.lock. */
+/* Called with sim.lock held. */
 launch_t *launch_new(kernel_t *kernel, const shape_t *shape);
 bool launch_copy_args(launch_t *launch, const void *args, size_t size);
 aclError launch_with_host_args(aclrtFuncHandle function, const shape_t *shape, aclrtStream stream,
                                const aclrtLaunchKernelCfg *cfg, const host_args_t *args);
-/* `func` is a function's handle or the symbol of a kernel. */
+/* `func` is a function handle or the symbol of a kernel. */
 aclError launch_with_array(const void *func, const shape_t *shape, aclrtStream stream,
                            const aclrtLaunchKernelCfg *cfg, void *const *args);
 

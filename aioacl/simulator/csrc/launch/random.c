@@ -1,7 +1,7 @@
 /*
  * Random numbers. The generator is Philox 4x32 with ten rounds: a function of the seed and of a counter of 128
- * bits, which lies in device memory and is moved on by the blocks that a task has used. So the same seed and
- * counter give the same numbers, and tasks that share a counter never give the same ones twice.
+ * bits in device memory. Each task advances the counter by the blocks that it has used. So the same seed and
+ * counter give the same numbers, and tasks that share a counter never repeat numbers.
  */
 #include <math.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static uint64_t next_long(generator_t *generator) {
     return high << 32 | next_word(generator);
 }
 
-/* From 0 to below 1, with all bits that a double holds. */
+/* From 0 to below 1, with all bits of a double. */
 static double next_unit(generator_t *generator) {
     return (double)(next_long(generator) >> 11) * 0x1p-53;
 }
@@ -83,7 +83,7 @@ static double next_truncated(generator_t *generator) {
     return value;
 }
 
-/* A bit is set, and its element kept, with the probability that is left by the ratio. */
+/* A bit is set, and its element kept, with probability 1 - ratio. */
 static void make_bitmask(const random_t *random, generator_t *generator) {
     uint8_t *bytes = random->info.randomResultAddr;
     double ratio = number_read_real(random->type, random->first);
@@ -96,7 +96,7 @@ static void make_bitmask(const random_t *random, generator_t *generator) {
     }
 }
 
-/* A real number that rounding has carried to the end of its range is taken back to the beginning. */
+/* A real number that rounding has moved to the end of its range is moved to the beginning. */
 static double bounded(number_type_t type, double value, double low, double high) {
     char rounded[VALUE_BYTES];
     number_write_real(type, rounded, value);
@@ -116,7 +116,7 @@ static double next_real(const random_t *random, generator_t *generator) {
     }
 }
 
-/* The range holds its beginning and not its end; an empty one gives the beginning. */
+/* The range includes its beginning and excludes its end. An empty range gives the beginning. */
 static uint64_t next_integer(const random_t *random, generator_t *generator) {
     uint64_t low = number_read_integer(random->type, random->first);
     uint64_t span = number_read_integer(random->type, random->second) - low;
@@ -156,7 +156,7 @@ static bool pin(random_t *random, const void *address, size_t size) {
     return memory_pin(address, size, &random->pins[random->pinned]) && ++random->pinned <= PINS;
 }
 
-/* A parameter is given as a value, or as the address of one that is read when the task begins. */
+/* A parameter is a value, or the address of a value that is read when the task begins. */
 static bool fetch(random_t *random, const aclrtRandomParaInfo *given, void *value) {
     const void *address = NULL;
     memset(value, 0, VALUE_BYTES);
@@ -176,7 +176,7 @@ static bool fetch_all(random_t *random) {
     const aclrtRandomNumFuncParaInfo *given = &random->info.randomNumFuncParaInfo;
     bool there = fetch(random, &random->info.randomSeed, &random->seed) &&
                  fetch(random, &random->info.randomNum, &random->count);
-    /* All kinds but the first have two parameters, in the same places. */
+    /* All kinds but the first have two parameters, at the same places. */
     there = there && fetch(random, &given->paramInfo.uniformDisInfo.min, random->first);
     return there && (is_bitmask(random) || fetch(random, &given->paramInfo.uniformDisInfo.max, random->second));
 }
@@ -205,7 +205,7 @@ static bool fits(const aclrtRandomParaInfo *given) {
     return given->size > 0 && given->size <= VALUE_BYTES;
 }
 
-/* Normal numbers and ratios are real; whole numbers have 32 or 64 bits. */
+/* Normal numbers and ratios are real; integers have 32 or 64 bits. */
 static bool type_fits(number_type_t type, int function) {
     if (number_is_real(type)) {
         return type.bytes <= 4;
@@ -254,7 +254,7 @@ bool random_is(const task_t *task) {
     return task->kind == TASK_WORK && task->work->ops == &random_ops;
 }
 
-/* The memory at randomParaAddr, in which the device would keep the parameters, is not needed. */
+/* The memory at randomParaAddr, in which the device would store the parameters, is not needed. */
 aclError do_aclrtRandomNumAsync(const aclrtRandomNumTaskInfo *taskInfo, const aclrtStream stream,
                                 void *reserve) {
     if (taskInfo == NULL) {

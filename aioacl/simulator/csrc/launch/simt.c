@@ -1,4 +1,4 @@
-/* Launches over a grid of blocks of threads. The registered function is called once and told the shape. */
+/* Launches over a grid of blocks of threads. The registered function is called once, with the shape. */
 #include "launch.h"
 
 static bool product(dim3 size, uint32_t *blocks) {

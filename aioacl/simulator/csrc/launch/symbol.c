@@ -1,4 +1,4 @@
-/* Global variables of device code. The simulator has no device code, so no symbol is one of a variable. */
+/* Global variables of device code. The simulator has no device code, so no symbol is a variable. */
 #include "kernel.h"
 
 static aclError refuse(const void *symbol, const void *other) {

@@ -1,12 +1,12 @@
 /*
- * A second address for memory of the client's: its window. Pages that are shared are mapped again there.
- * Private ones cannot be: what they hold is copied to shared pages, which then take their place. When the
- * registration ends, and in a forked child, private pages take the place of those again.
+ * A second address for the client's memory: its window. Shared pages are mapped again there. Private pages
+ * cannot be mapped twice: their content is copied to shared pages, which then replace them. When the
+ * registration ends, and in a forked child, private pages replace the shared ones again.
  *
- * Other threads may write while pages are exchanged, if only beside the memory in its last page. What they
- * write to the old page after it was copied is carried over to the new one. Until then, for about a
- * microsecond, they may read what was there before; and a word that is changed before the exchange and changed
- * back after it gets the value between.
+ * Other threads may write while pages are exchanged, for example beside the memory in its last page. A write to
+ * the old page after it was copied is carried over to the new one. Until then, for about a microsecond, a
+ * thread may read the old value. A word that is changed before the exchange and changed back after it gets the
+ * value in between.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,25 +17,25 @@
 #include "block.h"
 
 enum {
-    LINE_BYTES = 8192, /* more than the longest name of a file */
+    LINE_BYTES = 8192, /* longer than any line with the name of a file */
     STEP_BYTES = 16 * HOST_PAGE_BYTES,
     STEP_WORDS = STEP_BYTES / (int)sizeof(uint64_t)
 };
 
-/* What lies at the memory's addresses. */
+/* The mapping at the memory's addresses. */
 typedef struct {
     char *begin;
     char *end;
     int access;
     bool shared;
-    uint64_t file; /* of shared pages without a name, one for each window */
+    uint64_t file; /* of shared pages without a name; each window has its own */
 } region_t;
 
-/* Of the step that is under way; with sim.lock. */
+/* Data of the current step; under sim.lock. */
 static uint64_t copied[STEP_WORDS];
 static uint64_t latest[STEP_WORDS];
 
-/* A line of /proc/self/maps. False: no region, or one that must stay as it is: the caller's stack. */
+/* Reads a line of /proc/self/maps. False: not a region, or one that must not be changed: the caller's stack. */
 static bool read_region(const char *line, region_t *region) {
     unsigned long begin = 0;
     unsigned long end = 0;
@@ -54,10 +54,10 @@ static bool read_region(const char *line, region_t *region) {
     return own < (uintptr_t)begin || own >= (uintptr_t)end;
 }
 
-/* What is done with a piece of the memory that begins at this offset. False: it failed. */
+/* Called with a piece of the memory that begins at this offset. False: it failed. */
 typedef bool visit_t(size_t offset, size_t size, const region_t *region, void *arg);
 
-/* Visits the pieces that are mapped, in their order. False: there are gaps, or a visit has failed. */
+/* Visits the mapped pieces in order. False: there are gaps, or a visit has failed. */
 static bool each_piece(const char *memory, size_t size, visit_t *visit, void *arg) {
     char line[LINE_BYTES];
     size_t good = 0;
@@ -77,19 +77,19 @@ static bool each_piece(const char *memory, size_t size, visit_t *visit, void *ar
     return good == size;
 }
 
-/* Not checked, since what lies beside the memory in its last page may be what nobody is to touch. */
+/* Not checked by sanitizers: bytes beside the memory in its last page may be poisoned. */
 #define UNCHECKED __attribute__((no_sanitize("address"), no_sanitize("thread"))) static
 
 UNCHECKED void copy_words(void *target, const void *source, size_t size) {
-    volatile uint64_t *to = target; /* so that it becomes no checked memcpy */
+    volatile uint64_t *to = target; /* volatile, so that it does not become a memcpy that is checked */
     const volatile uint64_t *from = source;
     for (size_t i = 0; i < size / sizeof *to; i++) {
         to[i] = from[i];
     }
 }
 
-/* What was written to the old pages since they were copied. A word of the new ones that has changed is newer.
- */
+/* Carries over what was written to the old pages since they were copied. A word of the new pages that has
+ * changed is newer, and stays. */
 UNCHECKED void carry_over(void *pages, const void *old, size_t size) {
     uint64_t *to = pages;
     const volatile uint64_t *from = old;
@@ -102,8 +102,9 @@ UNCHECKED void carry_over(void *pages, const void *old, size_t size) {
     }
 }
 
-/* A pipe takes the pages themselves, so that they can be read when they are mapped no more. How many bytes of
- * them; none where nobody can write. A page has to be the process's own for that, as it is after a write. */
+/* Puts the pages themselves into a pipe, so that they can be read after they are unmapped. Returns the number
+ * of bytes; 0 for pages that cannot be written. The page must belong to the process alone, as it does after a
+ * write. */
 UNCHECKED size_t keep(int pipe, char *pages, size_t size, int access) {
     if (pipe < 0 || (access & PROT_WRITE) == 0) {
         return 0;
@@ -128,8 +129,7 @@ static bool read_kept(int pipe, size_t size) {
     return true;
 }
 
-/* What shares the last page with the memory is somebody else's, so that page is a step of its own, a short one.
- */
+/* The last page may also hold other objects, so it is a short step of its own. */
 static size_t step_of(size_t left) {
     size_t most = left > HOST_PAGE_BYTES ? left - HOST_PAGE_BYTES : left;
     return most < STEP_BYTES ? most : STEP_BYTES;
@@ -138,11 +138,11 @@ static size_t step_of(size_t left) {
 typedef struct {
     char *window;
     char *memory;
-    int pipe[2];   /* -1: there is none */
-    uint64_t file; /* the window's */
+    int pipe[2];   /* -1: no pipe */
+    uint64_t file; /* of the window */
 } alias_t;
 
-/* The same pages at `to`, whatever lies there. */
+/* Maps the same pages at `to`, replacing what is there. */
 static bool map_again(char *pages, size_t size, char *to) {
     return mremap(pages, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
 }
@@ -203,7 +203,7 @@ bool alias_make(char *window, char *memory, size_t size, uint64_t *file) {
     return good;
 }
 
-/* The window still has the shared pages, and so what is written to them until the exchange. */
+/* The window still has the shared pages, so writes to them until the exchange are not lost. */
 static bool part_step(const alias_t *alias, size_t offset, size_t size, int access, char *fresh) {
     char *pages = alias->memory + offset;
     copy_words(copied, alias->window + offset, size);
@@ -215,7 +215,7 @@ static bool part_step(const alias_t *alias, size_t offset, size_t size, int acce
     return access == (PROT_READ | PROT_WRITE) || mprotect(pages, size, access) == 0;
 }
 
-/* Of what the client has mapped there since, nothing is the window's. */
+/* Pages that the client has mapped there since do not belong to the window. */
 static bool part_piece(size_t offset, size_t size, const region_t *region, void *arg) {
     const alias_t *alias = arg;
     if (!region->shared || region->file != alias->file) {

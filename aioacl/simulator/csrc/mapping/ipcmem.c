@@ -1,6 +1,6 @@
 /*
  * Device memory that is shared by key, as between processes. The simulator shares nothing between processes:
- * both sides are the same one, and an import gives the address of the export.
+ * export and import are in the same process, and an import returns the address of the export.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ typedef struct export {
     char key[KEY_BYTES];
     const block_t *block;
     void *pointer;
-    bool open;   /* for every process */
+    bool open;   /* any process may import it */
     bool listed; /* this process may import it */
     uint32_t imports;
 } export_t;
@@ -36,7 +36,7 @@ static void export_end(export_t **link) {
     free(ended);
 }
 
-/* Keys of freed memory are worth nothing. */
+/* Keys of freed memory are no longer valid. */
 void ipc_block_ended(const block_t *block) {
     export_t **link = &exports;
     while (*link != NULL) {
@@ -48,7 +48,7 @@ void ipc_block_ended(const block_t *block) {
     }
 }
 
-/* Where the list points at the export; NULL with the error kept. */
+/* The place in the list that points at the export; NULL with the error kept. */
 static export_t **find_key(const char *key) {
     for (export_t **link = &exports; *link != NULL; link = &(*link)->next) {
         if (strncmp((*link)->key, key, KEY_BYTES) == 0) {
@@ -59,7 +59,7 @@ static export_t **find_key(const char *key) {
     return NULL;
 }
 
-/* Device memory that the range lies in. */
+/* The device memory that contains the range. */
 static const block_t *find_shareable(const void *pointer, size_t size) {
     const block_t *block = block_find(pointer);
     bool device = block != NULL && (block->kind == BLOCK_DEVICE || block->kind == BLOCK_POOL);
@@ -125,7 +125,7 @@ aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flag
     return rc;
 }
 
-/* Imports are closed before the export. */
+/* Closes imports before the export. */
 aclError do_aclrtIpcMemClose(const char *key) {
     if (key == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "key");
@@ -165,7 +165,7 @@ aclError do_aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num) {
     return rc;
 }
 
-/* Links between chips, and between servers, are chosen on other products only. */
+/* Links between chips and between servers can be selected on other products only. */
 aclError do_aclrtIpcMemSetAttr(const char *key, aclrtIpcMemAttrType type, uint64_t attr) {
     (void)type;
     (void)attr;
@@ -180,7 +180,7 @@ aclError do_aclrtIpcMemImportPidInterServer(const char *key, aclrtServerPid *ser
     return error_quiet(RT_FEATURE_NOT_SUPPORT, "aclrtIpcMemImportPidInterServer");
 }
 
-/* Devices reach each other's memory here without page tables; only the arguments matter. */
+/* Devices access each other's memory here without page tables; only the arguments are checked. */
 aclError do_aclrtMemP2PMap(void *devPtr, size_t size, int32_t dstDevId, uint64_t flags) {
     if (devPtr == NULL || size == 0 || flags != 0) {
         return error_quiet(ACL_INVALID_PARAM, devPtr == NULL ? "devPtr" : "size or flags");

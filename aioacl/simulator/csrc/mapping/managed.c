@@ -1,8 +1,7 @@
 /*
- * Managed memory: one address for hosts and devices. Nothing has to move here, so what is left of advice and
- * prefetching is what can be asked about them, for each page of 2 MiB. The vendor's documents call these
- * functions reserved; their behaviour follows the runtime's checks, and the values of attributes the names they
- * have.
+ * Managed memory: one address for hosts and devices. Nothing has to be moved here. So advice and prefetching
+ * only change what queries return, for each page of 2 MiB. The vendor's documents call these functions
+ * reserved. Their behaviour follows the runtime's checks, and the values of attributes follow their names.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -153,7 +152,7 @@ static int32_t value_of(const managed_page_t *page, aclrtMemManagedRangeAttribut
     }
 }
 
-/* Pages that disagree have no common value. */
+/* Pages with different values have no common value. */
 static int32_t common_value(const managed_range_t *range, aclrtMemManagedRangeAttribute attribute) {
     static const managed_page_t neutral;
     int32_t value = value_of(range->first, attribute);

@@ -8,7 +8,7 @@ typedef struct {
     bool read_mostly;
     aclrtMemManagedLocation preferred;
     aclrtMemManagedLocation last;
-    uint64_t devices; /* that access it */
+    uint64_t devices; /* devices that access the page */
 } managed_page_t;
 
 typedef struct {

@@ -1,6 +1,6 @@
 /*
- * Reserved addresses and what is mapped there. A mapping is a block; copies through one that nobody may access
- * are refused. All locations may be granted access, and a copy may do what any of them may.
+ * Reserved addresses, and the mappings there. A mapping is a block. Copies through a mapping without access are
+ * refused. Any location may be granted access, and a copy may do what any of them may do.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 
 enum { HUGE_BYTES = 2 << 20 };
 
-/* Where a client may ask to have addresses. */
+/* The addresses that a client may request. */
 static const uintptr_t expect_first = (uintptr_t)16 << 40;
 static const uintptr_t expect_last = (uintptr_t)24 << 40;
 static const size_t reserve_most = (size_t)8 << 40;
@@ -55,7 +55,7 @@ aclError do_aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment,
     return rc;
 }
 
-/* Not on this chip. */
+/* Not supported by this chip. */
 aclError do_aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t alignment, void *expectPtr,
                                              uint64_t flags) {
     (void)alignment;
@@ -131,7 +131,7 @@ static aclError map_locked(char *base, size_t size, size_t offset, aclrtDrvMemHa
     }
     area_t *area = area_find(base);
     if (area == NULL || !area->reserved || !range_is_free(area, base, physical->storage->size)) {
-        usage_note("maps %zu bytes at %p, which are not reserved, or in use", size, (void *)base);
+        usage_note("maps %zu bytes at %p, which are not reserved, or are in use", size, (void *)base);
         return error_set(RT_DRIVER_ERROR, "virPtr");
     }
     return map_block(base, physical, area, access);
@@ -177,7 +177,7 @@ void mapping_block_gone(block_t *block) {
 static block_t *find_mapping(const void *pointer) {
     block_t *block = block_at(pointer, BLOCK_MAPPED);
     if (block == NULL) {
-        usage_note("passes %p, where no mapping begins", pointer);
+        usage_note("passes %p, which is not the start of a mapping", pointer);
         error_set(RT_DRIVER_ERROR, "virPtr");
     }
     return block;
@@ -196,7 +196,7 @@ aclError do_aclrtUnmapMem(void *virPtr) {
     return block != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
 }
 
-/* What a location may do there; NULL with the error kept. */
+/* The access of a location; NULL with the error kept. */
 static uint8_t *access_of(mapping_t *mapping, aclrtMemLocation location) {
     if (location.type == ACL_MEM_LOCATION_TYPE_HOST) {
         return &mapping->host;
@@ -254,7 +254,7 @@ aclError do_aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t
     return access != NULL ? ACL_SUCCESS : thread_self()->last_error;
 }
 
-/* A handle more: it has to be freed as often as it was got. */
+/* Returns the handle again: it must be freed as often as it was returned. */
 aclError do_aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle) {
     if (virPtr == NULL || handle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, virPtr == NULL ? "virPtr" : "handle");

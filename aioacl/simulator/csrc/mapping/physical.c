@@ -26,7 +26,7 @@ static bool is_gigantic(aclrtMemAttr attr) {
     return attr == ACL_HBM_MEM_HUGE1G || attr == ACL_MEM_HUGE1G || attr == ACL_MEM_P2P_HUGE1G;
 }
 
-/* Attributes named after DDR are for the host only. */
+/* Attributes named after DDR are valid for the host only. */
 static bool attribute_exists(const aclrtPhysicalMemProp *prop) {
     switch (prop->memAttr) {
     case ACL_DDR_MEM_HUGE:
@@ -51,7 +51,7 @@ size_t physical_granularity(const aclrtPhysicalMemProp *prop) {
     return is_gigantic(prop->memAttr) ? GIGANTIC_BYTES : HUGE_BYTES;
 }
 
-/* Where the memory is to be; NULL for a host. */
+/* The device of the memory; NULL for a host. */
 static aclError find_place(const aclrtPhysicalMemProp *prop, device_t **device) {
     *device = NULL;
     if (prop->location.type == ACL_MEM_LOCATION_TYPE_DEVICE) {
@@ -150,7 +150,7 @@ static aclError allocate(aclrtDrvMemHandle *handle, size_t size, const aclrtPhys
     storage_t *storage = fits ? storage_new(device, whole, prop) : NULL;
     physical_t *physical = storage != NULL ? physical_new(storage, size) : NULL;
     if (storage != NULL) {
-        storage_release(storage); /* the handle has its own reference, if there is one */
+        storage_release(storage); /* the handle, if there is one, has its own reference */
     }
     if (physical == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "size");
@@ -180,7 +180,7 @@ aclError do_aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const ac
     return rc;
 }
 
-/* Memory that is mapped stays until it is mapped no longer. */
+/* Mapped memory stays until it is unmapped. */
 aclError do_aclrtFreePhysical(aclrtDrvMemHandle handle) {
     if (handle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "handle");

@@ -1,16 +1,16 @@
-/* Physical memory apart from addresses. */
+/* Physical memory, without addresses. */
 #ifndef ACLSIM_PHYSICAL_H
 #define ACLSIM_PHYSICAL_H
 
 #include "block.h"
 
-/* Bytes that several handles may stand for. */
+/* Bytes for which there may be several handles. */
 typedef struct {
     int file;
     size_t size;
     uint32_t refs;
-    uint64_t share;   /* how other handles are made of it; 0: it has not been exported */
-    bool open;        /* for every process */
+    uint64_t share;   /* the number from which other handles are created; 0: it has not been exported */
+    bool open;        /* any process may import it */
     bool listed;      /* this process may import it */
     device_t *device; /* NULL: host memory */
     aclrtPhysicalMemProp prop;
@@ -19,16 +19,16 @@ typedef struct {
 typedef struct {
     object_t object;
     storage_t *storage;
-    size_t size; /* asked for */
+    size_t size; /* requested bytes */
     uint32_t handles;
     uint32_t maps;
 } physical_t;
 
 /* The memory behind a handle, or NULL with the error kept. */
 physical_t *physical_find(const void *handle);
-/* Another handle of the same bytes; NULL when memory is out. */
+/* Another handle for the same bytes; NULL when memory is out. */
 physical_t *physical_new(storage_t *storage, size_t size);
-/* Gives the memory up if there is neither a handle nor a mapping of it. */
+/* Frees the memory if it has neither a handle nor a mapping. */
 void physical_settle(physical_t *physical);
 storage_t *storage_of_share(uint64_t share);
 /* Whether memory with these attributes exists; 100000 with the text kept. */

@@ -1,9 +1,10 @@
 /*
- * Pools: device memory that is handed out and taken back in the order of a stream.
+ * Pools: device memory that is allocated and freed in the order of a stream.
  *
- * An address is given out when it is asked for, and belongs to the caller from the task on that the stream runs
- * for it; giving back ends the block when the stream gets there. What a pool has taken from its device stays
- * with it until somebody trims it, or synchronises: then no more than the threshold is kept.
+ * The call that allocates returns the address. The memory belongs to the caller from the moment when the stream
+ * runs the task. Freeing ends the block when the stream reaches that task. Memory that a pool has taken from
+ * its device stays with the pool until it is trimmed. Synchronizing returns the free memory above the
+ * threshold.
  */
 #include <string.h>
 
@@ -97,7 +98,7 @@ static void pool_kill(mempool_t *pool) {
     object_kill(&pool->object);
 }
 
-/* Blocks that are in use stay so; the pool goes with the last of them. */
+/* Blocks in use stay valid; the pool ends with the last of them. */
 aclError do_aclrtMemPoolDestroy(const aclrtMemPool memPool) {
     if (memPool == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "memPool");
@@ -215,7 +216,7 @@ aclError do_aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPoo
     return rc;
 }
 
-/* Memory that aclrtMalloc gave out can be freed in the order of a stream as well. */
+/* Memory of aclrtMalloc can also be freed in the order of a stream. */
 static aclError free_async(void *pointer, aclrtStream stream) {
     stream_t *target = NULL;
     context_t *context = context_need();
@@ -228,7 +229,8 @@ static aclError free_async(void *pointer, aclrtStream stream) {
                  (block->kind == BLOCK_POOL || block->kind == BLOCK_DEVICE) && !block->internal &&
                  !block->returning;
     if (!known) {
-        usage_note("frees %p, which is no live block, the runtime's own, or on its way back already", pointer);
+        usage_note("frees %p, which is not a live block, belongs to the runtime, or is being freed already",
+                   pointer);
         return error_set(RT_PARAM_INVALID, "ptr");
     }
     block->returning = true;

@@ -8,7 +8,7 @@ typedef struct {
     object_t object;
     device_t *device;
     uint64_t most;
-    uint64_t threshold; /* free memory that synchronising leaves */
+    uint64_t threshold; /* free memory that stays with the pool when a call synchronizes */
     uint64_t used;
     uint64_t used_high;
     uint64_t reserved; /* taken from the device */

@@ -1,4 +1,4 @@
-/* Prefetching of managed memory: a stream remembers where pages were sent. */
+/* Prefetching of managed memory: a stream's task stores where pages were prefetched to. */
 #include <stdlib.h>
 
 #include "managed.h"
@@ -68,7 +68,7 @@ aclError do_aclrtMemManagedPrefetchAsync(const void *ptr, size_t size, aclrtMemM
     return rc;
 }
 
-/* Each location holds from its index to the next one's. */
+/* Each location applies from its index to the next one's. */
 static bool indexes_valid(const size_t *indexes, size_t count, size_t most) {
     for (size_t i = 0; i < count; i++) {
         if (i == 0 ? indexes[i] != 0 : indexes[i] <= indexes[i - 1] || indexes[i] >= most) {

@@ -1,6 +1,6 @@
 /*
- * Host memory, registered: the client's own, which copies take for pinned from then on, or pinned memory that
- * ACL has given out. Kernels reach it at an address of its own, its window, which no copy may use.
+ * Registered host memory: the client's own, which copies then treat as pinned, or pinned memory of ACL. Kernels
+ * access it at a second address, its window. Copies cannot use that address.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -21,9 +21,9 @@ typedef struct registration {
     char *base;
     size_t size;
     device_t *device;
-    block_t *block; /* in which the memory lies */
-    area_t *window; /* NULL: merely pinned */
-    uint64_t file; /* of the pages in the window that took the place of private ones; 0: it could not be made */
+    block_t *block;  /* that contains the memory */
+    area_t *window;  /* NULL: only pinned */
+    uint64_t file;   /* of the pages in the window that replaced private ones; 0: there are none */
     uint32_t access; /* what kernels may do through the window; 0: it could not be made */
 } registration_t;
 
@@ -48,7 +48,7 @@ static bool is_registered(const char *base, size_t size) {
     return false;
 }
 
-/* Pages that cannot be mapped twice have a window all the same, in which nothing can be reached. */
+/* Memory whose pages cannot be mapped twice also has a window, without access. */
 static aclError window_new(registration_t *registration, uint32_t access) {
     size_t whole = (registration->size + HOST_PAGE_BYTES - 1) / HOST_PAGE_BYTES * HOST_PAGE_BYTES;
     area_t *area = area_new(whole, HOST_PAGE_BYTES, NULL);
@@ -65,8 +65,8 @@ static aclError window_new(registration_t *registration, uint32_t access) {
     return ACL_SUCCESS;
 }
 
-/* The pinned memory of ACL's in which all of it lies, in pages of its own. No copy is on its way there: pages
- * may be about to be replaced. */
+/* ACL's pinned block that contains all of the memory, in pages of its own. No copy may be using it, because its
+ * pages may be replaced. */
 static block_t *pinned_block(const char *base, size_t size) {
     block_t *block = block_find(base);
     while (block != NULL && block->kind == BLOCK_HOST && block->pins > 0) {
@@ -117,7 +117,7 @@ static aclError add(block_t *block, device_t *device, char *base, size_t size, u
     return rc;
 }
 
-/* With sim.lock held, which is given up while the memory is looked at. */
+/* Called with sim.lock held, which is released while the memory is checked. */
 static aclError register_locked(void *pointer, uint64_t size, bool writable, bool mapped) {
     const context_t *context = context_need();
     if (context == NULL) {
@@ -176,7 +176,8 @@ void register_block_ended(const block_t *block) {
     end_those(NULL, block);
 }
 
-/* What was private is not shared with the parent, whose devices the child does not use. */
+/* In a forked child: private memory must not be shared with the parent, whose devices the child does not use.
+ */
 void register_forked(void) {
     for (registration_t *each = registrations; each != NULL; each = each->next) {
         window_part(each);
@@ -273,7 +274,7 @@ aclError do_aclrtHostUnregister(void *ptr) {
     return rc;
 }
 
-/* No engine of this chip reaches host memory that is merely mapped. */
+/* No engine of this chip can access host memory that is only mapped. */
 aclError do_aclrtHostMemMapCapabilities(uint32_t deviceId, aclrtHacType hacType,
                                         aclrtHostMemMapCapability *capabilities) {
     if (capabilities == NULL) {

@@ -1,6 +1,6 @@
 /* Physical memory that is shared by number, as between processes. The simulator shares nothing between
- * processes: both sides are the same one, and its id is a part of the number, so that no other process's number
- * is one of its own. */
+ * processes: export and import are in the same process. The process id is part of the number, so numbers of
+ * other processes are not valid here. */
 #include <string.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ aclError do_aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHa
     return export_handle(handle, flags, shareableHandle);
 }
 
-/* Sharing between servers is for other products. */
+/* Sharing between servers is supported by other products only. */
 static aclError check_type(aclrtMemSharedHandleType type) {
     if (type == ACL_MEM_SHARE_HANDLE_TYPE_FABRIC) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "shareType: fabric");
@@ -67,11 +67,11 @@ static bool read_share(const void *from, uint64_t *share) {
     return there;
 }
 
-/* The memory of a number, or NULL with the error kept. */
+/* The memory that has the number, or NULL with the error kept. */
 static storage_t *find_share(uint64_t share) {
     storage_t *storage = storage_of_share(share);
     if (storage == NULL) {
-        usage_note("passes %llu, which no memory is shared by", (unsigned long long)share);
+        usage_note("passes %llu, which is not the number of shared memory", (unsigned long long)share);
         error_set(RT_DRIVER_ERROR, "shareableHandle: not of live memory of this process; " SIM_SHARES_NOTHING);
     }
     return storage;
@@ -160,7 +160,7 @@ aclError do_aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemSha
     return rc == ACL_SUCCESS ? list_processes(share, pid, pidNum) : rc;
 }
 
-/* Choosing the link of a mapping is for other products. */
+/* The link of a mapping can be selected on other products only. */
 aclError do_aclrtMemMapSelectedLink(void *virPtrDst, size_t size, void *virPtrSrc, uint32_t linkIdx) {
     if (virPtrDst == NULL || virPtrSrc == NULL || size == 0 || linkIdx > 1) {
         return error_quiet(ACL_INVALID_PARAM, "virPtrDst, virPtrSrc, size or linkIdx");

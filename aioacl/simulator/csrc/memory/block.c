@@ -220,7 +220,7 @@ static bool is_left(const block_t *block, const void *pointer, size_t count, uin
     bool left = block->kind != BLOCK_REGISTERED || access == 0 ||
                 move_is_there(pointer, count, (access & MEMORY_WRITES) != 0);
     if (!left) {
-        usage_note("uses %zu bytes at %p, which are registered and not mapped any more", count, pointer);
+        usage_note("uses %zu bytes at %p, which are registered but no longer mapped", count, pointer);
     }
     return left;
 }
@@ -231,15 +231,14 @@ bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t hei
     size_t count = move_span(width, pitch, height);
     *pinned = NULL;
     if (block == NULL) {
-        usage_note("uses %p, which lies in no live block", pointer);
+        usage_note("uses %p, which is not in a live block", pointer);
         return false;
     }
     size_t offset = (size_t)((const char *)pointer - block->base);
     if (count > block->size || offset > block->size - count) {
         usage_note("moves %zu bytes at %p, past the end of block %p (%zu bytes)", count, pointer,
                    (void *)block->base, block->size);
-        block->damaged =
-            block->damaged || (access & MEMORY_WRITES) != 0; /* damage by this write has been reported */
+        block->damaged = block->damaged || (access & MEMORY_WRITES) != 0; /* it has been reported */
     }
     if (count > block->capacity - offset || !may(block, pointer, access) ||
         !is_left(block, pointer, count, access)) {

@@ -49,7 +49,7 @@ static bool pin_both(const copy_t *copy, void **to, void **from) {
 static bool is_mapped(memory_t memory, const void *pointer, size_t span, bool write) {
     bool there = memory != MEMORY_PAGEABLE || move_is_there(pointer, span, write);
     if (!there) {
-        usage_note("%s %zu bytes at %p, which are not there", write ? "writes" : "reads", span, pointer);
+        usage_note("%s %zu bytes at %p, which are not mapped", write ? "writes" : "reads", span, pointer);
     }
     return there;
 }

@@ -47,8 +47,8 @@ bool zone_check(block_t *block) {
         return true;
     }
     block->damaged = true;
-    usage_note("finds block %p (%zu bytes) written outside, at offset %td", (void *)block->base, block->size,
-               offset);
+    usage_note("finds block %p (%zu bytes) written outside its bounds, at offset %td", (void *)block->base,
+               block->size, offset);
     return false;
 }
 

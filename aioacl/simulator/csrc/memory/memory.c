@@ -193,11 +193,11 @@ static aclError free_block(void *pointer, bool device, aclError refusal) {
             thread_uses(block->device);
         }
         if (block->returning) {
-            usage_note("frees %p, which a stream is about to free", pointer);
+            usage_note("frees %p, which a stream will free", pointer);
         }
         block_end(block);
     } else {
-        usage_note("frees %p, which is no live block of that kind, or the runtime's own", pointer);
+        usage_note("frees %p, which is not a live block of that kind, or belongs to the runtime", pointer);
         rc = error_set(refusal, "pointer");
     }
     sim_unlock();

@@ -37,7 +37,7 @@ static aclError check_named(const aclopAttr *attr, const char *name) {
     return name != NULL ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "attrName");
 }
 
-/* The runtime takes a negative count for 0. */
+/* The runtime treats a negative count as 0. */
 static bool values_are_there(const void *values, int count, size_t size) {
     return count <= 0 || (values != NULL && array_is_there(values, (size_t)count, size));
 }

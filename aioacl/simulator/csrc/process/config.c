@@ -1,6 +1,6 @@
 /*
- * What aclInit makes of its configuration: the default device is set, limits are kept, and the sections that
- * concern models, dumps and profiles are looked at and left alone.
+ * How aclInit applies its configuration. The default device is set, and limits are stored. The sections about
+ * models, dumps and profiles are checked and have no effect.
  */
 #include "config.h"
 
@@ -58,7 +58,7 @@ aclError config_load(const char *path, char **text) {
     return ACL_SUCCESS;
 }
 
-/* "0" keeps the texts of each thread apart, "1" keeps them together. */
+/* "0": each thread has its own error texts; "1": all threads share them. */
 aclError config_check_first(const char *text) {
     char mode[4] = "0";
     const char *value = text != NULL ? json_member(text, "err_msg_mode") : NULL;
@@ -96,7 +96,7 @@ aclError config_check_profiler(const char *text) {
                                               : error_quiet(ACL_INVALID_PROFILING_CONFIG, "profiler");
 }
 
-/* Stack sizes are whole numbers above zero; limits that the chip does not have are passed over. */
+/* Stack sizes must be whole numbers above zero. Limits that the chip does not have are ignored. */
 static aclError apply_stack(const char *section) {
     static const struct {
         const char *key;
@@ -116,7 +116,7 @@ static aclError apply_stack(const char *section) {
     return ACL_SUCCESS;
 }
 
-/* The id is a string of digits. */
+/* The id must be a string of digits. */
 static aclError apply_default_device(const char *section) {
     const char *value = section != NULL ? json_member(section, "default_device") : NULL;
     if (value == NULL) {
@@ -134,7 +134,7 @@ static aclError apply_default_device(const char *section) {
     return ACL_SUCCESS;
 }
 
-/* How events of graphs work: in software or in hardware, which is all the same here. */
+/* How events of graphs work, in software or in hardware; this makes no difference here. */
 static aclError check_event_mode(const char *section) {
     char mode[4] = "0";
     const char *value = section != NULL ? json_member(section, "event_mode") : NULL;

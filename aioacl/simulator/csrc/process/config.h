@@ -1,4 +1,4 @@
-/* The configuration file that aclInit is given. */
+/* The configuration file of aclInit. */
 #ifndef ACLSIM_CONFIG_H
 #define ACLSIM_CONFIG_H
 
@@ -6,17 +6,18 @@
 
 enum { DUMP_PATH_BYTES = 4096 };
 
-/* Reads and checks the file as JSON. *text is NULL without a file or with an empty one; else it is owned. */
+/* Reads the file and checks that it is JSON. *text is NULL without a file or with an empty one; otherwise the
+ * caller owns it. */
 aclError config_load(const char *path, char **text);
-/* Checks what is told before anything is started: how error texts are kept. */
+/* Checks what must be checked before anything starts: how error texts are stored. */
 aclError config_check_first(const char *text);
-/* The rest, in the order of the runtime; each answers the code with which aclInit fails. */
+/* The others, in the order of the runtime. Each returns the code with which aclInit fails. */
 aclError config_apply_dump(const char *text);
 aclError config_apply_device(const char *text);
 aclError config_check_profiler(const char *text);
 
 /* dumping.c. */
-/* Keeps the path of dumps that a configuration has, shorter than DUMP_PATH_BYTES; "" if it has none. */
+/* Stores the dump path of a configuration, shorter than DUMP_PATH_BYTES; "" if it has none. */
 void dump_set_path(const char *path);
 
 #endif

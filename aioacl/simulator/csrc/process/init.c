@@ -1,4 +1,4 @@
-/* Initialising the process and finishing, as often as libraries ask for it. */
+/* aclInit and aclFinalize, with the counts of libraries that use them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@
 /* All under the lock of initcb.c. */
 static uint64_t references;
 static bool finalized;
-static atomic_bool ended;  /* by aclFinalize; read without the lock */
-static char *first_config; /* of the first success; "" when that had none */
-static char *config;       /* of the initialisation that is under way or done */
+static atomic_bool ended;  /* true after aclFinalize; read without the lock */
+static char *first_config; /* of the first success; "" if that had none */
+static char *config;       /* of the initialisation in progress or done */
 
 bool init_done(void) {
     return references > 0;
@@ -24,7 +24,7 @@ const char *init_config(void) {
     return config;
 }
 
-/* The configuration of a process's first success is the only one; none at all is always welcome. */
+/* Only the configuration of the process's first success is accepted, or none. */
 static aclError check_same(const char *text) {
     bool same =
         text == NULL || first_config == NULL || *first_config == '\0' || strcmp(first_config, text) == 0;
@@ -97,7 +97,7 @@ aclError do_aclInit(const char *configPath) {
     return rc;
 }
 
-/* A callback that objects leaves the process initialised. */
+/* If a callback returns an error, the process stays initialised. */
 static aclError finish(void) {
     aclError rc = initcb_end(ACL_REG_TYPE_ACL_OP_COMPILER);
     rc = rc == ACL_SUCCESS ? initcb_end(ACL_REG_TYPE_ACL_MODEL) : rc;

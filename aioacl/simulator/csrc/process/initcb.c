@@ -1,4 +1,4 @@
-/* Callbacks of aclInit and aclFinalize. One lock, which the callbacks run under as in the runtime, guards all.
+/* Callbacks of aclInit and aclFinalize. One lock protects all; as in the runtime, callbacks run with it held.
  */
 #include "initcb.h"
 
@@ -8,7 +8,7 @@ enum { CALLBACKS_MAX = 64 };
 
 typedef struct {
     uint32_t type;
-    void *function; /* NULL: the place is free */
+    void *function; /* NULL: the entry is free */
     void *user;
 } entry_t;
 
@@ -28,7 +28,7 @@ void initcb_unlock(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* A type has one place, but for the type that stands for all others. */
+/* Each type has one entry; the type that stands for all others may have several. */
 static aclError add(list_t *list, uint32_t type, void *function, void *user) {
     int i = 0;
     for (; i < CALLBACKS_MAX && list->entries[i].function != NULL; i++) {
@@ -63,7 +63,7 @@ static aclError call_starter(const entry_t *entry, const char *config) {
 
 aclError initcb_start(uint32_t type, const char *config) {
     aclError rc = ACL_SUCCESS;
-    list_t list = starters; /* a callback may change it */
+    list_t list = starters; /* a copy, because a callback may change the list */
     for (int i = 0; i < CALLBACKS_MAX && list.entries[i].function != NULL && rc == ACL_SUCCESS; i++) {
         if (list.entries[i].type == type) {
             rc = call_starter(&list.entries[i], config);
@@ -84,7 +84,7 @@ aclError initcb_end(uint32_t type) {
     return rc;
 }
 
-/* After aclInit the callback runs at once, and what it answers is nobody's concern. */
+/* After aclInit, the callback runs at once, and its result is ignored. */
 aclError do_aclInitCallbackRegister(aclRegisterCallbackType type, aclInitCallbackFunc cbFunc, void *userData) {
     if (cbFunc == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "cbFunc");

@@ -1,19 +1,19 @@
-/* What libraries above the runtime register to be told of aclInit and aclFinalize. */
+/* Callbacks of libraries above the runtime for aclInit and aclFinalize. */
 #ifndef ACLSIM_INITCB_H
 #define ACLSIM_INITCB_H
 
 #include "sim.h"
 
-/* Calls those of a type in the order of their registration; the first code that is not 0 ends it. */
+/* Calls the callbacks of a type in the order of registration; stops at the first code that is not 0. */
 aclError initcb_start(uint32_t type, const char *config);
 aclError initcb_end(uint32_t type);
-/* Held around aclInit, aclFinalize and registrations; the same thread may take it again. */
+/* Held during aclInit, aclFinalize and registrations. It is recursive. */
 void initcb_lock(void);
 void initcb_unlock(void);
-/* Whether aclInit has succeeded; with the lock above held. */
+/* Whether aclInit has succeeded. Called with the lock above held. */
 bool init_done(void);
-/* Whether aclFinalize has succeeded since. The last aclFinalizeReference does not count: it speaks for those
- * who have initialised, and the runtime serves others, too. */
+/* Whether aclFinalize has succeeded since. The last aclFinalizeReference does not count: it stands for the
+ * libraries that initialised, but the runtime also serves others. */
 bool init_ended(void);
 const char *init_config(void);
 

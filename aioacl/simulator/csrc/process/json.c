@@ -1,4 +1,5 @@
-/* A recursive descent over the text; nothing is built. Each skip_ function answers what follows, or NULL. */
+/* A recursive-descent check of the text; it builds nothing. Each skip_ function returns what follows, or NULL.
+ */
 #include "json.h"
 
 #include <ctype.h>
@@ -63,7 +64,7 @@ static const char *skip_member(const char *at, int depth) {
     return at != NULL && *at == ':' ? skip_value(at + 1, depth) : NULL;
 }
 
-/* Members or elements, one at least, up to the closing bracket. */
+/* Members or elements, at least one, up to the closing bracket. */
 static const char *skip_list(const char *at, char close, int depth) {
     const char *next = skip_blanks(at + 1);
     if (*next == close) {

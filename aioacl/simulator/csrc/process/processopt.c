@@ -1,4 +1,4 @@
-/* Settings of the whole process that are neither a device's nor a context's: time limits, overflow mode. */
+/* Settings of the whole process that belong to no device or context: time limits, overflow mode. */
 #include <unistd.h>
 
 #include "soc.h"
@@ -7,7 +7,7 @@ enum { SECOND_US = 1000000, MILLISECOND_US = 1000 };
 
 /* Under sim.lock. */
 static aclrtFloatOverflowMode saturation = ACL_RT_OVERFLOW_MODE_INFNAN;
-static uint64_t op_limit_us; /* as it was asked for; 0: the most that the chip can count */
+static uint64_t op_limit_us; /* as requested; 0: the maximum of the chip */
 
 aclError do_aclrtSetOpWaitTimeout(uint32_t timeout) {
     sim_lock();
@@ -20,7 +20,7 @@ static uint64_t longest_us(void) {
     return SOC_OP_TIMEOUT_STEPS * SOC_OP_TIMEOUT_TICK_US;
 }
 
-/* What the chip makes of a limit: whole ticks, at most as many as it can count. */
+/* The limit that the chip uses: whole ticks, at most as many as it can count. */
 static uint64_t counted_us(uint64_t asked_us) {
     if (asked_us == 0 || asked_us > longest_us()) {
         return longest_us();
@@ -28,7 +28,7 @@ static uint64_t counted_us(uint64_t asked_us) {
     return (asked_us + SOC_OP_TIMEOUT_TICK_US - 1) / SOC_OP_TIMEOUT_TICK_US * SOC_OP_TIMEOUT_TICK_US;
 }
 
-/* Kernels have no duration here, so the limit is stored and ends nothing. */
+/* Kernels take no time here, so the limit is stored and never reached. */
 static aclError set_op_limit(uint64_t limit_us) {
     sim_lock();
     op_limit_us = limit_us;
@@ -81,7 +81,7 @@ aclError do_aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode) {
     return ACL_SUCCESS;
 }
 
-/* Counts for kernels of streams made later, of which there are none: the mode is kept. */
+/* Applies to kernels of streams created later, which do not use it: the mode is only stored. */
 aclError do_aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
     if ((unsigned int)mode > ACL_RT_OVERFLOW_MODE_INFNAN) {
         return error_set(RT_PARAM_INVALID, "mode");

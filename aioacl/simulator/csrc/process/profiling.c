@@ -1,5 +1,5 @@
-/* Profiling: sessions are kept in order, and record nothing. subscription.c has the subscriptions to models,
- * stamps.c the marks that a client sets. */
+/* Profiling: sessions are checked for correct order, and record nothing. Subscriptions to models are in
+ * subscription.c, and the marks of clients in stamps.c. */
 #include <stdlib.h>
 #include <string.h>
 

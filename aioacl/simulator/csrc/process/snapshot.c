@@ -1,7 +1,7 @@
 /*
- * Snapshots of a process: locked, backed up, restored, unlocked. While it is locked, calls that make or launch
- * something wait. What a real runtime moves to the host and back stays where it is, for all memory is the
- * host's.
+ * Snapshots of a process: locked, backed up, restored, unlocked. While it is locked, calls that create or
+ * launch something wait. A real runtime moves data to the host and back. Here the data stays where it is,
+ * because all memory is host memory.
  */
 #include <unistd.h>
 
@@ -12,7 +12,7 @@ enum { STAGES = ACL_RT_SNAPSHOT_UNLOCK_POST + 1, CALLBACKS_MAX = 32 };
 typedef enum { RUNNING, LOCKED, BACKED_UP } state_t;
 
 typedef struct {
-    aclrtSnapShotCallBack function; /* NULL: the place is free */
+    aclrtSnapShotCallBack function; /* NULL: the entry is free */
     void *arg;
 } told_t;
 
@@ -38,7 +38,7 @@ void snapshot_end(void) {
     wait_finish_all(&waiters, 0);
 }
 
-/* Before 9.1 the four had no second argument. */
+/* Before 9.1 these four functions had no second argument. */
 static aclError check(int pid, const void *reserve) {
     bool reserved = reserve != NULL && sim.settings.cann >= CANN_9_1;
     if (pid != (int)getpid() || reserved) {
@@ -61,7 +61,7 @@ static aclError tell_device(int32_t device, aclrtSnapShotStage stage) {
     return rc;
 }
 
-/* Once for each device that is set. */
+/* Calls the callbacks once for each device that is set. */
 static aclError tell(aclrtSnapShotStage stage) {
     aclError rc = ACL_SUCCESS;
     for (int i = 0; i < sim.settings.devices && rc == ACL_SUCCESS; i++) {
@@ -101,7 +101,7 @@ aclError do_aclrtSnapShotProcessUnlock(int pid, void *reserve) {
     return rc;
 }
 
-/* From one state to the next, with the callbacks of before and after. */
+/* Changes from one state to the next, with the callbacks before and after. */
 static aclError move(state_t from, state_t to, aclrtSnapShotStage before, aclError refusal) {
     sim_lock();
     aclError rc = atomic_load(&state) == from ? tell(before) : error_set(refusal, "state");

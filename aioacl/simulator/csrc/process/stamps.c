@@ -1,4 +1,4 @@
-/* Marks that a client sets for a profiler: stamps, ranges and steps. They are counted, and lead to nothing. */
+/* Marks of a client for a profiler: stamps, ranges and steps. They are counted, and have no other effect. */
 #include <string.h>
 
 #include "described.h"
@@ -123,7 +123,7 @@ aclError do_aclprofMarkEx(const char *msg, size_t msgLen, aclrtStream stream) {
     return rc;
 }
 
-/* The same number for the same text, and another for another (FNV-1a). */
+/* The same number for the same text, and in practice another number for another text (FNV-1a). */
 uint64_t do_aclprofStr2Id(const char *message) {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (; message != NULL && *message != '\0'; message++) {

@@ -1,4 +1,4 @@
-/* Options of the process and of contexts, and on which side of the bus the process runs. */
+/* Options of the process and of contexts, and whether the process runs on the host or on the device. */
 #include "sim.h"
 
 static int64_t options[SIM_OPTIONS]; /* under sim.lock */
@@ -11,7 +11,7 @@ aclError do_aclrtGetRunMode(aclrtRunMode *runMode) {
     return ACL_SUCCESS;
 }
 
-/* Only determinism has a third level. */
+/* Only the option for determinism has a third level. */
 static bool option_value_valid(aclSysParamOpt opt, int64_t value) {
     return value >= 0 && value <= ((int)opt == ACL_OPT_DETERMINISTIC ? 2 : 1);
 }

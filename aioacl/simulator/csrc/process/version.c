@@ -1,4 +1,4 @@
-/* What the simulated installation and its chip say of themselves: versions, names and software features. */
+/* The versions, names and software features of the simulated installation and its chip. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 typedef struct {
     const char *text;
-    int32_t number; /* 10,000,000 major + 100,000 minor + 1,000 patch; a release candidate lies below */
+    int32_t number; /* 10,000,000 major + 100,000 minor + 1,000 patch; a release candidate has a lower number */
     const char *parts[4];
 } release_t;
 
@@ -29,7 +29,7 @@ static aclError check_package(const char *name, const void *output, const char *
     return output == NULL ? error_quiet(ACL_INVALID_PARAM, what) : ACL_SUCCESS;
 }
 
-/* All packages are of one release, whatever they are called. */
+/* All packages have the same release, whatever their names are. */
 aclError do_aclsysGetVersionStr(char *pkgName, char *versionStr) {
     aclError rc = check_package(pkgName, versionStr, "versionStr");
     if (rc == ACL_SUCCESS) {
@@ -59,7 +59,7 @@ aclError do_aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion 
     return ACL_SUCCESS;
 }
 
-/* The version of the interface, which the headers of master give. */
+/* The version of the interface, from the headers of master. */
 aclError do_aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion) {
     if (majorVersion == NULL || minorVersion == NULL || patchVersion == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "version");
@@ -74,7 +74,7 @@ const char *do_aclrtGetSocName(void) {
     return SOC_NAME;
 }
 
-/* This chip has every attribute that there is. */
+/* This chip has every attribute. */
 static const aclCannAttr attributes[] = {ACL_CANN_ATTR_INF_NAN, ACL_CANN_ATTR_BF16, ACL_CANN_ATTR_JIT_COMPILE};
 
 aclError do_aclGetCannAttributeList(const aclCannAttr **cannAttrList, size_t *num) {
@@ -100,7 +100,7 @@ typedef struct {
     int32_t architecture;
 } chip_t;
 
-/* The first prefix that fits decides. */
+/* The first matching prefix decides. */
 static const chip_t chips[] = {
     {"Ascend910_93", SOC_ARCHITECTURE},
     {"Ascend910B", SOC_ARCHITECTURE},

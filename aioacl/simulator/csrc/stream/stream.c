@@ -236,7 +236,7 @@ static aclError destroy(aclrtStream handle, bool force) {
         return captured != ACL_SUCCESS ? captured : error_set(RT_STREAM_MODEL, "stream");
     }
     if (stream->is_default) {
-        usage_note("destroys the default stream %p, which lives on", handle);
+        usage_note("destroys the default stream %p, which stays alive", handle);
         return ACL_SUCCESS;
     }
     return destroy_live(stream, force);
