@@ -86,7 +86,11 @@ def test_a_seed_that_is_set_before_the_first_call_holds() -> None:
         ("SPEED", "1", "AIOACL_SIM_SPEED=1: no such setting; the settings are AIOACL_SIM_DEVICES "),
         ("SEED", " -1", 'AIOACL_SIM_SEED: " -1": expected a whole number'),
         ("SEED", "many", 'AIOACL_SIM_SEED: "many": expected a whole number'),
-        ("LIMITS", "stream=8,colour=3", '"colour": expected context=, stream=, event=, notify=, mem= or host='),
+        (
+            "LIMITS",
+            "stream=8,colour=3",
+            '"colour": expected context=, stream=, event=, notify=, mem= or host=',
+        ),
         ("LIMITS", "stream=some", "expected a whole number, such as 8 or 64M"),
         ("CLOCK", "sundial", "expected real or virtual"),
         ("TRACE", "/nowhere/at/all", "No such file or directory"),

@@ -32,7 +32,9 @@ def test_a_byte_outside_a_small_block_of_the_device_is_seen(open_device: OpenDev
         ctypes.c_ubyte.from_address(block.address + offset).value = 1
         assert simulator.check_memory() == 1
         (violation,) = simulator.violations()
-        assert f"block {block.address:#x} (8 bytes) written outside its bounds, at offset {offset}" in violation
+        assert (
+            f"block {block.address:#x} (8 bytes) written outside its bounds, at offset {offset}" in violation
+        )
         simulator.forget()
 
 

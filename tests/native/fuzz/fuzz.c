@@ -1,11 +1,11 @@
 /*
- * Programs of calls, made of bytes: a byte of what to begin with, then for each call two bytes that name a
- * function of the whole ABI, and what its arguments take. Handles come from pools of live and dead ones,
- * outputs go into scratch of 512 bytes. After each program everything is ended, and what must be gone has to be
- * gone.
+ * Programs of calls, made from bytes: one byte selects how to begin. For each call, two bytes select a function
+ * of the whole ABI, and the next bytes give its arguments. Handles come from pools of live and dead ones.
+ * Outputs go into scratch memory of 512 bytes. After each program everything is ended, and the harness checks
+ * that nothing is left.
  *
- * Nothing may block for ever: a thread watches, and when a call stands still it drops what is queued on all
- * streams, as an abort would. What stands still even then is a finding.
+ * No call may block for ever. A thread watches: when a call makes no progress, it drops what is queued on all
+ * streams, as an abort would. A call that still makes no progress is a finding.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ static void *watch(void *arg) {
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static void (*wanted)(void);
-static bool other_used; /* by this program */
+static bool other_used; /* used by this program */
 
 static void *other_thread(void *arg) {
     (void)arg;
@@ -152,7 +152,7 @@ static void end_program(void) {
     aclsim_forget();
 }
 
-/* What a program may not leave behind, whatever it did. */
+/* Checks what no program may leave behind, whatever it did. */
 static void check_clean(void) {
     aclsim_stats_t left;
     aclsim_stats(&left);
@@ -175,7 +175,7 @@ static void start(void) {
     }
     setenv("AIOACL_SIM_RESET_DROP_MS", "0", 1);
     sim_start();
-    aclsim_set_limits("mem=64M,host=64M"); /* what a program fills is there */
+    aclsim_set_limits("mem=64M,host=64M"); /* all bytes of memory up to these limits exist and can be filled */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

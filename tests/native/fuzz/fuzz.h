@@ -1,4 +1,4 @@
-/* What the generated calls draw their arguments from, and where they leave what they got. */
+/* How generated calls draw their arguments, and where they store the results. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -6,19 +6,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One function of the ABI, called with arguments that are drawn from the input. */
+/* One function of the ABI, called with arguments drawn from the input. */
 typedef struct {
     const char *name;
     void (*call)(void);
 } fuzz_call_t;
 
-/* A function that ends handles of a kind. */
+/* A function that ends handles of one kind. */
 typedef struct {
     int kind;
     void (*end)(void *handle);
 } fuzz_end_t;
 
-/* calls.c, which table.py makes */
+/* calls.c, which table.py generates */
 extern const fuzz_call_t fuzz_calls[];
 extern const size_t fuzz_call_count;
 extern const fuzz_end_t fuzz_ends[];
@@ -31,27 +31,27 @@ enum { FUZZ_MEMORY, FUZZ_KINDS_MOST = 96, FUZZ_SCRATCH_BYTES = 512 };
 void fuzz_input(const uint8_t *data, size_t size);
 size_t fuzz_input_left(void);
 bool fuzz_scratch_make(void);
-/* Ends every handle that a call has left, and forgets them. */
+/* Ends every handle that a call has returned, and forgets them. */
 void fuzz_end_handles(void);
 
 uint8_t draw_byte(void);
 uint64_t draw_number(void);
 int32_t draw_timeout(void);
-/* Of an array that lies in scratch. */
+/* The length of an array in scratch memory. */
 uint64_t draw_length(void);
-/* Memory of any kind, live or freed, or what is no memory of the runtime. */
+/* Memory of any kind, live or freed, or an address that is not the runtime's. */
 void *draw_memory(void);
 void *draw_handle(int kind);
-/* 512 bytes with something in them. */
+/* 512 bytes of scratch memory, filled from the input. */
 void *draw_scratch(void);
 char *draw_text(void);
-/* NULL, or a function that does nothing and answers 0. */
+/* NULL, or a function that does nothing and returns 0. */
 void *draw_function(void);
 void draw_bytes(void *to, size_t size);
-/* Where a call leaves a handle of that kind, which is kept if the call succeeds. */
+/* The place for a handle of that kind that a call returns. The handle is kept if the call succeeds. */
 void *draw_out(int kind);
 void fuzz_keep(int kind, const void *handle);
-/* The call has answered. */
+/* The call has returned. */
 void fuzz_done(long rc);
 
 #endif

@@ -1,5 +1,5 @@
-/* Registered host memory stays the process's own: its pages are private again after the registration, forked
- * children do not share them, and what other threads write beside it is kept. */
+/* Registered host memory stays private to the process. Its pages are private again after the registration,
+ * forked children do not share them, and writes of other threads beside it are kept. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static char *device_address(void *host) {
     return device;
 }
 
-/* Whether the kernel says that the page is private, with exactly this access: "rw-p". */
+/* Whether the kernel reports the page as private, with exactly this access: "rw-p". */
 static bool is_mapped_as(const void *page, const char *letters) {
     char line[8192];
     bool found = false;
@@ -46,7 +46,7 @@ static bool is_mapped_as(const void *page, const char *letters) {
     return found;
 }
 
-/* A child writes to the memory, and sees what it held when it was forked. */
+/* A child writes to the memory, and must see the content from before the fork. */
 static void write_in_child(char *memory, size_t size, char expected) {
     pid_t pid = fork();
     CHECK(pid >= 0);
@@ -59,17 +59,16 @@ static void write_in_child(char *memory, size_t size, char expected) {
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-/* Private pages stay the process's own: a forked child gets a copy, and after the registration they are as
- * before. */
+/* Private pages stay private: a forked child gets a copy, and after the registration they are as before. */
 static void test_private_memory_is_not_shared_with_children(void) {
-    size_t size = 40 * PAGE + 10; /* in more than one step */
+    size_t size = 40 * PAGE + 10; /* exchanged in more than one step */
     char *pages = client_pages(41 * PAGE, MAP_PRIVATE);
     memset(pages, 1, 41 * PAGE);
     CHECK_RC(aclrtHostRegisterV2(pages, size, MAPPED), 0);
     char *device = device_address(pages);
     write_in_child(pages, size, 1);
     CHECK(pages[0] == 1 && device[size - 1] == 1);
-    memset(device, 2, size); /* still the same memory */
+    memset(device, 2, size); /* the copy reads the same memory */
     CHECK(pages[0] == 2 && pages[size - 1] == 2);
     CHECK(mprotect(pages + PAGE, PAGE, PROT_READ) == 0);
     CHECK_RC(aclrtHostUnregister(pages), 0);
@@ -82,7 +81,7 @@ static void test_private_memory_is_not_shared_with_children(void) {
     munmap(pages, 41 * PAGE);
 }
 
-/* So do the pages of pinned memory, which is the process's own as well. */
+/* The same holds for the pages of pinned memory, which are private too. */
 static void test_pinned_memory_is_private_after_the_registration(void) {
     char *host = host_new(2 * PAGE);
     memset(host, 3, 2 * PAGE);
@@ -94,7 +93,7 @@ static void test_pinned_memory_is_private_after_the_registration(void) {
     CHECK_RC(aclrtFreeHost(host), 0);
 }
 
-/* What the client shares itself stays shared, and what it has unmapped since is left alone. */
+/* Memory that the client itself shares stays shared. Memory that it has unmapped since is not changed. */
 static void test_shared_and_unmapped_memory_is_left_alone(void) {
     char *pages = client_pages(2 * PAGE, MAP_SHARED);
     memset(pages, 4, 2 * PAGE);
@@ -116,12 +115,12 @@ static void test_shared_and_unmapped_memory_is_left_alone(void) {
 
 typedef struct {
     volatile uint64_t *word;
-    atomic_uint rounds; /* registrations that have ended */
+    atomic_uint rounds; /* number of registrations that have ended */
     atomic_bool stop;
     uint64_t lost;
 } neighbour_t;
 
-/* Writes once in a round, at another moment each time, and looks when that round is over. */
+/* Writes once per round, at a different moment each time, and checks the value when the round is over. */
 static void *write_beside(void *arg) {
     neighbour_t *neighbour = arg;
     for (uint64_t n = 1; !atomic_load(&neighbour->stop); n++) {
@@ -137,7 +136,8 @@ static void *write_beside(void *arg) {
     return NULL;
 }
 
-/* Another thread owns a word in the last page: what it writes during a registration is there after it. */
+/* Another thread owns a word in the last page. What it writes during a registration must still be there
+ * afterwards. */
 static void test_writes_of_a_neighbour_are_kept(void) {
     char *pages = client_pages(2 * PAGE, MAP_PRIVATE);
     neighbour_t neighbour = {.word = (uint64_t *)(void *)(pages + 2 * PAGE - 8)};

@@ -1,4 +1,5 @@
-/* Who waits, what wakes him and with what; what a full queue and a failed task hold up; what is dropped. */
+/* Which calls wait, what wakes them, and with which code; what a full queue and a failed task hold up; what is
+ * dropped. */
 #include <string.h>
 
 #include "sim_test.h"
@@ -43,7 +44,7 @@ static void begin(scene_t *scene, way_t way) {
     until_waiting(way_names[way]);
 }
 
-/* The event comes: whoever is still inside leaves with success. */
+/* The event completes: the calls that are still inside return success. */
 static void go_on(const scene_t *scene) {
     CHECK_RC(aclrtRecordEvent(scene->missing, scene->other), 0);
 }
@@ -65,7 +66,7 @@ static void end(const scene_t *scene, bool destroyed) {
 static void test_the_event_comes(way_t way) {
     scene_t scene;
     begin(&scene, way);
-    CHECK_RC(aclFinalize(), 0); /* which wakes nobody */
+    CHECK_RC(aclFinalize(), 0); /* wakes no call */
     CHECK(still_waits(&scene));
     CHECK_RC(aclInit(NULL), 0);
     go_on(&scene);
@@ -115,7 +116,7 @@ static void test_destroy(way_t way) {
     }
     CHECK(call_join(&scene.waiter) == 0);
     end(&scene, true);
-    begin(&scene, way); /* without force the stream's work is waited for */
+    begin(&scene, way); /* without force, the call waits for the stream's work */
     call_start(&act, body_destroy, scene.stuck);
     until_waiting("aclrtDestroyStream");
     CHECK(still_waits(&scene));
@@ -128,7 +129,7 @@ static aclError body_reset(void *force) {
     return force != NULL ? aclrtResetDeviceForce(0) : aclrtResetDevice(0);
 }
 
-/* The work is dropped, and who waited for it is told of success. */
+/* The work is dropped, and waiting calls return success. */
 static void test_reset(way_t way, bool force) {
     scene_t scene;
     begin(&scene, way);
@@ -140,7 +141,7 @@ static void test_reset(way_t way, bool force) {
     CHECK_RC(aclrtDestroyEvent(scene.mark), 0);
 }
 
-/* A wait for the device holds the lock of those who make and end streams; enqueuing and asking go on. */
+/* A wait for the device holds the lock for creating and ending streams. Enqueueing and querying go on. */
 static void test_a_device_wait_holds_up(void) {
     scene_t scene;
     call_t create;
@@ -157,7 +158,7 @@ static void test_a_device_wait_holds_up(void) {
     until_waiting("aclrtCreateStream");
     until_waiting("aclrtDestroyStream");
     until_waiting("aclrtStreamAbort");
-    CHECK_RC(aclrtRecordEvent(scene.mark, scene.other), 107023); /* until its abort gets the lock */
+    CHECK_RC(aclrtRecordEvent(scene.mark, scene.other), 107023); /* blocks until its abort gets the lock */
     CHECK_RC(aclrtStreamQuery(scene.stuck, &status), 0);
     CHECK(status == ACL_STREAM_STATUS_NOT_READY && still_waits(&scene));
     CHECK_RC(aclrtRecordEvent(scene.missing, NULL), 0);
@@ -167,7 +168,7 @@ static void test_a_device_wait_holds_up(void) {
     end(&scene, false);
 }
 
-/* Only what was enqueued before counts. */
+/* A wait covers only what was enqueued before it. */
 static void test_what_a_wait_covers(way_t way) {
     scene_t scene;
     aclrtEvent later = NULL;
@@ -201,7 +202,7 @@ static void on_host(void *count) {
     atomic_fetch_add((atomic_int *)count, 1);
 }
 
-/* A host function takes three places of the 2046. */
+/* A host function takes three of the 2046 entries. */
 static void test_a_full_queue_holds_an_event(void) {
     scene_t scene;
     call_t calls[2];
@@ -219,7 +220,7 @@ static void test_a_full_queue_holds_an_event(void) {
     record_call_t other = {event, scene.other};
     call_start(&calls[0], body_record, &full);
     until_waiting("aclrtRecordEvent");
-    call_start(&calls[1], body_record, &other); /* the event, not the stream, is what it waits for */
+    call_start(&calls[1], body_record, &other); /* it waits for the event, not for the stream */
     while (aclsim_waiting("aclrtRecordEvent") < 2) {
         sched_yield();
     }
@@ -238,7 +239,7 @@ static void test_a_full_queue_holds_an_event(void) {
 static aclrtStream failing(void *block, aclrtEvent mark) {
     aclrtStream stream = NULL;
     CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK(aclsim_hold(stream) == 0); /* so that all of it is enqueued when the first one fails */
+    CHECK(aclsim_hold(stream) == 0); /* so that all tasks are enqueued when the first one fails */
     CHECK(aclsim_fail_next(stream, 507001) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 2, 64, stream), 0);
@@ -247,8 +248,8 @@ static aclrtStream failing(void *block, aclrtEvent mark) {
     return stream;
 }
 
-/* Nobody goes on until somebody waits who has something to wait for; then all but one say that nothing
- * happened. */
+/* No stream goes on until a call waits that has something to wait for. Then all ways but one report no failure.
+ */
 static void test_a_failed_task(way_t way) {
     void *block = NULL;
     aclrtStream idle = NULL;
@@ -303,7 +304,7 @@ static void test_callbacks_are_dropped(bool host) {
     CHECK(aclsim_pending(stream) == 0);
     CHECK_RC(host ? aclrtSynchronizeStream(stream) : aclrtProcessReport(1), host ? 0 : 507012);
     CHECK(atomic_load(&called) == 0);
-    if (host) { /* new ones run */
+    if (host) { /* new ones can run */
         CHECK_RC(aclrtLaunchHostFunc(stream, on_host, &called), 0);
         CHECK_RC(aclrtSynchronizeStream(stream), 0);
         CHECK(atomic_exchange(&called, 0) == 1);
@@ -319,7 +320,7 @@ static void test_callbacks_are_dropped(bool host) {
     CHECK_RC(aclrtDestroyEvent(missing), 0);
 }
 
-/* The queue goes on, or it does not, but not both ways. */
+/* A queue can use callbacks or host functions, but not both. */
 static void test_callbacks_and_host_functions_do_not_mix(void) {
     aclrtStream stream = NULL;
     atomic_int called = 0;
@@ -345,7 +346,7 @@ int main(void) {
         test_destroy(way);
         test_what_a_wait_covers(way);
         test_a_failed_task(way);
-        if (way != BY_DEVICE) { /* traps.c has what happens then */
+        if (way != BY_DEVICE) { /* traps.c tests what happens then */
             test_reset(way, false);
             test_reset(way, true);
         }

@@ -1,4 +1,4 @@
-/* A model of persistent streams, and copies of pageable memory meanwhile: they are done at once. */
+/* A model of persistent streams, and copies of pageable memory meanwhile: these copies are done at once. */
 #include <string.h>
 
 #include "graph_test.h"
@@ -26,14 +26,14 @@ static void copy_inside(int32_t *to, const int32_t *from, aclrtStream stream) {
 }
 
 /*
- * The first stream begins the second, which is left for one of two others by what lies in device memory: both
- * end the model. What the model compares and copies is put there while it is built.
+ * The first stream activates the second. That switches to one of two others, depending on a value in device
+ * memory; both end the model. The values that the model compares and copies are written while it is built.
  */
 static void test_a_model_that_switches(void) {
     aclrtStream streams[STREAMS];
     aclrtStream runs = stream_new();
     aclmdlRI model = NULL;
-    int32_t *words = (int32_t *)words_new(4); /* the value, what it is compared with, and what is written */
+    int32_t *words = (int32_t *)words_new(4); /* the value, what it is compared with, what is written */
     CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
     for (int i = 0; i < STREAMS; i++) {
         streams[i] = stream_with(PERSISTENT);
@@ -55,7 +55,7 @@ static void test_a_model_that_switches(void) {
     }
     CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
     for (int32_t value = 1; value <= 2; value++) {
-        put(&words[0], value, streams[0]); /* as it is for a model that is built */
+        put(&words[0], value, streams[0]); /* as when a model is built */
         CHECK_RC(aclmdlRIExecuteAsync(model, runs), 0);
         CHECK_RC(aclrtSynchronizeStream(runs), 0);
         CHECK(get(&words[6]) == value * 10);
@@ -71,7 +71,7 @@ static void test_a_model_that_switches(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* A copy of pageable memory is done at once and no part of the model, which does not do it again. */
+/* A copy of pageable memory is done at once. It is not part of the model, which does not repeat it. */
 static void test_copies_are_no_part_of_the_model(void) {
     static const uint32_t flags[] = {0, PERSISTENT};
     int32_t *words = (int32_t *)words_new(1);
@@ -97,7 +97,7 @@ static void test_copies_are_no_part_of_the_model(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* A capture cannot take it, whatever its mode; the capture of another stream may forbid it, and goes on. */
+/* A capture cannot contain it in any mode. The capture of another stream may forbid it, and goes on. */
 static void test_captures(void) {
     aclrtStream stream = stream_new();
     aclrtStream other = stream_new();

@@ -1,4 +1,5 @@
-/* Conditions of captured models: the task makes the graphs that it chooses from, which are captured then. */
+/* Conditions of captured models: the task creates the graphs that it chooses from, which are captured
+ * afterwards. */
 #include "graph_test.h"
 
 enum { LOOPS = 3, GRAPHS = 4 };
@@ -9,7 +10,7 @@ static const aclmdlRICondHandleFlag KEEP = (aclmdlRICondHandleFlag)0;
 
 aclError aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream stream, uint32_t flags);
 
-/* A condition with its task, in the model that the stream is captured into, and the graphs to be captured. */
+/* A condition with its task, in the model into which the stream is captured, and the graphs to capture. */
 typedef struct {
     aclrtStream stream;
     aclrtStream inner;
@@ -100,10 +101,10 @@ static void test_if(void) {
 static void test_if_without_else(void) {
     uint64_t *words = words_new(2);
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_IF, 1, 0, KEEP);
-    launch_add(choice.stream, &words[1], 1); /* behind the condition */
+    launch_add(choice.stream, &words[1], 1); /* after the condition */
     graph_of_add(&choice, 0, &words[0], 1);
     end_choice(&choice);
-    CHECK(*choice.value == 0); /* what is not assigned begins with nothing */
+    CHECK(*choice.value == 0); /* a value that is not assigned starts as 0 */
     execute_with(&choice, 0);
     CHECK(words[0] == 0 && words[1] == 1);
     execute_with(&choice, 1);
@@ -112,17 +113,17 @@ static void test_if_without_else(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* The body refers to the condition that it belongs to: it counts down, or writes another value at once. */
+/* The body refers to its own condition: it counts down, or writes another value at once. */
 static void test_while(void) {
     uint64_t *words = words_new(2);
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_WHILE, 1, LOOPS, ASSIGN);
     begin_graph(&choice, 0);
     launch_add(choice.inner, &words[0], 1);
-    launch_add(choice.inner, choice.value, UINT64_MAX); /* one less each time */
+    launch_add(choice.inner, choice.value, UINT64_MAX); /* subtracts one each time */
     end_graph(&choice, 0);
     end_choice(&choice);
     for (uint64_t i = 1; i <= 2; i++) {
-        CHECK_RC(aclmdlRIExecute(choice.model, 5000), 0); /* which begins with the assigned value again */
+        CHECK_RC(aclmdlRIExecute(choice.model, 5000), 0); /* starts with the assigned value again */
         CHECK(words[0] == i * LOOPS && *choice.value == 0);
     }
     choice_end(&choice);
@@ -130,10 +131,10 @@ static void test_while(void) {
     begin_graph(&choice, 0);
     launch_add(choice.inner, &words[0], 1);
     CHECK_RC(aclrtMemcpyAsync(choice.value, 8, &words[1], 8, ACL_MEMCPY_DEVICE_TO_DEVICE, choice.inner), 0);
-    CHECK_RC(aclmdlRICaptureEnd(choice.inner, NULL), 0); /* which graph it is, is known */
+    CHECK_RC(aclmdlRICaptureEnd(choice.inner, NULL), 0); /* needs no argument for the graph: it is known */
     end_choice(&choice);
     words[0] = 0;
-    execute_with(&choice, 0); /* and is assigned */
+    execute_with(&choice, 0); /* assigned as well */
     CHECK(words[0] == 1 && *choice.value == 0);
     choice_end(&choice);
     CHECK_RC(aclrtFree(words), 0);
@@ -154,7 +155,7 @@ static void test_switch(void) {
         graph_of_add(&choice, i, &words[i], 1);
     }
     end_choice(&choice);
-    for (uint64_t value = 0; value < 4; value++) { /* the last chooses none */
+    for (uint64_t value = 0; value < 4; value++) { /* the last value chooses no graph */
         execute_with(&choice, value);
     }
     CHECK(words[0] == 1 && words[1] == 1 && words[2] == 2);
@@ -162,7 +163,7 @@ static void test_switch(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* Values are assigned once an execution, not each time that the graph with the condition is chosen. */
+/* Values are assigned once per execution, not each time that the graph with the condition is chosen. */
 static void test_nested(void) {
     uint64_t *words = words_new(1);
     choice_t loop = choice_new(ACL_MODEL_RI_COND_TYPE_WHILE, 1, 3, ASSIGN);
@@ -184,7 +185,7 @@ static void test_nested(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* What one of the graphs records as the outside sees it, the outside can wait for. */
+/* When an inner graph records an event with the external flag, streams outside can wait for it. */
 static void test_an_external_record_inside(void) {
     aclrtEvent event = NULL;
     CHECK_RC(aclrtCreateEventExWithFlag(&event, 1), 0);
@@ -195,7 +196,7 @@ static void test_an_external_record_inside(void) {
     CHECK_RC(aclrtRecordEventWithFlag(event, choice.inner, 1), 0);
     end_graph(&choice, 0);
     end_choice(&choice);
-    for (uint64_t value = 0; value < 2; value++) { /* also where it is not chosen */
+    for (uint64_t value = 0; value < 2; value++) { /* including the graph in which it is not chosen */
         execute_with(&choice, value);
         CHECK_RC(aclrtSynchronizeEvent(event), 0);
         CHECK(*words == value);
@@ -220,7 +221,7 @@ static void test_a_failing_graph(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* The capture cannot end before those inside have; it is lost, and all that belongs to it. */
+/* The capture cannot end before the captures of its inner graphs. It is lost, with everything in it. */
 static void test_a_capture_that_ends_too_early(void) {
     for (int begun = 0; begun < 2; begun++) {
         aclmdlRI model = NULL;
@@ -239,7 +240,7 @@ static void test_a_capture_that_ends_too_early(void) {
     }
 }
 
-/* Of a graph that was not captured well the whole capture learns. */
+/* If the capture of an inner graph fails, the whole capture fails. */
 static void test_a_capture_that_goes_wrong_inside(void) {
     aclmdlRI model = NULL;
     aclrtStream third = stream_new();
@@ -249,7 +250,7 @@ static void test_a_capture_that_goes_wrong_inside(void) {
     begin_graph(&choice, 0);
     CHECK_RC(aclrtRecordEvent(event, choice.inner), 0);
     CHECK_RC(aclrtStreamWaitEvent(third, event), 0);
-    launch_add(third, choice.value, 1); /* and nobody waits for it */
+    launch_add(third, choice.value, 1); /* and no stream waits for it */
     CHECK_RC(aclmdlRICaptureEnd(choice.inner, &model), 107025);
     CHECK_RC(aclmdlRICaptureToModelRIBegin(choice.inner, choice.graphs[0], LOCAL), 107026);
     CHECK_RC(aclmdlRICaptureEnd(choice.stream, &model), 107045);
@@ -260,7 +261,7 @@ static void test_a_capture_that_goes_wrong_inside(void) {
     CHECK_RC(aclrtDestroyEvent(event), 0);
 }
 
-/* Streams go with their context, in any order, and with them what is captured. */
+/* Streams end with their context, in any order, and their captures with them. */
 static void test_a_context_that_ends(void) {
     aclrtContext before = NULL;
     aclrtContext context = NULL;
@@ -319,12 +320,12 @@ static void test_tasks_that_are_refused(void) {
     aclmdlRICondTaskParams params = {choice.handle, ACL_MODEL_RI_COND_TYPE_IF, 1, graphs};
     CHECK_RC(aclmdlRIAddCondTask(params, choice.stream, 1), 107000);
     CHECK_RC(aclmdlRIAddCondTask(params, NULL, 0), 100000);
-    CHECK_RC(aclmdlRIAddCondTask(params, other.stream, 0), 107000); /* of another model */
+    CHECK_RC(aclmdlRIAddCondTask(params, other.stream, 0), 107000); /* belongs to another model */
     CHECK_RC(aclmdlRIAddCondTask(params, other.inner, 0), 107029);
     params.handle = other.handle;
-    CHECK_RC(aclmdlRIAddCondTask(params, other.stream, 0), 107000); /* has its task */
+    CHECK_RC(aclmdlRIAddCondTask(params, other.stream, 0), 107000); /* already has its task */
     CHECK(graphs[0] == NULL);
-    end_choice(&choice); /* which none of that has harmed */
+    end_choice(&choice); /* the refused calls have not changed it */
     CHECK_RC(aclmdlRIExecute(choice.model, 1000), 0);
     graph_of_add(&other, 0, other.value, 1);
     end_choice(&other);
@@ -333,7 +334,7 @@ static void test_tasks_that_are_refused(void) {
     choice_end(&other);
 }
 
-/* The value belongs to the runtime: no call frees it but the destruction of its model. */
+/* The value belongs to the runtime: only the destruction of its model frees it. */
 static void test_a_value_that_is_freed_from_outside(void) {
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_IF, 1, 1, ASSIGN);
     graph_of_add(&choice, 0, choice.value, 1);
@@ -369,7 +370,7 @@ int main(void) {
     test_a_capture_that_ends_too_early();
     test_a_capture_that_goes_wrong_inside();
     test_a_context_that_ends();
-    CHECK(stats().violations == 2); /* the two handles of conditions that were gone */
+    CHECK(stats().violations == 2); /* the two dead handles of conditions */
     test_handles_that_are_refused();
     test_tasks_that_are_refused();
     test_a_value_that_is_freed_from_outside();

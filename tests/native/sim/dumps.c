@@ -1,5 +1,5 @@
-/* Where dumps go: the path of a configuration, and the functions that return it. Each case has a process of its
- * own, because the first configuration of a process is its only one. */
+/* The paths of dumps: the path of a configuration, and the functions that return it. Each case runs in its own
+ * process, because only the first configuration of a process counts. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-/* Events that graphs and the outside share, as programs use them: the record and the wait have a flag each. */
+/* Events that graphs share with streams outside, as programs use them. Recording and waiting have a flag each.
+ */
 #include "graph_test.h"
 
 enum { COUNT = 1024, DEFAULT = 0, EXTERNAL = 1 };
@@ -63,7 +64,7 @@ static void call_info_end(const scene_t *scene) {
     CHECK_RC(aclrtDestroyStream(scene->other), 0);
 }
 
-/* The graph waits for what a stream outside has recorded, in the ordinary way. */
+/* The graph waits for an ordinary record of a stream outside. */
 static void test_an_external_wait_for_an_ordinary_record(void) {
     scene_t scene = call_info_new();
     aclrtStream runs = stream_new();
@@ -89,8 +90,8 @@ static void test_an_external_wait_for_an_ordinary_record(void) {
     call_info_end(&scene);
 }
 
-/* A stream outside waits, in the ordinary way, for what the graph records; from the call on that executes it.
- */
+/* A stream outside waits, in the ordinary way, for a record of the graph. This works from the call on that
+ * executes the graph. */
 static void test_an_ordinary_wait_for_an_external_record(void) {
     scene_t scene = call_info_new();
     aclrtStream runs = stream_new();
@@ -119,7 +120,7 @@ static void test_an_ordinary_wait_for_an_external_record(void) {
     call_info_end(&scene);
 }
 
-/* One graph waits for the other, each on a stream of its own. */
+/* One graph waits for the other, each on its own stream. */
 static void test_two_graphs_in_order(void) {
     scene_t scene = call_info_new();
     aclrtStream runs = stream_new();
@@ -146,7 +147,7 @@ static void test_two_graphs_in_order(void) {
     call_info_end(&scene);
 }
 
-/* A graph that is executed by another says what its events mean when its turn comes. */
+/* For a graph that another graph executes, the meaning of its events is decided at its turn. */
 static void test_a_graph_inside_a_graph(void) {
     scene_t scene = call_info_new();
     CHECK_RC(aclmdlRICaptureBegin(scene.stream, RELAXED), 0);
@@ -169,7 +170,7 @@ static void test_a_graph_inside_a_graph(void) {
     call_info_end(&scene);
 }
 
-/* The host is not kept waiting for a record that was dropped with the execution. */
+/* The host does not wait for a record that was dropped with the execution. */
 static void test_a_dropped_execution(void) {
     scene_t scene = call_info_new();
     CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
@@ -185,7 +186,7 @@ static void test_a_dropped_execution(void) {
     call_info_end(&scene);
 }
 
-/* Each of the two flags is kept from its first use on, also where the call is refused for something else. */
+/* Each of the two flags is fixed by its first use, even if the call is refused for another reason. */
 static void test_flags_that_change(void) {
     aclrtStream stream = stream_new();
     aclrtEvent event = event_new(1);
@@ -197,11 +198,11 @@ static void test_flags_that_change(void) {
     CHECK_RC(aclrtRecordEventWithFlag(event, stream, EXTERNAL), 107000);
     CHECK_RC(aclrtRecordEvent(recorded, stream), 0);
     CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
-    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, recorded, 0, EXTERNAL), 107000); /* too late for it */
+    CHECK_RC(aclrtStreamWaitEventWithFlag(stream, recorded, 0, EXTERNAL), 107000); /* already fixed */
     CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, DEFAULT), 107000);
     CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 1, EXTERNAL), 100000);
     CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, 2), 100000);
-    aclmdlRI model = end_capture(stream); /* which none of that has harmed */
+    aclmdlRI model = end_capture(stream); /* the refused calls have not changed it */
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK_RC(aclrtDestroyEvent(event), 0);
@@ -209,7 +210,7 @@ static void test_flags_that_change(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* Only an event of the new mode with the flag for streams, and no other, is for both sides. */
+/* Only an event of the new mode with exactly the flag for streams works for both sides. */
 static void test_events_for_one_side(void) {
     static const uint32_t others[] = {0x8, 0x9, 0x3};
     aclrtStream stream = stream_new();
@@ -221,7 +222,7 @@ static void test_events_for_one_side(void) {
         CHECK_RC(aclrtRecordEventWithFlag(event, stream, EXTERNAL), 207000);
         CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, EXTERNAL), 207000);
         CHECK_RC(aclmdlRIDestroy(end_capture(stream)), 0);
-        CHECK_RC(aclrtRecordEvent(event, stream), 0); /* a flag that was refused is not kept */
+        CHECK_RC(aclrtRecordEvent(event, stream), 0); /* a refused flag is not fixed */
         CHECK_RC(aclrtSynchronizeStream(stream), 0);
         CHECK_RC(aclrtDestroyEvent(event), 0);
     }

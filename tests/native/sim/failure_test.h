@@ -1,4 +1,5 @@
-/* What the programs about failing tasks have in common: a log of the callbacks, and old events that wake. */
+/* The common part of the programs about failed tasks: a log of the callbacks, and old events whose query wakes.
+ */
 #ifndef FAILURE_TEST_H
 #define FAILURE_TEST_H
 
@@ -10,7 +11,7 @@
 
 enum { SYNC_FLAG = 1, TIME_LINE_FLAG = 8, LOG_ROOM = 64 };
 
-static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER; /* each device has a thread that calls back */
+static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER; /* each device has its own thread for callbacks */
 static runtime_exception_t told_log[LOG_ROOM];                /* under told_lock */
 static atomic_int told;                                       /* callbacks that have returned */
 static atomic_int told_slow;
@@ -26,7 +27,7 @@ static inline void on_failure(runtime_exception_t *info) {
     CHECK(pthread_mutex_unlock(&told_lock) == 0);
 }
 
-/* Of the newest callback. */
+/* Returns the record of the newest callback. */
 static inline runtime_exception_t last_told(void) {
     CHECK(pthread_mutex_lock(&told_lock) == 0);
     runtime_exception_t newest = told_log[(atomic_load(&told) - 1) % LOG_ROOM];

@@ -1,4 +1,4 @@
-/* Failing tasks: the order of error code, callbacks and queue, task ids, registrations, kinds without a
+/* Failed tasks: the order of error code, callbacks and queue; task ids; registrations; kinds without a
  * callback. */
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -33,10 +33,10 @@ static bool seen(int round) {
     }
 }
 
-/* Whatever is asked first about what comes behind the failed task: it answers only after the callback. */
+/* Whichever query about later work comes first, it reports completion only after the callback. */
 static void try_order(char *block, int round) {
     int before = atomic_load(&told);
-    failing = stream_made(); /* a new one: the 64th task of a stream wakes, too */
+    failing = stream_made(); /* a new stream, because the 64th task of a stream wakes too */
     dependent = stream_made();
     fill(failing, block, 507001);
     CHECK_RC(aclrtRecordEvent(behind, failing), 0);
@@ -70,7 +70,7 @@ static void test_order(void) {
     CHECK_RC(aclrtFree(block), 0);
 }
 
-/* One wake serves all streams of the device, and only what has failed before it. */
+/* One wake serves all streams of the device, but only failures from before it. */
 static void test_one_wake(void) {
     aclrtStream streams[3];
     char *block = block_made();
@@ -97,7 +97,7 @@ static void test_one_wake(void) {
     CHECK_RC(aclrtFree(block), 0);
 }
 
-/* A callback that takes long keeps its stream, and a reset waits for it. */
+/* A long callback holds up its stream, and a reset waits for it. */
 static void test_reset_during_callback(void) {
     char *block = block_made();
     for (int i = 0; i < 20; i++) {
@@ -148,7 +148,7 @@ static void copy(aclrtStream stream, char *to, char *from, size_t count) {
     CHECK_RC(aclrtMemcpyAsync(to, count, from, count, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
 }
 
-/* An operation may be several tasks; the one that fails is in its window, and not the last. */
+/* An operation may consist of several tasks. The failing task is one of them, and not the last. */
 static void test_windows(void) {
     static const size_t part = 64UL << 20;
     aclrtStream stream = stream_made();
@@ -171,7 +171,7 @@ static void test_windows(void) {
     CHECK_RC(aclrtFree(block), 0);
 }
 
-/* Such calls leave the id of what the thread enqueued last, on another stream maybe. */
+/* Such calls leave the id of the thread's last enqueued task, which may be on another stream. */
 static void test_no_task(void) {
     aclrtStream stream = stream_made();
     aclrtStream other = stream_made();
@@ -182,7 +182,7 @@ static void test_no_task(void) {
     CHECK_RC(aclrtRecordEvent(event, stream), 0);
     fill(other, block, 0);
     CHECK(last_task() == 200);
-    CHECK_RC(aclrtStreamWaitEvent(stream, event), 0); /* its own */
+    CHECK_RC(aclrtStreamWaitEvent(stream, event), 0); /* an event of the same stream */
     CHECK_RC(aclrtMemcpyAsync(block, 0, block + 8, 0, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
     CHECK(last_task() == 200 && aclsim_pending(stream) == 1);
     CHECK(aclsim_release(stream) == 0);
@@ -221,11 +221,11 @@ static void test_registrations(void) {
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     fail_one(507015);
-    CHECK(atomic_load(&told) == before + 6); /* both survive the reset */
+    CHECK(atomic_load(&told) == before + 6); /* both registrations survive the reset */
     CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception), 0);
 }
 
-/* The device itself has failed: no task is known. */
+/* The device itself has failed: no task is known for it. */
 static void test_unknown_task(void) {
     uint32_t rule = 0;
     int before = atomic_load(&told);

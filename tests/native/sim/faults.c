@@ -1,4 +1,5 @@
-/* The fault engine among threads: rules that come and go, hangs, sick devices and the clock. No sleeping. */
+/* The fault engine with threads: rules that are added and removed, hangs, devices in a fault state, and the
+ * clock. No sleeping. */
 #include <string.h>
 #include <unistd.h>
 
@@ -40,7 +41,7 @@ static void *ask_main(void *failed) {
     return NULL;
 }
 
-/* However the threads take turns, the rule fires for the same matches. */
+/* The rule fires for the same matches in every order of the threads. */
 static void test_chance_among_threads(void) {
     atomic_int failed = 0;
     uint64_t hits = 0;
@@ -73,7 +74,7 @@ static uint64_t fired(void) {
     return found;
 }
 
-/* What a seed decides does not depend on the rules that there have been before it was set. */
+/* The decisions of a seed do not depend on rules that existed before it was set. */
 static void test_a_seed_decides_the_same(void) {
     aclsim_set_seed(7);
     uint64_t first = fired();
@@ -100,7 +101,7 @@ static void test_hangs(void) {
     while (aclsim_hung("aclrtGetDeviceCount") < THREADS) {
         sched_yield();
     }
-    aclsim_fault_clear(); /* who hangs already hangs on */
+    aclsim_fault_clear(); /* calls that hang already go on hanging */
     CHECK(aclsim_hung("aclrtGetDeviceCount") == THREADS);
     CHECK(aclsim_release_key("gate") == 0);
     for (int i = 0; i < THREADS; i++) {
@@ -133,7 +134,7 @@ static aclError body_create(void *stream) {
     return aclrtCreateStream(stream);
 }
 
-/* A process that nobody unlocks is unlocked by who releases everything, and by the end of the library. */
+/* aclsim_release_all() and the end of the library end the lock of a snapshot. */
 static void test_a_snapshot_lock_ends(void) {
     aclrtStream stream = NULL;
     call_t call;
@@ -148,7 +149,7 @@ static void test_a_snapshot_lock_ends(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
     CHECK_RC(aclrtCreateStream(&stream), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtResetDevice(0), 0); /* the other thread's */
+    CHECK_RC(aclrtResetDevice(0), 0); /* the set of the other thread */
 }
 
 static aclError body_delayed(void *unused) {

@@ -1,4 +1,4 @@
-/* What the programs about graphs have in common: captures, and a kernel that adds. */
+/* The common part of the programs about graphs: captures, and a kernel that adds. */
 #ifndef GRAPH_TEST_H
 #define GRAPH_TEST_H
 

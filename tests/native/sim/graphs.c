@@ -1,4 +1,4 @@
-/* Captured and built graphs: what they take, how they run, and what is refused meanwhile. */
+/* Captured and built graphs: what they accept, how they run, and what is refused meanwhile. */
 #include <string.h>
 #include <unistd.h>
 
@@ -57,7 +57,7 @@ static void test_everything_runs_again_in_order(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* More nodes than a queue has room for. */
+/* More nodes than a queue has entries. */
 static void test_long_graphs(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = words_new(1);
@@ -76,7 +76,7 @@ static void test_long_graphs(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* Two streams execute the same graph: it takes its turn, and no addition is lost. */
+/* Two streams execute the same graph: the executions take turns, and no addition is lost. */
 static void test_two_streams_execute_one_graph(void) {
     aclrtStream streams[2] = {stream_new(), stream_new()};
     uint64_t *words = words_new(1);
@@ -152,7 +152,7 @@ static void test_unjoined_and_conflicts(void) {
     CHECK_RC(aclmdlRICaptureEnd(first, &model), 107029);
     CHECK_RC(aclrtValueWrite(words, 1, 0, second), 0);
     CHECK_RC(aclrtSynchronizeStream(second), 0);
-    /* two captures must not meet */
+    /* two captures must not join each other */
     CHECK_RC(aclmdlRICaptureBegin(first, RELAXED), 0);
     CHECK_RC(aclmdlRICaptureBegin(second, RELAXED), 0);
     CHECK_RC(aclrtRecordEvent(event, first), 0);
@@ -163,7 +163,7 @@ static void test_unjoined_and_conflicts(void) {
     CHECK(status == ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED && model == NULL);
     CHECK_RC(aclmdlRICaptureEnd(first, &model), 507903);
     CHECK_RC(aclmdlRICaptureEnd(second, &model), 507903);
-    /* what was recorded outside is not waited for inside */
+    /* a record from outside cannot be waited for inside */
     CHECK_RC(aclrtRecordEvent(other, second), 0);
     CHECK_RC(aclmdlRICaptureBegin(first, RELAXED), 0);
     CHECK_RC(aclrtStreamWaitEvent(first, other), 107024);
@@ -327,7 +327,7 @@ static void test_reset_ends_graphs(void) {
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclmdlRIDestroy(model), 107017);
-    words = words_new(1); /* no capture forbids it any more */
+    words = words_new(1); /* no capture forbids it any longer */
     CHECK_RC(aclrtFree(words), 0);
     CHECK(stats().streams == 0 && stats().models == 0);
 }
@@ -492,7 +492,7 @@ static void test_build(void) {
     CHECK_RC(aclrtDestroyStream(later), 0);
 }
 
-/* Counts down in a loop: the label at the beginning is jumped to until the index is 1. */
+/* Counts down in a loop: jumps to the label at the beginning until the index is 1. */
 static void test_labels(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = words_new(2);
@@ -509,7 +509,7 @@ static void test_labels(void) {
     CHECK_RC(aclrtSetLabel(labels[0], stream), 0);
     CHECK_RC(aclrtSetLabel(labels[0], stream), 107000);
     launch_add(stream, words, 1);     /* the index: -1, 0, 1 */
-    launch_add(stream, words + 1, 1); /* how often */
+    launch_add(stream, words + 1, 1); /* the number of passes */
     CHECK_RC(aclrtSwitchLabelByIndex(words, 2, list, stream), 0);
     launch_add(stream, words + 1, 1000);
     CHECK_RC(aclrtSetLabel(labels[1], stream), 0);
@@ -518,7 +518,7 @@ static void test_labels(void) {
     words[0] = (uint64_t)0;
     CHECK_RC(aclmdlRIExecute(model, 5000), 0);
     CHECK(words[1] == 51);
-    words[0] = UINT64_MAX; /* the first pass makes it 0, which leads back to the beginning */
+    words[0] = UINT64_MAX; /* the first pass makes it 0, which jumps back to the beginning */
     CHECK_RC(aclmdlRIExecute(model, 5000), 0);
     CHECK(words[1] == 51 + 52);
     CHECK_RC(aclrtDestroyLabelList(list), 0);

@@ -1,5 +1,5 @@
-/* What the runtime does wrong and the simulator does on request: a late query, a livelock, a crash in a reset.
- */
+/* Known faults of the runtime, which the simulator shows on request: a late query, a livelock, a crash in a
+ * reset. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,7 +59,7 @@ static void test_livelock(void) {
     CHECK_RC(aclrtDestroyStream(fed), 0);
 }
 
-/* In a process of its own, forked before this one has called anything. */
+/* Runs in its own process, forked before this one has called ACL. */
 static int reset_child(bool limited) {
     call_t call;
     CHECK_RC(aclrtSetDevice(0), 0);

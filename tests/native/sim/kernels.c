@@ -10,7 +10,7 @@ aclError aclrtLaunchSIMTKernelWithHostArgs(void *func, dim3 gridDim, dim3 blockD
                                            size_t argsSize, aclrtPlaceHolderInfo *placeHolderArray,
                                            size_t placeHolderNum);
 
-/* What the last launch was told; written by the device's thread, read after a synchronize. */
+/* The description of the last launch; written by the device's thread, read after a synchronize. */
 static aclsim_launch_t told;
 static atomic_int launches;
 static const char symbol_of_add;
@@ -31,7 +31,7 @@ static int kernel_add(const aclsim_launch_t *launch) {
     return 0;
 }
 
-/* The pointer of a place holder, then a number. */
+/* The pointer of a placeholder, then a number. */
 typedef struct {
     const int64_t *values;
     int64_t *out;
@@ -83,7 +83,7 @@ static void test_registry(void) {
     CHECK(aclsim_register_kernel("7", NULL, NULL) == -1);
 }
 
-/* Copies that a client means for the device must not reach what the simulator keeps beside it. */
+/* A client's copies to the device must not reach the simulator's own data. */
 static void check_out_of_reach(void *address) {
     char bytes[8] = {0};
     CHECK(address != NULL);
@@ -91,7 +91,7 @@ static void check_out_of_reach(void *address) {
     CHECK_RC(aclrtMemcpy(address, 8, bytes, 8, ACL_MEMCPY_HOST_TO_DEVICE), 507899);
     CHECK_RC(aclrtFree(address), 507899);
     CHECK_RC(aclrtReleaseMemAddress(address), 507899);
-    CHECK(stats().violations == 4 && aclGetRecentErrMsg() != NULL); /* the text is read, so it is gone */
+    CHECK(stats().violations == 4 && aclGetRecentErrMsg() != NULL); /* reading the text clears it */
     aclsim_forget();
 }
 
@@ -254,7 +254,7 @@ static void test_host_args(void) {
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     memset(&attr.id, 99, sizeof attr.id);
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, &cfg, &all, sizeof all, &holder, 1), 107000);
-    cfg.numAttrs = (size_t)1 << 40; /* refused without a look at a terabyte */
+    cfg.numAttrs = (size_t)1 << 40; /* refused without reading a terabyte */
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, &cfg, &all, sizeof all, &holder, 1), 107000);
     CHECK_RC(aclrtBinaryUnLoad(binary), 0);
     CHECK_RC(aclrtFree(out), 0);

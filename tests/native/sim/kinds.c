@@ -1,4 +1,4 @@
-/* Which kinds of failing task have callbacks, and with which ids; waits that time out; several devices at once.
+/* Which kinds of failed tasks have callbacks, and with which ids; waits that time out; several devices at once.
  */
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ static aclrtFuncHandle function_made(aclrtBinHandle *binary) {
 
 static atomic_int own_told;
 
-/* A launch's own callback comes last, on the same thread, while the stream still stands. */
+/* A launch's own callback comes last, on the same thread, while the stream is still stopped. */
 static void on_kernel(aclrtExceptionInfo *info, void *count) {
     CHECK(aclrtGetErrorCodeFromExceptionInfo(info) == 507015 && aclsim_pending(stream) == 1);
     atomic_store(&own_told, atomic_load((atomic_int *)count));
@@ -70,7 +70,7 @@ static void test_with_callback(void) {
     CHECK_RC(aclrtDestroyNotify(notify), 0);
 }
 
-/* The stream gets the code, and stands still until the recycle thread is woken; no callback is called. */
+/* The stream gets the code, and is stopped until the recycle thread is woken. No callback is called. */
 static void check_silent(int before, aclError code) {
     until_faulted(stream);
     CHECK(!is_idle(stream));
@@ -124,7 +124,7 @@ static void test_waits(void) {
     CHECK_RC(aclrtSetOpWaitTimeout(0), 0);
     check_wait(mark, "aclrtStreamWaitEvent");
     aclsim_clock_virtual(0);
-    /* A fault is one although the event is recorded in time. */
+    /* the wait fails although the event is recorded in time */
     double began = now_s();
     fail_next_call("aclrtStreamWaitEvent", 507001);
     CHECK_RC(aclrtStreamWaitEvent(stream, mark), 0);
@@ -132,7 +132,7 @@ static void test_waits(void) {
     CHECK_RC(aclrtSynchronizeStream(held), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 507001);
     CHECK(now_s() - began >= 1.0);
-    /* Without one it ends as soon as the event is recorded. */
+    /* Without the fault, the wait ends as soon as the event is recorded. */
     CHECK_RC(aclrtStreamWaitEvent(stream, mark), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK_RC(aclrtDestroyStream(held), 0);
@@ -153,7 +153,7 @@ static aclError body_execute(void *model) {
     return aclmdlRIExecuteAsync(model, stream) != 0 ? -2 : (aclError)own_id();
 }
 
-/* A callback gets the ids of the stream inside, and the thread that enqueued the execution. */
+/* A callback gets the ids of the inner stream, and the thread that enqueued the execution. */
 static void test_models(void) {
     aclmdlRI model = captured();
     aclrtEvent behind = mark_made();
@@ -185,7 +185,7 @@ static void test_models(void) {
 
 static atomic_int inside;
 
-/* Each waits for the other, so both descriptions are being delivered when they are read. */
+/* Each callback waits for the other, so both descriptions are being delivered when they are read. */
 static void on_both(aclrtExceptionInfo *info) {
     uint32_t device = aclrtGetDeviceIdFromExceptionInfo(info);
     atomic_fetch_add(&inside, 1);

@@ -1,5 +1,5 @@
-/* What graphs lend and what is dropped under them: executing again, aborting and resetting in the middle; and
- * what outlives the context it was made in. */
+/* What graphs lend, and what is dropped while they run: executing again, aborting and resetting in the middle.
+ * Also, what outlives the context in which it was created. */
 #include <string.h>
 
 #include "graph_test.h"
@@ -13,7 +13,7 @@ static char *block_new(char fill) {
     return block;
 }
 
-/* The description is read each time the copy runs, and is the graph's until the end. */
+/* The description is read each time the copy runs. It belongs to the graph until the end. */
 static void test_a_described_copy_runs_again(void) {
     aclrtStream stream = stream_new();
     char *from = block_new(0);
@@ -67,7 +67,7 @@ static void launch(aclrtFuncHandle function, aclrtStream stream) {
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &word, sizeof word, NULL, 0), 0);
 }
 
-/* The stream executes it, with its kernel inside. */
+/* The stream executes the graph, with its kernel inside. */
 static aclmdlRI execute_door(aclrtFuncHandle function, aclrtStream captured, aclrtStream stream) {
     aclmdlRI model = NULL;
     atomic_store(&inside, 0);
@@ -98,7 +98,7 @@ static aclError body_reset(void *none) {
     return aclrtResetDeviceForce(0);
 }
 
-/* The executor goes on to what is behind the graph, if it gets there before the abort. */
+/* The executor continues with the tasks behind the graph, if it reaches them before the abort. */
 static void test_abort_with_work_behind(aclError (*body)(void *)) {
     aclrtFuncHandle function = door();
     for (int round = 0; round < 50; round++) {
@@ -141,7 +141,7 @@ static void test_abort_against_reset(void) {
     }
 }
 
-/* A loop whose body is nothing has no end of its own, and leaves room for everybody else. */
+/* A loop with an empty body never ends by itself, and does not block other streams. */
 static void test_an_endless_loop_over_nothing(void) {
     aclrtStream inner = stream_new();
     aclrtStream stream = stream_new();
@@ -165,7 +165,7 @@ static void test_an_endless_loop_over_nothing(void) {
     CHECK_RC(aclrtDestroyStream(inner), 0);
 }
 
-/* Nobody has set the device: the context alone has opened it, and only a reset takes the memory away. */
+/* No call has set the device: only the context opened it. Only a reset frees the memory. */
 static void test_memory_outlives_the_last_context(void) {
     aclrtContext context = NULL;
     aclrtMemPool pool = NULL;
@@ -199,7 +199,7 @@ int main(void) {
     test_abort_with_work_behind(body_abort_stream);
     test_abort_with_work_behind(body_abort_device);
     CHECK(stats().violations == 0);
-    test_abort_against_reset(); /* in which the usage checker finds fault */
+    test_abort_against_reset(); /* this test causes violations */
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.device_blocks == 0 && left.models == 0);
     CHECK_RC(aclrtResetDevice(0), 0);

@@ -1,4 +1,5 @@
-/* Memory beyond allocation: registered, managed, pooled, mapped and shared; and what a reset does to each. */
+/* Memory other than allocations: registered, managed, pooled, mapped and shared; and the effect of a reset on
+ * each. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -48,7 +49,7 @@ static void test_registration(void) {
     munmap(pages, (size_t)4 * PAGE);
 }
 
-/* Its owner must not, but may: nobody else can know before he looks. */
+/* The owner must not unmap it, but the simulator cannot prevent or notice that before it is used. */
 static void test_registered_and_unmapped(void) {
     char *pages = client_pages(1);
     void *window = NULL;
@@ -146,19 +147,19 @@ static void test_pool_order(void) {
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 1000, 1, 1000, stream), 0);
     CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 0);
-    CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 107000); /* it is on its way back */
+    CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 107000); /* it is being freed already */
     CHECK(stats().pool_blocks == 1);
     uint64_t before = stats().violations;
     CHECK(aclsim_release(stream) == 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK(stats().pool_blocks == 0 && stats().violations == before);
     CHECK(of_pool(pool, ACL_RT_MEM_POOL_ATTR_USED_MEM_HIGH) == 1024);
-    CHECK_RC(aclrtMemsetAsync(block, 1000, 1, 1000, stream), 0); /* nobody's any more */
+    CHECK_RC(aclrtMemsetAsync(block, 1000, 1, 1000, stream), 0); /* it has no owner any more */
     CHECK_RC(aclrtSynchronizeStream(stream), 507001);
     CHECK_RC(aclrtMemPoolMallocAsync(&block, 8, pool, stream), 0);
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 0);
-    CHECK_RC(aclrtStreamAbort(stream), 0); /* the block stays: the stream never got there */
+    CHECK_RC(aclrtStreamAbort(stream), 0); /* the block stays, because the stream never reached the task */
     CHECK(aclsim_release(stream) == 0 && stats().pool_blocks == 1);
     CHECK_RC(aclrtMemPoolDestroy(pool), 0);
     CHECK_RC(aclrtMemPoolDestroy(pool), 107000);
@@ -191,7 +192,7 @@ static void test_pool_keeps(void) {
     CHECK_RC(aclrtMemPoolTrimTo(pool, 4 << 20), 0);
     CHECK(of_pool(pool, ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_CURRENT) == 4 << 20);
     CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 0); /* memory of no pool, in the order of a stream */
+    CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 0); /* works for memory of no pool too */
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK(stats().device_blocks == 0);
     CHECK_RC(aclrtMemPoolMallocAsync(&block, 64, pool, stream), 0);
@@ -219,7 +220,7 @@ static void test_mapping(void) {
     CHECK_RC(aclrtReserveMemAddress((void **)&base, 2 * grain, 0, NULL, 0), 0);
     CHECK((uintptr_t)base % grain == 0 && stats().reservations == 1);
     CHECK_RC(aclrtMallocPhysical(&handle, grain, &prop, 0), 0);
-    CHECK_RC(aclrtMemcpy(base, 4, "abc", 4, ACL_MEMCPY_HOST_TO_DEVICE), 507899); /* reserved, not mapped */
+    CHECK_RC(aclrtMemcpy(base, 4, "abc", 4, ACL_MEMCPY_HOST_TO_DEVICE), 507899); /* reserved, but not mapped */
     CHECK_RC(aclrtMapMem(base, grain, 0, handle, 0), 0);
     CHECK_RC(aclrtMapMem(base, grain, 0, handle, 0), 507899);
     CHECK_RC(aclrtMapMem(base + grain, grain, 0, handle, 0), 0); /* the same bytes, twice */
@@ -271,7 +272,7 @@ static void test_access(void) {
     CHECK_RC(aclrtMemSetAccess(base, GRAIN, &desc, 0), 107000);
     desc.location.id = 9;
     CHECK_RC(aclrtMemSetAccess(base, GRAIN, &desc, 1), 107001);
-    CHECK_RC(aclrtResetDevice(0), 0); /* ends what is mapped; addresses belong to the process */
+    CHECK_RC(aclrtResetDevice(0), 0); /* ends the mappings; addresses belong to the process */
     CHECK(stats().mappings == 0 && stats().physical == 0 && stats().reservations == 1);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtMapMem(base, GRAIN, 0, handle, 0), 507899);
@@ -288,7 +289,7 @@ static void test_refused_properties(void) {
     prop.location.id = 9;
     CHECK_RC(aclrtMallocPhysical(&handle, GRAIN, &prop, 0), 107001);
     prop.location.id = 1;
-    CHECK_RC(aclrtMallocPhysical(&handle, GRAIN, &prop, 0), 507899); /* not set */
+    CHECK_RC(aclrtMallocPhysical(&handle, GRAIN, &prop, 0), 507899); /* the device is not set */
     prop = on_device;
     CHECK_RC(aclrtMallocPhysical(&handle, SIZE_MAX, &prop, 0), 207001);
     CHECK_RC(aclrtMallocPhysical(&handle, GRAIN, &prop, 1), 100000);
@@ -303,7 +304,7 @@ static void test_refused_properties(void) {
     CHECK_RC(aclrtMemMapSetLink(&base, ACL_RT_MEM_ACCESS_LINK_SIO), 207000);
 }
 
-/* TSan keeps those addresses to itself. */
+/* TSan reserves those addresses. */
 static void test_wanted_addresses(void) {
 #ifndef __SANITIZE_THREAD__
     void *base = NULL;
@@ -325,7 +326,7 @@ static void test_sharing(void) {
     char back[4] = "";
     CHECK_RC(aclrtMallocPhysical(&handle, GRAIN, &on_device, 0), 0);
     CHECK_RC(aclrtMemExportToShareableHandle(handle, ACL_MEM_HANDLE_TYPE_NONE, 0, &share), 0);
-    CHECK_RC(aclrtMemImportFromShareableHandle(share, 0, &twin), 507899); /* not on the list */
+    CHECK_RC(aclrtMemImportFromShareableHandle(share, 0, &twin), 507899); /* the process is not on the list */
     CHECK_RC(aclrtMemSetPidToShareableHandle(share, &self, 1), 0);
     CHECK_RC(aclrtMemImportFromShareableHandle(share, 9, &twin), 107001);
     CHECK_RC(aclrtMemImportFromShareableHandle(share, 0, &twin), 0);

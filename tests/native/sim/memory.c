@@ -1,5 +1,5 @@
-/* Device memory and pinned memory: all ways to get it, red zones, bytes that nobody wrote, copies of every
- * shape. */
+/* Device memory and pinned memory: all ways to allocate it, red zones, bytes that were never written, copies of
+ * every shape. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -234,7 +234,7 @@ static void test_indirect(void) {
     CHECK(strcmp(back, "abcd") == 0);
     CHECK_RC(aclrtMemset(desc, size, 0, size), 0);
     CHECK_RC(aclrtMemcpyAsyncWithDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, stream), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 507001); /* there is nothing at no address */
+    CHECK_RC(aclrtSynchronizeStream(stream), 507001); /* the address is NULL */
     CHECK_RC(aclrtSetMemcpyDesc(back, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, device, device, 4, NULL), 507899);
     CHECK_RC(aclrtDestroyStream(stream), 0);
     CHECK_RC(aclrtFree(device), 0);
@@ -284,7 +284,7 @@ static void test_queries(void) {
     CHECK_RC(aclrtMemFlush(device, 100), 507899);
 }
 
-/* Where the real runtime would crash, the simulator says no. */
+/* Where the real runtime would crash, the simulator returns an error. */
 static void test_wild_pointers(void) {
     char *device = NULL;
     void *wild = (void *)(uintptr_t)0x1234560;

@@ -1,12 +1,12 @@
-/* Sets and resets of a device from within the callbacks of a set or a reset of it, and resets that fail. */
+/* Sets and resets of a device inside the callbacks of a set or a reset of it, and resets that fail. */
 #include "sim_test.h"
 
 typedef enum { NOTHING, SET, CREATE_CONTEXT } deed_t;
 
-/* What is done once, on the thread that is told, and what it answered. */
+/* An action that runs once, on the callback's thread, and its result. */
 typedef struct {
     deed_t deed;
-    int at_device; /* the state at which it is done; -1: not there */
+    int at_device; /* the state at which it runs; -1: at none */
     int at_stream;
     aclError rc;
     bool done;
@@ -45,7 +45,7 @@ static int end_all(void) {
     return resets;
 }
 
-/* The device works, and ends without a trace. */
+/* The device works, and ends without leaving anything. */
 static void check_works(void) {
     aclrtStream stream = NULL;
     void *block = NULL;
@@ -58,7 +58,7 @@ static void check_works(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* While a reset tears the primary context down, its callbacks get neither the device nor a context. */
+/* While a reset tears down the primary context, its callbacks get neither the device nor a context. */
 static void test_within_a_reset(deed_t deed, int at_device, int at_stream) {
     aclrtStream stream = NULL;
     CHECK_RC(aclrtSetDevice(0), 0);
@@ -73,7 +73,7 @@ static void test_within_a_reset(deed_t deed, int at_device, int at_stream) {
     CHECK(end_all() == 1);
 }
 
-/* After it, or in a set, they get it: it counts like any other set. */
+/* After the teardown, or in a set, a callback's set works and counts like any other set. */
 static void test_set_counts(int at_device, int at_stream, bool resets, int want) {
     plan = (plan_t){.deed = resets ? NOTHING : SET, .at_device = at_device, .at_stream = at_stream};
     CHECK_RC(aclrtSetDevice(0), 0);

@@ -1,12 +1,12 @@
-/* What programs prepare for operators, and their log: attributes, options of the compiler, messages; and what
- * they link with in libruntime.so. */
+/* What programs prepare for operators, and their log: attributes, compiler options, messages; and the functions
+ * of libruntime.so that they link with. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "sim_test.h"
 
-/* In no public header. */
+/* Not in a public header. */
 int32_t rtKernelLaunch(const void *stubFunc, uint32_t blockDim, void *args, uint32_t argsSize, void *smDesc,
                        void *stm);
 int32_t MsprofReportApi(uint32_t agingFlag, const void *api);
@@ -24,7 +24,7 @@ static void test_attributes(void) {
     CHECK(attr != NULL && stats().descriptions == before + 1);
     CHECK_RC(aclopSetAttrBool(attr, "bool", 1), 0);
     CHECK_RC(aclopSetAttrInt(attr, "int", INT64_MIN), 0);
-    CHECK_RC(aclopSetAttrInt(attr, "int", 2), 0); /* again */
+    CHECK_RC(aclopSetAttrInt(attr, "int", 2), 0); /* sets it again */
     CHECK_RC(aclopSetAttrFloat(attr, "float", 1.5F), 0);
     CHECK_RC(aclopSetAttrString(attr, "string", "text"), 0);
     CHECK_RC(aclopSetAttrDataType(attr, "type", ACL_FLOAT16), 0);
@@ -60,7 +60,7 @@ static void test_attribute_refusals(void) {
     CHECK(stats().violations == 0);
     aclopDestroyAttr(attr);
     CHECK_RC(aclopSetAttrBool(attr, "a", 1), 100000);
-    CHECK(stats().violations == 1); /* it is gone */
+    CHECK(stats().violations == 1); /* the attribute object is dead */
 }
 
 static void check_option(aclCompileOpt opt, const char *want) {
@@ -92,7 +92,7 @@ static void test_options(void) {
     CHECK_RC(aclGetCompileopt((aclCompileOpt)17, value, sizeof value), 200001);
 }
 
-/* The default is off, and the size does not depend on the value. */
+/* The default is off, and the reported size does not depend on the value. */
 static void test_compiling_at_run_time(void) {
     CHECK(aclGetCompileoptSize(ACL_OP_JIT_COMPILE) == 256);
     check_option(ACL_OP_JIT_COMPILE, "disable");
@@ -106,7 +106,7 @@ static void test_compiling_at_run_time(void) {
 static void test_operators_are_refused(void) {
     aclopAttr *attr = aclopCreateAttr();
     CHECK_RC(aclrtSetDevice(0), 0);
-    aclGetRecentErrMsg(); /* the refusals before */
+    aclGetRecentErrMsg(); /* clears the texts of the refusals above */
     CHECK_RC(aclopCompileAndExecute("Add", 0, NULL, NULL, 0, NULL, NULL, attr, ACL_ENGINE_SYS, ACL_COMPILE_SYS,
                                     NULL, NULL),
              207000);
@@ -116,7 +116,7 @@ static void test_operators_are_refused(void) {
     CHECK_RC(aclrtResetDevice(0), 0);
 }
 
-/* What a call prints: `level` and a text of so many letters. */
+/* The output of a call with `level` and a text of `letters` letters. */
 static size_t printed(aclLogLevel level, int letters, char *text, size_t size) {
     int ends[2];
     int out = dup(STDOUT_FILENO);
@@ -141,7 +141,7 @@ static void test_messages(void) {
     setenv("ASCEND_GLOBAL_LOG_LEVEL", "1", 1);
     CHECK(printed(ACL_DEBUG, 1, text, sizeof text) == 0);
     CHECK(printed(ACL_INFO, 1, text, sizeof text) > 0 && strstr(text, "[INFO] ") == text);
-    CHECK(printed(ACL_INFO, 2000, text, sizeof text) < 1200); /* 1,023 at most */
+    CHECK(printed(ACL_INFO, 2000, text, sizeof text) < 1200); /* at most 1,023 characters */
     CHECK(strstr(text, "000...\n") != NULL);
     aclAppLog(ACL_ERROR, NULL, NULL, 0, NULL);
 }

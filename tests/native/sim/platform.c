@@ -1,4 +1,4 @@
-/* Devices as a whole: peers, ids, facts, limits; aborts of all tasks; failures told to callbacks; options. */
+/* Devices as a whole: peers, ids, facts, limits; aborts of all tasks; callbacks for failures; options. */
 #include <string.h>
 #include <unistd.h>
 
@@ -151,7 +151,7 @@ static void test_cores(void) {
     CHECK_RC(aclrtUseStreamResInCurrentThread(stream), 0);
     CHECK_RC(aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &value), 0);
     CHECK(value == 4);
-    CHECK_RC(aclrtUnuseStreamResInCurrentThread(NULL), 0); /* another one: nothing changes */
+    CHECK_RC(aclrtUnuseStreamResInCurrentThread(NULL), 0); /* another stream: no effect */
     CHECK_RC(aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &value), 0);
     CHECK(value == 4);
     CHECK_RC(aclrtUnuseStreamResInCurrentThread(stream), 0);
@@ -229,7 +229,7 @@ static void on_exception(aclrtExceptionInfo *info) {
 }
 
 static void on_exception_again(aclrtExceptionInfo *info) {
-    CHECK(info != NULL && atomic_load(&told) % 2 == 1); /* after the other */
+    CHECK(info != NULL && atomic_load(&told) % 2 == 1); /* called after the other one */
     atomic_fetch_add(&told, 1);
 }
 
@@ -305,7 +305,7 @@ static void test_task_abort(void) {
     CHECK_RC(aclrtDestroyStream(stuck), 0);
 }
 
-/* A failure in STOP mode is forgotten with the tasks. */
+/* An abort also clears a failure in STOP mode. */
 static void test_abort_forgives(void) {
     char *block = NULL;
     aclrtStream stream = NULL;
@@ -358,7 +358,7 @@ static void test_snapshots(void) {
     CHECK_RC(aclrtSnapShotProcessBackup(pid, NULL), 507908);
     CHECK_RC(aclrtSnapShotProcessRestore(pid, NULL), 0);
     CHECK(count == 5);
-    CHECK_RC(aclrtSnapShotProcessUnlock(pid, NULL), 507912); /* done, but a callback objects */
+    CHECK_RC(aclrtSnapShotProcessUnlock(pid, NULL), 507912); /* unlocked; a callback failed */
     CHECK(call_join(&call) == 0);
     for (int stage = 0; stage <= ACL_RT_SNAPSHOT_UNLOCK_POST; stage++) {
         CHECK_RC(aclrtSnapShotCallbackUnregister((aclrtSnapShotStage)stage, on_snapshot), 0);

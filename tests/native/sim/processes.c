@@ -1,5 +1,5 @@
-/* What one process exports another cannot import: the simulator shares nothing between processes, and says so.
- */
+/* One process cannot import what another exports: the simulator shares nothing between processes, and its
+ * errors contain that. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ typedef struct {
     uint64_t physical;
 } exports_t;
 
-/* Each is the first of its kind in its process. */
+/* Each export is the first of its kind in its process. */
 static void export_all(exports_t *made) {
     void *block = NULL;
     aclrtNotify notify = NULL;
@@ -40,7 +40,7 @@ static void export_all(exports_t *made) {
              0);
 }
 
-/* The other process lives until the pipe is closed. */
+/* The other process runs until the pipe is closed. */
 static void export_and_wait(int results, int end) {
     exports_t made;
     char none = 0;

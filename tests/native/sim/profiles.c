@@ -12,7 +12,7 @@ typedef struct {
     size_t bytes;
 } reader_t;
 
-/* As the vendor's programs do: until there is nothing more. */
+/* Reads until the end, as the vendor's programs do. */
 static void *read_all(void *arg) {
     char records[RECORD_BYTES_MOST];
     reader_t *reader = arg;
@@ -69,7 +69,7 @@ static void test_a_pipe_for_two_models_closes_with_the_second(void) {
     CHECK(close(ends[0]) == 0);
 }
 
-/* A number that the program has closed and that now stands for another file is left alone. */
+/* A descriptor that the program has closed, and whose number now stands for another file, is not closed. */
 static void test_only_the_subscribed_pipe_is_closed(void) {
     int ends[2];
     CHECK(pipe(ends) == 0);
@@ -93,7 +93,7 @@ static void test_refusals(void) {
     CHECK_RC(aclprofModelSubscribe(MODEL, NULL), 100000);
     CHECK_RC(aclprofModelUnSubscribe(MODEL), 100011);
     CHECK_RC(aclprofModelSubscribe(MODEL, config), 0);
-    CHECK_RC(aclprofModelUnSubscribe(MODEL), 0); /* no pipe at all */
+    CHECK_RC(aclprofModelUnSubscribe(MODEL), 0); /* without a pipe */
     CHECK_RC(aclprofDestroySubscribeConfig(config), 0);
     CHECK_RC(aclprofModelSubscribe(MODEL, config), 100000);
 }

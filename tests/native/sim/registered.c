@@ -1,4 +1,4 @@
-/* Registered host memory, as programs use it that copy nothing: kernels reach it at an address of its own. */
+/* Registered host memory in programs that copy nothing: kernels access it at a second address. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -14,7 +14,7 @@ typedef struct {
     int32_t *sum;
 } sum_args_t;
 
-/* A C kernel works at the addresses that it is given; whether it may, it can ask. */
+/* A C kernel uses the addresses that it gets. It can query what it may do with them. */
 static int kernel_sum(const aclsim_launch_t *launch) {
     const sum_args_t *args = launch->args;
     if (aclsim_reach(0, args->left, BYTES) == 0 || aclsim_reach(0, args->sum, BYTES) != 3) {
@@ -76,7 +76,7 @@ static void launch_sum(aclrtFuncHandle function, void *left, void *right, void *
     CHECK_RC(aclrtLaunchKernelWithConfig(function, 8, stream, NULL, args, NULL), 0);
 }
 
-/* From a page on, pinned memory begins with one, whatever was asked for before. */
+/* Pinned memory of at least a page starts at a page, whatever was allocated before. */
 static void test_alignment(void) {
     static const size_t sizes[] = {4096, 4097, 5000, 8192, 32768, 1 << 20, 3 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -87,14 +87,14 @@ static void test_alignment(void) {
         CHECK_RC(aclrtHostRegisterV2(block, sizes[i], MAPPED), 0);
         CHECK_RC(aclrtHostRegisterV2(block, sizes[i], MAPPED), 507910);
         CHECK_RC(aclrtHostUnregister(block), 0);
-        CHECK_RC(aclrtHostRegisterV2(block, sizes[i] + 1, MAPPED), 507899); /* past its end */
+        CHECK_RC(aclrtHostRegisterV2(block, sizes[i] + 1, MAPPED), 507899); /* ends behind the block */
         CHECK_RC(aclrtFreeHost(block), 0);
         CHECK_RC(aclrtFreeHost(again), 0);
         CHECK_RC(aclrtFreeHost(small), 0);
     }
 }
 
-/* The kernel reads and writes pinned memory through addresses of its own; the host sees it without a copy. */
+/* The kernel reads and writes pinned memory through its own addresses. The host sees that without a copy. */
 static void test_zero_copy(void) {
     aclrtStream stream = NULL;
     aclrtBinHandle binary = NULL;
@@ -105,14 +105,14 @@ static void test_zero_copy(void) {
         host[i] = host_new(BYTES);
         number(host[i], i * 100);
         CHECK_RC(aclrtHostRegisterV2(host[i], BYTES, MAPPED), 0);
-        CHECK(host[i][1] == i * 100 + 1); /* is what it was */
+        CHECK(host[i][1] == i * 100 + 1); /* unchanged */
         device[i] = device_address(host[i]);
     }
     aclrtFuncHandle function = function_of_sum(&binary);
     launch_sum(function, device[0], device[1], device[2], stream);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     check_sum(host[2], 100);
-    number(host[0], 7000); /* which the kernel sees, too */
+    number(host[0], 7000); /* visible to the kernel too */
     launch_sum(function, device[0], device[1], device[2], stream);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     check_sum(host[2], 7100);
@@ -125,7 +125,7 @@ static void test_zero_copy(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* Copies take the host address, for pinned memory that it is; the device address is for kernels. */
+/* Copies accept the host address, because the memory is pinned. The device address is for kernels only. */
 static void test_copies_with_both_addresses(void) {
     int32_t *host = host_new(BYTES);
     void *block = NULL;
@@ -158,7 +158,7 @@ static void test_copies_with_both_addresses(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* The client's own pages, private ones and shared ones, some of both in one range, one of them half. */
+/* The client's own pages: private ones and shared ones, both in one range, and a part of a page. */
 static void test_client_memory(void) {
     aclrtBinHandle binary = NULL;
     aclrtFuncHandle function = function_of_sum(&binary);
@@ -189,7 +189,7 @@ static void test_client_memory(void) {
     CHECK_RC(aclrtBinaryUnLoad(binary), 0);
 }
 
-/* Memory of the heap, and of the program itself: what lies beside it in the last page is left alone. */
+/* Memory of the heap and of the program itself: neighbouring bytes in the last page are not changed. */
 static void test_memory_beside_others(void) {
     static _Alignas(PAGE) char own[PAGE + 100];
     void *heap = NULL;
@@ -207,7 +207,7 @@ static void test_memory_beside_others(void) {
     free(heap);
 }
 
-/* Memory that is for reading stays so, on either side. */
+/* Read-only memory stays read-only, on both sides. */
 static void test_read_only(void) {
     int32_t *host = client_pages(BYTES, MAP_PRIVATE);
     number(host, 1);
@@ -223,7 +223,7 @@ static void test_read_only(void) {
     munmap(host, BYTES);
 }
 
-/* Parts of a block are registered each for itself. */
+/* Parts of a block can be registered separately. */
 static void test_parts_of_a_block(void) {
     char *host = host_new(4 * PAGE);
     CHECK_RC(aclrtHostRegisterV2(host + PAGE, PAGE, MAPPED), 0);
@@ -232,7 +232,7 @@ static void test_parts_of_a_block(void) {
     CHECK_RC(aclrtHostRegisterV2(host + 2 * PAGE + 8, PAGE, MAPPED), 107000);
     CHECK(stats().registrations == 2);
     void *seen = NULL;
-    CHECK_RC(aclrtHostGetDevicePointer(host, &seen, 0), 107000); /* is merely pinned */
+    CHECK_RC(aclrtHostGetDevicePointer(host, &seen, 0), 107000); /* only pinned */
     CHECK_RC(aclrtHostGetDevicePointer(host + 2 * PAGE, &seen, 0), 107000);
     char *device = device_address(host + PAGE + 1);
     host[PAGE + 1] = 9;
@@ -243,7 +243,7 @@ static void test_parts_of_a_block(void) {
     CHECK_RC(aclrtFreeHost(host), 0);
 }
 
-/* Whoever frees the memory, or resets the device, ends what was registered of it. */
+/* Freeing the memory, or resetting the device, ends its registrations. */
 static void test_ends_with_the_memory(void) {
     char *host = host_new(2 * PAGE);
     CHECK_RC(aclrtHostRegisterV2(host, PAGE, MAPPED), 0);

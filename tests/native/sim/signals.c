@@ -1,5 +1,4 @@
-/* What streams signal each other with, beyond events: values in memory, notifies by id and key, count notifies.
- */
+/* How streams signal each other, beyond events: values in memory, notifies by id and key, count notifies. */
 #include <string.h>
 
 #include "sim_test.h"
@@ -48,7 +47,7 @@ static void test_write(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* A wait that does not hold for `before` and holds for `after`. */
+/* A wait that does not end with `before`, and ends with `after`. */
 static void wait_case(uint32_t flag, uint64_t value, uint64_t before, uint64_t after) {
     aclrtStream waiting = stream_new();
     aclrtStream writing = stream_new();
@@ -65,7 +64,7 @@ static void wait_case(uint32_t flag, uint64_t value, uint64_t before, uint64_t a
 
 static void test_waits(void) {
     wait_case(0, 5, 4, 6);
-    wait_case(0, 5, UINT64_MAX, 5); /* the difference counts, as a signed number */
+    wait_case(0, 5, UINT64_MAX, 5); /* compares the difference as a signed number */
     wait_case(1, 5, 6, 5);
     wait_case(2, 6, 9, 2);
     wait_case(3, 6, UINT64_MAX - 6, 1);
@@ -91,7 +90,7 @@ static void test_wait_sees_copies_and_host(void) {
     CHECK_RC(aclrtDestroyStream(copying), 0);
 }
 
-/* Nobody tells the simulator of what a host thread writes, and no time passes for it to look. */
+/* The simulator is not notified of a host thread's writes, and a virtual clock gives it no time to poll. */
 static void test_wait_sees_the_host_while_the_clock_stands(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = device_words(1);

@@ -1,4 +1,4 @@
-/* Prototypes of the ACL functions under test, from the one table, and a check that says where it failed. */
+/* Prototypes of the ACL functions under test, from the table, and a check that prints where it failed. */
 #ifndef SIM_TEST_H
 #define SIM_TEST_H
 

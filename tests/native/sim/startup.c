@@ -1,5 +1,5 @@
-/* Starting and finishing a process: configurations, callbacks, default device, releases, dumps and profiles.
- * Each case has a process of its own. */
+/* Starting and ending the use of ACL: configurations, callbacks, default device, releases, dumps and profiles.
+ * Each case runs in its own process. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,7 +52,7 @@ static void test_bad_files(void) {
     CHECK_RC(init_with("{\"defaultDevice\": {\"default_device\": 1}}"), 500001);
     CHECK_RC(init_with("{\"defaultDevice\": {\"default_device\": \"9\"}}"), 107001);
     CHECK_RC(init_with("{\"acl_graph\": {\"event_mode\": \"x\"}}"), 100000);
-    CHECK_RC(aclFinalizeReference(NULL), 100037); /* none of them has started anything */
+    CHECK_RC(aclFinalizeReference(NULL), 100037); /* none of them has initialised ACL */
     CHECK_RC(init_with(""), 0);
 }
 
@@ -71,11 +71,11 @@ static void test_good_files(void) {
     CHECK_RC(aclFinalize(), 0);
     CHECK_RC(aclFinalize(), 100037);
     CHECK_RC(aclFinalizeReference(&count), 100037);
-    CHECK_RC(init_with("{}"), 100000); /* another than the first */
+    CHECK_RC(init_with("{}"), 100000); /* not the first configuration */
     CHECK_RC(init_with(text), 0);
     CHECK_RC(aclFinalize(), 0);
     CHECK_RC(aclInit(NULL), 0);
-    /* finishing ends nothing that lives */
+    /* finalizing does not end live objects */
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);
     CHECK_RC(aclrtSynchronizeDevice(), 0);
@@ -87,7 +87,7 @@ static void test_default_device(void) {
     aclrtStream stream = NULL;
     CHECK_RC(init_with("{\"defaultDevice\": {\"default_device\": \"1\"}}"), 0);
     CHECK_RC(aclrtGetDevice(&device), 0);
-    CHECK(device == 1 && aclsim_retain_count(1) == 0); /* it is told, not set */
+    CHECK(device == 1 && aclsim_retain_count(1) == 0); /* the default device is known, but not set */
     CHECK_RC(aclrtCreateStream(&stream), 0);
     CHECK(aclsim_retain_count(1) == 1);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
@@ -110,7 +110,7 @@ static aclError body_take_text(void *unused) {
     return text != NULL && strstr(text, "devPtr") != NULL ? 0 : 1;
 }
 
-/* Whether what failed on another thread is told here, and whether a third one can take it. */
+/* Whether an error of another thread is in this thread's text, and whether a third thread can fetch it. */
 static void test_error_texts(const char *mode, bool together) {
     call_t call;
     char text[64];
@@ -121,7 +121,7 @@ static void test_error_texts(const char *mode, bool together) {
     CHECK(call_join(&call) == 100000);
     call_start(&call, body_take_text, NULL);
     CHECK(call_join(&call) == (together ? 0 : 1));
-    CHECK(aclGetRecentErrMsg() == NULL); /* taken */
+    CHECK(aclGetRecentErrMsg() == NULL); /* it has been fetched */
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);
 }
@@ -176,7 +176,7 @@ static void test_callbacks(void) {
     CHECK(strcmp(said, "m!m") == 0);
 }
 
-/* What older releases do otherwise. */
+/* Differences of older releases. */
 static void test_release_8_5(void) {
     char bytes[8];
     void *device = NULL;
@@ -191,7 +191,7 @@ static void test_release_8_5(void) {
     CHECK_RC(aclrtGetCurrentContext(&before), 0);
     CHECK_RC(aclrtCreateContext(&context, 0), 0);
     CHECK_RC(aclrtDestroyContext(context), 0);
-    CHECK_RC(aclrtSetCurrentContext(context), 0); /* taken, and useless */
+    CHECK_RC(aclrtSetCurrentContext(context), 0); /* accepted, but has no effect */
     CHECK_RC(aclrtSynchronizeDevice(), 107002);
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
@@ -211,7 +211,7 @@ static aclError body_set(void *unused) {
     return aclrtSetDevice(0);
 }
 
-/* A look without a context detaches on master only. */
+/* A lookup without a context detaches the binding on master only. */
 static aclError look_and_come_back(void) {
     call_t call;
     CHECK_RC(aclrtSetDevice(0), 0);
@@ -306,7 +306,7 @@ static void test_profiles(void) {
     CHECK_RC(aclprofStop(config), 0);
     CHECK_RC(aclprofStop(config), 100043);
     void *stamp = aclprofCreateStamp();
-    CHECK_RC(aclprofStart(stamp), 100000); /* of another kind */
+    CHECK_RC(aclprofStart(stamp), 100000); /* a profile of another kind */
     CHECK_RC(aclprofSetStampTraceMessage(stamp, "hello", 5), 0);
     CHECK_RC(aclprofMark(stamp), 0);
     CHECK_RC(aclprofPop(), 500001);
@@ -334,7 +334,7 @@ static void test_profiles(void) {
     CHECK(stats().descriptions == 0);
 }
 
-/* ACL inside a reset's own callback is no intruder; who is inside when the callbacks are over is. */
+/* ACL calls inside a reset's own callback are no violation. Calls that are inside after the callbacks are. */
 static void on_state(int32_t device, aclrtDeviceState state, void *stream) {
     (void)device;
     if (state == ACL_RT_DEVICE_STATE_RESET_PRE) {

@@ -1,4 +1,5 @@
-/* Threads that do everything at once. Answers do not matter; the sanitizers' silence and the end do. */
+/* Threads that make all kinds of calls at once. Results do not matter. The sanitizers must report nothing, and
+ * the program must end. */
 #include <pthread.h>
 #include <time.h>
 
@@ -202,7 +203,7 @@ int main(int argc, char **argv) {
     CHECK(pthread_create(&disturber, NULL, disturb_all, (void *)99) == 0);
     run_for(seconds);
     atomic_store(&stop, true);
-    /* A thread may be blocked in a full queue, behind a stream that nobody will ever free: the reset does. */
+    /* A thread may be blocked in a full queue, behind a stream that is never released: the reset ends that. */
     pthread_join(disturber, NULL);
     aclrtSetDevice(0);
     aclrtResetDeviceForce(0);

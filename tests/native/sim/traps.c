@@ -1,4 +1,5 @@
-/* What of the runtime surprises: queues that block, resets that drop, locks that hold, forks. No sleeping. */
+/* Surprising behaviour of the runtime: queues that block, resets that drop, locks that are held, forks. No
+ * sleeping. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -125,7 +126,7 @@ static void test_stop_mode(void) {
     CHECK_RC(aclrtSetCurrentContext(before), 0);
 }
 
-/* Neither mode can be chosen for a stream that is a model's. */
+/* Neither mode can be set for a stream of a model. */
 static void test_failure_mode_of_a_bound_stream(void) {
     aclrtStream stream = NULL;
     aclmdlRI model = NULL;
@@ -188,7 +189,7 @@ static void test_state_callbacks(void) {
     call_start(&waiting, body_sync, watch.stuck);
     until_waiting("aclrtSynchronizeStream");
     CHECK_RC(aclrtResetDevice(0), 0);
-    CHECK(call_join(&waiting) == 107023); /* aborted: a wait whose work the reset has dropped answers 0 */
+    CHECK(call_join(&waiting) == 107023); /* aborted; a wait whose work the reset has dropped would return 0 */
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtResetDevice(0), 0);
@@ -237,7 +238,7 @@ static void test_host_function_holds_reset(void) {
     CHECK(call_join(&reset) == 0);
     CHECK(call_join(&set) == 0);
     CHECK(aclsim_retain_count(0) == 1);
-    CHECK_RC(aclrtSynchronizeStream(NULL), 107002); /* it has looked for its context meanwhile */
+    CHECK_RC(aclrtSynchronizeStream(NULL), 107002); /* it has looked up its context meanwhile */
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtResetDevice(0), 0);
 }

@@ -1,10 +1,9 @@
-/* Graphs whose tasks are given other work: by groups, also while they run, by events from outside, by a task.
- */
+/* Graphs whose tasks get other work: by groups, also while they run, by events from outside, by a task. */
 #include <string.h>
 
 #include "graph_test.h"
 
-/* Made for updates of tasks: what is captured waits, each time that it runs, until somebody outside records. */
+/* An event for task updates: at each execution, the graph waits until a stream outside records the event. */
 static void test_an_event_from_outside(void) {
     aclrtStream stream = stream_new();
     aclrtStream other = stream_new();
@@ -28,7 +27,7 @@ static void test_an_event_from_outside(void) {
     CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
     CHECK_RC(aclrtRecordEvent(event, stream), 0);
     model = end_capture(stream);
-    CHECK_RC(aclrtStreamWaitEvent(other, event), 0); /* and is not captured by it */
+    CHECK_RC(aclrtStreamWaitEvent(other, event), 0); /* this wait is not captured */
     CHECK_RC(aclmdlRIExecute(model, 5000), 0);
     CHECK_RC(aclrtSynchronizeStream(other), 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
@@ -47,7 +46,7 @@ static void launch_group(aclrtStream stream, uint64_t *words, aclrtEvent event, 
     CHECK_RC(aclrtLaunchHostFunc(stream, on_host, called), 0);
 }
 
-/* Whatever can be captured can be captured anew: copies, fills, values, events and host functions. */
+/* Everything that can be captured can be replaced: copies, fills, values, events and host functions. */
 static void test_groups_of_everything(void) {
     aclrtStream stream = stream_new();
     aclrtStream updater = stream_new();
@@ -66,7 +65,7 @@ static void test_groups_of_everything(void) {
     aclmdlRI model = end_capture(stream);
     CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 0);
     launch_group(updater, new, events[1], &called[1]);
-    CHECK_RC(aclrtLaunchHostFunc(updater, on_host, called), 107033); /* one more than there were */
+    CHECK_RC(aclrtLaunchHostFunc(updater, on_host, called), 107033); /* one task more than the group has */
     CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 0);
     CHECK(new[0] == 0 && atomic_load(&called[1]) == 0);
     CHECK_RC(aclrtStreamWaitEvent(updater, events[1]), 0);
@@ -83,7 +82,7 @@ static void test_groups_of_everything(void) {
     CHECK_RC(aclrtDestroyStream(updater), 0);
 }
 
-/* The execution waits for the event, so it has not come to the group; what it is given now, it does. */
+/* The execution waits for the event, so it has not reached the group. It runs what the group gets now. */
 static void test_an_update_of_what_runs(void) {
     aclrtStream stream = stream_new();
     aclrtStream updater = stream_new();
@@ -136,7 +135,7 @@ static aclrtRandomNumTaskInfo random_info(uint64_t *result, uint64_t *counter, u
     return info;
 }
 
-/* The numbers lie in a range of one, so what they are says which task has run. */
+/* The numbers are in a range of size one, so they show which task has run. */
 static void test_an_update_by_a_task(void) {
     aclrtStream bound = stream_new();
     aclrtStream stream = stream_new();
@@ -178,7 +177,7 @@ static void test_an_update_by_a_task(void) {
     CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK(aclsim_release(stream) == 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 507001); /* the task is gone */
+    CHECK_RC(aclrtSynchronizeStream(stream), 507001); /* the task has been destroyed */
     update.id = ACL_RT_UPDATE_AIC_AIV_TASK;
     CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 207000);
     CHECK(strstr(aclGetRecentErrMsg(), "AI cores") != NULL);

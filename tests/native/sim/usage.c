@@ -1,12 +1,12 @@
-/* What the usage checker counts: each thing once, told with its call and its handle, and nothing that is in
- * order. */
+/* What the usage checker counts: each misuse once, reported with its call and its handle, and no correct use.
+ */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "sim_test.h"
 
-/* Exactly one violation, and all of these words in it. */
+/* Checks that there is exactly one violation, with all of these words. */
 static void check_told(const char *call, const char *what, const void *handle) {
     char text[512];
     char address[32] = "";
@@ -96,7 +96,7 @@ static void test_a_stream_that_is_waited_for_does_not_go_with_its_context(void) 
     check_quiet();
 }
 
-/* The primary context is none that is destroyed by hand, but its handle is a good one. */
+/* The primary context cannot be destroyed by hand, but its handle is valid. */
 static void test_the_primary_context_between_two_sets_is_not_dead(void) {
     aclrtContext primary = NULL;
     CHECK_RC(aclrtSetDevice(1), 0);
@@ -124,7 +124,7 @@ static void test_nothing_is_called_after_finalize(void) {
     check_quiet();
 }
 
-/* Who has not initialised has no part in it. */
+/* Libraries that have not initialised ACL are not affected. */
 static void test_the_last_reference_ends_nothing_for_others(void) {
     CHECK_RC(aclInit(NULL), 100002);
     CHECK_RC(aclFinalizeReference(NULL), 0);

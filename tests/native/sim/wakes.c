@@ -7,7 +7,7 @@ static aclrtStream other;
 static int told_before;
 static int64_t wakes_before;
 
-/* A stream that stands still at a failed task, with another task behind it. */
+/* Stops a stream at a failed task, with another task behind it. */
 static void stop(void) {
     told_before = atomic_load(&told);
     failing = stream_made();
@@ -75,7 +75,7 @@ static aclError sync_device_limited(aclrtStream stream) {
     return aclrtSynchronizeDeviceWithTimeout(10000);
 }
 
-/* Of another stream, whose work the executor may have done already: the host does not know yet. */
+/* For another stream, whose work the executor may have done already: the host has not seen that yet. */
 static void test_synchronizing(void) {
     aclError (*const calls[])(aclrtStream) = {aclrtSynchronizeStream, sync_stream_limited, sync_device,
                                               sync_device_limited};
@@ -90,7 +90,7 @@ static void test_synchronizing(void) {
         CHECK(rc == 0 || (i % 4 >= 2 && rc == 507001));
         CHECK(aclsim_wakes(0) > wakes_before);
         until_told(told_before + 1);
-        aclrtSynchronizeStream(failing); /* the device's synchronizing may have had the code */
+        aclrtSynchronizeStream(failing); /* the device's synchronizing call may have returned the code */
         CHECK_RC(aclrtDestroyStream(failing), 0);
         CHECK_RC(aclrtDestroyStream(fresh), 0);
     }
@@ -106,8 +106,8 @@ static void test_events(void) {
         while (i % 2 == 0 && aclsim_pending(other) > 0) {
             sched_yield();
         }
-        wakes_before = aclsim_wakes(0); /* other's 64th task wakes, too */
-        CHECK(!old_complete(old));      /* however fast the device was */
+        wakes_before = aclsim_wakes(0); /* the 64th task of `other` wakes too */
+        CHECK(!old_complete(old));      /* independent of the speed of the device */
         check_woken();
     }
     CHECK_RC(aclrtRecordEvent(mark, other), 0);
@@ -163,7 +163,7 @@ static void test_full_queue(void) {
     CHECK_RC(aclrtDestroyStream(full), 0);
 }
 
-/* A thread that synchronizes goes on waking: what fails later is handled, too. */
+/* A synchronizing thread keeps waking: later failures are handled too. */
 static void test_waiting_thread(void) {
     aclrtStream held = stream_made();
     CHECK(aclsim_hold(held) == 0);
@@ -200,7 +200,7 @@ static void launch(aclrtStream stream) {
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &args, sizeof args, NULL, 0), 0);
 }
 
-/* Only a kernel's failure is found without a call; on the virtual clock the second passes at once. */
+/* Only a kernel's failure is found without a call. On the virtual clock, the second passes at once. */
 static void test_monitor(void) {
     aclrtStream kernels = stream_made();
     stop();
