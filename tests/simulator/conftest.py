@@ -1,4 +1,4 @@
-"""These tests are about the simulator, which is C: the event loop makes no difference, so they run on asyncio only."""
+"""These tests check the simulator, which is C. The event loop makes no difference, so they run on asyncio only."""
 
 from __future__ import annotations
 

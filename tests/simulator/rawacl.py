@@ -1,4 +1,4 @@
-"""ACL called by hand, code by code, on a device of the calling thread: what the tests of faults stand on."""
+"""Helpers of these tests: direct ACL calls that return codes, on a device of the calling thread."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ TO_DEVICE = 1
 
 
 def rc(function: str, *arguments: Any) -> int:
-    """The code that the function answers."""
+    """The code that the function returns."""
     code: int = getattr(lib, f"aio_u_{function}")(*arguments)
     return code
 
 
 def good(function: str, *arguments: Any) -> None:
-    """The same, for calls that must work."""
+    """Make a call that must return 0."""
     assert rc(function, *arguments) == 0, function
 
 
 def made(function: str, kind: str, *arguments: Any) -> Any:
-    """The handle or pointer that a creating function puts in its first argument."""
+    """The handle or pointer that a creating function stores through its first argument."""
     place = ffi.new(f"{kind} *")
     good(function, place, *arguments)
     return place[0]
@@ -55,7 +55,7 @@ def new_pinned(size: int = 64) -> Any:
 
 
 def malloc(size: int = 64) -> int:
-    """The code of an allocation, which is given back at once."""
+    """The code of an allocation; the memory is freed at once."""
     place = ffi.new("void **")
     code = rc("aclrtMalloc", place, size, 0)
     if place[0] != ffi.NULL:
@@ -68,7 +68,7 @@ def fill(memory: Any, stream: Any, value: int = 1) -> int:
 
 
 def query() -> int:
-    """A call that needs nothing and changes nothing."""
+    """Make a call that needs no device and changes nothing. Returns its code."""
     return rc("aclrtGetDeviceCount", ffi.new("uint32_t *"))
 
 
@@ -80,7 +80,7 @@ def is_waiting(function: str) -> bool:
 
 @contextmanager
 def opened(opening: Opening[C]) -> Generator[C]:
-    """What the opening makes, for the block, without an event loop."""
+    """Open the object without an event loop, and close it at the end of the block."""
     made = opening.result()
     try:
         yield made
@@ -90,7 +90,7 @@ def opened(opening: Opening[C]) -> Generator[C]:
 
 @contextmanager
 def device(index: int = DEVICE) -> Generator[None]:
-    """The device is set for the block, on this thread, by hand: `aioacl.lowlevel` counts only what it has set."""
+    """Set the device on this thread for the block, by direct calls: `aioacl.lowlevel` counts only its own sets."""
     runtime.load()
     good("aclrtSetDevice", index)
     try:

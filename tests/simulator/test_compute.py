@@ -1,4 +1,4 @@
-"""Tasks that compute: reductions, random numbers, and marks that do nothing."""
+"""Tasks that compute: reductions, random numbers, and marks without an effect."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ async def reduced(device: Device, stream: Stream, kind: int, name: str, left: by
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", [*INTEGERS, *REALS])
-async def test_every_kind_of_reduction_of_every_type(open_device: OpenDevice, name: str) -> None:
+async def test_reduction_of_every_kind_and_type_gives_the_expected_numbers(
+    open_device: OpenDevice, name: str
+) -> None:
     letter = {**INTEGERS, **REALS}[name]
     signed = letter.islower()
     left: list[Any] = [1, 5, 100, -3 if signed else 3]
@@ -75,7 +77,7 @@ async def test_every_kind_of_reduction_of_every_type(open_device: OpenDevice, na
 
 
 @pytest.mark.anyio
-async def test_sums_of_integers_wrap_around(open_device: OpenDevice) -> None:
+async def test_sum_of_integers_that_overflows_wraps_around(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         found = await reduced(device, stream, SUM, "ACL_INT8", struct.pack("b", 127), struct.pack("b", 1))
         assert struct.unpack("b", found) == (-128,)
@@ -106,7 +108,7 @@ async def test_brain_floats_keep_eight_bits(open_device: OpenDevice) -> None:
         assert await reduced(device, stream, SUM, "ACL_BF16", one, one) == struct.pack("<f", 2.0)[2:]
 
 
-def test_reductions_that_are_refused(open_device: OpenDevice) -> None:
+def test_reduction_with_bad_arguments_is_refused(open_device: OpenDevice) -> None:
     with (
         opened(open_device()) as device,
         opened(device.create_stream()) as stream,
@@ -159,7 +161,7 @@ class Random:
 
 @asynccontextmanager
 async def generating(open_device: OpenDevice, size: int) -> AsyncGenerator[Random]:
-    """A task whose counter is zero and whose result has room for so many bytes, all of them 0xff."""
+    """A task with a counter of zero, and a result of that many bytes, all of them 0xff."""
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -181,7 +183,7 @@ async def numbers(
 
 
 @pytest.mark.anyio
-async def test_the_generator_is_philox_and_the_counter_moves_on(open_device: OpenDevice) -> None:
+async def test_random_task_uses_philox_and_advances_the_counter(open_device: OpenDevice) -> None:
     async with generating(open_device, 16) as random:
         random.ask(UNIFORM, "ACL_UINT64", 2, *WHOLE_RANGE)
         assert await random.read("=2Q") == (0x6627E8D5E169C58D, 0xBC57AC4C9B00DBD8)
@@ -228,7 +230,7 @@ async def test_truncated_normal_numbers_stay_within_two_deviations(open_device: 
 
 
 @pytest.mark.anyio
-async def test_a_bitmask_keeps_what_the_ratio_leaves(open_device: OpenDevice) -> None:
+async def test_bitmask_with_a_ratio_sets_the_remaining_share_of_bits(open_device: OpenDevice) -> None:
     async with generating(open_device, 1024) as random:
         random.ask(DROPOUT, "ACL_FLOAT", 8000, struct.pack("f", 0.25))
         mask = bytes(await random.read("=1024B"))
@@ -238,7 +240,7 @@ async def test_a_bitmask_keeps_what_the_ratio_leaves(open_device: OpenDevice) ->
 
 
 @pytest.mark.anyio
-async def test_the_same_seed_gives_the_same_numbers_and_another_others(open_device: OpenDevice) -> None:
+async def test_random_task_with_the_same_seed_gives_the_same_numbers(open_device: OpenDevice) -> None:
     given = (struct.pack("f", 0), struct.pack("f", 1))
     first = await numbers(open_device, NORMAL, "ACL_FLOAT", "=64f", *given, seed=1)
     assert first == await numbers(open_device, NORMAL, "ACL_FLOAT", "=64f", *given, seed=1)
@@ -246,7 +248,7 @@ async def test_the_same_seed_gives_the_same_numbers_and_another_others(open_devi
 
 
 @pytest.mark.anyio
-async def test_parameters_are_read_where_they_lie(open_device: OpenDevice) -> None:
+async def test_random_task_with_parameter_addresses_reads_them_on_the_device(open_device: OpenDevice) -> None:
     async with generating(open_device, 64) as random, random.device.allocate(8) as seed:
         await random.stream.fill(seed, 0)
         put(random.info.randomSeed, struct.pack("Q", int(ffi.cast("uintptr_t", handle(seed)))), address=True)
@@ -258,7 +260,9 @@ async def test_parameters_are_read_where_they_lie(open_device: OpenDevice) -> No
     ("function", "name", "size"),
     [(9, "ACL_FLOAT", 4), (NORMAL, "ACL_INT32", 4), (UNIFORM, "ACL_INT8", 1), (UNIFORM, "ACL_FLOAT", 2)],
 )
-def test_random_tasks_that_are_refused(open_device: OpenDevice, function: int, name: str, size: int) -> None:
+def test_random_task_with_bad_arguments_is_refused(
+    open_device: OpenDevice, function: int, name: str, size: int
+) -> None:
     with (
         opened(open_device()) as device,
         opened(device.create_stream()) as stream,
@@ -274,7 +278,7 @@ def test_random_tasks_that_are_refused(open_device: OpenDevice, function: int, n
 
 
 @pytest.mark.anyio
-async def test_cache_operations_and_marks_take_their_turn(open_device: OpenDevice) -> None:
+async def test_cache_operation_or_mark_on_a_stream_runs_in_order(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         acl = on(device)
         size = ffi.new("size_t *")
@@ -296,7 +300,7 @@ async def test_cache_operations_and_marks_take_their_turn(open_device: OpenDevic
         await stream.record()
 
 
-def test_marks_that_are_refused(open_device: OpenDevice) -> None:
+def test_mark_with_bad_arguments_is_refused(open_device: OpenDevice) -> None:
     with (
         opened(open_device()) as device,
         opened(device.create_stream()) as stream,

@@ -1,4 +1,4 @@
-"""The simulator's controls, from Python: what they hold, fail, hang, count and remember."""
+"""The simulator's controls in Python: holding, failing, hanging, counting, and the journal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 
-def test_the_library_is_where_it_says_and_is_named_as_the_real_one() -> None:
+def test_library_path_of_the_newest_is_the_loaded_file_with_the_real_name() -> None:
     path = simulator.library_path()
     assert path.is_file()
     assert path.name == "libascendcl.so"
@@ -45,9 +45,9 @@ cann = sys.argv[1]
 info = aioacl.use_library(simulator.library_path(cann))
 assert info.backend == "simulator"
 assert all(symbol.since > cann for symbol in info.missing)
-told = lowlevel.ffi.new("aclCANNPackageVersion *")
-lowlevel.functions.aclsysGetCANNVersion(lowlevel.constants.ACL_PKG_NAME_RUNTIME, told)
-assert lowlevel.ffi.string(told.version).startswith(cann.encode()), "it behaves as that release"
+version = lowlevel.ffi.new("aclCANNPackageVersion *")
+lowlevel.functions.aclsysGetCANNVersion(lowlevel.constants.ACL_PKG_NAME_RUNTIME, version)
+assert lowlevel.ffi.string(version.version).startswith(cann.encode()), "the version is not that of the release"
 with warnings.catch_warnings(record=True, action="always") as caught:
     device = aioacl.open_device(0).result(timeout=30)
 is_silent = cann == "8.1"  # its runtime reports no failed task
@@ -61,31 +61,31 @@ for call in (lowlevel.functions, lowlevel.on(device)):
         assert error.since == newest.since == "master", error.since
         assert "aclrtExceptionInfoCallbackRegister" in str(error)
     else:
-        raise AssertionError("it is missing")
+        raise AssertionError("a missing function was called")
 device.close().result()
 """
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("cann", RELEASES[:-1])
-def test_an_older_release_drives_a_device_and_says_what_it_lacks(cann: Release) -> None:
+def test_library_of_an_older_release_opens_a_device_and_reports_missing_functions(cann: Release) -> None:
     ran = forkserver.run([sys.executable, "-W", "error", "-c", OLDER, cann])
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_what_was_never_released_has_no_library() -> None:
+def test_library_path_of_an_unknown_release_raises_parameter_error() -> None:
     assert simulator.library_path("master") == simulator.library_path()
     with pytest.raises(aioacl.ParameterError, match="expected a release of CANN"):
-        simulator.library_path("7.0")  # type: ignore[arg-type]  # that is the test
+        simulator.library_path("7.0")  # type: ignore[arg-type]  # the wrong type is tested
 
 
-def test_the_functions_and_their_releases_are_those_of_the_table() -> None:
+def test_functions_of_the_simulator_match_the_table() -> None:
     assert _releases.functions() == build_ffi.exports()
     assert build_ffi.RELEASES == RELEASES
 
 
 @pytest.mark.anyio
-async def test_a_held_stream_runs_nothing_until_it_is_released(open_device: OpenDevice) -> None:
+async def test_held_stream_runs_no_task_until_released(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         tasks = simulator.stats().tasks
         with simulator.held(stream):
@@ -99,7 +99,7 @@ async def test_a_held_stream_runs_nothing_until_it_is_released(open_device: Open
 
 
 @pytest.mark.anyio
-async def test_a_held_stream_that_dies_in_the_block_needs_no_release(open_device: OpenDevice) -> None:
+async def test_held_stream_destroyed_in_the_block_needs_no_release(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with simulator.held(stream):
             stream.fill(memory, 1)
@@ -110,7 +110,7 @@ async def test_a_held_stream_that_dies_in_the_block_needs_no_release(open_device
 
 
 @pytest.mark.parametrize("as_given", [lambda raw: raw, lambda raw: int(ffi.cast("uintptr_t", raw))])
-def test_a_raw_handle_is_a_stream_for_every_control(as_given: Callable[[Any], Any]) -> None:
+def test_stream_control_with_a_raw_handle_works(as_given: Callable[[Any], Any]) -> None:
     with device():
         raw, memory = new_stream(), new_memory()
         stream = as_given(raw)
@@ -164,14 +164,16 @@ def test_a_raw_handle_is_a_stream_for_every_control(as_given: Callable[[Any], An
         lambda stream: simulator.set_next_task(stream, 7),
     ],
 )
-def test_what_is_no_stream_is_refused_before_c(control: Callable[[Any], object], wrong: object) -> None:
+def test_stream_control_without_a_stream_raises_parameter_error(
+    control: Callable[[Any], object], wrong: object
+) -> None:
     runtime.load()
     with pytest.raises(aioacl.ParameterError, match=r"expected a stream, got .*Pass a live stream"):
         control(wrong)
 
 
 @pytest.mark.anyio
-async def test_fail_next_fires_one_task_only(open_device: OpenDevice) -> None:
+async def test_fail_next_fails_one_task_only(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, FAULT)
         stream.record()
@@ -183,7 +185,7 @@ async def test_fail_next_fires_one_task_only(open_device: OpenDevice) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("times", [1, 3])
-async def test_fail_call_fires_as_often_as_it_was_set(open_device: OpenDevice, times: int) -> None:
+async def test_fail_call_with_times_fails_that_many_calls(open_device: OpenDevice, times: int) -> None:
     async with open_device() as device:
         simulator.fail_call("aclrtGetMemInfo", 507000, times)
         for _ in range(times):
@@ -198,7 +200,7 @@ async def test_fail_call_fires_as_often_as_it_was_set(open_device: OpenDevice, t
         await device.memory_info()
 
 
-def test_a_hung_call_stays_inside_until_it_is_let_go() -> None:
+def test_hung_call_stays_inside_until_unhang() -> None:
     simulator.hang_call("aclrtGetDeviceCount")
     listing = Raised(aioacl.list_devices)
     assert until_now(lambda: simulator.hung("aclrtGetDeviceCount") == 1)
@@ -210,7 +212,7 @@ def test_a_hung_call_stays_inside_until_it_is_let_go() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_journal_tells_calls_in_order_with_their_arguments_and_answers(
+async def test_journal_after_calls_has_them_in_order_with_arguments_and_codes(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -229,7 +231,7 @@ async def test_the_journal_tells_calls_in_order_with_their_arguments_and_answers
 
 
 @pytest.mark.anyio
-async def test_stats_count_what_lives(open_device: OpenDevice) -> None:
+async def test_stats_count_live_objects(open_device: OpenDevice) -> None:
     async with open_device() as device:
         before = simulator.stats()
         async with device.create_stream(), device.allocate(1 << 20), device.pinned(64):

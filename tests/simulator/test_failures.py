@@ -1,4 +1,4 @@
-"""Failing tasks through the Python controls: ids, wakes, and both registrations of callbacks."""
+"""Failed tasks through the Python controls: ids, wakes, and both registrations of callbacks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ assert len(seen) == 1
 
 @pytest.mark.process
 @pytest.mark.parametrize("cann", RELEASES)
-def test_registration_by_module_is_found_through_the_library_of_every_release_but_the_first(
+def test_registration_by_module_is_exported_by_every_release_but_the_first(
     cann: Release,
 ) -> None:
     ran = forkserver.run([sys.executable, "-W", "error", "-c", REGISTRATIONS, cann])
@@ -63,7 +63,7 @@ def test_registration_by_module_is_found_through_the_library_of_every_release_bu
 
 
 @pytest.mark.process
-def test_the_threads_of_a_failure_are_named() -> None:
+def test_recycle_thread_has_its_name() -> None:
     program = (
         REGISTRATIONS
         + "\nfrom pathlib import Path\n"
@@ -75,7 +75,9 @@ def test_the_threads_of_a_failure_are_named() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_failed_task_stops_its_stream_until_the_thread_is_woken(open_device: OpenDevice) -> None:
+async def test_failed_task_stops_its_stream_until_the_recycle_thread_is_woken(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, FAULT)
         before = simulator.wakes()
@@ -91,7 +93,7 @@ async def test_a_failed_task_stops_its_stream_until_the_thread_is_woken(open_dev
 
 
 @pytest.mark.anyio
-async def test_task_ids_can_begin_before_the_wrap(open_device: OpenDevice) -> None:
+async def test_set_next_task_near_the_maximum_wraps_around(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.set_next_task(stream, 0xFFFFFFFF)
         for _ in range(3):
@@ -102,7 +104,7 @@ async def test_task_ids_can_begin_before_the_wrap(open_device: OpenDevice) -> No
 
 
 @pytest.mark.anyio
-async def test_wakes_of_an_unknown_device_are_refused(open_device: OpenDevice) -> None:
+async def test_wakes_of_an_unknown_device_raises_parameter_error(open_device: OpenDevice) -> None:
     async with open_device():
         with pytest.raises(aioacl.ParameterError):
             simulator.wakes(99)

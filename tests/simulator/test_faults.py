@@ -1,4 +1,4 @@
-"""Rules: which calls they look at, when they fire, how they are written, and what they count."""
+"""Rules of `fault()`: which calls they match, when they fire, their text, and their counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNT = "aclrtGetDeviceCount"
 
 
 def fired(calls: int, **options: Any) -> list[int]:
-    """The numbers, from 1, of the calls for which the rule fires."""
+    """The numbers, from 1, of the calls on which the rule fires."""
     with simulator.fault(COUNT, rc=507000, **options) as fault:
         hit = [call for call in range(1, calls + 1) if query()]
     assert (fault.hits, fault.matches) == (len(hit), calls)
@@ -48,18 +48,20 @@ def fired(calls: int, **options: Any) -> list[int]:
         ({"p": 1}, [1, 2, 3, 4, 5, 6, 7, 8]),
     ],
 )
-def test_a_rule_fires_on_the_calls_it_names(options: dict[str, Any], expected: list[int]) -> None:
+def test_rule_with_conditions_fires_on_the_expected_calls(
+    options: dict[str, Any], expected: list[int]
+) -> None:
     assert fired(8, **options) == expected
 
 
-def test_per_thread_counts_for_each_thread() -> None:
+def test_rule_per_thread_counts_each_thread_separately() -> None:
     with simulator.fault(COUNT, nth=2, per_thread=True, rc=507000) as fault:
         assert [query(), query(), query()] == [0, 507000, 0]
         assert in_thread(lambda: [query(), query(), query()]) == [0, 507000, 0]
     assert (fault.hits, fault.matches) == (2, 6)
 
 
-def test_chance_is_decided_by_the_count_whatever_thread_asks() -> None:
+def test_rule_with_chance_decides_by_the_count_in_any_thread() -> None:
     lock, codes = threading.Lock(), dict[int, int]()
 
     def ask() -> None:
@@ -84,19 +86,19 @@ def test_chance_is_decided_by_the_count_whatever_thread_asks() -> None:
 @pytest.mark.parametrize(
     "which", ["aclrtMalloc", "alloc", "memory", "lifetime", "*", "aclrtMall*", "event|alloc"]
 )
-def test_a_rule_names_functions_and_groups(which: str) -> None:
+def test_rule_for_functions_or_groups_matches_their_calls(which: str) -> None:
     with device(), simulator.fault(which, rc=207001, nth=1) as fault:
         assert malloc() == 207001
         assert fault.hits == 1
 
 
-def test_a_rule_for_others_leaves_a_call_alone() -> None:
+def test_rule_for_other_functions_does_not_match() -> None:
     with device(), simulator.fault("copy|stream|event", rc=207001) as fault:
         assert malloc() == 0
         assert fault.matches == 0
 
 
-def test_a_rule_for_a_device_fires_there_only() -> None:
+def test_rule_for_a_device_fires_on_that_device_only() -> None:
     def set_both() -> tuple[int, int]:
         first, second = rc("aclrtSetDevice", 0), rc("aclrtSetDevice", 1)
         for index in (0, 1):
@@ -108,7 +110,7 @@ def test_a_rule_for_a_device_fires_there_only() -> None:
         assert fault.matches == 1
 
 
-def test_a_rule_for_a_stream_fires_there_only() -> None:
+def test_rule_for_a_stream_id_fires_on_that_stream_only() -> None:
     with device():
         memory, one, two = new_memory(), new_stream(), new_stream()
         number = ffi.new("int32_t *")
@@ -121,7 +123,7 @@ def test_a_rule_for_a_stream_fires_there_only() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_stream_of_aioacl_may_be_named() -> None:
+async def test_rule_for_an_aioacl_stream_fires_on_that_stream_only() -> None:
     async with (
         aioacl.open_device(DEVICE) as one,
         one.create_stream() as stream,
@@ -134,7 +136,7 @@ async def test_a_stream_of_aioacl_may_be_named() -> None:
                 stream.fill(memory, 1)
 
 
-def test_a_raw_handle_of_a_stream_may_be_named() -> None:
+def test_rule_for_a_raw_stream_handle_fires_on_that_stream_only() -> None:
     with device():
         memory, one, two = new_memory(), new_stream(), new_stream()
         with simulator.fault("copy", stream=two, rc=507000) as fault:
@@ -145,23 +147,23 @@ def test_a_raw_handle_of_a_stream_may_be_named() -> None:
 
 
 @pytest.mark.parametrize("wrong", [True, "one", 1.5, ffi.NULL, ffi.new("aclrtStream *")])
-def test_a_rule_for_what_is_no_stream_is_refused(wrong: Any) -> None:
+def test_rule_for_a_value_that_is_not_a_stream_raises_parameter_error(wrong: Any) -> None:
     with pytest.raises(aioacl.ParameterError, match="expected a stream, got"):
         simulator.fault("copy", stream=wrong, rc=507000)
 
 
 @pytest.mark.parametrize(("size", "code"), [(4095, 0), (4096, 207001), (8192, 207001), (8193, 0)])
-def test_a_rule_for_sizes(size: int, code: int) -> None:
+def test_rule_for_sizes_fires_within_the_range_only(size: int, code: int) -> None:
     with device(), simulator.fault("alloc", size_min=4096, size_max=8192, rc=207001):
         assert malloc(size) == code
 
 
-def test_sizes_may_have_units_in_the_text() -> None:
+def test_rule_text_with_a_unit_in_a_size_is_accepted() -> None:
     with device(), simulator.fault("alloc:size>=4K:oom"):
         assert (malloc(4095), malloc(4096)) == (0, 207001)
 
 
-def test_a_rule_for_a_thread() -> None:
+def test_rule_for_a_thread_fires_in_that_thread_only() -> None:
     with simulator.fault(COUNT, tid=threading.get_native_id(), rc=507000):
         assert query() == 507000
         assert in_thread(query) == 0
@@ -170,7 +172,7 @@ def test_a_rule_for_a_thread() -> None:
 # --- written and refused ------------------------------------------------------------------------------------------
 
 
-def test_a_fault_is_written_as_the_text_that_replays_it() -> None:
+def test_fault_with_options_writes_the_text_of_the_rule() -> None:
     fault = simulator.fault(
         "alloc|copy", device=0, size_min=16, nth=3, times=2, rc=507015, latency=20, jitter=5, at="after"
     )
@@ -201,7 +203,7 @@ def test_a_fault_is_written_as_the_text_that_replays_it() -> None:
         {"colour": "red"},
     ],
 )
-def test_a_fault_that_makes_no_sense_is_refused_at_once(options: dict[str, Any]) -> None:
+def test_fault_with_a_bad_option_raises_parameter_error_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(aioacl.ParameterError):
         simulator.fault(COUNT, **options)
 
@@ -240,13 +242,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("rule", REFUSED)
-def test_a_refusal_says_what_is_wrong_and_where(rule: str) -> None:
+def test_fault_with_a_bad_rule_reports_the_mistake_and_its_place(rule: str) -> None:
     with pytest.raises(aioacl.ParameterError) as caught, simulator.fault(rule):
         pass
     assert REFUSED[rule] in str(caught.value)
 
 
-def test_a_fault_holds_in_its_block_only_and_counts_anew_in_the_next() -> None:
+def test_fault_applies_in_its_block_only_and_counts_from_zero_in_the_next() -> None:
     fault = simulator.fault(COUNT, rc=507000)
     with fault:
         assert query() == 507000
@@ -278,7 +280,7 @@ def test_clear_drops_every_rule() -> None:
         lambda: simulator.advance_clock(-1),
     ],
 )
-def test_the_other_controls_refuse_nonsense(control: Callable[[], Any]) -> None:
+def test_control_with_a_bad_value_raises_parameter_error(control: Callable[[], Any]) -> None:
     with pytest.raises(aioacl.ParameterError):
         control()
 
@@ -292,13 +294,13 @@ def test_the_other_controls_refuse_nonsense(control: Callable[[], Any]) -> None:
         lambda: simulator.fail_call("aclrtMalloc", 507000, times=1 << 40),
     ],
 )
-def test_a_number_that_does_not_fit_is_told(call: Callable[[], object]) -> None:
+def test_control_with_a_number_beyond_32_bits_raises_parameter_error(call: Callable[[], object]) -> None:
     with pytest.raises(aioacl.ParameterError, match="must fit 32 bits, got"):
         call()
 
 
 @pytest.mark.parametrize("seconds", [math.inf, math.nan, -1.0, 1e300, 9e9])
-def test_the_clock_is_not_moved_out_of_its_range(seconds: float) -> None:
+def test_advance_clock_out_of_range_raises_parameter_error(seconds: float) -> None:
     simulator.set_virtual_clock(virtual=True)
     try:
         before = simulator.clock()

@@ -1,4 +1,4 @@
-"""Sick devices: what their calls answer, what heals them, and resets that fail or lie."""
+"""Devices in a fault state: what their calls return, what ends the state, and resets that fail or lie."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ STICKY = 507013
 ECHO = 507899
 
 
-def sicken(memory: Any, stream: Any, effect: str = f"sticky={STICKY}") -> None:
-    """Enqueues what makes the device sick, and is told nothing."""
+def enter_fault_state(memory: Any, stream: Any, effect: str = f"sticky={STICKY}") -> None:
+    """Put the device into a fault state by a call that enqueues, and that succeeds."""
     with simulator.fault(f"copy:nth=1:{effect}") as fault:
         assert fill(memory, stream) == 0
         assert fault.hits == 1
 
 
-def heal() -> None:
-    """What a program does about it."""
+def reset_by_force() -> None:
+    """End the fault state as a program does: by a force reset."""
     good("aclrtResetDeviceForce", DEVICE)
     good("aclrtSetDevice", DEVICE)
 
 
-def test_the_first_wait_tells_the_code_and_later_ones_run_out_of_time() -> None:
+def test_first_wait_in_a_fault_state_returns_the_code_and_later_waits_time_out() -> None:
     with device():
         memory, stream, event = new_memory(), new_stream(), new_event()
-        sicken(memory, stream)
+        enter_fault_state(memory, stream)
         assert rc("aclrtSynchronizeStream", stream) == STICKY
         assert rc("aclrtSynchronizeStream", stream) == 507046
         assert rc("aclrtSynchronizeDevice") == 507046
@@ -56,7 +56,7 @@ def test_the_first_wait_tells_the_code_and_later_ones_run_out_of_time() -> None:
         assert rc("aclrtDestroyEvent", event) == ECHO
 
 
-def test_a_call_that_waits_already_is_told() -> None:
+def test_waiting_call_when_the_fault_state_begins_returns_the_code() -> None:
     with device():
         memory, stream = new_memory(), new_stream()
         event = new_event()
@@ -70,16 +70,16 @@ def test_a_call_that_waits_already_is_told() -> None:
 
         waiter = Raised(wait)
         assert until_now(lambda: is_waiting("aclrtSynchronizeStream"))
-        sicken(memory, new_stream())
+        enter_fault_state(memory, new_stream())
         assert waiter.join() == STICKY
         rc("aclrtDestroyEvent", event)
 
 
-def test_nothing_is_made_or_enqueued_and_what_is_given_back_is_gone() -> None:
+def test_calls_in_a_fault_state_create_and_enqueue_nothing_but_destroy() -> None:
     with device():
         memory, stream, event, host = new_memory(), new_stream(), new_event(), new_pinned()
         before = simulator.stats()
-        sicken(memory, stream)
+        enter_fault_state(memory, stream)
         assert malloc() == ECHO
         assert rc("aclrtCreateStream", ffi.new("aclrtStream *")) == ECHO
         assert fill(memory, stream) == ECHO
@@ -96,59 +96,59 @@ def test_nothing_is_made_or_enqueued_and_what_is_given_back_is_gone() -> None:
         assert (now.streams, now.device_blocks) == (before.streams - 1, before.device_blocks - 1)
 
 
-def test_a_call_that_enqueues_nothing_tells_the_code_itself() -> None:
+def test_sticky_rule_on_a_call_that_enqueues_nothing_returns_the_code() -> None:
     with device():
         with simulator.fault("aclrtMalloc", nth=1, sticky=STICKY):
             assert malloc() == STICKY
         assert malloc() == ECHO
 
 
-def test_the_work_of_a_sick_device_stands_still() -> None:
+def test_work_of_a_device_in_a_fault_state_does_not_run() -> None:
     with device():
         memory, stream = new_memory(), new_stream()
         good("aclrtSynchronizeStream", stream)
         tasks = simulator.stats().tasks
-        sicken(memory, stream)
+        enter_fault_state(memory, stream)
         assert simulator.stats().tasks == tasks
 
 
-def test_another_device_is_well() -> None:
+def test_fault_state_of_one_device_does_not_affect_another() -> None:
     with device():
-        sicken(new_memory(), new_stream())
+        enter_fault_state(new_memory(), new_stream())
         with device(0):
             assert malloc() == 0
 
 
-def test_a_plain_reset_does_not_help_and_a_forced_one_does() -> None:
+def test_fault_state_ends_with_a_force_reset_and_not_with_a_plain_one() -> None:
     with device():
-        sicken(new_memory(), new_stream())
+        enter_fault_state(new_memory(), new_stream())
         good("aclrtResetDevice", DEVICE)
         good("aclrtSetDevice", DEVICE)
         assert malloc() == ECHO
-        heal()
+        reset_by_force()
         assert malloc() == 0
 
 
-def test_when_all_rules_are_dropped_every_device_is_well_and_goes_on() -> None:
+def test_clear_ends_every_fault_state_and_work_goes_on() -> None:
     with device():
         memory, stream = new_memory(), new_stream()
-        sicken(memory, stream)
+        enter_fault_state(memory, stream)
         assert malloc() == ECHO
         simulator.clear()
         assert malloc() == 0
         good("aclrtSynchronizeStream", stream)
 
 
-def test_a_lost_device_cannot_be_set_and_resets_fail_at_first() -> None:
+def test_lost_device_cannot_be_set_and_its_first_resets_fail() -> None:
     with device():
-        sicken(new_memory(), new_stream(), "lost=507010:reset-fail=2")
+        enter_fault_state(new_memory(), new_stream(), "lost=507010:reset-fail=2")
         assert rc("aclrtSetDevice", DEVICE) == 507010
         assert [rc("aclrtResetDeviceForce", DEVICE) for _ in range(3)] == [507010, 507010, 0]
         good("aclrtSetDevice", DEVICE)
         assert malloc() == 0
 
 
-def test_the_status_of_a_device_says_whether_it_is_there() -> None:
+def test_device_status_in_a_fault_state_reports_whether_the_device_is_reachable() -> None:
     def status() -> int:
         place = ffi.new("aclrtDeviceStatus *")
         good("aclrtQueryDeviceStatus", DEVICE, place)
@@ -156,10 +156,10 @@ def test_the_status_of_a_device_says_whether_it_is_there() -> None:
 
     with device():
         assert status() == lib.ACL_RT_DEVICE_STATUS_NORMAL
-        sicken(new_memory(), new_stream())
+        enter_fault_state(new_memory(), new_stream())
         assert status() == lib.ACL_RT_DEVICE_STATUS_NORMAL
-        heal()
-        sicken(new_memory(), new_stream(), "lost=507010")
+        reset_by_force()
+        enter_fault_state(new_memory(), new_stream(), "lost=507010")
         assert status() == lib.ACL_RT_DEVICE_STATUS_ABNORMAL
         while rc("aclrtResetDeviceForce", DEVICE):
             pass
@@ -167,7 +167,7 @@ def test_the_status_of_a_device_says_whether_it_is_there() -> None:
         assert status() == lib.ACL_RT_DEVICE_STATUS_NORMAL
 
 
-def test_a_reset_that_fails_is_taken_back() -> None:
+def test_reset_that_fails_is_undone() -> None:
     with device():
         memory, stream = new_memory(), new_stream()
         with simulator.fault("reset", reset_fail=2, rc=507901) as fault:
@@ -178,24 +178,24 @@ def test_a_reset_that_fails_is_taken_back() -> None:
             assert fault.hits == 2
 
 
-def test_a_reset_that_lies_leaves_the_device_sick() -> None:
+def test_reset_that_lies_leaves_the_device_in_a_fault_state() -> None:
     with device():
         with simulator.fault("reset", reset_lies=True, nth=1):
-            heal()
+            reset_by_force()
         assert malloc() == ECHO
-        heal()
+        reset_by_force()
         assert malloc() == 0
 
 
-def test_a_false_drain_sees_no_fault() -> None:
+def test_false_drain_in_a_fault_state_returns_success() -> None:
     with device():
-        sicken(new_memory(), new_stream())
+        enter_fault_state(new_memory(), new_stream())
         with simulator.fault("aclrtSynchronizeDevice", false_drain=True):
             good("aclrtSynchronizeDevice")
         assert rc("aclrtSynchronizeDevice") == STICKY
 
 
-def test_a_slow_teardown_holds_the_stream_lock() -> None:
+def test_slow_teardown_holds_the_stream_lock() -> None:
     simulator.set_virtual_clock(True)
     try:
         with device():
@@ -222,7 +222,7 @@ def test_a_slow_teardown_holds_the_stream_lock() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_force_reset_of_aioacl_heals(open_device: OpenDevice) -> None:
+async def test_force_reset_by_aioacl_ends_the_fault_state(open_device: OpenDevice) -> None:
     async with open_device() as one, one.create_stream() as stream, one.allocate(64) as memory:
         with simulator.fault("copy", nth=1, sticky=STICKY):
             ticket = stream.fill(memory, 1)
@@ -236,7 +236,7 @@ async def test_a_force_reset_of_aioacl_heals(open_device: OpenDevice) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_reset_that_lies_is_found_out_by_the_probe(open_device: OpenDevice) -> None:
+async def test_probe_after_a_reset_that_lies_finds_the_fault(open_device: OpenDevice) -> None:
     async with open_device() as one:
         with simulator.fault("aclrtResetDeviceForce", reset_lies=True, nth=1) as fault:
             report = await one.force_reset(grace=0)
@@ -247,7 +247,7 @@ async def test_a_reset_that_lies_is_found_out_by_the_probe(open_device: OpenDevi
 
 @pytest.mark.thorough
 @pytest.mark.anyio
-async def test_a_call_that_others_reset_under_is_made_again(open_device: OpenDevice) -> None:
+async def test_call_during_a_foreign_reset_is_repeated(open_device: OpenDevice) -> None:
     async with open_device() as one:
         generation = one.generation
         with simulator.fault("aclrtMalloc", ext_reset=True, nth=1) as fault:

@@ -1,4 +1,4 @@
-"""What rules do to calls and to tasks. Times are those of a clock that the tests move on themselves."""
+"""The effects of rules on calls and tasks. Times are those of a virtual clock that the tests advance."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def virtual_clock() -> Generator[None]:
 # --- codes --------------------------------------------------------------------------------------------------------
 
 
-def test_rc_does_nothing() -> None:
+def test_rc_returns_the_code_and_does_no_work() -> None:
     with device(), simulator.fault("aclrtMalloc", rc=FAULT):
         place = ffi.new("void **")
         blocks = simulator.stats().device_blocks
@@ -50,13 +50,13 @@ def test_rc_does_nothing() -> None:
         assert (place[0], simulator.stats().device_blocks) == (ffi.NULL, blocks)
 
 
-def test_rc_0_claims_success_and_does_nothing() -> None:
+def test_rc_0_returns_success_and_does_no_work() -> None:
     with device(), simulator.fault("aclrtMalloc", rc=0) as fault:
         place = ffi.new("void **")
         assert (rc("aclrtMalloc", place, 64, 0), place[0], fault.hits) == (0, ffi.NULL, 1)
 
 
-def test_rc_after_does_its_work_and_the_audit_shows_it() -> None:
+def test_rc_after_returns_the_code_and_does_the_work() -> None:
     with device():
         place = ffi.new("void **")
         blocks = simulator.stats().device_blocks
@@ -66,7 +66,7 @@ def test_rc_after_does_its_work_and_the_audit_shows_it() -> None:
         good("aclrtFree", place[0])
 
 
-def test_rc_after_leaves_the_code_of_a_call_that_fails_anyway() -> None:
+def test_rc_after_on_a_failing_call_keeps_its_code() -> None:
     with simulator.fault("aclrtFree", rc_after=FAULT):
         assert rc("aclrtFree", ffi.NULL) == 100000
 
@@ -81,26 +81,26 @@ def test_rc_after_leaves_the_code_of_a_call_that_fails_anyway() -> None:
         ("aclrtCreateNotify", "aclrtNotify *", (0,), 207009),
     ],
 )
-def test_oom_answers_what_the_function_answers_when_it_has_run_out(
+def test_oom_returns_the_code_of_exhaustion_of_the_function(
     function: str, place: str, more: tuple[int, ...], code: int
 ) -> None:
     with device(), simulator.fault(function, oom=True):
         assert rc(function, ffi.new(place), *more) == code
 
 
-def test_a_failed_call_leaves_its_code_as_the_last_error() -> None:
+def test_failed_call_sets_the_last_error() -> None:
     with device(), simulator.fault("aclrtMalloc", rc=FAULT):
         malloc()
         assert rc("aclrtGetLastError", 0) == FAULT
 
 
-def test_the_first_rule_that_names_a_code_wins() -> None:
+def test_several_rules_with_a_code_return_that_of_the_first() -> None:
     with simulator.fault(COUNT, rc=507000) as first, simulator.fault(COUNT, rc=507001) as second:
         assert query() == 507000
         assert (first.hits, second.hits) == (1, 1)
 
 
-def test_limits_run_out_and_are_lifted() -> None:
+def test_limits_are_reached_and_can_be_removed() -> None:
     with device():
         simulator.set_limits("stream=2,notify=0")
         streams = [new_stream(), new_stream()]
@@ -112,7 +112,7 @@ def test_limits_run_out_and_are_lifted() -> None:
         streams.append(new_stream())
 
 
-def test_the_hosts_memory_runs_out_too() -> None:
+def test_limit_of_host_memory_is_reached() -> None:
     with device():
         place = ffi.new("void **")
         simulator.set_limits("host=1M")
@@ -131,7 +131,7 @@ def test_the_hosts_memory_runs_out_too() -> None:
 
 @pytest.mark.usefixtures("virtual_clock")
 @pytest.mark.parametrize("at", ["before", "during", "after"])
-def test_latency_makes_a_call_wait_for_the_clock(at: str) -> None:
+def test_latency_holds_a_call_until_the_clock_advances(at: str) -> None:
     with simulator.fault(f"{COUNT}:latency=60000:at={at}:nth=1:rc=507000"):
         slow = Raised(query)
         assert until_now(lambda: is_waiting(COUNT))
@@ -153,7 +153,7 @@ def test_latencies_of_several_rules_add_up_and_release_all_ends_them() -> None:
 
 
 @pytest.mark.usefixtures("virtual_clock")
-def test_a_task_that_takes_its_time_on_the_device_does_not_hold_its_caller_up() -> None:
+def test_latency_during_a_task_does_not_block_the_caller() -> None:
     with device():
         memory, stream = new_memory(), new_stream()
         with simulator.fault("copy", latency=5000, at="during"):
@@ -196,7 +196,7 @@ def test_time_outs_follow_the_clock() -> None:
 # --- hanging ------------------------------------------------------------------------------------------------------
 
 
-def test_a_hung_call_goes_on_when_its_key_is_released() -> None:
+def test_hung_call_goes_on_when_its_key_is_released() -> None:
     with simulator.fault(COUNT, hang="gate", nth=1), simulator.fault(COUNT, hang="door", nth=2):
         first = Raised(query)
         assert until_now(lambda: simulator.hung(COUNT) == 1)
@@ -209,7 +209,7 @@ def test_a_hung_call_goes_on_when_its_key_is_released() -> None:
         assert first.join() == 0
 
 
-def test_without_a_key_the_function_is_the_key() -> None:
+def test_hang_without_a_key_has_the_function_as_its_key() -> None:
     with simulator.fault(COUNT, hang=True):
         hung = Raised(query)
         assert until_now(lambda: simulator.hung(COUNT) == 1)
@@ -217,7 +217,7 @@ def test_without_a_key_the_function_is_the_key() -> None:
         assert hung.join() == 0
 
 
-def test_a_hung_wait_ends_with_its_own_time_out() -> None:
+def test_hung_wait_with_a_time_out_times_out() -> None:
     with device(), simulator.fault("sync", hang=True):
         event = new_event()
         assert rc("aclrtSynchronizeStreamWithTimeout", ffi.NULL, 1) == 507046
@@ -226,7 +226,7 @@ def test_a_hung_wait_ends_with_its_own_time_out() -> None:
         good("aclrtDestroyEvent", event)
 
 
-def test_a_reset_ends_hung_waits_but_not_other_calls() -> None:
+def test_reset_ends_hung_waits_but_not_other_hung_calls() -> None:
     def inside(function: str, *arguments: object) -> Raised:
         def call() -> int:
             good("aclrtSetDevice", 1)
@@ -245,10 +245,10 @@ def test_a_reset_ends_hung_waits_but_not_other_calls() -> None:
         assert other.running
         simulator.release_key("gate")
         assert other.join() == 107002
-    simulator.forget()  # the usage checker saw a reset while a call was inside, as was the plan
+    simulator.forget()  # the usage checker reported the reset while a call was inside, as expected
 
 
-def test_block_record_holds_a_record_up() -> None:
+def test_block_record_holds_a_record_until_released() -> None:
     with device():
         stream, event = new_stream(), new_event()
         context = ffi.new("aclrtContext *")
@@ -270,7 +270,7 @@ def test_block_record_holds_a_record_up() -> None:
 # --- tasks --------------------------------------------------------------------------------------------------------
 
 
-def test_an_async_error_comes_with_the_next_wait_and_once() -> None:
+def test_async_error_is_returned_by_the_next_wait_once() -> None:
     with device():
         memory, stream, event = new_memory(), new_stream(), new_event()
         with simulator.fault("copy", async_error=507014, nth=1) as fault:
@@ -291,7 +291,7 @@ def is_over_a_second_later(stream: Any) -> bool:
 
 @pytest.mark.usefixtures("virtual_clock")
 @pytest.mark.parametrize(("late", "moved"), [("late_complete", True), ("late_copy", False)])
-def test_a_late_copy_reads_its_source_when_it_is_over(late: str, moved: bool) -> None:
+def test_late_copy_reads_its_source_when_it_ends(late: str, moved: bool) -> None:
     with device(), ExitStack() as stack:
         host, memory, stream = new_pinned(), new_memory(), new_stream()
         stack.callback(good, "aclrtFreeHost", host)
@@ -304,13 +304,13 @@ def test_a_late_copy_reads_its_source_when_it_is_over(late: str, moved: bool) ->
         ffi.buffer(host, 64)[:] = b"b" * 64
         assert simulator.pending(stream) == 1
         simulator.advance_clock(1)
-        if not moved:  # the device may not have begun the copy before the clock was moved on
+        if not moved:  # the device may not have begun the copy before the clock was advanced
             assert until_now(lambda: is_over_a_second_later(stream))
         good("aclrtSynchronizeStream", stream)
         assert bytes(end) == (b"a" if moved else b"b") * 64
 
 
-# --- texts and others -----------------------------------------------------------------------------------------------
+# --- texts and foreign resets ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_a_late_copy_reads_its_source_when_it_is_over(late: str, moved: bool) ->
         ("stale", lambda text: "EH0008" in text and "armed by a control" not in text),
     ],
 )
-def test_the_next_text_is_at_fault(kind: Any, expected: Callable[[str], bool]) -> None:
+def test_errmsg_replaces_the_next_error_text_only(kind: Any, expected: Callable[[str], bool]) -> None:
     with device():
         assert rc("aclrtGetDeviceCount", ffi.NULL) == 100000  # leaves a text, EH0008
         with simulator.fault(COUNT, nth=1, rc=507000, errmsg=kind):
@@ -330,7 +330,7 @@ def test_the_next_text_is_at_fault(kind: Any, expected: Callable[[str], bool]) -
         assert expected(text_of(lib.aio_error_text()))
 
 
-def test_somebody_else_resets_the_device_while_a_call_is_inside() -> None:
+def test_ext_reset_resets_the_device_while_a_call_is_inside() -> None:
     with device():
         resets = simulator.resets(1)
         with simulator.fault("aclrtMalloc", ext_reset=True) as fault:

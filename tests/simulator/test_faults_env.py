@@ -1,4 +1,4 @@
-"""Faults from outside: the environment of a process, a mistake in it, replay by the seed, the trace."""
+"""Faults set by the environment of a process, mistakes in it, replay by the seed, and the trace."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ WHICH_FAIL = CALLS + "print([n for n in range(100) if lib.aio_u_aclrtGetDeviceCo
 
 
 def child(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own with these variables: forked, as the library reads them when it is loaded."""
+    """Run the code in a forked process with these variables, which the library reads when it is loaded."""
     return forkserver.run([sys.executable, "-c", code], env=_environment(variables))
 
 
 def real_child(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A process that Python starts with these variables."""
+    """Run the code in a new Python process with these variables."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env=_environment(variables),
@@ -47,7 +47,7 @@ def _environment(variables: dict[str, str]) -> dict[str, str]:
     return {**os.environ, **{f"AIOACL_SIM_{name}": value for name, value in variables.items()}}
 
 
-def test_rules_of_the_environment_hold_from_the_start() -> None:
+def test_rules_of_the_environment_apply_from_the_start() -> None:
     done = real_child(
         WHICH_FAIL, FAULTS="aclrtGetDeviceCount:nth=3:rc=507000; aclrtGetDeviceCount:after=97:rc=507001;"
     )
@@ -55,7 +55,7 @@ def test_rules_of_the_environment_hold_from_the_start() -> None:
     assert json.loads(done.stdout) == [2, 97, 98, 99]
 
 
-def test_the_same_seed_decides_the_same_and_another_one_otherwise() -> None:
+def test_same_seed_gives_the_same_decisions_and_another_seed_others() -> None:
     rule = "aclrtGetDeviceCount:p=0.3:rc=507000"
     first = child(WHICH_FAIL, FAULTS=f"seed=42; {rule}").stdout
     assert child(WHICH_FAIL, FAULTS=rule, SEED="42").stdout == first
@@ -63,7 +63,7 @@ def test_the_same_seed_decides_the_same_and_another_one_otherwise() -> None:
     assert 10 < len(json.loads(first)) < 60
 
 
-def test_a_seed_that_is_set_before_the_first_call_holds() -> None:
+def test_seed_set_before_the_first_call_replaces_the_environment() -> None:
     rule = "aclrtGetDeviceCount:p=0.3:rc=507000"
     set_first = (
         CALLS + "from aioacl import simulator\nsimulator.set_seed(43)\n" + WHICH_FAIL.removeprefix(CALLS)
@@ -96,7 +96,9 @@ def test_a_seed_that_is_set_before_the_first_call_holds() -> None:
         ("TRACE", "/nowhere/at/all", "No such file or directory"),
     ],
 )
-def test_a_mistake_says_what_is_wrong_and_ends_the_process(name: str, value: str, complaint: str) -> None:
+def test_mistake_in_the_environment_is_reported_and_ends_the_process(
+    name: str, value: str, complaint: str
+) -> None:
     done = child(WHICH_FAIL, **{name: value})
     assert done.returncode == -signal.SIGABRT
     assert complaint in done.stderr
@@ -119,12 +121,12 @@ print(lib.aio_u_aclrtCreateStream(place))
 )
 
 
-def test_limits_of_the_environment_run_out_early() -> None:
+def test_limits_of_the_environment_are_reached() -> None:
     done = child(MAKE_STREAMS, LIMITS="stream=2,event=1,mem=1M")
     assert done.stdout.splitlines() == ["[0, 0, 207008]", "[0, 207007, 207007]", "[0, 207001, 207001]", "0"]
 
 
-def test_the_trace_has_every_call_and_every_fault(tmp_path: Path) -> None:
+def test_trace_has_every_call_and_every_fault(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     done = real_child(WHICH_FAIL, FAULTS="aclrtGetDeviceCount:nth=3:rc=507000", TRACE=str(trace))
     assert done.returncode == 0, done.stderr
@@ -137,6 +139,6 @@ def test_the_trace_has_every_call_and_every_fault(tmp_path: Path) -> None:
     assert len(calls) == 100
 
 
-def test_a_virtual_clock_of_the_environment_stands_still() -> None:
+def test_virtual_clock_of_the_environment_stands_still() -> None:
     code = WHICH_FAIL + "from aioacl import simulator\nprint(simulator.clock() == simulator.clock())\n"
     assert child(code, CLOCK="virtual").stdout.splitlines()[-1] == "True"

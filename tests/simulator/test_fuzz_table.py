@@ -1,4 +1,4 @@
-"""The calls that the fuzzer makes: all of the simulator's ABI, and all that its types allow."""
+"""The calls that the fuzzer generates: all functions of the simulator's ABI, with all values that their types allow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_exported_function_is_called_with_all_its_arguments() -> None:
         assert f"{function.name}({arguments})" in text
 
 
-def test_what_a_call_leaves_can_be_drawn_and_ended() -> None:
+def test_handles_that_a_call_returns_can_be_drawn_and_ended() -> None:
     types = table.Types()
     ends = dict.fromkeys(re.findall(r"\{(\d+), end_\w+\}", table.source()))
     for kind in ("memory", "aclrtStream", "aclrtEvent", "aclrtContext", "aclrtNotify", "aclrtMemPool"):

@@ -26,7 +26,7 @@ MAPPED = 0x2  # ACL_HOST_REG_MAPPED
 
 @contextmanager
 def loaded(device: Device) -> Generator[CData]:
-    """A binary of whatever is registered."""
+    """A loaded binary, whose kernels are the registered ones."""
     binary = ffi.new("aclrtBinHandle *")
     on(device).aclrtBinaryLoadFromData(b"code", 4, ffi.NULL, binary)
     try:
@@ -48,7 +48,7 @@ def pointed(buffer: DeviceBuffer) -> int:
 
 
 @pytest.mark.anyio
-async def test_a_kernel_reads_its_arguments_and_writes_device_memory(open_device: OpenDevice) -> None:
+async def test_kernel_reads_its_arguments_and_writes_device_memory(open_device: OpenDevice) -> None:
     seen: list[simulator.Launch] = []
 
     def double(launched: simulator.Launch) -> None:
@@ -76,7 +76,7 @@ async def test_a_kernel_reads_its_arguments_and_writes_device_memory(open_device
 
 
 @pytest.mark.anyio
-async def test_an_exception_fails_the_task_and_is_kept(open_device: OpenDevice) -> None:
+async def test_kernel_that_raises_fails_the_task_and_keeps_the_error(open_device: OpenDevice) -> None:
     def broken(_: simulator.Launch) -> None:
         raise ZeroDivisionError("of the test")
 
@@ -94,7 +94,7 @@ async def test_an_exception_fails_the_task_and_is_kept(open_device: OpenDevice) 
 @pytest.mark.parametrize(
     ("offset", "size"), [(-1, 4), (0, 9), (8, 1), (1 << 40, 8), (0, -1), (-(1 << 70), 4)]
 )
-async def test_memory_that_is_no_part_of_a_block_is_refused(
+async def test_kernel_memory_outside_of_a_block_is_refused(
     open_device: OpenDevice, offset: int, size: int
 ) -> None:
     def astray(launched: simulator.Launch) -> None:
@@ -111,7 +111,7 @@ async def test_memory_that_is_no_part_of_a_block_is_refused(
 
 
 @pytest.mark.anyio
-async def test_memory_of_the_host_and_of_the_arguments(open_device: OpenDevice) -> None:
+async def test_kernel_memory_of_the_host_or_arguments_is_reachable(open_device: OpenDevice) -> None:
     seen: list[tuple[bytes, bool]] = []
 
     def look(launched: simulator.Launch) -> None:
@@ -130,7 +130,7 @@ async def test_memory_of_the_host_and_of_the_arguments(open_device: OpenDevice) 
 
 @contextmanager
 def registered(device: Device, size: int) -> Generator[tuple[CData, CData]]:
-    """Pinned memory, registered: its own address, and the device's."""
+    """Registered pinned memory: its host address and its device address."""
     acl, host, seen = on(device), ffi.new("void **"), ffi.new("void **")
     acl.aclrtMallocHost(host, size)
     acl.aclrtHostRegisterV2(host[0], size, MAPPED)
@@ -143,7 +143,7 @@ def registered(device: Device, size: int) -> Generator[tuple[CData, CData]]:
 
 
 @pytest.mark.anyio
-async def test_registered_memory_is_reached_at_the_devices_address(open_device: OpenDevice) -> None:
+async def test_kernel_memory_at_a_registered_device_address_is_reachable(open_device: OpenDevice) -> None:
     def shout(launched: simulator.Launch) -> None:
         memory = launched.memory(*launched.unpack("QQ"))
         memory[:] = bytes(memory).upper()
@@ -165,7 +165,7 @@ async def test_registered_memory_is_reached_at_the_devices_address(open_device: 
 
 
 @pytest.mark.anyio
-async def test_arguments_of_the_host_fail_where_the_device_is_to_read_them(open_device: OpenDevice) -> None:
+async def test_launch_with_host_arguments_for_the_device_fails(open_device: OpenDevice) -> None:
     function, given = ffi.new("aclrtFuncHandle *"), ffi.new("char[]", 8)
     async with open_device() as device, device.create_stream() as stream:
         with simulator.register_kernel("plain", lambda _: None), loaded(device) as binary:
@@ -178,7 +178,7 @@ async def test_arguments_of_the_host_fail_where_the_device_is_to_read_them(open_
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("answer", [507014, np.int64(507014)])
-async def test_an_answer_is_the_code_of_the_failure(open_device: OpenDevice, answer: Any) -> None:
+async def test_kernel_that_returns_a_code_fails_with_it(open_device: OpenDevice, answer: Any) -> None:
     async with open_device() as device, device.create_stream() as stream:
         with simulator.register_kernel("late", lambda _: answer), loaded(device) as binary:
             launch(device, binary, b"late", bytes(8), stream)
@@ -189,7 +189,7 @@ async def test_an_answer_is_the_code_of_the_failure(open_device: OpenDevice, ans
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("answer", "kind"), [("x", TypeError), (1 << 40, OverflowError), (1.0, TypeError)])
-async def test_an_answer_that_is_no_code_is_a_failure(
+async def test_kernel_that_returns_no_code_fails(
     open_device: OpenDevice, answer: Any, kind: type[Exception]
 ) -> None:
     async with open_device() as device, device.create_stream() as stream:
@@ -201,7 +201,7 @@ async def test_an_answer_that_is_no_code_is_a_failure(
     assert [type(error) for error in kernel.errors] == [kind]
 
 
-def test_an_unregistered_kernel_is_refused_with_a_way_out(open_device: OpenDevice) -> None:
+def test_launch_of_an_unregistered_kernel_is_refused_with_a_hint(open_device: OpenDevice) -> None:
     with opened(open_device()) as device, opened(device.create_stream()) as stream, loaded(device) as binary:
         with pytest.raises(
             aioacl.NotSupported, match=r"softmax.*simulator\.register_kernel.*aclsim_register_kernel"
@@ -217,7 +217,7 @@ def test_an_unregistered_kernel_is_refused_with_a_way_out(open_device: OpenDevic
 
 
 @pytest.mark.anyio
-async def test_the_newest_registration_of_a_name_counts(open_device: OpenDevice) -> None:
+async def test_launch_after_a_new_registration_calls_the_newest_function(open_device: OpenDevice) -> None:
     ran: list[str] = []
     async with open_device() as device, device.create_stream() as stream:
         with loaded(device) as binary:
@@ -230,7 +230,7 @@ async def test_the_newest_registration_of_a_name_counts(open_device: OpenDevice)
 
 
 @pytest.mark.anyio
-async def test_arrays_of_arguments_need_the_parameters(open_device: OpenDevice) -> None:
+async def test_launch_with_an_array_needs_the_sizes_of_parameters(open_device: OpenDevice) -> None:
     found: list[tuple[int, ...]] = []
 
     def note(launched: simulator.Launch) -> None:
@@ -252,7 +252,7 @@ async def test_arrays_of_arguments_need_the_parameters(open_device: OpenDevice) 
     assert found == [(7, 8)]
 
 
-def test_what_cannot_be_registered_is_told() -> None:
+def test_register_kernel_with_bad_arguments_raises_parameter_error() -> None:
     with pytest.raises(aioacl.ParameterError, match="expected the name of a kernel"):
         simulator.register_kernel("", lambda _: None)
     with pytest.raises(aioacl.ParameterError, match="sizes"):
@@ -266,7 +266,7 @@ def test_what_cannot_be_registered_is_told() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_trap_fails_what_is_queued(open_device: OpenDevice) -> None:
+async def test_trap_next_fails_a_queued_task(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with simulator.held(stream):
             ticket = stream.fill(memory, 1)

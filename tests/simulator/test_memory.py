@@ -1,4 +1,4 @@
-"""What the simulator's usage checker sees of memory: bytes outside of blocks, bytes that nobody wrote."""
+"""Memory misuse that the usage checker reports: writes outside of blocks, reads of bytes that were never written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 
-def test_a_byte_behind_a_pinned_buffer_is_seen_and_told_once(open_device: OpenDevice) -> None:
+def test_write_behind_a_pinned_buffer_is_reported_once(open_device: OpenDevice) -> None:
     with opened(open_device()) as device, opened(device.pinned(100)) as buffer:
         assert simulator.check_memory() == 0
         behind = ctypes.c_ubyte.from_address(ctypes.addressof(ctypes.c_ubyte.from_buffer(buffer)) + 100)
@@ -27,7 +27,7 @@ def test_a_byte_behind_a_pinned_buffer_is_seen_and_told_once(open_device: OpenDe
 
 
 @pytest.mark.parametrize("offset", [-64, -1, 8, 9, 40, 63, 71])
-def test_a_byte_outside_a_small_block_of_the_device_is_seen(open_device: OpenDevice, offset: int) -> None:
+def test_write_outside_a_small_device_block_is_reported(open_device: OpenDevice, offset: int) -> None:
     with opened(open_device()) as device, opened(device.allocate(8)) as block:
         ctypes.c_ubyte.from_address(block.address + offset).value = 1
         assert simulator.check_memory() == 1
@@ -39,7 +39,7 @@ def test_a_byte_outside_a_small_block_of_the_device_is_seen(open_device: OpenDev
 
 
 @pytest.mark.anyio
-async def test_reading_what_nobody_wrote_is_seen_while_it_is_watched(open_device: OpenDevice) -> None:
+async def test_read_of_unwritten_bytes_is_reported_while_watched(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         simulator.watch_uninitialised()
         try:

@@ -1,4 +1,4 @@
-"""Controls that take the name of a function, an option, or a device, and are given a wrong one."""
+"""Controls that get a wrong name of a function or option, or a wrong device."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def refusal(control: Callable[[Any], object], argument: object) -> str:
 
 
 @pytest.mark.parametrize("control", BY_FUNCTION)
-def test_control_of_an_unknown_function_names_those_that_are_close(control: str) -> None:
+def test_control_of_an_unknown_function_suggests_close_names(control: str) -> None:
     text = refusal(BY_FUNCTION[control], "aclrtMaloc")
     assert text.startswith(
         "expected the name of an ACL function, got 'aclrtMaloc'. Did you mean aclrtMalloc "
@@ -49,7 +49,7 @@ def test_control_of_an_unknown_function_names_those_that_are_close(control: str)
 
 
 @pytest.mark.parametrize("control", BY_FUNCTION)
-def test_control_of_a_function_unlike_any_other_says_where_the_names_are(control: str) -> None:
+def test_control_of_a_function_without_close_names_refers_to_the_header(control: str) -> None:
     text = refusal(BY_FUNCTION[control], "####")
     assert (
         text
@@ -59,7 +59,7 @@ def test_control_of_a_function_unlike_any_other_says_where_the_names_are(control
 
 @pytest.mark.parametrize("control", BY_DEVICE)
 @pytest.mark.parametrize("index", [-1, 99])
-def test_control_of_an_unknown_device_says_that_there_is_none(control: str, index: int) -> None:
+def test_control_of_an_unknown_device_raises_parameter_error(control: str, index: int) -> None:
     assert refusal(BY_DEVICE[control], index).startswith(
         f"expected the index of a simulated device, got {index}. "
     )
@@ -67,16 +67,16 @@ def test_control_of_an_unknown_device_says_that_there_is_none(control: str, inde
 
 @pytest.mark.parametrize("control", BY_TEXT)
 @pytest.mark.parametrize("text", [3, "aclrtMalloc\0", b"aclrtMalloc"])
-def test_control_of_what_is_no_text_for_c_refuses_it(control: str, text: object) -> None:
+def test_control_with_a_bad_text_raises_parameter_error(control: str, text: object) -> None:
     assert f", got {text!r}. Pass a str" in refusal(BY_TEXT[control], text)
 
 
-def test_fail_call_a_negative_number_of_times_names_the_number() -> None:
+def test_fail_call_with_negative_times_reports_the_number() -> None:
     text = refusal(lambda times: simulator.fail_call("aclrtMalloc", 1, times), -2)
     assert text == "times must be an int from -1, got -2. Pass a number of calls, or -1 for all calls."
 
 
-def test_unknown_option_of_a_fault_names_those_that_are_close() -> None:
+def test_fault_with_an_unknown_option_suggests_close_names() -> None:
     fault = cast("Any", simulator.fault)
     assert refusal(lambda code: fault("copy", rcc=code), 1) == (
         "expected options of a fault, got 'rcc'. Did you mean rc?"
@@ -84,13 +84,13 @@ def test_unknown_option_of_a_fault_names_those_that_are_close() -> None:
     assert "The options are device, stream, thread, " in refusal(lambda code: fault("copy", zzzz=code), 1)
 
 
-def test_rule_of_an_unknown_field_names_all_fields() -> None:
+def test_rule_with_an_unknown_field_lists_all_fields() -> None:
     text = refusal(lambda rule: simulator.fault(rule).__enter__(), "copy:rcc=1")
     assert 'column 6, "rcc=1": no such field; the fields are dev stream thread tid size> ' in text
     assert " late-copy ext-reset errmsg. " in text
 
 
-def test_rule_of_an_unknown_function_names_those_that_are_close() -> None:
+def test_rule_with_an_unknown_function_suggests_close_names() -> None:
     text = refusal(lambda which: simulator.fault(which, rc=1).__enter__(), "alloc|aclrtMaloc")
     assert '"aclrtMaloc" is not a function or a group of functions; the groups are alloc copy ' in text
     assert "Did you mean aclrtMalloc " in text

@@ -1,4 +1,4 @@
-"""Which refusal comes first when a call deserves several: the order is the runtime's."""
+"""The order of checks: which error a call with several mistakes returns. It is the order of the runtime."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def last_error() -> int:
 
 
 @pytest.mark.parametrize("option", [0, 1, 2])
-def test_a_contexts_option_has_its_value_checked_before_the_context_is_missed(option: int) -> None:
+def test_context_option_with_a_bad_value_and_no_context_reports_the_value(option: int) -> None:
     runtime.load()
     last_error()
     assert [rc("aclrtCtxSetSysParamOpt", option, 1), last_error()] == [NO_CONTEXT, NO_CONTEXT]
@@ -33,7 +33,7 @@ def test_a_contexts_option_has_its_value_checked_before_the_context_is_missed(op
         good("aclrtSetSysParamOpt", option, 0)
 
 
-def test_a_copy_onto_itself_is_over_before_a_context_or_the_stream_is_looked_at() -> None:
+def test_copy_onto_itself_succeeds_without_a_check_of_context_or_stream() -> None:
     with device():
         memory, context = new_memory(), made("aclrtCreateContext", "aclrtContext", DEVICE)
         theirs = new_stream()
@@ -52,7 +52,7 @@ def test_a_copy_onto_itself_is_over_before_a_context_or_the_stream_is_looked_at(
     last_error()
 
 
-def test_a_time_that_cannot_be_waited_is_refused_before_the_event_is_missed() -> None:
+def test_event_wait_with_a_bad_time_out_and_no_event_reports_the_time_out() -> None:
     runtime.load()
     last_error()
     refusals = [rc("aclrtSynchronizeEventWithTimeout", ffi.NULL, timeout) for timeout in (-2, -1, 0, 1)]

@@ -2,9 +2,9 @@
 
     python tests/native/fuzz/run.py [--runs N] [--seconds N] [--corpus FOLDER] [INPUT ...]
 
-Builds the simulator and the harness, and runs until that many programs of calls have run, or for that long. With
-inputs, it runs only these: so a finding is reproduced. Ends with 1 after a finding, whose input is left in the
-current folder as fuzz-*, and with 77 when there is no clang with libFuzzer.
+Builds the simulator and the harness. Then runs that many programs of calls, or for that long. With inputs, it runs only
+these, to reproduce a finding. Exits with 1 after a finding, and leaves its input in the current folder as fuzz-*. Exits
+with 77 if there is no clang with libFuzzer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MISSING: Final = 77
 
 
 def available() -> bool:
-    """Whether the compiler is there and brings libFuzzer."""
+    """Whether the compiler is installed and has libFuzzer."""
     if shutil.which(COMPILER) is None:
         return False
     probe = "int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n > 99; }"
@@ -45,7 +45,7 @@ def available() -> bool:
 
 
 def build(folder: Path) -> Path:
-    """The fuzzer, of the simulator's sources, the harness and the generated calls."""
+    """Build the fuzzer from the simulator's sources, the harness and the generated calls."""
     calls = folder / "calls.c"
     calls.write_text(source())
     sources = [*c_files(SIMULATOR), *c_files(HERE), calls]
@@ -67,7 +67,7 @@ def build(folder: Path) -> Path:
 
 
 def fuzz(program: Path, options: argparse.Namespace) -> int:
-    """Runs it; the status of libFuzzer."""
+    """Run the fuzzer. Returns the exit status of libFuzzer."""
     corpus = Path(options.corpus).resolve() if options.corpus else program.parent / "corpus"
     corpus.mkdir(exist_ok=True)
     command = [
@@ -84,20 +84,24 @@ def fuzz(program: Path, options: argparse.Namespace) -> int:
         "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1:detect_stack_use_after_return=1:handle_abort=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     }
-    # some calls write files
+    # in that folder, because some calls write files
     return subprocess.run([*command, *targets], cwd=program.parent, env=environment, check=False).returncode
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when nothing was found."""
+    """Build and run the fuzzer. Returns 0 if there was no finding."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=1_000_000, help="how many programs (1000000)")
-    parser.add_argument("--seconds", type=int, default=0, help="at most so long (0: no limit)")
-    parser.add_argument("--corpus", help="a folder for the inputs that reach something new")
-    parser.add_argument("inputs", nargs="*", help="run these only")
+    parser.add_argument("--runs", type=int, default=1_000_000, help="number of programs to run (1000000)")
+    parser.add_argument(
+        "--seconds", type=int, default=0, help="longest time to run, in seconds (0: no limit)"
+    )
+    parser.add_argument("--corpus", help="folder for inputs that reach new code")
+    parser.add_argument("inputs", nargs="*", help="run only these inputs")
     options = parser.parse_args(arguments)
     if not available():
-        print(f"{COMPILER} with libFuzzer is not here", file=sys.stderr)
+        print(
+            f"expected {COMPILER} with libFuzzer, found none; install clang or set FUZZ_CC", file=sys.stderr
+        )
         return MISSING
     with tempfile.TemporaryDirectory(prefix="aioacl-fuzz-") as folder:
         return 1 if fuzz(build(Path(folder)), options) else 0

@@ -1,8 +1,8 @@
-"""Makes calls.c: one call for each function of the simulator's table, with drawn arguments.
+"""Generates calls.c: one call for each function of the simulator's table, with drawn arguments.
 
-What a parameter is follows from its type and, for time-outs and the lengths of arrays, from its name; nothing is said
-of single functions. So a function that is new in the table is fuzzed from then on. Lengths of arrays are honest: no
-library can tell where a client's array ends.
+The meaning of a parameter follows from its type and, for time-outs and lengths of arrays, from its name. There are no
+rules for single functions, so a new function of the table is fuzzed without a change here. Lengths of arrays are the
+true ones: no library can find out where a client's array ends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Function:
 
     @property
     def has_array(self) -> bool:
-        """Whether it takes what may be an array of a type, or a text."""
+        """Whether the parameter may be an array of a type, or a text."""
         return any("*" in one.type and one.plain not in ("void *", "void **") for one in self.parameters)
 
 
@@ -75,7 +75,7 @@ def _split(params: str) -> list[Parameter]:
 
 
 class Types:
-    """What the headers say of types."""
+    """The types of the headers."""
 
     def __init__(self) -> None:
         api = [path for folder in header_folders(NATIVE / "api") for path in sorted(folder.glob("*.h"))]
@@ -91,7 +91,7 @@ class Types:
         self.kinds = ["memory", *dict.fromkeys(self.handles + self.opaque)]
 
     def kind(self, plain: str) -> int | None:
-        """The number of a kind of handle, if the type is one."""
+        """The number of the kind of handle, if the type is a handle."""
         name = plain.removesuffix(" *") if plain.removesuffix(" *") in self.opaque else plain
         known = name in self.handles or (name in self.opaque and plain.endswith(" *"))
         return self.kinds.index(name) if known else None
