@@ -1,1 +1,1 @@
-"""The bottom layer: the compiled module, codes, errors, options, the state table, and small tools."""
+"""The lowest layer: the compiled module, codes, errors, options, the state table, and small tools."""

@@ -1,8 +1,8 @@
 """What the codes of ACL mean: their names, their families, and what to do about each.
 
-One table, read by the errors and by whatever counts or prints codes. A number keeps its meaning in every
-release of CANN; later releases only add. What is not in the table still gets an answer, by its range:
-1xxxxx blames the caller, 2xxxxx a resource, 3xxxxx the service, 5xxxxx the device or its software.
+It is one table, used by the errors and by all code that counts or prints codes. A number keeps its meaning in every
+release of CANN; later releases only add numbers. A code that is not in the table is classified by its range:
+1xxxxx is an error of the caller, 2xxxxx of a resource, 3xxxxx of the service, 5xxxxx of the device or its software.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,17 +15,19 @@ _Key = TypeVar("_Key", int, str)
 _Value = TypeVar("_Value")
 
 Action = Literal["retry", "new_stream", "reset", "repair", "replace", "fix_code"]
-"""What helps. retry: the same again, perhaps later. new_stream: one task failed, and the device works: go on with
-a new stream, or renew the failed one. reset: force-reset the device first. repair: repair what is outside the
-program first (lost data, a link, a driver). replace: take the card out of service. fix_code: change the program
-or its environment."""
+"""What helps after an error.
+
+retry: try the same again, perhaps later. new_stream: one task failed and the device works; go on with a new stream, or
+renew the failed one. reset: force-reset the device first. repair: first repair something outside the program (lost
+data, a link, a driver). replace: take the card out of service. fix_code: change the program or its environment.
+"""
 
 DEVICE_ACTIONS: Final[frozenset[Action]] = frozenset({"reset", "repair", "replace"})
 """The actions of errors that concern the whole device: it is not ready until a reset."""
 
 
 class Family(StrEnum):
-    """The kinds of trouble that a program handles differently."""
+    """The kinds of errors that a program handles differently."""
 
     PARAMETER = "parameter"
     CONTEXT = "context"
@@ -42,10 +44,10 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One code of ACL; an empty hint leaves the cure to the family.
+    """One code of ACL. If `hint` is empty, the hint of the family's error class applies.
 
-    `source` names the origin of the fact that the code is the result of one task, after which the runtime goes on.
-    Each code with the action new_stream has one.
+    `source` names the evidence that the code is the result of one task, after which the runtime goes on. Each code
+    with the action new_stream has a source.
     """
 
     code: int
@@ -324,19 +326,19 @@ _ROWS: Final[tuple[tuple[int, str, Family, Action], ...]] = (
 )
 
 _HINTS: Final[dict[str, tuple[int, ...]]] = {
-    "The call succeeded: there is nothing to mend.": (0,),
+    "The call succeeded; nothing needs to be done.": (0,),
     "Open a device through aioacl, which initialises ACL, before you call ACL yourself.": (100001,),
-    "ACL is initialised already: carry on, and leave finalizing to whoever came first.": (100002,),
+    "ACL is already initialised: continue, and leave finalizing to the code that initialised it.": (100002,),
     "Check that the path names a readable file of the expected size.": (100003, 100005),
     "Check the syntax and the keys of the JSON file.": (100006, 100007, 100008),
-    "Use the id that loading the model returned, and not after unloading it.": (100011,),
+    "Use the id that loading the model returned, and only until the model is unloaded.": (100011,),
     "Convert the model again with the ATC of this CANN release.": (100012, 100013, 100014, 100015, 100016),
     "Give as many buffers as the model describes, none smaller than described.": (100017, 100018),
     "Finalize ACL once only, and not in a process that did not initialise it.": (100037,),
     "This is the toolkit's stub for linking: load the real library from lib64.": (100039,),
     "Use an index from list_devices(); ASCEND_RT_VISIBLE_DEVICES renumbers from 0.": (107001,),
     "Make the call through a handle of an open device: it binds the context to the thread.": (107002,),
-    "Use the stream only with things of the same device and generation.": (107003,),
+    "Use the stream only with handles of the same device and generation.": (107003,),
     "Await the event first, and create it with timing=True.": (107006,),
     "Give the events in the order in which they were recorded.": (107007,),
     "The handle was destroyed or never made: make a new one from the device.": (107017, 200005),
@@ -357,32 +359,38 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
         107041,
         107045,
     ),
-    "The abort ended before its clean-up: abort again or reset the device.": (107035,),
+    "The abort ended before its clean-up was done: abort again, or reset the device.": (107035,),
     "Await the model's stream, then call again.": (107037,),
     "Initialise ACL before models are loaded.": (145001,),
     "Set ASCEND_OPP_PATH by sourcing set_env.sh of the toolkit.": (148049,),
-    "Close whatever was made from this resource, then release it.": (148051,),
+    "Close everything that was made from this resource, then release it.": (148051,),
     "The host is out of memory: free some or lower the load.": (200000,),
-    "Use an index from list_devices() and see whether npu-smi shows the card.": (200002,),
-    "Align the address as the function's documentation asks.": (200003,),
+    "Use an index from list_devices(), and check that npu-smi shows the card.": (200002,),
+    "Align the address as the function's documentation requires.": (200003,),
     "Pass zero for reserved arguments, or update CANN.": (200006,),
-    "Do as the message says; if it says nothing, update driver and firmware, or do without.": (207000,),
+    "Follow the message; if there is none, update driver and firmware, or do without the function.": (
+        207000,
+    ),
     "Free each address once, before the device that made it is reset.": (207002,),
-    "A kernel's result left its number range: check the inputs, scale them, or turn saturation off.": (
+    "A kernel's result overflowed its number type: check the inputs, scale them, or turn saturation off.": (
         207003,
         207016,
         207017,
     ),
-    "Check ASCEND_RT_VISIBLE_DEVICES (ascending, no spaces) and what the container may use.": (207004,),
+    "Check ASCEND_RT_VISIBLE_DEVICES (ascending, no spaces) and which cards the container may use.": (
+        207004,
+    ),
     "Give the user access to the device files, usually by the group HwHiAiUser.": (207006,),
     "Close events that are no longer used, or record them again.": (207007,),
     "Close streams that are no longer used.": (207008,),
-    "There is nothing to take yet: ask again later.": (207013, 507003, 507026),
+    "Nothing is available yet: try again later.": (207013, 507003, 507026),
     "Free storage, or raise its limit.": (300000,),
-    "Move work off this card and have it examined.": (345102,),
+    "Move work off this card, and have the card examined.": (345102,),
     "Look for the exception of the user function in its own log.": (345103,),
-    "If aclInit answers this, siblings of the library are missing: `source set_env.sh` of CANN.": (500000,),
-    "If all calls answer this, siblings of the library are missing: `source set_env.sh`; else reset.": (
+    "If aclInit returns this, other libraries of CANN were not found: `source set_env.sh` of CANN.": (
+        500000,
+    ),
+    "If all calls return this, other libraries of CANN were not found: `source set_env.sh`; else reset.": (
         507000,
     ),
     "A copy, an event wait or another task failed: make a new stream, or `await stream.renew()`.": (507001,),
@@ -390,8 +398,8 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "The input has ended: stop reading.": (507005,),
     "The device is not set, or was reset before: pair each reset with exactly one set.": (507007,),
     "Use a model or kernel that was built for this chip.": (507008,),
-    "Reset the device; if it does not come back, look at npu-smi and the driver's log.": (507010, 507901),
-    "Ask for the report again.": (507012,),
+    "Reset the device; if the reset fails, check npu-smi and the driver's log.": (507010, 507901),
+    "Wait for the report again.": (507012,),
     "Check the kernel's addresses and sizes; then make a new stream, or `await stream.renew()`.": (
         507015,
         507016,
@@ -408,13 +416,13 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
         507045,
     ),
     "Register the kernel's binary first, and check its name.": (507027,),
-    "See whether npu-smi shows the card healthy and whether driver and firmware match.": (507033,),
+    "Check that npu-smi shows the card as healthy, and that driver and firmware match.": (507033,),
     "Reset the device and reload its data from a good copy.": (507053, 507055),
     "Reset the device and reload its data; replace the card if it happens again.": (507054,),
     "Bring the network link up again, then reset the device.": (507056,),
-    "Mend the peer device first, then reset this one.": (507057,),
-    "Not out-of-memory but the echo of a fault: look for the first error, then reset the device.": (507899,),
-    "Throw this capture away and begin a new one.": (507903,),
+    "Repair the peer device first, then reset this one.": (507057,),
+    "This is the result of an earlier fault, not out-of-memory: find the first error, then reset.": (507899,),
+    "Discard this capture and begin a new one.": (507903,),
     "Check the links and the peers of the collective, then reset the device.": (507904,),
     "Check that the model was built for this chip and CANN release, and that it fits into memory.": (
         545001,
@@ -424,7 +432,7 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
         545005,
         545008,
     ),
-    "Allow more time; if the model still stands, reset the device.": (545601,),
+    "Allow more time; if the model still makes no progress, reset the device.": (545601,),
     "The model is being redeployed: try again later.": (545602,),
 }
 
@@ -456,7 +464,7 @@ _RANGE_SIZE: Final = 100_000
 
 
 def _unique(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, _Value]:
-    """Make a dict, and refuse the key that comes twice instead of keeping the last."""
+    """Make a dict, and refuse a key that occurs twice instead of keeping the last value."""
     table: dict[_Key, _Value] = {}
     for key, value in pairs:
         if key in table:
@@ -472,7 +480,9 @@ def _table(
 ) -> dict[int, Code]:
     """Join rows, hints and sources.
 
-    A code, name or text given twice, a text for no code, or new_stream without a source, is a mistake.
+    Raises:
+        ValueError: a code, name or text occurs twice, a text has no code, or only one of new_stream and a source is
+            given.
     """
     texts = _unique((code, hint) for hint, codes in hints.items() for code in codes)
     origins = _unique((code, source) for source, codes in sources.items() for code in codes)
@@ -490,7 +500,7 @@ _CODES: Final = _table(_ROWS, _HINTS, _SOURCES)
 
 
 def lookup(code: int) -> Code:
-    """Return what is known about a code; an unknown one keeps its number and gets the family of its range."""
+    """Return the entry of a code; an unknown code keeps its number and gets the family of its range."""
     known = _CODES.get(code)
     if known is not None:
         return known

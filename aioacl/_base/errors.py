@@ -1,8 +1,8 @@
-"""The errors of the library: what went wrong, where, and how to mend it.
+"""The exceptions of aioacl: what went wrong, where, and what to do.
 
-Two kinds share one base. An error of a family carries a code of ACL, and `error_for` picks its class by the
-table of codes. An error of the library's own speaks for itself: its action and cure win over those of a code
-it may carry as background. Every error can be pickled and copied whole: services send them across processes.
+There are two kinds with one base class. An error of a family carries a code of ACL, and `error_for` picks its class
+from the table of codes. An error of aioacl's own may carry a code as background; its class decides its action and hint.
+Every error can be pickled and copied without loss, because services send errors across processes.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ _NOT_ABOUT_TASKS: Final = (
     "aclrtReset",
     "aclrtSet",
 )
-"""How the names of calls begin that report no failure of a task."""
+"""Prefixes of the names of calls that do not report the failure of a task."""
 
 
 class _Details(TypedDict, total=False):
-    """The keyword arguments every error takes, for subclasses that add one of their own."""
+    """The keyword arguments of every error, for subclasses that add one of their own."""
 
     code: int | None
     call: str
@@ -39,15 +39,24 @@ class _Details(TypedDict, total=False):
 
 
 class AclError(Exception):
-    """The base of every error of aioacl, and the class of codes that fit no family.
+    """The base class of all errors of aioacl. It is raised itself for codes that belong to no subclass.
 
-    `action` says what helps: retry, use a new stream, reset the device, repair something outside the program,
-    replace the card, or fix the code; `hint` says it in a sentence.
+    Attributes:
+        code: ACL's code, or None if the error has none.
+        name: the name of the code, for example "ACL_ERROR_RT_FAILURE"; "" without a code.
+        call: the name of the call that failed, usually an ACL function; "" if there is none.
+        device: the index of the device, or None.
+        generation: the generation of the device in which the error occurred, or None.
+        message: what happened, at most 8 KiB of text. For an ACL call it is the runtime's own text, if there is one.
+        hint: what to do, in one or two sentences.
+        action: what helps, for programs. "retry": try the same again, perhaps later. "new_stream": go on with a new
+            stream. "reset": reset the device. "repair": repair something outside the program. "replace": take the
+            card out of service. "fix_code": change the program or its environment.
     """
 
     default_action: ClassVar[Action] = "fix_code"
     default_hint: ClassVar[str] = (
-        "Look the code up in CANN's list of error codes, and the log of the process."
+        "Look up the code in CANN's list of error codes, and check the log of the process."
     )
 
     code: int | None
@@ -92,8 +101,8 @@ class AclError(Exception):
         return _sentences(": ".join(filter(None, (self._where(), what, text))), self.hint)
 
     def __repr__(self) -> str:
-        told = {"code": self.code, "call": self.call or None, "device": self.device}
-        facts = [f"{name}={value!r}" for name, value in told.items() if value is not None]
+        shown = {"code": self.code, "call": self.call or None, "device": self.device}
+        facts = [f"{name}={value!r}" for name, value in shown.items() if value is not None]
         return f"{type(self).__name__}({', '.join([repr(self.message), *facts])})"
 
     def _where(self) -> str:
@@ -104,59 +113,62 @@ class AclError(Exception):
 
 
 class ParameterError(AclError, ValueError):
-    """An argument was refused, by the library or by ACL; correct the call."""
+    """aioacl or ACL refused an argument; correct the call."""
 
     default_hint = "Check the arguments of the call."
 
 
 class ContextError(AclError):
-    """A handle met a context, device or thread that it does not belong to; use it where it was made."""
+    """A handle was used with a context, device or thread to which it does not belong; use it where it was made."""
 
     default_hint = "Use the handle only with the device and generation that made it."
 
 
 class OutOfMemoryError(AclError, MemoryError):
-    """The device or the host has no memory left for this; free some, or ask for less."""
+    """The device or the host does not have enough free memory; free some, or request less."""
 
     default_action = "retry"
-    default_hint = "Close buffers and models that are no longer used, or ask for less, then try again."
+    default_hint = "Close buffers and models that are no longer used, or request less, then try again."
 
 
 class ResourceExhausted(AclError):
-    """Something countable has run out, such as streams, events or calls in flight; close some."""
+    """A limited resource is used up, such as streams, events or calls in flight; close some."""
 
     default_action = "retry"
-    default_hint = "Close what is no longer used, or let work in flight finish, then try again."
+    default_hint = "Close handles that are no longer used, or let work in flight finish, then try again."
 
 
 class QueueFull(AclError):
-    """A queue takes no more work, and enqueueing never waits; wait for room, then enqueue again."""
+    """The queue of a stream, or the staging memory, is full, and enqueueing never waits.
+
+    Wait for room with `await stream.ready()`, then enqueue again.
+    """
 
     default_action = "retry"
     default_hint = "`await stream.ready()`, then enqueue again."
 
 
 class DeviceTimeout(AclError, TimeoutError):
-    """The time for a wait ran out while its work may still run; wait again, or abort the stream."""
+    """A wait reached its timeout, and its work may still be running; wait again, or abort the stream."""
 
     default_action = "retry"
     default_hint = (
-        "The work may still end: wait again, or drop it by `stream.abort()` or `stream.renew(abort=True)`."
+        "The work may still end: wait again, or drop it with `stream.abort()` or `stream.renew(abort=True)`."
     )
 
 
 class StreamAborted(AclError):
-    """An abort dropped the work, or work on which it depends; enqueue it again if it is still wanted."""
+    """An abort dropped the work, or work on which it depends; enqueue it again if it is still needed."""
 
     default_action = "retry"
-    default_hint = "The stream can be used again: enqueue the work once more if it is still wanted."
+    default_hint = "The stream can be used again: enqueue the work once more if it is still needed."
 
 
 class DeviceFault(AclError):
-    """A task, the device or its driver failed; `action` says whether a new stream or a reset helps."""
+    """A task, the device or its driver failed; `action` states whether a new stream or a reset helps."""
 
     default_action: ClassVar[Action] = "reset"
-    default_hint = "Look for the first error, then reset the device by `force_reset()`."
+    default_hint = "Look for the first error, then reset the device with `force_reset()`."
 
     def _usual_hint(self) -> str:
         known = "" if self.code is None or lookup(self.code).action != self.action else lookup(self.code).hint
@@ -164,9 +176,9 @@ class DeviceFault(AclError):
 
 
 class TaskTimeout(DeviceFault):
-    """A task ran longer on the device than the runtime allows, so it failed; use a new stream.
+    """A task failed because it ran longer on the device than the runtime allows; use a new stream.
 
-    It is not a DeviceTimeout: that one is the time of the awaiter, and the work may still end.
+    It is different from DeviceTimeout, where only the caller's wait timed out and the work may still end.
     """
 
     default_action: ClassVar[Action] = "new_stream"
@@ -174,7 +186,11 @@ class TaskTimeout(DeviceFault):
 
 
 class NotSupported(AclError):
-    """The library, driver or chip lacks the function; update CANN to release `since`, or do without it."""
+    """The library, driver or chip lacks the function; update CANN to release `since`, or do without it.
+
+    Attributes:
+        since: the release of CANN that introduced the function, for example "8.5"; None if the cause is another.
+    """
 
     default_hint = "Update CANN, driver and firmware, or do without it."
 
@@ -187,11 +203,11 @@ class NotSupported(AclError):
     def _usual_hint(self) -> str:
         if self.since is None:
             return super()._usual_hint()
-        return f"It came with CANN {self.since}: update to that release or later, or do without it."
+        return f"CANN {self.since} introduced it: update to that release or later, or do without it."
 
 
 class _OwnError(AclError):
-    """What the library itself refuses or reports, with or without a code behind it."""
+    """An error that aioacl itself raises, with or without a code of ACL as background."""
 
     def _usual_hint(self) -> str:
         return self.default_hint
@@ -201,14 +217,14 @@ class _OwnError(AclError):
 
 
 class StaleHandleError(_OwnError):
-    """The handle was made before a reset of its device, so it names nothing any more; make a new one."""
+    """The handle is stale: it was made before a reset of its device and refers to nothing; make a new one."""
 
     default_action = "retry"
     default_hint = "Make a new handle from the device, then repeat the step with it."
 
 
 class _ReportedError(_OwnError):
-    """An error that tells of a reset and brings its report along, if there is one."""
+    """An error about a reset, with the report of that reset if there is one."""
 
     report: ResetReport | None
 
@@ -220,43 +236,55 @@ class _ReportedError(_OwnError):
 
 
 class DeviceReset(_ReportedError):
-    """A reset dropped the work that this waited for; repeat it, with new handles of the device that was reset."""
+    """A reset dropped the work that the call waited for; repeat it with new handles of the device that was reset.
+
+    Attributes:
+        report: the ResetReport of that reset, or None if there is none.
+    """
 
     default_action = "retry"
     default_hint = "Make new handles from the device and repeat the work."
 
 
 class DeviceResetting(_OwnError):
-    """The device is about to be reset and takes no new work; try again when it is open, with new handles."""
+    """The device is draining or being reset and admits no new work; try again with new handles when it is open."""
 
     default_action = "retry"
     default_hint = "Try again with new handles: opening and creating wait until the reset is over."
 
 
 class DeviceQuarantined(_ReportedError):
-    """A reset did not bring the device back, so it stays shut; read `report`, then reset it once more."""
+    """The device is closed to work because a reset failed or could not be tried; read `report`, then reset it again.
+
+    Attributes:
+        report: the ResetReport of the reset that failed, or None if there is none.
+    """
 
     default_action = "reset"
     default_hint = (
-        "Call `force_reset()` again; if `error.report.stuck` names a call, wait first until it has returned. "
+        "Call `force_reset()` again; if `error.report.stuck` names a call, first wait until that call has returned. "
         "If that does not help, end the process."
     )
 
 
 class LeaseHeldError(_OwnError):
-    """A task or a job asked for a reset that waits for itself; leave the lease first, or return from the job."""
+    """A task or job requested a reset that would wait for that task or job; leave the lease or return first."""
 
     default_hint = "Leave the `async with device.lease()` block before the reset."
 
 
 class ForkedProcessError(_OwnError):
-    """The process was forked after ACL was in use, and ACL does not survive a fork; spawn instead."""
+    """The process was forked after ACL was used, and ACL does not work in the child; use spawn instead."""
 
     default_hint = 'Use the spawn start method: `multiprocessing.set_start_method("spawn")`.'
 
 
 class LibraryNotFound(_OwnError):
-    """No ACL library could be loaded; `candidates` says for each path that was tried why not."""
+    """No ACL library could be loaded.
+
+    Attributes:
+        candidates: the paths that were tried, each with the reason why it was not used.
+    """
 
     default_hint = (
         "Install CANN and `source set_env.sh` of its toolkit, or set AIOACL_LIBRARY to the path of libascendcl.so. "
@@ -281,16 +309,16 @@ class LibraryNotFound(_OwnError):
 
 
 class LibraryConflict(_OwnError):
-    """Another library was asked for than the process already uses; there is one for the life of a process."""
+    """The caller requested another ACL library than the process already uses; a process uses one until it ends."""
 
     default_hint = "Call `use_library()` once, before the first open, or start a new process."
 
 
 class AclWarning(RuntimeWarning):
-    """A problem that no call can raise.
+    """The category of warnings about problems that no call can raise.
 
-    A clean-up failed, and what it should release stays until a reset. Or a stream or a device was closed with a failed
-    task that nothing awaited. Or the library does not report failed tasks, so that some may be missed.
+    There are three causes. A clean-up failed, so a resource stays allocated until a reset. A stream or device was
+    closed with a failed task that nothing awaited. The library does not report failed tasks, so some may be missed.
     """
 
 
@@ -314,9 +342,9 @@ _CLASSES: Final[Mapping[Family, type[AclError]]] = MappingProxyType(
 def error_for(
     code: int, call: str, *, device: int | None = None, generation: int | None = None, message: str = ""
 ) -> AclError:
-    """Make the error of a code that a call answered; `message` is the runtime's own text, if it left one.
+    """Make the error for a code that a call returned; `message` is the runtime's own text, if there is one.
 
-    A code of a failed task from a call that is about no task, such as aclrtMalloc, speaks for the device.
+    If a call that concerns no task, such as aclrtMalloc, returns the code of a failed task, the device has failed.
     """
     known = lookup(code)
     kind = _CLASSES[known.family]
@@ -327,7 +355,7 @@ def error_for(
 
 
 def of_device(error: AclError) -> AclError:
-    """Make the same error where a new stream does not help, only a reset of the device."""
+    """Make the same error for the case that only a reset of the device helps, not a new stream."""
     return type(error)(
         error.message,
         code=error.code,

@@ -1,4 +1,4 @@
-"""What numbers, times and the options of public calls may be."""
+"""Checks of the numbers, times and options that public calls take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aioacl._base.errors import ParameterError
 
 
 def _unreadable(value: Any, error: Exception) -> ParameterError:
-    """The error for a value whose own methods have raised one."""
+    """Returns the error for a value whose own methods raised an exception."""
     return ParameterError(
         f"expected a number, got an object of {type(value).__name__} whose value cannot be read: {error!r}",
         hint="Pass an int, or a float where one is allowed.",
@@ -19,16 +19,17 @@ def _unreadable(value: Any, error: Exception) -> ParameterError:
 
 
 def _has_no_value(value: Any) -> bool:
-    """Whether it is an array of several numbers, or a masked one, which numpy would read as nan or as its data."""
+    """Returns whether a value is an array with dimensions, or masked: numpy reads a masked one as nan or as data."""
     return bool(getattr(value, "ndim", 0)) or (
         hasattr(value, "dtype") and bool(getattr(value, "mask", False))
     )
 
 
 def whole_of(value: Any) -> int | None:
-    """The int that a value is, or gives as its `__index__`, as numpy's integers do. None for others, and for a bool.
+    """Returns an int, or the `__index__` of a value such as numpy's integers; None for a bool and for all others.
 
-    ParameterError for one whose own methods raise an error.
+    Raises:
+        ParameterError: the value's own methods raise an exception.
     """
     if type(value) is int:
         return value
@@ -47,13 +48,16 @@ def _whole(value: Any) -> int | None:
         return None
 
 
-REAL_KINDS: Final = "iuf"  # of numpy's types; its bools, complex numbers and durations have `__float__` too
+REAL_KINDS: Final = (
+    "iuf"  # numpy's integers and floats; its bools, complex numbers, durations have `__float__` too
+)
 
 
 def real_of(value: Any) -> float | None:
-    """The float of a real number, numpy's too: what has `__float__` or `__index__`. None for others, and for a bool.
+    """Returns a value with `__float__` or `__index__` as a float, numpy's numbers too; None for a bool and all others.
 
-    ParameterError for one whose own methods raise an error.
+    Raises:
+        ParameterError: the value's own methods raise an exception.
     """
     if type(value) is float:
         return value
@@ -65,12 +69,12 @@ def real_of(value: Any) -> float | None:
 
 def _real(value: Any) -> float | None:
     kind = getattr(getattr(value, "dtype", None), "kind", "f")
-    number = isinstance(value, SupportsFloat | SupportsIndex)  # float() takes texts too
+    number = isinstance(value, SupportsFloat | SupportsIndex)  # float() accepts str too
     if isinstance(value, bool) or kind not in REAL_KINDS or not number or _has_no_value(value):
         return None
     try:
         return float(value)
-    except OverflowError:  # an int that no float can hold
+    except OverflowError:  # the int is too large for a float
         whole = _whole(value)
         if whole is None:
             raise
@@ -78,11 +82,15 @@ def _real(value: Any) -> float | None:
 
 
 Seconds: TypeAlias = SupportsFloat | SupportsIndex
-LONGEST_SECONDS = 1e7  # a wait of four months is a wait without end, and more would not fit into C
+LONGEST_SECONDS = 1e7  # four months; a longer timeout counts as none, because it would not fit into C
 
 
 def seconds_of(timeout: Seconds, least: float = 0.0) -> float:
-    """The seconds of a timeout. ParameterError for what is no time."""
+    """Returns the seconds of a timeout.
+
+    Raises:
+        ParameterError: it is not a number of seconds, at least `least`.
+    """
     seconds = real_of(timeout)
     if seconds is None or not seconds >= least:
         raise ParameterError(
@@ -93,7 +101,11 @@ def seconds_of(timeout: Seconds, least: float = 0.0) -> float:
 
 
 def deadline_of(timeout: Seconds | None) -> float | None:
-    """The time on the clock at which a timeout ends. ParameterError for what is no time."""
+    """Returns the time on the monotonic clock at which a timeout ends, or None if the wait has no limit.
+
+    Raises:
+        ParameterError: it is neither None nor a number of seconds, at least 0.
+    """
     if timeout is None:
         return None
     seconds = seconds_of(timeout)
@@ -101,17 +113,21 @@ def deadline_of(timeout: Seconds | None) -> float | None:
 
 
 class DefaultSeconds(float):
-    """A time that the caller has not chosen, so another argument may be below it."""
+    """The default of a time: unlike a time that the caller chose, it may be above another argument."""
 
     __slots__ = ()
 
 
 GRACE: Final = DefaultSeconds(5.0)
-LEAST_RESET_SECONDS: Final = 0.05  # with less, a reset of an idle device ends in quarantine
+LEAST_RESET_SECONDS: Final = 0.05  # with less time, even the reset of an idle device ends in quarantine
 
 
 def bound_of(name: str, value: Seconds, least: float = 0.0) -> float:
-    """The seconds of a time that has to be given. ParameterError for what is none."""
+    """Returns the seconds of a time that must be finite.
+
+    Raises:
+        ParameterError: it is not a finite number of seconds, at least `least`.
+    """
     seconds = real_of(value)
     if seconds is None or not least <= seconds < float("inf"):
         raise ParameterError(
@@ -122,18 +138,22 @@ def bound_of(name: str, value: Seconds, least: float = 0.0) -> float:
 
 
 def limits_of_reset(grace: Seconds, timeout: Seconds) -> tuple[float, float]:
-    """The grace time and the time of a reset. ParameterError for what is none."""
+    """Returns the grace time and the timeout of a reset, in seconds.
+
+    Raises:
+        ParameterError: one of them is not a finite number of seconds, or the caller's grace is above the timeout.
+    """
     drain, whole = bound_of("grace", grace), bound_of("timeout", timeout, LEAST_RESET_SECONDS)
     if drain > whole and not isinstance(grace, DefaultSeconds):
         raise ParameterError(
             f"grace must not be above timeout, got grace={grace!r} and timeout={timeout!r}",
-            hint=f"Pass timeout={2 * drain:g}: the grace time is at most half of it, the reset needs the rest.",
+            hint=f"Pass timeout={2 * drain:g}: the grace time is at most half of it, and the reset needs the rest.",
         )
     return drain, whole
 
 
 def must_be_reason(reason: object) -> None:
-    """ParameterError for what is no reason of a reset."""
+    """Raises ParameterError unless the reason of a reset is a str."""
     if not isinstance(reason, str):
         raise ParameterError(f"reason must be a str, got {reason!r}", hint="Pass a text for the report.")
 

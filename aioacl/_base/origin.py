@@ -1,10 +1,10 @@
-"""Where things were made: the line of the user's code behind each device, stream, buffer and lease.
+"""The line of the user's code that made each device, stream, buffer and lease.
 
-A ResourceWarning names the line that made what was not closed, a Site: the line that drops it is often one of the
-standard library, or of whatever else the garbage collector interrupts.
+If an object is not closed, its ResourceWarning names the line that made it (a Site). The line that drops it would not
+help: it is often in the standard library, or in other code that the garbage collector interrupts.
 
-A Site is one frame. An Origin, which has more of the stack and the end of the thing, is written only while
-`aioacl.testing` has put a keeper in place; else `keeper` is None.
+A Site is one frame. An Origin has more of the stack, and how the object ended. Origins are recorded only while
+`aioacl.testing` has installed a keeper; otherwise `keeper` is None.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Site(NamedTuple):
-    """The line that made something, as a warning names it."""
+    """The line that made an object, as a warning names it."""
 
     file: str
     line: int
@@ -31,7 +31,7 @@ class Site(NamedTuple):
 
 
 def caller() -> FrameType:
-    """The innermost frame on the stack that is not one of aioacl's."""
+    """Returns the innermost frame on the stack that does not belong to aioacl."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _module_of(frame).partition(".")[0] == "aioacl":
         frame = frame.f_back
@@ -39,7 +39,7 @@ def caller() -> FrameType:
 
 
 def site() -> Site:
-    """The line of the caller's code that called aioacl."""
+    """Returns the line of the caller's code that called aioacl."""
     frame = caller()
     return Site(frame.f_code.co_filename, frame.f_lineno, _module_of(frame))
 
@@ -49,7 +49,7 @@ def _module_of(frame: FrameType) -> str:
 
 
 def warn(sentence: str, made: Site | None, depth: int) -> None:
-    """ResourceWarning at the line that made a thing; of one that aioacl made for itself, `depth` frames up."""
+    """Emits a ResourceWarning at the line that made an object; without one, for aioacl's own, `depth` frames up."""
     if made is None:
         warnings.warn(sentence, ResourceWarning, stacklevel=depth + 1)
         return
@@ -59,14 +59,14 @@ def warn(sentence: str, made: Site | None, depth: int) -> None:
 
 
 class Droppable(Protocol):
-    """What a finalizer may have to close or leave."""
+    """An object that a finalizer may have to close or leave."""
 
     _born: Origin | None
     _site: Site | None
 
 
 def warn_of_drop(thing: Droppable, sentence: str, depth: int = 3) -> None:
-    """For finalizers: nothing has closed the thing, and nothing can any more."""
+    """Emits the ResourceWarning of a finalizer: the object was not closed, and no code can close it any more."""
     if thing._born is not None:
         thing._born.dropped = True
     warn(sentence + told(thing._born), thing._site, depth)
@@ -84,17 +84,17 @@ class Frame(NamedTuple):
 
 
 class Origin:
-    """Where a thing was made, innermost line first, and what became of it.
+    """Where an object was made, and how it ended.
 
     Attributes:
-        frames: the user's lines on the way to it; none when aioacl made it for itself.
-        thing: the thing, as long as somebody else keeps it.
-        what: its name in a sentence.
-        name: what its kind is called among the counts of what lives.
-        dropped: nobody refers to it any more, and nobody had closed it.
+        frames: the user's lines on the stack, innermost first; empty if aioacl made the object for itself.
+        thing: a weak reference to the object.
+        what: its description in a sentence.
+        name: the name of its kind in `Snapshot.counts`.
+        dropped: the last reference to it is gone, and it was not closed.
         outlived: its device was closed before it.
-        memory: of a pinned buffer, its bytes, as long as it or a view keeps them.
-        owner: the fixture that made it, when that outlives the test.
+        memory: a weak reference to the bytes of a pinned buffer, which the buffer and its views keep alive.
+        owner: the fixture that made it, if that fixture outlives the test.
     """
 
     __slots__ = ("dropped", "frames", "memory", "name", "outlived", "owner", "thing", "what")
@@ -111,18 +111,18 @@ class Origin:
 
 
 class Keeper(Protocol):
-    """Who writes down where things come from."""
+    """The recorder of origins."""
 
     def follow(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """Called where something is about to be made: makes it likewise, and writes down this place."""
+        """Called before an object is made: returns a coroutine function that makes it and records this place."""
         ...
 
     def lent(self, lease: Any) -> None:
-        """Called when somebody has asked for a lease, which he has not entered yet."""
+        """Called when a lease was requested, before it is entered."""
         ...
 
     def closing(self, device: Any) -> None:
-        """Called when somebody closes a device, before it is."""
+        """Called before a device is closed."""
         ...
 
 
@@ -130,12 +130,12 @@ keeper: Keeper | None = None
 
 
 def lent(lease: T) -> T:
-    """The lease that somebody has asked for, written down if there is a keeper."""
+    """Returns the requested lease, and records it if there is a keeper."""
     if keeper is not None:
         keeper.lent(lease)
     return lease
 
 
 def told(origin: Origin | None) -> str:
-    """For the end of a sentence about a thing: where it was made, if that is known."""
+    """Returns the end of a sentence about an object: where it was made, or "" if that is not known."""
     return f" (made at {origin.frames[0]})" if origin is not None and origin.frames else ""

@@ -1,4 +1,4 @@
-"""Where the files of the package are."""
+"""The paths of the package's files."""
 
 from pathlib import Path
 from typing import Final

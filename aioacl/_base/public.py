@@ -1,8 +1,8 @@
-"""The module that public names report: the one that users import them from.
+"""Sets `__module__` of public names to the module from which users import them.
 
-So tracebacks, pickles and documentation do not name the file that a class happens to be in, and a pickle can be read
-after the class has moved. Annotations of a class are evaluated first, because typing looks their names up in the module
-that the class reports. `inspect.getsource` looks there too, and finds no public class, as with trio's and anyio's.
+As a result, tracebacks, pickles and documentation do not name the private file of a class, and a pickle can be read
+after the class has moved. The annotations of a class are evaluated first, because typing looks up their names in the
+module that the class reports. `inspect.getsource` looks there too and fails for public classes, as in trio and anyio.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def publish(module: str, names: Iterable[str]) -> None:
-    """Makes the classes and functions of these names report `module`; they must be in it."""
+    """Sets `__module__` of the classes and functions with these names to `module`, which must contain them."""
     for name in names:
         thing = vars(sys.modules[module])[name]
         if inspect.isclass(thing) and (own := inspect.get_annotations(thing)):

@@ -1,4 +1,4 @@
-"""Frozen records: what is reported of devices, of their resets and of what happens to them."""
+"""Frozen records: reports about devices, their resets and their events."""
 
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -10,12 +10,12 @@ from aioacl._base.unique import record
 @record
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A call that was inside C when nobody should have been.
+    """A call that was still inside C when a reset needed the device to be empty.
 
     Attributes:
         function: the ACL function, or "a job on device.executor".
-        thread: the thread's number, as the system gives it.
-        seconds: for how long it has been inside.
+        thread: the thread's id in the operating system.
+        seconds: how long the call has been inside C.
     """
 
     function: str
@@ -26,23 +26,24 @@ class Stuck:
 @record
 @dataclass(frozen=True, slots=True)
 class ResetReport:
-    """What one procedure of `force_reset` did.
+    """The result of one `force_reset`; callers that join a running reset receive the same report.
 
     Attributes:
         device: the device's index.
         ok: whether the device is open again, on a new generation.
         generation: the device's generation after the procedure.
-        reason: what the caller gave as the reason.
-        requested_by: the name of the task or thread that asked first.
-        joined: how many callers shared the procedure.
-        drained: streams that were busy and finished within the grace time.
-        aborted: streams whose work was aborted (aclrtStreamAbort), those named by `abortable()` included.
-        not_aborted: streams that could not be aborted; their work was dropped by the reset.
+        reason: the `reason` that the caller passed.
+        requested_by: the name of the task or thread that requested the reset first.
+        joined: the number of callers that shared this reset.
+        drained: the number of busy streams whose work finished within the grace time.
+        aborted: the number of streams whose work was aborted (aclrtStreamAbort), including those that were passed to
+            `abortable()`.
+        not_aborted: the number of streams that could not be aborted; the reset dropped their work.
         attempts: how often reset, set and probe were tried.
-        codes: the calls of the procedure that failed, with their codes.
-        stuck: who was inside C when the device should have been empty.
-        stages: milliseconds spent in each stage, in order.
-        problem: in a sentence, why the device is quarantined; "" when it is not.
+        codes: the calls of this reset that failed, each with its code.
+        stuck: the calls that were still inside C when the reset needed the device to be empty.
+        stages: the milliseconds spent in each stage, in order.
+        problem: why the device is quarantined, in a sentence; "" if it is not.
     """
 
     device: int
@@ -83,22 +84,22 @@ EventKind = Literal[
 @record
 @dataclass(frozen=True, slots=True)
 class DeviceEvent:
-    """One thing that has happened to a device.
+    """One event of a device, from `device.events()`.
 
     Attributes:
         kind: "opened", "draining", "resetting", "reopened" (a reset is over), "quarantined" (a reset failed),
-            "closed", "foreign reset" (another library has reset it), "fault" (a task has failed, or the device has),
-            "revoked" (leases that outlasted a reset's grace time, or met a foreign one or the last close).
+            "closed", "foreign reset" (code outside aioacl reset the device), "fault" (a task or the device failed), or
+            "revoked" (leases were revoked by a reset after its grace time, by a foreign reset or by the last close).
         device: the device's index.
-        state: the device's state after it.
-        generation: the device's generation after it; of a failed task, the one in which it was enqueued.
-        at: when, in seconds of `time.monotonic()`.
-        report: of the reset that ended with it, if it was ours.
-        text: the fault, why it is quarantined, or how many leases were revoked.
-        missed: events before this one that were dropped, because nobody took them in time.
-        stream: of a failed task, its stream's number (aclrtStreamGetId); -1 if the runtime did not name it.
-        position: of a failed task, the position of its entry in the stream's queue.
-        code: of a failed task, ACL's code; 0 for every other event.
+        state: the device's state after the event.
+        generation: the device's generation after the event; for a failed task, the one in which it was enqueued.
+        at: the time of the event, in seconds of `time.monotonic()`.
+        report: the report of the reset that ended with this event; None for other events and for foreign resets.
+        text: the fault, why the device is quarantined, or how many leases were revoked.
+        missed: the number of events before this one that were dropped because they were not read in time.
+        stream: for a failed task, the number of its stream (aclrtStreamGetId); -1 if the runtime did not name it.
+        position: for a failed task, the position of its entry in the stream's queue.
+        code: for a failed task, ACL's code; 0 for every other event.
     """
 
     kind: EventKind
@@ -114,28 +115,29 @@ class DeviceEvent:
     code: int = 0
 
     def after(self, missed: int) -> "DeviceEvent":
-        """The same event, told to one who has missed some before it."""
+        """The same event for a listener that missed this many events before it."""
         return replace(self, missed=missed) if missed else self
 
 
 @record
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a device is.
+    """The health of a device, from `device.health`.
 
     Attributes:
-        status: "ok", "poisoned" (a fault that only a reset clears, or quarantined) or "stuck" (a call has not
-            returned for a second).
-        state: what may be done with the device now.
-        generation: raised by every reset.
-        last_fault: the newest device fault of this generation, with its cure, or "".
-        stuck_for: seconds that the longest call has been inside C, 0.0 when none is.
-        leases: leases that are held.
-        in_flight: calls inside C, and waits that have not ended.
+        status: "ok", "poisoned" (quarantined, or a fault that only a reset clears) or "stuck" (a call has been inside
+            C for more than a second).
+        state: the device's state, which decides what it admits now.
+        generation: the device's generation; every reset raises it.
+        last_fault: the newest device fault of this generation, with its hint, or "".
+        stuck_for: the seconds that the longest call has been inside C; 0.0 if no call is.
+        leases: the number of leases that are held.
+        in_flight: the number of calls inside C and of waits that have not ended.
         problem: why the device is quarantined, or "".
-        failed_tasks: failed tasks since the first open, of each stream the first one, awaited or not.
-        last_failure: code and place of the newest of them, or "".
-        unknown_failures: reports of failed tasks that aioacl did not enqueue.
+        failed_tasks: the number of failed tasks since the first open, awaited or not; for each stream only the first
+            one counts.
+        last_failure: the code and place of the newest failed task, or "".
+        unknown_failures: the number of reports of failed tasks that aioacl did not enqueue.
     """
 
     status: Literal["ok", "poisoned", "stuck"]
@@ -152,18 +154,18 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether work that is sent now would be taken: what a readiness probe asks."""
+        """Whether the device admits work now, for a readiness probe: status "ok" and state OPEN."""
         return self.status == "ok" and self.state is State.OPEN
 
 
 @record
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """A device that the runtime can see.
+    """A device that the runtime can see, from `list_devices()`.
 
     Attributes:
-        index: what `open_device` takes.
-        soc: the chip's name (aclrtGetSocName), or "".
+        index: the index to pass to `open_device`.
+        soc: the name of the chip (aclrtGetSocName), or "".
     """
 
     index: int
@@ -173,7 +175,12 @@ class DeviceInfo:
 @record
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """Device memory in bytes (aclrtGetMemInfo, HBM)."""
+    """The memory of a device (aclrtGetMemInfo, HBM).
+
+    Attributes:
+        free: the free memory in bytes.
+        total: all memory in bytes.
+    """
 
     free: int
     total: int

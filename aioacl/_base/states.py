@@ -1,12 +1,13 @@
-"""The state table, and ACL's counts of set, reset and force reset. Pure: no threads, no ffi, no await.
+"""The state table, and ACL's counts of set, reset and force reset. Pure functions: no threads, no ffi, no await.
 
-The counts are ACL's: one number per device, for the whole process.
+ACL keeps one count per device, for the whole process:
 
     set            0 -> 1 sets the device up; n -> n + 1 only counts
-    reset          n -> n - 1; 1 -> 0 releases; at 0 it is 507007
-    force reset    n -> 0 releases; at 0 it is 507007
+    reset          n -> n - 1; 1 -> 0 releases the device; at 0 it returns 507007
+    force reset    n -> 0 releases the device; at 0 it returns 507007
 
-The states are the library's. An event that the table does not have changes nothing and names both.
+The states belong to aioacl. If the table has no row for a state and an event, nothing changes and TransitionError names
+both. "One generation on" means that the generation is raised.
 
     CLOSED --open--> OPEN --drain--> DRAINING --seize--> RESETTING --revive--> OPEN, one generation on
                       |                                    |  `--fail--> QUARANTINED --seize--> RESETTING
@@ -14,8 +15,8 @@ The states are the library's. An event that the table does not have changes noth
                       `----------close, from OPEN----------+--release--> CLOSED, one generation on
     CLOSED --fail--> QUARANTINED: a call of the first open, or of the last close, did not return
 
-A foreign reset has made older handles stale when it is noticed, whatever the state; the device is retaken on the
-generation that began then.
+In each state except CLOSED, noticing a foreign reset raises the generation, which makes older handles stale. Setting
+the device again afterwards (retake) keeps that generation.
 """
 
 from __future__ import annotations
@@ -28,7 +29,15 @@ RELEASED_ALREADY: Final = 507007
 
 
 class State(IntEnum):
-    """What may be done with a device now. The numbers are the gate's."""
+    """The state of a device, which decides what it admits. The numbers are those in the gate's word.
+
+    Attributes:
+        CLOSED: the device is not open.
+        OPEN: the device admits work.
+        DRAINING: a reset waits for running work; enqueueing is refused, except to lease holders and jobs.
+        RESETTING: a reset or the last close is running; the gate refuses every call.
+        QUARANTINED: the device is closed to work because a reset failed or could not be tried.
+    """
 
     CLOSED = 0
     OPEN = 1
@@ -44,7 +53,7 @@ class State(IntEnum):
 
 
 class Trigger(Enum):
-    """What happens to a device."""
+    """The event that changes the state of a device."""
 
     OPEN = "open"
     DRAIN = "drain"
@@ -58,7 +67,7 @@ class Trigger(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Where an event leads, and whether older handles are stale from then on."""
+    """The state after an event, and whether the event raises the generation, which makes older handles stale."""
 
     state: State
     new_generation: bool = False
@@ -83,16 +92,20 @@ TRANSITIONS: Final[dict[tuple[State, Trigger], Transition]] = {
 
 
 class TransitionError(RuntimeError):
-    """An event that the state does not know; nothing has changed."""
+    """The table has no transition for this state and event; nothing has changed."""
 
     def __init__(self, state: State, event: Trigger) -> None:
-        super().__init__(f"no device that is {state.name} takes the event {event.value!r}")
+        super().__init__(f"a device that is {state.name} has no transition for the event {event.value!r}")
         self.state = state
         self.event = event
 
 
 def step(state: State, event: Trigger) -> Transition:
-    """Where the event leads from the state."""
+    """Returns the transition of an event in a state.
+
+    Raises:
+        TransitionError: the table has none.
+    """
     try:
         return TRANSITIONS[state, event]
     except KeyError:
@@ -108,7 +121,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class CountResult:
-    """What the runtime answers to a call, what it leaves, and whether the call releases the device."""
+    """The code that the runtime returns for a call, the counts after it, and whether it releases the device."""
 
     code: int
     counts: Counts
@@ -116,19 +129,19 @@ class CountResult:
 
 
 def set_device(counts: Counts) -> CountResult:
-    """The answer to aclrtSetDevice."""
+    """Returns the result of aclrtSetDevice."""
     return CountResult(0, Counts(counts.retained + 1))
 
 
 def reset_device(counts: Counts) -> CountResult:
-    """The answer to aclrtResetDevice."""
+    """Returns the result of aclrtResetDevice."""
     if counts.retained == 0:
         return CountResult(RELEASED_ALREADY, counts)
     return CountResult(0, Counts(counts.retained - 1), releases=counts.retained == 1)
 
 
 def reset_device_force(counts: Counts) -> CountResult:
-    """The answer to aclrtResetDeviceForce."""
+    """Returns the result of aclrtResetDeviceForce."""
     if counts.retained == 0:
         return CountResult(RELEASED_ALREADY, counts)
     return CountResult(0, Counts(), releases=True)

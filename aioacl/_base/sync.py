@@ -1,11 +1,11 @@
-"""Lock, condition, clock, threads, the waits for a descriptor and in C: the seam through which tests drive schedules.
+"""Locks, conditions, the clock, threads, and the waits for a descriptor and in C. Tests replace them.
 
-Everything in the lifecycle that can wait, wait its turn or start a thread comes from `backend`; a test puts its own
-in place and decides who runs next.
+All code of the lifecycle that waits, takes a lock or starts a thread uses `backend`. A test installs a backend of its
+own, which decides which thread runs next.
 
-A signal handler, or a finalizer, may interrupt a function that has one of these locks, on the same thread. The locks
-are re-entrant, so code there may read what they guard. It must not block: other threads may need the lock before what
-it waits for can happen. So `run_blocking` asks `must_not_own` first.
+A signal handler or finalizer may interrupt a function that holds one of these locks, on the same thread. The locks are
+re-entrant, so the handler may read what they guard. It must not block: the event that it waits for may need another
+thread that needs the lock. So `run_blocking` calls `must_not_own` first.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ Lock = AbstractContextManager[bool]
 
 
 class Condition(Protocol):
-    """A condition with its own lock."""
+    """A condition variable with its own lock."""
 
     def __enter__(self) -> bool: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
     def wait(self, timeout: float | None = None) -> bool:
-        """Gives the lock up until notified; False after the time."""
+        """Releases the lock until notified; returns False after `timeout` seconds."""
         ...
 
     def notify_all(self) -> None:
-        """Wakes everybody who waits."""
+        """Wakes all waiting threads."""
         ...
 
 
 class Backend(Protocol):
-    """What the lifecycle needs of the world."""
+    """What the lifecycle needs of the operating system."""
 
     def lock(self) -> Lock:
-        """A lock that is not re-entrant."""
+        """Returns a new lock."""
         ...
 
     def condition(self) -> Condition:
-        """A condition."""
+        """Returns a new condition variable."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Returns the seconds of a clock that never goes back."""
         ...
 
     def spawn(self, name: str, body: Callable[[], object]) -> None:
@@ -62,21 +62,24 @@ class Backend(Protocol):
         ...
 
     def readable(self, fd: int, timeout: float | None) -> bool:
-        """Waits until the descriptor can be read; False after the time."""
+        """Waits until the descriptor is readable; returns False after `timeout` seconds."""
         ...
 
     def settled(self, ask: Callable[[float], bool], timeout: float) -> bool:
-        """Waits in C for others of our threads: `ask` waits there for the seconds it is given, and tells."""
+        """Waits in C for other threads of aioacl: `ask` waits for at most its argument in seconds."""
         ...
 
 
 class Uninterrupted(threading.Condition):
-    """A condition that Ctrl-C cannot leave locked: `with` calls its lock's own methods, which are C.
+    """A condition variable that Ctrl-C cannot leave locked: `with` calls its lock's own methods, which are in C.
 
-    `threading.Condition` has them in Python, and an interrupt between two lines there leaves it locked for ever.
+    `threading.Condition` implements them in Python. An interrupt between two lines there leaves the lock held for ever.
     """
 
-    __slots__ = ("__enter__", "__exit__")  # descriptors in C: what is found there is called without a frame
+    __slots__ = (
+        "__enter__",
+        "__exit__",
+    )  # slot descriptors: `with` calls their values without a Python frame
 
     def __init__(self, lock: Any = None) -> None:
         lock = lock or threading.RLock()
@@ -86,7 +89,7 @@ class Uninterrupted(threading.Condition):
 
 
 def _begin(thread: threading.Thread, body: Callable[[], object]) -> None:
-    """Where no signal's handler runs: starts the thread. If there is none for it, this one will do."""
+    """Starts the thread, on a thread that runs no signal handlers. If that fails, runs `body` on this thread."""
     try:
         thread.start()
     except RuntimeError:
@@ -94,7 +97,7 @@ def _begin(thread: threading.Thread, body: Callable[[], object]) -> None:
 
 
 class Threads:
-    """The real world."""
+    """The backend with real threads."""
 
     def lock(self) -> Lock:
         return threading.RLock()
@@ -106,8 +109,8 @@ class Threads:
         return time.monotonic()
 
     def spawn(self, name: str, body: Callable[[], object]) -> None:
-        # One call of C, for Ctrl-C may come between two lines of `start` and leave a thread that hangs for ever; and
-        # an empty context: a thread that lives long must not keep what its first customer had in his.
+        # One call of C, because Ctrl-C between two lines of `start` could leave a thread that hangs for ever. The
+        # thread gets an empty context, because a long-lived thread must not keep the values of its creator's context.
         _thread.start_new_thread(_begin, (threading.Thread(target=body, name=name, daemon=True), body))
 
     def readable(self, fd: int, timeout: float | None) -> bool:
@@ -122,35 +125,37 @@ class Threads:
 backend: Backend = Threads()
 
 
-_lasting: list[weakref.ref[Any]] = []  # locks that live long; those of jobs are known to the port that waits
+_lasting: list[
+    weakref.ref[Any]
+] = []  # long-lived locks; the port that waits passes those of jobs to must_not_own
 
 
 def _watched(made: T) -> T:
-    if hasattr(made, "_is_owned"):  # a backend for tests has others
+    if hasattr(made, "_is_owned"):  # the locks of a test's backend may lack it
         _lasting.append(weakref.ref(made, _lasting.remove))
     return made
 
 
 def lock() -> Lock:
-    """A lock of the backend in place."""
+    """Returns a new lock of the current backend."""
     return _watched(backend.lock())
 
 
 def condition(*, lasting: bool = True) -> Condition:
-    """A condition of the backend in place. One of many, which live short, is asked about by its user."""
+    """Returns a new condition of the current backend. If it is not `lasting`, its user passes it to `must_not_own`."""
     made = backend.condition()
     return _watched(made) if lasting else made
 
 
 def is_owned(held: object) -> bool:
-    """Whether this thread has the lock; a backend for tests does not tell."""
+    """Returns whether this thread holds the lock; False if the lock is of a test's backend and cannot report it."""
     owned = getattr(held, "_is_owned", None)
     return owned is not None and bool(owned())
 
 
 def must_not_own(others: Iterable[object]) -> None:
-    """Raises if this thread has one of the locks that live long, or of those given: what follows blocks."""
-    for lasting in tuple(_lasting):  # no function of ours for each: every `result()` comes here
+    """Raises RuntimeError if this thread holds a long-lived lock or one of `others`: the caller is about to block."""
+    for lasting in tuple(_lasting):  # inlined, because every `result()` calls this
         held = lasting()
         if held is not None and held._is_owned():
             raise _interrupted()
@@ -161,56 +166,56 @@ def must_not_own(others: Iterable[object]) -> None:
 
 def _interrupted() -> RuntimeError:
     return RuntimeError(
-        "expected a thread that has no lock of aioacl, got a signal handler that has interrupted the owner of one; "
+        "expected a thread that holds no lock of aioacl, got a signal handler that interrupted the owner of a lock; "
         "do not block in the handler: set a flag there, or use loop.add_signal_handler()"
     )
 
 
 def monotonic() -> float:
-    """The backend's clock."""
+    """Returns the seconds of the backend's clock."""
     return backend.monotonic()
 
 
 def spawn(name: str, body: Callable[[], object]) -> None:
-    """A thread of the backend in place."""
+    """Starts a thread of the current backend."""
     backend.spawn(name, body)
 
 
 def readable(fd: int, timeout: float | None) -> bool:
-    """The backend's wait for a descriptor."""
+    """Waits for a descriptor, by the current backend."""
     return backend.readable(fd, timeout)
 
 
 def settled(ask: Callable[[float], bool], timeout: float) -> bool:
-    """The backend's wait in C for others of our threads."""
+    """Waits in C for other threads of aioacl, by the current backend."""
     return backend.settled(ask, timeout)
 
 
 class WeakSet(Generic[T]):
-    """A weakref.WeakSet that several threads use."""
+    """A weakref.WeakSet that several threads may use."""
 
     def __init__(self) -> None:
         self._members: weakref.WeakSet[T] = weakref.WeakSet()
         self._lock = lock()
 
     def add(self, member: T) -> None:
-        """One more, until it is garbage."""
+        """Adds a member, which stays until it is garbage."""
         with self._lock:
             self._members.add(member)
 
     def discard(self, member: T) -> None:
-        """Takes it out if it is there."""
+        """Removes a member if it is present."""
         with self._lock:
             self._members.discard(member)
 
     def members(self) -> list[T]:
-        """Those that are still referred to."""
+        """Returns the members that are still referred to."""
         with self._lock:
             return list(self._members)
 
 
 class _Unraisable:
-    """An error on its way to sys.unraisablehook, whose argument only a finalizer that raises can make."""
+    """Passes an error to sys.unraisablehook, whose argument only the interpreter makes: for a raising finalizer."""
 
     __slots__ = ("_error",)
 
@@ -221,9 +226,9 @@ class _Unraisable:
         try:
             raise self._error
         finally:
-            del self._error  # the traceback keeps the frame, and the frame would keep the error
+            del self._error  # the traceback keeps this frame, and the frame would keep the error
 
 
 def report(error: BaseException) -> None:
-    """Gives an error that no call can raise to sys.unraisablehook."""
+    """Passes an error that no call can raise to sys.unraisablehook."""
     _Unraisable(error)

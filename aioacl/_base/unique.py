@@ -1,4 +1,4 @@
-"""Objects that exist once: a copy would close, leave or release the same thing a second time. And frozen records."""
+"""Objects that cannot be copied, because a copy would close or release the same resource again; frozen records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Unique:
-    """The base of what cannot be copied or pickled. `noun` names it in the error, or its class does."""
+    """The base class of objects that cannot be copied or pickled. The error names `noun`, or else the class."""
 
     __slots__ = ()
     noun = ""
@@ -18,7 +18,7 @@ class Unique:
         noun = self.noun or type(self).__name__
         article = "an" if noun[0] in "aeiou" else "a"
         raise TypeError(
-            f"{article} {noun} cannot be copied or pickled: it names something on a device of this process; pass the "
+            f"{article} {noun} cannot be copied or pickled, because it refers to a device of this process; pass the "
             f"{noun} itself"
         )
 
@@ -31,9 +31,9 @@ def _refuse(self: object, name: str, _: object = None) -> NoReturn:
 
 
 def record(made: type[T]) -> type[T]:
-    """Makes a frozen dataclass with slots refuse all names alike.
+    """Makes a frozen dataclass with slots raise the same error for every name.
 
-    Before Python 3.14 such a class refuses a name that it does not have by a TypeError about super() (gh-90562).
+    Before Python 3.14, setting a name that such a class lacks raises a TypeError about super() (gh-90562).
     """
     made.__setattr__ = made.__delattr__ = _refuse  # type: ignore[method-assign]  # for all instances of the class
     return made

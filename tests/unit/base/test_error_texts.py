@@ -165,8 +165,8 @@ async def test_quarantined_device_raises_that_names_the_failed_call_once_and_the
             await use(device)
         assert str(caught.value) == (
             f"device 0, generation {device.generation}: expected an open device, got a quarantined one: "
-            f"{report.problem}. Call `force_reset()` again; if `error.report.stuck` names a call, wait first until it "
-            "has returned. If that does not help, end the process."
+            f"{report.problem}. Call `force_reset()` again; if `error.report.stuck` names a call, first wait until "
+            "that call has returned. If that does not help, end the process."
         )
         assert (await device.force_reset()).ok
 

@@ -33,7 +33,7 @@ def test_object_of_a_device_that_is_copied_raises_type_error(
     device: aioacl.Device, what: str, copied: Callable[[object], object]
 ) -> None:
     thing = ON_A_DEVICE[what](device)
-    with pytest.raises(TypeError, match="cannot be copied or pickled: it names something on a device"):
+    with pytest.raises(TypeError, match="cannot be copied or pickled, because it refers to a device"):
         copied(thing)
 
 

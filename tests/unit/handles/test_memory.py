@@ -165,7 +165,7 @@ async def test_an_unclosed_buffer_in_flight_is_freed_only_when_the_copy_is_done(
 async def test_a_buffer_cannot_be_copied_or_pickled(open_device: OpenDevice, kind: str) -> None:
     async with open_device() as device, getattr(device, kind)(64) as buffer:
         for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
-            with pytest.raises(TypeError, match="names something on a device"):
+            with pytest.raises(TypeError, match="refers to a device"):
                 attempt(buffer)
 
 
