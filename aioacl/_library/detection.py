@@ -1,8 +1,7 @@
 """How failed tasks are found: by the runtime's callback for each of them, or by synchronizing.
 
-The callback is trusted where the chip's runtime calls it before it lets the work behind the failed task go on. That is
-so on chips whose tasks are scheduled by the hardware scheduler STARS. On older chips an event may read complete before
-the callback has run.
+aioacl relies on the callback only if the runtime calls it before the work behind the failed task goes on. That holds
+on chips with the hardware scheduler STARS. On older chips an event may read as complete before the callback has run.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from aioacl._base.ffi import lib, text_of
 
 Detection = Literal["exact", "confirmed"]
 
-# 910B alone is an older chip than 910B1 to 910B4.
+# "910B" without a digit is an older chip than 910B1 to 910B4.
 _KEEPS_ORDER: Final = re.compile(r"Ascend(910B\d|910_9\d|310B|950)")
 _EVERY_WAY: Final = lib.AIO_EXACT_ACL | lib.AIO_EXACT_RUNTIME
 _NAMES: Final = {
@@ -28,41 +27,41 @@ _warned = False
 
 
 def keeps_order(soc: str) -> bool:
-    """Whether a chip of that name (aclrtGetSocName) reports a failed task before the work behind it goes on."""
+    """Whether a chip of this name (aclrtGetSocName) reports a failed task before the work behind it goes on."""
     return _KEEPS_ORDER.match(soc) is not None
 
 
 def allow(ways: int) -> None:
-    """For tests: the registrations that may be used, a set of `lib.AIO_EXACT_*`, before the library is loaded."""
+    """For tests, before the library is loaded: sets which registrations may be used, a set of `lib.AIO_EXACT_*`."""
     global _allowed  # noqa: PLW0603 - there is one library in a process
     _allowed = ways
 
 
 def begin() -> None:
-    """Registers for reports of failed tasks, once the library is loaded."""
+    """Registers for reports of failed tasks, after the library is loaded."""
     lib.aio_failures_register(_allowed)
     look()
 
 
 def look() -> None:
-    """Decides whether the reports can be relied on; again after aclInit, before which a chip may have no name."""
+    """Decides whether the reports are reliable. Called again after aclInit, before which the chip may have no name."""
     lib.aio_failures_trust(keeps_order(text_of(lib.aio_u_aclrtGetSocName())))
 
 
 def detection() -> Detection:
-    """How failed tasks are found in this process."""
+    """Returns how failed tasks are found in this process."""
     return "exact" if lib.aio_failure_detection() != lib.AIO_CONFIRMED else "confirmed"
 
 
 def reported_by() -> str:
-    """The function by which reports are asked for, or ""."""
+    """Returns the function that registers for the reports, or ""."""
     return _NAMES.get(lib.aio_failure_reports(), "")
 
 
 def explanation() -> str:
-    """What the way means, in a sentence."""
+    """Returns what `detection()` means, in a sentence."""
     if detection() == "exact":
-        return f"the runtime reports each failed task ({reported_by()}), so every await learns of it"
+        return f"the runtime reports each failed task ({reported_by()}), so no await misses one"
     return (
         "failed tasks are found by synchronizing, so an await may miss one if other code of the process "
         "synchronizes the same stream or device"
@@ -70,7 +69,7 @@ def explanation() -> str:
 
 
 def warn_of_limit() -> None:
-    """AclWarning, once in a process, if failed tasks are found by synchronizing."""
+    """Emits an AclWarning, once in a process, if failed tasks are found by synchronizing."""
     global _warned  # noqa: PLW0603 - there is one library in a process
     if _warned or detection() == "exact":
         return

@@ -1,4 +1,4 @@
-"""What aioacl loses with each function that a library lacks."""
+"""The feature that aioacl loses with each function that a library lacks."""
 
 from __future__ import annotations
 
@@ -32,42 +32,42 @@ _NEEDED: Final = frozenset(
 )
 
 _COSTS: Final = {
-    "aclFinalizeReference": "ACL is never finalized; it ends with the process",
+    "aclFinalizeReference": "ACL is never finalized before the process ends",
     "aclGetRecentErrMsg": "errors come without the runtime's own text",
-    "aclrtCreateStreamWithConfig": "streams have one priority",
-    "aclrtCreateEventWithFlag": "after a failure, the device may stand still until something synchronizes",
-    "aclrtDestroyStreamForce": "the stream by which the runtime is woken stays until the device is reset",
+    "aclrtCreateStreamWithConfig": "all streams have the same priority",
+    "aclrtCreateEventWithFlag": "after a failure, the device may make no progress until a call synchronizes",
+    "aclrtDestroyStreamForce": "the stream that wakes the runtime stays until the device is reset",
     "aclrtEventElapsedTime": "event.elapsed_since() is refused",
     "aclrtGetMemInfo": "device.memory_info() is refused",
-    "aclrtGetSocName": "devices are listed without the name of their chip",
+    "aclrtGetSocName": "devices are listed without the name of the chip",
     "aclrtMemsetAsync": "stream.fill() is refused",
     "aclrtQueryDeviceStatus": "devices are listed without their status",
-    "aclrtRegDeviceStateCallback": "resets by other libraries are noticed by the codes of later calls only",
+    "aclrtRegDeviceStateCallback": "foreign resets are noticed only by the codes of later calls",
     "aclrtSetStreamFailureMode": 'on_failure="stop" is refused',
     "aclrtStreamAbort": "stream.abort() is refused, and a reset waits for the runtime to drop unfinished work",
     "aclrtSynchronizeDeviceWithTimeout": "`await device.synchronize()` is refused",
-    "aclrtExceptionInfoCallbackRegister": "failed tasks are reported by libruntime.so's older function, or not at all",
-    "aclrtGetThreadLastTaskId": "after a failure, earlier work of the stream may be taken for failed too",
-    "aclrtQueryEvent": "after a failure, the device may stand still until something synchronizes",
+    "aclrtExceptionInfoCallbackRegister": "failed tasks are reported by an older function of libruntime.so, or not",
+    "aclrtGetThreadLastTaskId": "after a failure, earlier work of the stream may be reported as failed too",
+    "aclrtQueryEvent": "after a failure, the device may make no progress until a call synchronizes",
     "aclrtStreamGetId": "failed tasks are found by synchronizing",
     "aclrtSynchronizeEventWithTimeout": 'devices cannot be opened with waits="thread"',
     "aclsysGetVersionNum": "the release of CANN is known as text at most",
-    "aclsysGetVersionStr": "the release of CANN cannot be told",
+    "aclsysGetVersionStr": "the release of CANN is unknown",
 }
 
 _NOTHING: Final = "nothing: aioacl itself does not call it"
 
 
 def is_needed(name: str) -> bool:
-    """Whether no device can be used without the function."""
+    """Returns whether no device can be used without the function."""
     return name in _NEEDED
 
 
 def cost_of(name: str) -> str:
-    """What is lost without the function, in a few words."""
+    """Returns what is lost without the function, in a few words."""
     return "no device can be used" if is_needed(name) else _COSTS.get(name, _NOTHING)
 
 
 def called() -> frozenset[str]:
-    """The functions that aioacl itself calls."""
+    """Returns the functions that aioacl itself calls."""
     return _NEEDED | _COSTS.keys()

@@ -1,8 +1,8 @@
-"""Load the ACL library once, and say what was found.
+"""Load the ACL library once, and report what was found.
 
-`locate` finds the candidates and inspects them. A process has one ACL library: a reset through one copy does not reach
-the handles of another. So a copy that other code has loaded before is used, unless the caller names another file;
-then LibraryConflict is raised. Candidates that were passed over stay in the findings.
+`locate` finds the candidates and inspects them. A process uses one ACL library, because a reset through one copy does
+not reach the handles of another. So aioacl uses the copy that other code has already loaded. If the caller names
+another file, LibraryConflict is raised. Candidates that were passed over are listed in the findings.
 """
 
 import filecmp
@@ -23,7 +23,10 @@ _ERROR_SIZE_BYTES: Final = 1024
 _PATHS_SIZE_BYTES: Final = 1 << 16
 _TURN_US: Final = 100_000
 _WORD: Final = "simulator"
-_MAY_BE_SIMULATED: Final = (*locate.ON_REQUEST, "loaded")  # of a loaded one C knows what it is, not its file
+_MAY_BE_SIMULATED: Final = (
+    *locate.ON_REQUEST,
+    "loaded",
+)  # C reports whether a loaded library is the simulator
 
 Backend = Literal["simulator", "ascend"]
 
@@ -31,7 +34,12 @@ Backend = Literal["simulator", "ascend"]
 @record
 @dataclass(frozen=True, slots=True)
 class MissingSymbol:
-    """A function the library lacks, and the release of CANN that introduced it."""
+    """A function that the library lacks.
+
+    Attributes:
+        name: the ACL function.
+        since: the release of CANN that introduced it.
+    """
 
     name: str
     since: str
@@ -40,7 +48,17 @@ class MissingSymbol:
 @record
 @dataclass(frozen=True, slots=True)
 class LibraryInfo:
-    """The library of this process: where it is, which rule found it, what it lacks, what is odd about it."""
+    """The ACL library of this process, from `use_library()` or `library_info()`.
+
+    Attributes:
+        backend: "simulator" or "ascend".
+        path: the absolute path of the library.
+        origin: the rule that found it: "argument" (of `use_library()`), "loaded" (by other code), "installation" (under
+            /usr/local/Ascend), "linker" (a folder of the dynamic linker), or the name of an environment variable.
+        extra_paths: the files beside the library that provide functions which it lacks.
+        missing: the functions of aioacl's table that the library lacks.
+        findings: unusual permissions or owners of the files, and candidates that were passed over, in sentences.
+    """
 
     backend: Backend
     path: str
@@ -53,10 +71,10 @@ class LibraryInfo:
     def failure_detection(self) -> Literal["exact", "confirmed"]:
         """How failed tasks are found.
 
-        "exact": the runtime reports each one, and the chip keeps the order that this takes. "confirmed": by
-        synchronizing; an await may then miss a failure if other code synchronizes the same stream or device.
+        "exact": the runtime reports each failed task before the work behind it goes on. "confirmed": aioacl
+        synchronizes; an await may then miss a failure if other code synchronizes the same stream or device.
         """
-        from aioacl._library import detection  # noqa: PLC0415 - it needs the compiled module, and this class does not
+        from aioacl._library import detection  # noqa: PLC0415 - it needs the compiled module; this class does not
 
         return detection.detection()
 
@@ -64,7 +82,11 @@ class LibraryInfo:
 def search(
     tries: Iterable[Candidate], rules: Rules, load: Callable[[Candidate, tuple[str, ...]], LibraryInfo]
 ) -> LibraryInfo:
-    """Load the first candidate that can be used; if there is none, say why for each."""
+    """Load the first candidate that can be used.
+
+    Raises:
+        LibraryNotFound: no candidate can be used; the error has the reason for each.
+    """
     refused: list[tuple[Candidate, str]] = []
     for candidate in tries:
         passed_over = tuple(
@@ -78,16 +100,16 @@ def search(
 
 
 class _Native:
-    """The native table as the loader sees it: text in and out, and Unusable for what fails."""
+    """The loader's interface to the native table: it passes text in and out, and raises Unusable for a failure."""
 
     def __init__(self) -> None:
-        # Not at the top: the half of this file that loads nothing works without the compiled module.
+        # Not at the top, because the part of this file that loads nothing must work without the compiled module.
         from aioacl._base.ffi import ffi, lib  # noqa: PLC0415
 
         self._ffi, self._lib = ffi, lib
 
     def open(self, attempt: "_Attempt", key: int, wanted: int) -> int:
-        """Open the library of the attempt with its companions, unless one is open; return the key of the open one."""
+        """Open the library of the attempt and its companions, if none is open; return the key of the open library."""
         path = os.fsencode(attempt.candidate.path)
         companions = b"".join(os.fsencode(each.path) + b"\0" for each in attempt.offered)
         error = self._ffi.new("char[]", _ERROR_SIZE_BYTES)
@@ -96,38 +118,38 @@ class _Native:
         return self._lib.aio_library_key()
 
     def key(self) -> int | None:
-        """Return the key of the attempt whose library is open."""
+        """Return the key of the attempt that opened the library, or None if none is open."""
         key = self._lib.aio_library_key()
         return None if key < 0 else key
 
     def present(self) -> dict[str, bool]:
-        """Return the files from which ACL is loaded, by whatever code, and whether each was a simulator then."""
+        """Return the files from which any code has loaded ACL, and whether each was a simulator when it was loaded."""
         while not self._lib.aio_library_wait(_TURN_US):
-            pass  # Ctrl-C ends the wait for another thread, whose constructors may not return
+            pass  # Ctrl-C can end this wait for another thread, in which a constructor of a library may never return
         paths = self._ffi.new("char[]", _PATHS_SIZE_BYTES)
         size = self._lib.aio_library_present(paths, _PATHS_SIZE_BYTES)
         if size < 0:
-            raise MemoryError("the list of the objects of this process does not fit in memory")
+            raise MemoryError("the list of the libraries of this process does not fit in memory")
         found = [path for path in bytes(self._ffi.buffer(paths, size)).split(b"\0") if path]
         return {os.fsdecode(path): bool(self._lib.aio_library_loaded_simulator(path)) for path in found}
 
     def wanted(self, request: Candidate | None) -> int:
-        """Return what may be opened: the simulator must be requested, and the word gets nothing else."""
+        """Return what may be opened: the simulator only on request, and for the word `simulator` nothing else."""
         if request is None:
             return self._lib.AIO_WANT_REAL
         return self._lib.AIO_WANT_SIMULATOR if request.path == _WORD else self._lib.AIO_WANT_ANY
 
     def part(self, index: int) -> tuple[bool, str]:
-        """Say whether an offered companion is used, or why it was passed over."""
+        """Return whether an offered companion is used, and why it was passed over."""
         part, lib = self._lib.aio_library_part(index), self._lib
         reasons = {
             lib.AIO_PART_BROKEN: "it cannot be loaded",
-            lib.AIO_PART_SIMULATOR: "it depends on the simulator, which never completes a real library",
+            lib.AIO_PART_SIMULATOR: "it depends on the simulator, which is never used to complete a real library",
         }
         return part == lib.AIO_PART_USED, reasons.get(part, "")
 
     def borrowed(self) -> bool:
-        """Say whether the process began with rights of its file, even if its ids are equal again."""
+        """Return whether the process started with rights of its file, such as setuid, even if its ids are equal now."""
         return bool(self._lib.aio_borrowed_rights())
 
     def backend(self) -> Backend:
@@ -145,7 +167,7 @@ class _Native:
 
 @dataclass(frozen=True, slots=True)
 class _Companion:
-    """A file beside the library, what is odd about it, and why it is not offered to complete the library, or ""."""
+    """A file beside the library, its findings, and why it is not offered to complete the library, or ""."""
 
     path: str
     findings: tuple[str, ...]
@@ -154,7 +176,7 @@ class _Companion:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A library that C is asked to open, and what is to be reported of it if it does."""
+    """A library that C shall open, and what to report if C opens it."""
 
     candidate: Candidate
     findings: tuple[str, ...]
@@ -167,7 +189,7 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a search tries, and what it allows."""
+    """The candidates of a search, and what it allows."""
 
     request: Candidate | None
     tries: Sequence[Candidate]
@@ -180,12 +202,12 @@ def _inspect_companion(companion: Candidate, rules: Rules) -> _Companion:
     except Unusable as unusable:
         return _Companion(companion.path, (), str(unusable))
     simulated = locate.is_simulator(companion.path)
-    why = "it is the simulator, which never completes a real library" if simulated else ""
+    why = "it is the simulator, which is never used to complete a real library" if simulated else ""
     return _Companion(companion.path, findings, why)
 
 
 def _describe(native: _Native, attempt: _Attempt) -> LibraryInfo:
-    """Report the library that is open, which the attempt has opened."""
+    """Return the LibraryInfo of the open library, which this attempt opened."""
     from aioacl._library import detection  # noqa: PLC0415 - it needs the compiled module
 
     detection.begin()
@@ -200,22 +222,22 @@ def _describe(native: _Native, attempt: _Attempt) -> LibraryInfo:
             findings += each.findings
         elif why and why != locate.ABSENT:
             findings.append(f"passed over {each.path}: {why}")
-    candidate, told = attempt.candidate, tuple(dict.fromkeys(findings))
-    return LibraryInfo(backend, candidate.path, candidate.origin, tuple(extra), native.missing(), told)
+    candidate, distinct = attempt.candidate, tuple(dict.fromkeys(findings))
+    return LibraryInfo(backend, candidate.path, candidate.origin, tuple(extra), native.missing(), distinct)
 
 
 class _Process:
     """The one library of this process.
 
-    Only C knows which library is open, and one call of C opens it. So this takes no lock. An exception between any two
-    lines, such as KeyboardInterrupt, leaves a library that the next call finds; so do a signal handler and another
-    thread that load one meanwhile.
+    It takes no lock, because C keeps the state: one call of C opens the library, and C reports which one is open. After
+    an exception between any two lines, such as KeyboardInterrupt, the next call finds the library that was opened. The
+    same holds if a signal handler or another thread loads a library meanwhile.
     """
 
     def __init__(self) -> None:
         self._info: LibraryInfo | None = None
         self._attempts: dict[int, _Attempt] = {}
-        self._choices: dict[int, str] = {}  # of the searches that run
+        self._choices: dict[int, str] = {}  # of the searches that are running
         self._keys = count()
 
     def use(self, choice: str | None) -> LibraryInfo:
@@ -227,7 +249,7 @@ class _Process:
         return info
 
     def _find_chosen(self, choice: str | None) -> LibraryInfo:
-        """Search; a call without a choice joins a search that has one and still runs, such as the one it interrupts."""
+        """Search. A call without a choice uses the choice of a running search, such as one that it interrupts."""
         if choice is None:
             return self._find(next(iter([*self._choices.values()]), None))
         key = next(self._keys)
@@ -240,7 +262,7 @@ class _Process:
     def _find(self, choice: str | None) -> LibraryInfo:
         native = _Native()
         present = native.present()
-        # In this order: a library that is opened between the two is among the present ones, but is not other code's.
+        # The key after the list: a library that aioacl opens between the two calls must not count as other code's.
         if (key := native.key()) is not None:
             return _describe(native, self._attempts[key])
         plan = _plan(native, choice, present)
@@ -277,11 +299,11 @@ def _plan(native: _Native, choice: str | None, present: Mapping[str, bool]) -> _
 
 
 def _of_present(request: Candidate | None, present: Mapping[str, bool]) -> Candidate:
-    """Choose among the copies of ACL that other code has loaded; any other file would be a second copy.
+    """Choose among the copies of ACL that other code has loaded, because any other file would be a second copy.
 
     Raises:
-        LibraryConflict: the request names another file, or there is no request and the choice is not clear; or the
-            file is not the one that was loaded.
+        LibraryConflict: the request names another file; or there is no request and the choice is not clear; or the
+            file was replaced after it was loaded.
     """
     if request is None:
         chosen = Candidate(_only(present), "loaded")
@@ -289,7 +311,7 @@ def _of_present(request: Candidate | None, present: Mapping[str, bool]) -> Candi
         chosen = replace(request, path=_requested_copy(request, present))
     if present[chosen.path] != _is_readable_simulator(chosen.path):
         raise LibraryConflict(
-            f"expected that {chosen.path!r} is the file that other code has loaded, got another file of that name",
+            f"expected {chosen.path!r} to be the file that other code has loaded, got another file with that name",
             hint="Start a new process: the file was replaced after it was loaded.",
         )
     return chosen
@@ -300,23 +322,23 @@ def _requested_copy(request: Candidate, present: Mapping[str, bool]) -> str:
         if _accepts(request.path, path):
             return path
     raise LibraryConflict(
-        f"expected the ACL library that this process has loaded already, {_listed(present)}, "
-        f"got {request.path!r} (by {request.origin})",
-        hint="Name the loaded one, or choose with use_library() before other code loads ACL.",
+        f"expected the ACL library that this process has already loaded, {_listed(present)}, "
+        f"got {request.path!r} (from {request.origin})",
+        hint="Name the loaded library, or call use_library() before other code loads ACL.",
     )
 
 
 def _only(present: Mapping[str, bool]) -> str:
     if len(present) > 1:
         raise LibraryConflict(
-            f"this process has loaded more than one ACL library: {_listed(present)}",
-            hint="Name the one to use: use_library(path), or AIOACL_LIBRARY.",
+            f"expected one ACL library in this process, got more than one: {_listed(present)}",
+            hint="Name the one to use by use_library(path) or AIOACL_LIBRARY.",
         )
     [(path, simulated)] = present.items()
     if simulated:
         raise LibraryConflict(
-            f"other code has loaded the simulator into this process, {path!r}, and no library was named",
-            hint="Set AIOACL_LIBRARY=simulator if the simulator is meant; it is used on request only.",
+            f"other code has loaded the simulator into this process, {path!r}, but no library was named",
+            hint="Set AIOACL_LIBRARY=simulator to use the simulator; it is used on request only.",
         )
     return path
 
@@ -328,7 +350,7 @@ def _listed(present: Mapping[str, bool]) -> str:
 def _is_readable_simulator(path: str) -> bool:
     try:
         return locate.is_simulator(path)
-    except OSError:  # the inspection refuses the path with the reason
+    except OSError:  # the inspection will refuse the path and report the reason
         return False
 
 
@@ -337,7 +359,7 @@ def _located(path: str) -> str:
 
 
 def _accepts(choice: str, loaded: str) -> bool:
-    """Whether a choice means the loaded library; the word `simulator` means any copy of this release's simulator."""
+    """Return whether a choice names the loaded library; `simulator` names any copy of this release's simulator."""
     path = _located(choice)
     if path == loaded or locate.same_installation(path, loaded):
         return True
@@ -349,21 +371,29 @@ def _accepts(choice: str, loaded: str) -> bool:
 
 def _refuse_another(info: LibraryInfo, choice: str) -> None:
     if not _accepts(choice, info.path):
-        raise LibraryConflict(f"this process uses {info.path!r} already (by {info.origin}), not {choice!r}")
+        raise LibraryConflict(
+            f"expected {info.path!r} (from {info.origin}), which this process already uses, got {choice!r}"
+        )
 
 
 _process: Final = _Process()
 
 
 def use_library(choice: str | os.PathLike[str]) -> LibraryInfo:
-    """Load the ACL library at an absolute path, or the simulator by the word "simulator".
+    """Load the ACL library at an absolute path, or the simulator.
 
-    Call it once, before the first open. The same choice again changes nothing.
+    Call it once, before the first open. A second call with the same choice changes nothing.
+
+    Args:
+        choice: the absolute path of a libascendcl.so, or "simulator".
+
+    Returns:
+        The library that is loaded.
 
     Raises:
-        LibraryConflict: this process has loaded another ACL library already, here or in other code.
-        LibraryNotFound: the library is absent or refused; the error says why.
-        ParameterError: the choice is neither text nor a path of text.
+        LibraryConflict: aioacl or other code has already loaded another ACL library into this process.
+        LibraryNotFound: the library does not exist or was refused; the error has the reason.
+        ParameterError: the choice is neither a str nor an os.PathLike[str].
     """
     path: object = (
         choice if isinstance(choice, type) or not isinstance(choice, os.PathLike) else os.fspath(choice)
@@ -371,22 +401,25 @@ def use_library(choice: str | os.PathLike[str]) -> LibraryInfo:
     if not isinstance(path, str):
         raise ParameterError(
             f"expected a path as str or os.PathLike[str], or 'simulator', got {choice!r}",
-            hint="Turn a path of bytes into text by os.fsdecode(); library_info() searches for the library.",
+            hint="Convert a path of bytes with os.fsdecode(). To search for the library, call library_info().",
         )
     return _process.use(path)
 
 
 def library_info() -> LibraryInfo:
-    """Report the library of this process, and load it by the usual search if none is loaded yet.
+    """Return the library of this process, and first load it by the usual search if none is loaded yet.
+
+    Returns:
+        The library that is loaded.
 
     Raises:
-        LibraryConflict: AIOACL_LIBRARY names another ACL library than other code has loaded; or it names none, and
-            the loaded one is a simulator, or there are several.
-        LibraryNotFound: no library was found; the error says why for each candidate.
+        LibraryConflict: AIOACL_LIBRARY names another ACL library than other code has loaded; or AIOACL_LIBRARY is not
+            set, and other code has loaded a simulator or several libraries.
+        LibraryNotFound: no library was found; the error has the reason for each candidate.
     """
     return _process.use(None)
 
 
 def ensure_loaded() -> LibraryInfo:
-    """Load the library by the usual search, unless one is loaded: what the first open calls."""
+    """Load the library by the usual search, unless one is loaded. The first open calls it."""
     return _process.use(None)

@@ -1,13 +1,13 @@
-"""Where the ACL library may be, and whether the files on the way to it can be trusted. Nothing here loads anything.
+"""Where the ACL library may be, and whether the files on the path to it can be trusted. This module loads nothing.
 
-Whoever can write to the library, or to a folder on the way to it, runs code in this process: a library runs its
-constructors when it is loaded. So every candidate is an absolute path, and each folder and link that leads to it is
-inspected before it is loaded by that path. The folders of the dynamic linker are searched here instead of by dlopen of
-a bare name, which inspects nothing and takes an empty element of LD_LIBRARY_PATH for the current directory.
+A library runs its constructors when it is loaded. So a user who can write to the library, or to a folder on the path to
+it, can run code in this process. Therefore every candidate is an absolute path, and each folder and link that leads to
+it is inspected before the library is loaded by that path. The folders of the dynamic linker are searched here. A dlopen
+of a bare name would inspect nothing, and would treat an empty element of LD_LIBRARY_PATH as the current directory.
 
-There is no fallback nobody asked for: a choice, by argument or by AIOACL_LIBRARY, is the only candidate, and the
-simulator is used on request alone, for its results would look right and be wrong. Beyond reach: the dependencies of a
-library follow LD_LIBRARY_PATH, and a file may change between the inspection and the load.
+There is no silent fallback. A choice, by argument or by AIOACL_LIBRARY, is the only candidate. The simulator is used
+only on request, because its results would look right and be wrong. Two things cannot be checked here: the dependencies
+of a library are found by LD_LIBRARY_PATH, and a file may change between the inspection and the load.
 """
 
 import errno
@@ -67,18 +67,18 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Whose files are trusted, and whether what is merely odd is refused too."""
+    """The user ids whose files are trusted, and whether a file with any finding is refused."""
 
     owners: frozenset[int]
     strict: bool = False
 
 
 class Unusable(Exception):
-    """A candidate cannot be used, and why; the search makes a line of its report from it."""
+    """A candidate cannot be used; the text is the reason, which becomes a line of the search's report."""
 
 
 def requested(choice: str | None, environ: Mapping[str, str]) -> Candidate | None:
-    """Return what the caller names, or else AIOACL_LIBRARY."""
+    """Return the caller's choice, or else that of AIOACL_LIBRARY, or None."""
     if choice is not None:
         return Candidate(choice, "argument")
     if "AIOACL_LIBRARY" in environ:
@@ -87,7 +87,7 @@ def requested(choice: str | None, environ: Mapping[str, str]) -> Candidate | Non
 
 
 def candidates(environ: Mapping[str, str], configuration: Path = _LINKER_CONFIGURATION) -> list[Candidate]:
-    """List where CANN may be installed, in the order of the search, for a process that names no library."""
+    """List the paths where CANN may be installed, in search order, for a process that names no library."""
     places = [Candidate(str(Path(environ[home], "lib64")), home) for home in _HOMES if home in environ]
     places += [Candidate(folder, "installation") for folder in _FOLDERS]
     tries = [replace(place, path=str(Path(place.path, name))) for place in places for name in _SONAMES]
@@ -98,7 +98,7 @@ def candidates(environ: Mapping[str, str], configuration: Path = _LINKER_CONFIGU
 
 
 def _linker_folders(environ: Mapping[str, str], configuration: Path) -> list[Candidate]:
-    """List the folders in which the dynamic linker looks for a bare name: see ld.so(8)."""
+    """List the folders in which the dynamic linker searches for a bare name: see ld.so(8)."""
     listed = environ.get("LD_LIBRARY_PATH")
     places = [Candidate(folder, "LD_LIBRARY_PATH") for folder in re.split("[:;]", listed)] if listed else []
     multiarch = sysconfig.get_config_var("MULTIARCH")
@@ -108,7 +108,7 @@ def _linker_folders(environ: Mapping[str, str], configuration: Path) -> list[Can
 
 
 def _configured(configuration: Path) -> Iterator[str]:
-    """Read the folders of ld.so.conf(5), with the files that it includes, each of them once."""
+    """Read the folders of ld.so.conf(5) and of the files that it includes, each file once."""
     pending: list[str | Path] = [configuration]
     seen: set[str] = set()
     while pending:
@@ -121,7 +121,7 @@ def _configured(configuration: Path) -> Iterator[str]:
 
 
 def _entries(configuration: Path) -> list[str | Path]:
-    """List the folders and the included files of one file of the linker's configuration."""
+    """List the folders and included files that one file of the linker's configuration names."""
     entries: list[str | Path] = []
     try:
         lines = configuration.read_text(errors="replace").splitlines()
@@ -137,7 +137,7 @@ def _entries(configuration: Path) -> list[str | Path]:
 
 
 def _matching(folder: Path, pattern: str) -> list[Path]:
-    # Not Path.glob: it refuses patterns that glob(3) accepts, such as a**b.
+    # Not Path.glob, which refuses patterns that glob(3) accepts, such as a**b.
     try:
         return [Path(path) for path in sorted(glob(os.path.join(escape(str(folder)), pattern)))]  # noqa: PTH118, PTH207 - as said
     except ValueError:  # a NUL byte
@@ -145,13 +145,13 @@ def _matching(folder: Path, pattern: str) -> list[Path]:
 
 
 def companions(candidate: Candidate) -> list[Candidate]:
-    """List the files beside a library among which CANN 8.5 and later spread its functions."""
+    """List the files beside a library that have some of its functions in CANN 8.5 and later."""
     path = Path(candidate.path)
     return [replace(candidate, path=str(path.with_name(name))) for name in _COMPANIONS if name != path.name]
 
 
 def report(refused: Iterable[tuple[Candidate, str]]) -> tuple[tuple[str, str], ...]:
-    """Say for each refused candidate why; the linker's folders that lack the library take one line together."""
+    """Return the reason for each refused candidate; the linker's folders that lack the library share one line."""
     reasons: list[tuple[str, str]] = []
     absent: dict[str, list[str]] = {}
     for candidate, why in refused:
@@ -166,7 +166,7 @@ def report(refused: Iterable[tuple[Candidate, str]]) -> tuple[tuple[str, str], .
 
 
 def same_installation(first: str, second: str) -> bool:
-    """Say whether two paths name one file, or two parts of one CANN."""
+    """Return whether two paths name the same file, or two parts of the same CANN installation."""
     if not (first.startswith("/") and second.startswith("/")):
         return False
     try:
@@ -181,7 +181,7 @@ def same_installation(first: str, second: str) -> bool:
 
 
 def is_simulator(path: str) -> bool:
-    """Say whether a file is a simulator of aioacl, without loading it."""
+    """Return whether a file is a simulator of aioacl, without loading it."""
     with Path(path).open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             return False
@@ -190,10 +190,14 @@ def is_simulator(path: str) -> bool:
 
 
 def inspect(candidate: Candidate, rules: Rules) -> tuple[str, ...]:
-    """Look at a file and all on the way to it; return what is odd, raise Unusable for what is wrong."""
+    """Inspect a file and each folder and link on the path to it; return the findings.
+
+    Raises:
+        Unusable: the file cannot be used, or there are findings and the rules are strict.
+    """
     findings = tuple(_inspect_path(candidate, rules))
     if findings and rules.strict:
-        raise Unusable(f"{'; '.join(findings)} (AIOACL_STRICT refuses that)")
+        raise Unusable(f"{'; '.join(findings)} (AIOACL_STRICT refuses this)")
     return findings
 
 
@@ -205,10 +209,10 @@ def _inspect_path(candidate: Candidate, rules: Rules) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         raise Unusable(ABSENT) from None
     except OSError as error:
-        raise Unusable(f"it cannot be looked at: {error.strerror}") from error
+        raise Unusable(f"it cannot be inspected: {error.strerror}") from error
     for step, status in way:
         if _writable(status.st_mode, stat.S_IWOTH):
-            raise Unusable(f"anybody may write to {step}")
+            raise Unusable(f"any user may write to {step}")
     return list(dict.fromkeys(finding for step, status in way for finding in _odd(step, status, rules)))
 
 
@@ -217,17 +221,17 @@ def _refuse_malformed(candidate: Candidate) -> None:
     if not path:
         raise Unusable(f"the path is empty; {_REMEDIES[candidate.origin]}")
     if "\0" in path:
-        raise Unusable("the path holds a NUL byte")
+        raise Unusable("the path contains a NUL byte")
     try:
         os.fsencode(path)
     except UnicodeEncodeError as error:
-        what = "a character that no file name can hold"
-        raise Unusable(f"the path holds {what}, {path[error.start]!r}; correct it") from None
+        what = "a character that no file name can contain"
+        raise Unusable(f"the path contains {what}, {path[error.start]!r}; correct it") from None
     if not path.startswith("/"):
         raise Unusable(f"the path is not absolute; {_REMEDIES[candidate.origin]}")
-    # dlopen replaces $LIB, $ORIGIN and $PLATFORM: it would load another file than the one that is inspected.
+    # dlopen replaces $LIB, $ORIGIN and $PLATFORM, so it would load another file than the one that was inspected.
     if "$" in path:
-        raise Unusable("the path holds a '$', which the dynamic linker may replace; use a link without one")
+        raise Unusable("the path contains '$', which the dynamic linker may replace; use a link without '$'")
 
 
 def _refuse_other_files(path: Path) -> None:
@@ -241,18 +245,18 @@ def _refuse_other_files(path: Path) -> None:
         if header[: len(_ELF)] != _ELF:
             raise Unusable("it is not an ELF file")
         if _is_cut_off(file, header):
-            raise Unusable("the file is shorter than its program headers say; copy or install it again")
+            raise Unusable("the file is shorter than its program headers require; copy or install it again")
 
 
 def _is_cut_off(file: BinaryIO, header: bytes) -> bool:
-    """Say whether the end of a segment is missing: the dynamic linker would touch it, and the process end in SIGBUS."""
+    """Return whether the end of a segment is missing. The dynamic linker would read it and cause a SIGBUS."""
     if not header.startswith(_ELF64) or len(header) < _HEADER.size:
-        return False  # dlopen refuses it
+        return False  # dlopen refuses such a file without a crash
     table, entry_bytes, count = _HEADER.unpack(header)
     file.seek(table)
     rows = file.read(_SEGMENT.size * count)
     if entry_bytes != _SEGMENT.size or len(rows) < _SEGMENT.size * count:
-        return False  # so it does here
+        return False  # dlopen refuses this file too
     size = os.fstat(file.fileno()).st_size
     return any(
         kind == _LOAD and offset + length > size for kind, offset, length in _SEGMENT.iter_unpack(rows)
@@ -260,7 +264,7 @@ def _is_cut_off(file: BinaryIO, header: bytes) -> bool:
 
 
 def _way(path: str) -> Iterator[tuple[Path, os.stat_result]]:
-    """Walk as the kernel does, and show each folder, each link, and the file at the end."""
+    """Resolve the path as the kernel does; yield each folder, each link, and the file at the end."""
     here, links, pending = Path("/"), 0, [*reversed(Path(path).parts)]
     while pending:
         part = pending.pop()
@@ -277,7 +281,7 @@ def _way(path: str) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _writable(mode: int, who: int) -> bool:
-    """Say whether they can swap the thing: a link has no mode, a sticky folder guards what is in it."""
+    """Return whether `who` can replace the file: a link has no mode, and a sticky folder protects its entries."""
     guarded = stat.S_ISLNK(mode) or (stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX))
     return bool(mode & who) and not guarded
 

@@ -1,12 +1,14 @@
-"""Initialising and finalizing ACL, counted per process.
+"""Initialises and finalizes ACL, counted per process.
 
 If ACL was already initialised when aioacl opens a device (100002: by torch_npu, onnxruntime or pyACL), aioacl never
-finalizes it. Otherwise aioacl finalizes by reference count, where the library can. It never calls aclFinalize, because
-that drops the counts of all callers. Pinned memory outlives its device and must be freed before ACL is finalized: the
-last close waits for no view of it, and leaves the finalizing to the close of the last buffer, or to a later close.
+finalizes it. Otherwise aioacl finalizes by reference count (aclFinalizeReference), if the library has that function. It
+never calls aclFinalize, because that drops the counts of all callers.
 
-A call that initialises or finalizes may not return. Devices make it on their control threads, so each of them waits for
-its own time only; `busy()` names the device whose thread is in it.
+Pinned memory outlives its device and must be freed before ACL is finalized. The last close of a device does not wait
+for views of pinned memory. In that case the close of the last buffer, or a later close of a device, finalizes ACL.
+
+A call that initialises or finalizes may never return. The control thread of a device makes it, so each device waits no
+longer than its own timeout. `busy()` names the device whose thread is inside such a call.
 """
 
 from __future__ import annotations
@@ -30,21 +32,21 @@ EXIT_GRACE_SECONDS: Final = 2.0
 
 _lock = sync.lock()
 _users: set[object] = set()
-_busy: list[object] = []  # who is in such a call, if not only for pinned memory
+_busy: list[object] = []  # the user for whom such a call runs; None if it runs only for pinned memory
 _owner = False
-_debt = 0  # finalizes that have failed: ACL counts our initialisations still
+_debt = 0  # the number of finalizes that failed: ACL still counts these initialisations
 _watching = False
-_kept: set[object] = set()  # pinned memory: finalizers take of it, so it is guarded by no lock
+_kept: set[object] = set()  # pinned memory; no lock guards it, because finalizers remove members
 
 
 def must_not_be_forked() -> None:
-    """Raises in a forked child, before it takes a lock that a thread of the parent may have held."""
+    """Raises ForkedProcessError in a forked child. Call it before a lock that a thread of the parent may hold."""
     if lib.aio_forked():
         raise ForkedProcessError("devices belong to the process that was forked")
 
 
 def of_parent() -> str:
-    """For the repr of what a forked child has of its parent."""
+    """Returns the end of a repr for an object that a forked child has from its parent; else ""."""
     return ", of the process that was forked" if lib.aio_forked() else ""
 
 
@@ -61,19 +63,19 @@ def load() -> None:
     """Loads the library, without initialising it."""
     must_not_be_forked()
     if _watching:
-        return  # at once: another thread may be in C for long, with the lock
+        return  # without the lock: another thread may hold it for a long time while it is in C
     with _lock:
         _load()
 
 
 def busy() -> tuple[object, ...]:
-    """For whom ACL is being initialised or finalized now."""
+    """Returns the user for whom ACL is being initialised or finalized now, in a tuple that may be empty."""
     return tuple(_busy)
 
 
 @contextmanager
 def _call_for(user: object) -> Generator[None]:
-    """With the lock held."""
+    """Holds the lock, and names the user in `busy()`."""
     with _lock:
         _busy.append(user)
         try:
@@ -83,7 +85,7 @@ def _call_for(user: object) -> Generator[None]:
 
 
 def acquire(user: object) -> None:
-    """Initialises ACL for one more user (aclInit)."""
+    """Adds a user of ACL; the first one initialises it (aclInit)."""
     must_not_be_forked()
     with _call_for(user):
         _load()
@@ -103,7 +105,7 @@ def _initialize() -> None:
 
 
 def _finalize() -> int:
-    """Gives this initialisation back, and those whose finalize has failed before."""
+    """Finalizes for this initialisation, and again for those whose finalize failed before; returns the last code."""
     global _debt  # noqa: PLW0603 - there is one library in a process
     _debt += 1
     code = 0
@@ -114,17 +116,17 @@ def _finalize() -> int:
 
 
 def keep(memory: object) -> None:
-    """ACL is not to be finalized while there is this memory."""
+    """Prevents ACL from being finalized until `let_go` is called for this memory."""
     _kept.add(memory)
 
 
 def let_go(memory: object) -> None:
-    """The memory was given back. For finalizers too."""
+    """Notes that the memory was freed. Finalizers may call it."""
     _kept.discard(memory)
 
 
 def release(user: object) -> None:
-    """Gives a use back, if there is one; the last of an owner finalizes (aclFinalizeReference)."""
+    """Removes a user, if it is one; after the last one, finalizes if aioacl initialised ACL (aclFinalizeReference)."""
     _users.discard(user)
     settle(user)
 
@@ -134,14 +136,14 @@ def _stays() -> bool:
 
 
 def settle(user: object = None) -> None:
-    """Finalizes, if nothing needs ACL any more and it is ours."""
+    """Finalizes ACL if aioacl initialised it and no user or pinned memory needs it any more."""
     global _owner  # noqa: PLW0603 - there is one library in a process
     if _stays():
-        return  # at once: who opens may be in C for long, with the lock
+        return  # without the lock: a thread that opens a device may hold it for a long time while it is in C
     with _call_for(user):
         if _stays():
             return
         _owner = False
         code = _finalize()
     if code not in (0, lib.AIO_ABSENT):
-        warnings.warn(f"aclFinalizeReference answered {code}", AclWarning, stacklevel=2)
+        warnings.warn(f"aclFinalizeReference returned {code}", AclWarning, stacklevel=2)

@@ -143,7 +143,7 @@ class TestSearch:
         made.folder.chmod(0o777)
         refused = outcome("report(library_info)", LD_LIBRARY_PATH=str(made.folder))
         assert refused["error"] == "LibraryNotFound"
-        assert f"anybody may write to {made.folder}" in refused["text"]
+        assert f"any user may write to {made.folder}" in refused["text"]
         assert not made.was_loaded
 
     @pytest.mark.parametrize("value", [":", "{folder}:/nowhere", ".:/nowhere", "/nowhere;"])
@@ -216,7 +216,7 @@ except aioacl.LibraryNotFound:
         }
         refused = outcome("report(library_info)", **{by: str(names[by])})
         assert refused["error"] == "LibraryNotFound"
-        assert "the path holds a '$'" in refused["text"]
+        assert "the path contains '$'" in refused["text"]
         assert not inspected.was_loaded
         assert not expanded.was_loaded
 
@@ -245,7 +245,7 @@ except aioacl.LibraryNotFound:
         found = outcome(program, AIOACL_LIBRARY=str(real.library))
         assert (found["backend"], found["extra"]) == ("ascend", [])
         assert (
-            f"passed over {stub.library}: it depends on the simulator, which never completes a real library"
+            f"passed over {stub.library}: it depends on the simulator, which is never used to complete a real library"
             in (found["findings"])
         )
         program = "print(json.dumps([each.name for each in library_info().missing]))"
@@ -318,7 +318,7 @@ class TestLoadedByOtherCode:
         made.library.chmod(0o777)
         refused = outcome(load(made.library) + "report(library_info)")
         assert refused["error"] == "LibraryNotFound"
-        assert f"anybody may write to {made.library}" in refused["text"]
+        assert f"any user may write to {made.library}" in refused["text"]
 
 
 class TestReplacedFile:
@@ -340,7 +340,7 @@ class TestReplacedFile:
         replace = f"os.replace({str(other)!r}, {str(loaded)!r})\n"
         refused = outcome(load(loaded) + replace + "report(library_info)", AIOACL_LIBRARY=str(loaded))
         assert refused["error"] == "LibraryConflict"
-        assert f"{str(loaded)!r} is the file that other code has loaded" in refused["text"]
+        assert f"{str(loaded)!r} to be the file that other code has loaded" in refused["text"]
 
     def test_word_simulator_does_not_accept_a_real_library(
         self, cann: Callable[..., Cann], tmp_path: Path

@@ -136,7 +136,7 @@ async def test_a_finalize_that_failed_is_made_up_for_by_the_next(open_device: Op
         return [entry["rc"] for entry in simulator.journal() if entry["call"] == "aclInit"]
 
     simulator.fail_call("aclFinalizeReference", 507000)
-    with pytest.warns(aioacl.AclWarning, match="aclFinalizeReference answered 507000"):
+    with pytest.warns(aioacl.AclWarning, match="aclFinalizeReference returned 507000"):
         assert await codes_of_init() == [0]
     assert await codes_of_init() == [100002]
     assert await codes_of_init() == [0]
