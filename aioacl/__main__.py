@@ -20,7 +20,7 @@ OK, FAILED, MISUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands; each sets `run`, and without one it stays None."""
+    """Returns the parser of all commands. Each command sets `run`; without a command, `run` stays None."""
     parser = argparse.ArgumentParser(
         prog="aioacl", description="Await an Ascend NPU from Python: see it work, and see what is installed."
     )
@@ -67,7 +67,7 @@ def _complain(problem: object, status: int) -> int:
 
 
 def _let_any_name_be_printed() -> None:
-    """A file's name may hold bytes that are no text, or text that the terminal has no letters for."""
+    """Lets stdout accept every file name, even with bytes that are not text or text that its encoding lacks."""
     out: object = sys.stdout
     if isinstance(out, io.TextIOWrapper):
         utf8 = out.encoding.lower() == "utf-8"

@@ -1,5 +1,5 @@
-"""The command line: a file for each command, and what they share."""
+"""The command line: a file for each command, and shared code."""
 
 
 class UserError(Exception):
-    """Something that the caller can mend: one line on stderr, and exit status 2."""
+    """An error that the user can correct. It is printed as one line on stderr, and the exit status is 2."""

@@ -1,4 +1,4 @@
-"""What the doctor finds out: the library, the runtime behind it, and the process around it."""
+"""The facts that `doctor` collects: about the library, its runtime, and the process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FEW_FILES: Final = 256
 
 @dataclass(slots=True)
 class Facts:
-    """What was found, by section, and what to do about it: problems keep devices from being used."""
+    """The facts by section, and advice. With a problem, devices cannot be used; a warning is only a note."""
 
     library: dict[str, Any] | None = None
     candidates: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -45,7 +45,7 @@ class Facts:
 
 
 def look_at_library(facts: Facts, info: LibraryInfo) -> None:
-    """Where it was found, what it lacks, and what is odd about it."""
+    """Collects where the library was found, what it lacks, and its findings."""
     facts.library = {
         "path": info.path,
         "origin": info.origin,
@@ -58,12 +58,12 @@ def look_at_library(facts: Facts, info: LibraryInfo) -> None:
     }
     needed = [each.name for each in info.missing if is_needed(each.name)]
     if needed:
-        facts.problems.append(f"the library lacks what every device needs: {', '.join(needed)}")
+        facts.problems.append(f"the library lacks functions that every device needs: {', '.join(needed)}")
     facts.warnings += info.findings
 
 
 def ask_runtime(facts: Facts) -> int | None:
-    """What the loaded library answers; returns how many devices it sees. Opens none."""
+    """Collects what the loaded library reports; returns the number of visible devices. Opens no device."""
     initialised = _initialised()
     code, count = _device_count()
     facts.runtime = {
@@ -78,24 +78,24 @@ def ask_runtime(facts: Facts) -> int | None:
     }
     if initialised == INTERNAL_ERROR or code == RUNTIME_INTERNAL_ERROR:
         facts.problems.append(
-            "the library does not find the libraries it belongs with: `source set_env.sh` of CANN's toolkit "
-            "before the program starts"
+            "the library does not find other libraries of CANN: `source set_env.sh` of CANN's toolkit before the "
+            "program starts"
         )
     elif initialised or code:
         facts.problems += [
-            f"{call} answered {_named(answer)}"
+            f"{call} returned {_named(answer)}"
             for call, answer in (("aclInit", initialised), ("aclrtGetDeviceCount", code))
             if answer
         ]
     elif count == 0:
         facts.warnings.append(
-            "the runtime sees no device: look at `npu-smi info`, and at what the container may use"
+            "the runtime sees no device: check `npu-smi info`, and which cards the container may use"
         )
     return count
 
 
 def _initialised() -> int:
-    """The code of aclInit, given back at once; 0 also where somebody else has initialised ACL."""
+    """Returns the code of aclInit, and finalizes at once; returns 0 too if other code has initialised ACL."""
     try:
         _runtime.acquire("doctor")
     except AclError as error:
@@ -128,7 +128,7 @@ def _version_number() -> int | None:
 
 
 def look_at_limits(facts: Facts) -> None:
-    """What the process may use. -1 stands for no limit."""
+    """Collects the limits of the process; -1 means no limit."""
     files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     processes, most_processes = resource.getrlimit(resource.RLIMIT_NPROC)
     facts.limits = {
@@ -140,11 +140,13 @@ def look_at_limits(facts: Facts) -> None:
         "cpus": len(os.sched_getaffinity(0)),
     }
     if 0 <= files < FEW_FILES:
-        facts.warnings.append(f"ulimit -n is {files}: each event loop and each device needs descriptors")
+        facts.warnings.append(
+            f"ulimit -n is {files}, which may be too low: each event loop and each device needs descriptors"
+        )
 
 
 def look_at_python(facts: Facts) -> None:
-    """The interpreter, and the packages that aioacl stands on."""
+    """Collects the versions of the interpreter and of the packages that aioacl uses."""
     facts.python = {
         "aioacl": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",

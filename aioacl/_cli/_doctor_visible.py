@@ -1,4 +1,4 @@
-"""The two variables that say which cards a process sees, and the traps in them."""
+"""The two variables that select the cards of a process, and common mistakes in them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONTAINER: Final = "ASCEND_VISIBLE_DEVICES"
 
 
 def meaning(environ: Mapping[str, str]) -> dict[str, str]:
-    """What each variable says, in words."""
+    """Returns the meaning of each variable's value, in words."""
     return {RUNTIME: _runtime(environ.get(RUNTIME)), CONTAINER: _container(environ.get(CONTAINER))}
 
 
@@ -27,7 +27,7 @@ def _runtime(value: str | None) -> str:
 def _container(value: str | None) -> str:
     if value is None:
         return "not set"
-    return f"{value!r}: for the container runtime, which has chosen the cards by it; CANN does not read it"
+    return f"{value!r}: the container runtime has used it to select the cards; CANN does not read it"
 
 
 def _leading_ids(value: str) -> list[int]:
@@ -44,11 +44,11 @@ def _is_id(part: str) -> bool:
 
 
 def traps(environ: Mapping[str, str], visible: int | None) -> list[str]:
-    """What is wrong with the list, or probably not meant; `visible` is how many devices the runtime sees."""
+    """Returns the mistakes, certain or probable, in the variables; `visible` is how many devices the runtime sees."""
     value = environ.get(RUNTIME)
     if value is None:
         if CONTAINER in environ:
-            return [f"{CONTAINER} does not choose devices for a process: set {RUNTIME} for that"]
+            return [f"{CONTAINER} does not select devices for a process: set {RUNTIME} for that"]
         return []
     return [f"{RUNTIME}={value!r}: {what}" for what in _traps(value, visible)]
 
@@ -60,13 +60,13 @@ def _traps(value: str, visible: int | None) -> Iterator[str]:
         yield "it is empty: name cards, or unset it"
         return
     if any(each.isspace() for each in value):
-        yield "it holds a space, where CANN ends the list or refuses it (207004): write 0,1,2"
+        yield "it contains a space, where CANN ends the list or refuses it (207004): write 0,1,2"
     wrong = [part for part in parts if not _is_id(part)]
     if wrong:
-        yield f"{wrong[0]!r} is no number of a card: CANN ends the list there or refuses it (207004)"
+        yield f"{wrong[0]!r} is not the number of a card: CANN ends the list there or refuses it (207004)"
     if len(set(ids)) < len(ids):
         yield "it names a card twice, which CANN refuses (207004)"
     if ids != sorted(ids):
-        yield "it does not ascend, which CANN refuses (207004)"
+        yield "its numbers do not ascend, which CANN refuses (207004)"
     if visible is not None and ids and visible != len(ids):
-        yield f"it names {len(ids)} cards, and the runtime sees {visible}: an unknown card ends the list"
+        yield f"it names {len(ids)} cards, but the runtime sees {visible}: an unknown card ends the list"

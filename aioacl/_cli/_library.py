@@ -1,4 +1,4 @@
-"""The option `--library`, and what it loads."""
+"""The option `--library`, and loading the library that it names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load(choice: str | None) -> LibraryInfo:
 
 
 def load_or_explain(choice: str | None) -> LibraryInfo:
-    """As `load`, for commands that can say in one line only why there is no library."""
+    """As `load`; if there is no library, raises a UserError with one line, for commands that print no more."""
     try:
         return load(choice)
     except LibraryNotFound as error:
@@ -39,16 +39,16 @@ def load_or_explain(choice: str | None) -> LibraryInfo:
 
 
 def in_one_line(error: LibraryNotFound) -> UserError:
-    """Why there is no library, in one line."""
+    """Returns an error that states in one line why there is no library."""
     path, reason = error.candidates[0] if error.candidates else ("", error.message)
     if len(error.candidates) == 1:
         return UserError(f"{path}: {reason}")
     return UserError(
-        f"none of {len(error.candidates)} places has an ACL library: `python -m aioacl doctor` lists them, "
-        "`--library simulator` does without"
+        f"none of {len(error.candidates)} places has an ACL library: `python -m aioacl doctor` lists them; "
+        "`--library simulator` needs none"
     )
 
 
 def described(info: LibraryInfo, tense: str = "is") -> str:
-    """The backend in words that leave no doubt whether a card takes part."""
+    """Returns the backend in words that make clear whether a card is used."""
     return f"simulator: no card {tense} used" if info.backend == "simulator" else f"ascend: {info.path}"

@@ -1,4 +1,4 @@
-"""How the commands look: aligned rows, colours where a terminal wants them, and a progress bar."""
+"""The output of the commands: aligned rows, colours if the terminal supports them, and a progress bar."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GREEN, YELLOW, RED, BOLD, DIM = "32", "33", "31", "1", "2"
 
 
 class Screen:
-    """A stream for people, and what it can show."""
+    """An output stream that people read, and what it can display."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = sys.stdout if stream is None else stream
@@ -26,7 +26,7 @@ class Screen:
         self.drawing = _can_show(self.stream, "─█░·")
 
     def paint(self, text: str, *styles: str) -> str:
-        """The text in a style, where there are colours."""
+        """Returns the text in a style, if colours are on."""
         return f"\033[{';'.join(styles)}m{text}\033[0m" if self.coloured and styles else text
 
     def line(self, text: str = "") -> None:
@@ -46,7 +46,7 @@ class Screen:
             self.wrapped(f"{' ' * indent}{name:<{width}}   ", value)
 
     def wrapped(self, before: str, text: str, *styles: str) -> None:
-        """Writes something in a style and a text after it, which goes on below itself where it is long."""
+        """Writes `before` in a style and then the text; a long text continues on indented lines."""
         room = WIDTH - len(before)
         lines = textwrap.wrap(text, room, break_long_words=False) if len(text) > room else [text]
         self.line(self.paint(before, *styles) + lines[0])
@@ -63,7 +63,7 @@ def _can_show(stream: TextIO, text: str) -> bool:
 
 
 class Bar:
-    """A progress bar on a terminal, and nothing anywhere else."""
+    """A progress bar on a terminal; on other streams it writes nothing."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._screen = Screen(sys.stderr if stream is None else stream)
@@ -75,7 +75,7 @@ class Bar:
         self.clear()
 
     def draw(self, what: str, done: int, total: int, note: str = "") -> None:
-        """Shows how far something has come."""
+        """Shows the progress of a task."""
         if not self._screen.terminal:
             return
         full, empty = "█░" if self._screen.drawing else "#."
@@ -84,7 +84,7 @@ class Bar:
         self._write("\r" + line[: shutil.get_terminal_size().columns - 1] + "\033[K")
 
     def clear(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         if self._screen.terminal:
             self._write("\r\033[K")
 

@@ -1,4 +1,4 @@
-"""`simulator conformance`: runs conformance vectors on the simulator, or on any other ACL library."""
+"""`simulator conformance`: runs conformance vectors on the simulator or on another ACL library."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ STATUSES: Final = ("passed", "failed", "skipped")
 
 
 def add(actions: Any) -> None:
-    """Adds the action to those of the simulator."""
+    """Adds the action to the parser of the simulator."""
     parser = actions.add_parser(
         "conformance",
-        help="run conformance vectors: sequences of calls, with the answers of the real runtime",
-        description="Runs conformance vectors, each in a process of its own, and compares every answer with what the "
-        "real runtime has answered. The exit status is 1 if one differs.",
+        help="run conformance vectors: sequences of calls with the results of the real runtime",
+        description="Runs conformance vectors, each in a separate process, and compares every result with that of the "
+        "real runtime. The exit status is 1 if a result differs.",
     )
     parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="one vector a line; may be gzipped"
+        "files", nargs="+", type=Path, metavar="FILE", help="a file with one vector a line; may be gzipped"
     )
     add_option(parser, default="simulator", otherwise="the simulator")
     parser.add_argument(
@@ -43,14 +43,16 @@ def add(actions: Any) -> None:
         type=_jobs,
         default=len(os.sched_getaffinity(0)),
         metavar="N",
-        help="how many to run at a time (default: one for each processor)",
+        help="how many vectors to run at a time (default: one for each processor)",
     )
-    parser.add_argument("--id", default="", metavar="PREFIX", help="only those whose id begins so")
+    parser.add_argument(
+        "--id", default="", metavar="PREFIX", help="run only the vectors whose id begins with PREFIX"
+    )
     parser.add_argument(
         "--release",
         choices=RELEASES,
         default=RELEASES[-1],
-        help="what the library stands for: vectors of later releases are skipped (default: none is)",
+        help="the release of the library: vectors of later releases are skipped (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, parser=parser)
@@ -61,14 +63,14 @@ def _jobs(text: str) -> int:
         number = int(text)
         if 1 <= number <= MOST_JOBS:
             return number
-    raise ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_JOBS}")
+    raise ArgumentTypeError(f"expected a whole number from 1 to {MOST_JOBS}, got {text!r}")
 
 
 def run(arguments: Namespace) -> int:
-    """Runs them; 1 if one has failed."""
+    """Runs the vectors; returns 1 if one failed."""
     vectors = [each for each in _loaded(arguments.files) if each.id.startswith(arguments.id)]
     if not vectors:
-        raise UserError(f"no vector's id begins with {arguments.id!r}")
+        raise UserError(f"no vector has an id that begins with {arguments.id!r}")
     library = _found(arguments.library)
     outcomes = [*_skipped(vectors, arguments.release)]
     skipped = {id(outcome.vector) for outcome in outcomes}

@@ -1,4 +1,4 @@
-"""`devices`: which devices the runtime can see, and how they are. Makes no context."""
+"""`devices`: lists the devices that the runtime can see, with their status. Makes no context."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Lists the devices; 0 even if there is none."""
+    """Lists the devices; returns 0, even if there are none."""
     info = load_or_explain(arguments.library)
     found = [
         {"index": each.index, "soc": each.soc, "status": status_of(each.index)} for each in list_devices()
@@ -43,11 +43,11 @@ def run(arguments: Namespace) -> int:
 
 
 def status_of(index: int) -> str:
-    """The runtime's word on a device (aclrtQueryDeviceStatus)."""
+    """Returns the status of a device in words (aclrtQueryDeviceStatus)."""
     status = ffi.new("aclrtDeviceStatus *")
     code = lib.aio_u_aclrtQueryDeviceStatus(index, status)
     if code == lib.AIO_ABSENT:
-        return "unknown: the library cannot tell"
+        return "unknown: the library lacks aclrtQueryDeviceStatus"
     if code:
         return f"unknown: {code} {lookup(code).name}"
     known = {lib.ACL_RT_DEVICE_STATUS_NORMAL: NORMAL, lib.ACL_RT_DEVICE_STATUS_ABNORMAL: "abnormal"}
@@ -57,7 +57,7 @@ def status_of(index: int) -> str:
 def _show(backend: str, found: list[dict[str, Any]], screen: Screen) -> None:
     screen.heading(f"aioacl devices {'·' if screen.drawing else '-'} {backend}")
     if not found:
-        screen.line("  none: `python -m aioacl doctor` looks for the reason")
+        screen.line("  none: run `python -m aioacl doctor` to find the reason")
     width = max((len(each["soc"]) for each in found), default=0)
     for each in found:
         style = GREEN if each["status"] == NORMAL else YELLOW

@@ -1,4 +1,4 @@
-"""`doctor`: which library is found and how, what it lacks and what that costs, and what in the environment bites."""
+"""`doctor`: reports which library is found and how, what it lacks, what that costs, and problems in the environment."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def add(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "doctor",
-        help="say which library is found, what it lacks and what that costs",
-        description="Say which ACL library is found, what it lacks and what that costs, and what else in this "
-        "environment may go wrong. Opens no device.",
+        help="report which library is found, what it lacks and what that costs",
+        description="Report which ACL library is found, what it lacks and what that costs, and other problems of this "
+        "environment. Opens no device.",
     )
     add_option(parser, default=None, otherwise="the ordinary search")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Reports; 0 if devices can be used, 1 if something keeps them from it."""
+    """Prints the report; returns 0 if devices can be used, else 1."""
     facts = examine(arguments.library)
     if arguments.json:
         print(json.dumps({"ok": not facts.problems, **asdict(facts)}))
@@ -52,7 +52,7 @@ def run(arguments: Namespace) -> int:
 
 
 def examine(choice: str | None) -> Facts:
-    """Finds everything out."""
+    """Collects all facts."""
     facts, visible = Facts(), None
     try:
         look_at_library(facts, load(choice))
@@ -97,7 +97,7 @@ def _section(screen: Screen, title: str, rows: Iterable[tuple[str, str]]) -> Non
 
 
 def show_library(library: dict[str, Any], screen: Screen) -> None:
-    """Where the library is, and what it lacks."""
+    """Writes where the library is, and what it lacks."""
     simulated = library["backend"] == "simulator"
     rows = [
         ("path", library["path"]),
@@ -119,10 +119,10 @@ def _runtime_rows(runtime: dict[str, Any]) -> list[tuple[str, str]]:
     number = "" if runtime["version_number"] is None else f" ({runtime['version_number']})"
     devices = runtime["devices"]
     return [
-        ("aclInit", "well" if runtime["aclInit"] == 0 else f"answered {runtime['aclInit']}"),
-        ("CANN", f"{runtime['version']}{number}" if runtime["version"] else "cannot be told"),
-        ("chip", runtime["soc"] or "cannot be told"),
-        ("devices", f"answered {runtime['aclrtGetDeviceCount']}" if devices is None else _numbered(devices)),
+        ("aclInit", "ok" if runtime["aclInit"] == 0 else f"returned {runtime['aclInit']}"),
+        ("CANN", f"{runtime['version']}{number}" if runtime["version"] else "unknown"),
+        ("chip", runtime["soc"] or "unknown"),
+        ("devices", f"returned {runtime['aclrtGetDeviceCount']}" if devices is None else _numbered(devices)),
         ("failed tasks", f"{runtime['failure_detection']}: {runtime['failure_detection_means']}"),
     ]
 

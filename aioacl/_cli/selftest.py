@@ -1,7 +1,7 @@
-"""`selftest`: tries everything that aioacl takes for granted of an ACL runtime, and says what does not hold.
+"""`selftest`: checks every assumption that aioacl makes about an ACL runtime, and reports those that do not hold.
 
-It is for a new card, a new release of CANN, and the simulator. What it opens it opens in child processes, so a runtime
-that crashes or hangs is a line in the table.
+It is for a new card, a new release of CANN, and the simulator. It opens devices only in child processes, so a runtime
+that crashes or hangs becomes a line in the table.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ def add(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "selftest",
-        help="try on a device everything that aioacl takes for granted of the runtime",
-        description="Tries everything that aioacl takes for granted of an ACL runtime, in child processes, and says "
-        "what holds and what does not. Resets nothing unless it is told to, aborts only streams of its own, and uses a "
-        "few MiB. The exit status is 1 if something does not hold.",
+        help="check on a device every assumption that aioacl makes about the runtime",
+        description="Checks every assumption that aioacl makes about an ACL runtime, in child processes, and reports "
+        "which hold. Resets nothing without --reset, aborts only streams of its own, and uses a few MiB of memory. The "
+        "exit status is 1 if an assumption does not hold.",
     )
     add_option(parser, default=None, otherwise="the ordinary search")
     parser.add_argument("--device", type=int, default=0, metavar="N", help="the device to use (default: 0)")
     parser.add_argument(
         "--reset",
         action="store_true",
-        help="try the rules of set and reset too; this resets the device by force",
+        help="check the rules of set and reset too; this force resets the device",
     )
     parser.add_argument(
         "--family",
         action="append",
         choices=[family.name for family in FAMILIES],
-        help="try this family only; may be given again",
+        help="check only this family; may be given more than once",
     )
     parser.add_argument(
         "--limit",
         type=_seconds,
         default=LIMIT_SECONDS,
         metavar="SECONDS",
-        help=f"what does not come back within this time is broken (default: {LIMIT_SECONDS:g})",
+        help=f"a check that does not return within this time counts as broken (default: {LIMIT_SECONDS:g})",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, parser=parser)
@@ -75,12 +75,12 @@ def _seconds(text: str) -> float:
         if 0 < value < MOST_SECONDS:
             return value
     raise ArgumentTypeError(
-        f"{text!r} is not a number of seconds, more than 0 and less than {MOST_SECONDS:,}"
+        f"expected a number of seconds, more than 0 and less than {MOST_SECONDS:,}, got {text!r}"
     )
 
 
 def run(arguments: Namespace) -> int:
-    """Tries them all; 1 if one is broken."""
+    """Runs the chosen checks; returns 1 if an assumption is broken."""
     request = Request(arguments.library, arguments.device, arguments.reset, arguments.limit)
     families = [each for each in FAMILIES if each.name in (arguments.family or [each.name])]
     library = _identified(request)
@@ -101,17 +101,19 @@ def _identified(request: Request) -> Library:
     except LibraryNotFound as error:
         raise in_one_line(error) from None
     if library.path and library.backend and library.problem:
-        raise UserError(f"{library.problem}: `python -m aioacl doctor` looks for the reason")
+        raise UserError(f"{library.problem}: run `python -m aioacl doctor` to find the reason")
     if library.backend and not 0 <= request.device < library.devices:
-        raise UserError(f"there is no device {request.device}: the library sees {library.devices}")
+        raise UserError(
+            f"there is no device {request.device}: the number of visible devices is {library.devices}"
+        )
     return library
 
 
 def _warn(device: int) -> None:
-    """Before anything is done."""
+    """Warns of the resets, before the first check."""
     print(
-        f"aioacl: --reset: child processes will set device {device} and reset it, plainly and by force, again and "
-        "again. Let nothing else use it meanwhile. No other device is touched.",
+        f"aioacl: --reset: child processes will set device {device} and reset it many times, with and without force. "
+        "Do not let other programs use it meanwhile. No other device is touched.",
         file=sys.stderr,
         flush=True,
     )
@@ -128,7 +130,7 @@ def _tried(request: Request, chosen: list[Assumption]) -> list[Verdict]:
 
 
 def _hopeless(library: Library, chosen: list[Assumption]) -> list[Verdict]:
-    """What cannot be loaded breaks the first assumption, and no other can be tried."""
+    """Returns the verdicts for a library that cannot be loaded: the first assumption is broken, all others untested."""
     (loads,) = (each for each in FAMILIES[0].members if each.name == "loads")
     others = [each for each in chosen if each is not loads]
     reason = "the library cannot be loaded"
@@ -193,7 +195,7 @@ def _show(
 
 
 def _show_alike(verdicts: list[Verdict], reason: str, screen: Screen) -> None:
-    """One by one, but for many that cannot be tried for the same reason."""
+    """Shows verdicts one by one, except that many untestable ones with the same reason share one entry."""
     if verdicts[0].outcome != "not_testable" or len(verdicts) < MANY:
         for verdict in verdicts:
             _show_verdict(verdict, screen)

@@ -1,9 +1,8 @@
-"""`simulator dir`: a folder for LD_LIBRARY_PATH, in which any ACL program finds the simulator under CANN's names.
+"""`simulator dir`: makes a folder for LD_LIBRARY_PATH, in which any ACL program finds the simulator under CANN's names.
 
-The folder's name holds the release of CANN that it stands for and a hash of the simulator, so another version gets a
-folder of its own. Each file is made under
-a passing name and then renamed: two processes that make the folder at once disturb neither each other nor a program
-that is just loading from it.
+The folder's name contains the release of CANN that the simulator imitates, and a hash of the simulator. So another
+version gets another folder. Each file is written under a temporary name and then renamed. So two processes may make the
+folder at the same time, even while a program loads from it.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ LINKS: Final = (
     "libacl_cblas.so",
     "libmsprofiler.so",
     "libascend_dump.so",
-    # torch_npu is linked with these, and looks for their functions only where it needs one.
+    # torch_npu is linked with these, and looks up their functions only when it needs one.
     "libhccl.so",
     "libge_runner.so",
     "libgraph.so",
@@ -70,7 +69,7 @@ def add(commands: Any) -> None:
         "--cann",
         choices=RELEASES,
         default=NEWEST,
-        help="the release of CANN it stands for: functions that came later are missing (default: %(default)s)",
+        help="the release of CANN to imitate: later functions are missing (default: %(default)s)",
     )
     folder.add_argument("--json", action="store_true", help="print one JSON object")
     folder.set_defaults(run=run, parser=folder)
@@ -78,7 +77,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Finds or makes the folder, and prints it."""
+    """Finds or makes the folder, and prints its path."""
     try:
         folder = make_folder(arguments.cann, _cache())
     except OSError as error:
@@ -95,17 +94,17 @@ def run(arguments: Namespace) -> int:
 
 
 def _extent(cann: Release) -> dict[str, object]:
-    """What a release has: how many functions, and which came later."""
+    """Returns the number of functions in a release, and the names of later ones, which are missing."""
     known = functions()
     missing = sorted(name for name, since in known.items() if newer_than(cann, since))
     return {"cann": cann, "functions": len(known) - len(missing), "missing": missing}
 
 
 def _cache() -> Path:
-    """The user's cache; a relative XDG_CACHE_HOME is to be ignored, as its specification says."""
-    told = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if told.is_absolute():
-        return told / "aioacl"
+    """Returns the user's cache. A relative XDG_CACHE_HOME is ignored, as its specification requires."""
+    chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if chosen.is_absolute():
+        return chosen / "aioacl"
     try:
         return Path.home() / ".cache" / "aioacl"
     except RuntimeError:
@@ -113,7 +112,7 @@ def _cache() -> Path:
 
 
 def make_folder(cann: Release, cache: Path) -> Path:
-    """The folder for this release, made or mended if need be."""
+    """Returns the folder for this release, and makes or repairs it if necessary."""
     files = _files(cann)
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:HASH_DIGITS]
     folder = cache / f"simulator-{__version__}-cann-{cann}-{digest}"
@@ -131,7 +130,7 @@ def make_folder(cann: Release, cache: Path) -> Path:
 
 
 def _files(cann: Release) -> dict[str, bytes]:
-    """The libraries of a release; a libascendcl.so finds the libruntime.so that it needs in its own folder."""
+    """Returns the libraries of a release; libascendcl.so finds the libruntime.so that it needs in its own folder."""
     paths = {LIBRARY: library_path(cann)}
     runtime = runtime_path(cann)
     return {
@@ -140,12 +139,12 @@ def _files(cann: Release) -> dict[str, bytes]:
 
 
 def _must_be_ours(folder: Path) -> None:
-    """Whoever else can write there would run code in the programs that load from it."""
+    """Raises UserError if other users can write to the folder: they could run code in programs that load from it."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise UserError(f"{folder}: it is not a folder of yours; remove it, or set XDG_CACHE_HOME")
+        raise UserError(f"{folder}: it is not a folder that you own; remove it, or set XDG_CACHE_HOME")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UserError(f"{folder}: others may write to it; remove it")
+        raise UserError(f"{folder}: other users may write to it; remove it")
 
 
 def _holds(path: Path, content: bytes) -> bool:
@@ -160,12 +159,12 @@ def _leads(path: Path) -> bool:
 
 
 def _put(folder: Path, name: str, make: Callable[[Path], object]) -> None:
-    passing = folder / f".{name}.{secrets.token_hex(8)}"
+    temporary = folder / f".{name}.{secrets.token_hex(8)}"
     try:
-        make(passing)
-        passing.replace(folder / name)
+        make(temporary)
+        temporary.replace(folder / name)
     finally:
-        passing.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _write(path: Path, content: bytes) -> None:

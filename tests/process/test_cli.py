@@ -190,7 +190,7 @@ assert simulator.stats().contexts == 0
         show_library(facts.library, Screen())
         told = capsys.readouterr().out
         assert "aclrtRegDeviceStateCallback (CANN 8.5)" in told
-        assert "resets by other libraries" in told
+        assert "foreign resets" in told
 
 
 class TestVisibleDevices:
@@ -207,10 +207,10 @@ class TestVisibleDevices:
         [
             ("", None, "empty"),
             ("0, 1", None, "space"),
-            ("0,a", None, "no number"),
-            ("0,-1", None, "no number"),
-            ("0,", None, "no number"),
-            ("0,²", None, "no number"),
+            ("0,a", None, "not the number"),
+            ("0,-1", None, "not the number"),
+            ("0,", None, "not the number"),
+            ("0,²", None, "not the number"),
             ("1,0", None, "ascend"),
             ("0,0", None, "twice"),
             ("0,9", 1, "unknown card"),
@@ -390,7 +390,7 @@ for name in sys.argv[1:]:
         done = aioacl("simulator", "dir", XDG_CACHE_HOME=str(tmp_path))
         assert done.returncode == 2
         assert done.stdout == ""
-        assert "others may write to it" in done.stderr
+        assert "other users may write to it" in done.stderr
 
     def test_a_cache_that_is_no_folder_is_refused_in_one_line(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()

@@ -248,7 +248,7 @@ class TestForPeople:
         [
             (("/nowhere.jsonl",), "No such file"),
             ((str(VECTORS / "errors.jsonl.gz"), "--library", "/nowhere.so"), "cannot open shared object"),
-            ((str(VECTORS / "errors.jsonl.gz"), "--id", "dance-"), "no vector's id begins with"),
+            ((str(VECTORS / "errors.jsonl.gz"), "--id", "dance-"), "no vector has an id that begins with"),
         ],
     )
     def test_what_is_not_there_is_one_line(self, arguments: tuple[str, ...], complaint: str) -> None:
@@ -266,7 +266,7 @@ class TestForPeople:
     def test_a_number_of_jobs_that_is_none_is_told(self, jobs: str) -> None:
         done = conformance("any.jsonl", "--jobs", jobs)
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.endswith(f"argument --jobs: {jobs!r} is not a number from 1 to 256\n")
+        assert done.stderr.endswith(f"argument --jobs: expected a whole number from 1 to 256, got {jobs!r}\n")
 
     def test_a_setting_that_the_simulator_refuses_is_told(self, tmp_path: Path) -> None:
         path = tmp_path / "made.jsonl"
