@@ -1,9 +1,9 @@
 """The pytest plugin of aioacl: devices as fixtures, and a check after each test that it left nothing behind.
 
-pytest imports this in every project of an environment that has aioacl. So it imports nothing of aioacl by itself: not
-before a test asks for a fixture or has a marker of it, or the project's settings say `aioacl_check = all`.
+pytest imports this module in every project whose environment has aioacl installed. So the module imports aioacl only
+when a test uses a fixture or marker of the plugin, or the project sets `aioacl_check = all`.
 
-It is a module beside the package because importing one inside it would import the package.
+It is a module outside the package, because importing a module inside the package would import the package.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ FIXTURES: Final = frozenset({"aioacl_library", "aioacl_simulator", "aioacl_open"
 MARKERS: Final = {
     "aioacl_hardware": "the test needs a card: skipped on the simulator",
     "aioacl_simulator": "the test needs the simulator: skipped on a card",
-    "aioacl_allow_leaks(name, ...)": "what the test may leave: devices, streams, device_blocks, host_blocks, threads, "
-    "descriptors, violations, ...",
+    "aioacl_allow_leaks(name, ...)": "what the test may leave behind: devices, streams, device_blocks, host_blocks, "
+    "threads, descriptors, violations, ...",
 }
 CHECKS: Final = ("fixtures", "all", "none")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line and the ini file say.
+    """The settings of the command line and the ini file.
 
     Attributes:
-        library: "simulator", or the absolute path of a real one.
-        check: which tests are checked for what they leave: those with a fixture or marker of aioacl, all, none.
-        leaves: what every test may leave.
-        patience: seconds that threads and unfinished work of a test get to end.
-        watchdog: seconds after which held streams and hung calls of a test are released; 0 for never.
+        library: "simulator", or the absolute path of a real library.
+        check: which tests are checked for leaks: "fixtures" (tests with a fixture or marker of aioacl), "all", "none".
+        leaves: the names of what every test may leave behind.
+        patience: the seconds that threads and unfinished work of a test get to end.
+        watchdog: the seconds after which held streams and hung calls of a test are released; 0 means never.
     """
 
     library: str
@@ -60,7 +60,11 @@ class Open(Protocol):
     """The fixture `aioacl_open`: opens a device, which is closed after the test."""
 
     def __call__(self, index: SupportsIndex = 0) -> aioacl.Device:
-        """Opens device `index`."""
+        """Opens a device.
+
+        Args:
+            index: the index of the device.
+        """
         ...
 
 
@@ -68,22 +72,28 @@ class Open(Protocol):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option and the settings."""
+    """Adds the option and the settings."""
     group = parser.getgroup("aioacl")
     group.addoption(
-        "--aioacl-library", metavar="simulator|PATH", help="the ACL library of the tests (simulator)"
+        "--aioacl-library", metavar="simulator|PATH", help="the ACL library of the tests (default: simulator)"
     )
     parser.addini(
         "aioacl_library", "the ACL library of the tests: simulator, or an absolute path", default=""
     )
-    parser.addini("aioacl_check", "which tests must leave nothing: fixtures, all or none", default="fixtures")
+    parser.addini(
+        "aioacl_check", "which tests are checked for leaks: fixtures, all or none", default="fixtures"
+    )
     parser.addini("aioacl_allow_leaks", "what every test may leave behind", type="args", default=[])
     parser.addini("aioacl_settle_timeout", "seconds that threads and unfinished work get to end", default="2")
-    parser.addini("aioacl_watchdog", "seconds after which what a test holds is released, or 0", default="60")
+    parser.addini(
+        "aioacl_watchdog",
+        "seconds after which held streams and hung calls of a test are released, or 0",
+        default="60",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The markers; and settings that say nothing sensible end the run."""
+    """Registers the markers, and reads the settings; an invalid setting ends the run."""
     for marker, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {meaning}")
     settings = config.stash[_settings] = _read(config)
@@ -92,14 +102,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _try_environment() -> None:
-    """The simulator ends a process whose AIOACL_SIM_* variables it cannot read: not this one, as pytest hides why."""
+    """Tries the AIOACL_SIM_* variables in a child process.
+
+    The simulator ends a process if it cannot read one of them. In this process, pytest would hide the reason.
+    """
     if not any(name.startswith("AIOACL_SIM_") for name in os.environ):
         return
     command = [sys.executable, "-c", "import aioacl; aioacl.use_library('simulator'); aioacl.list_devices()"]
     tried = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - it is constant
-    said = [line for line in tried.stderr.splitlines() if line.startswith("aclsim: ")]
-    if tried.returncode and said:
-        raise pytest.UsageError(said[-1].removeprefix("aclsim: "))
+    reasons = [line for line in tried.stderr.splitlines() if line.startswith("aclsim: ")]
+    if tried.returncode and reasons:
+        raise pytest.UsageError(reasons[-1].removeprefix("aclsim: "))
 
 
 def _read(config: pytest.Config) -> Settings:
@@ -125,12 +138,12 @@ def _seconds(config: pytest.Config, name: str) -> float:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Which library it is: nobody should take the simulator for a card."""
+    """Names the library, so that results of the simulator are not mistaken for those of a card."""
     settings = config.stash[_settings]
     return f"aioacl: library {settings.library}, checks {settings.check}"
 
 
-# --- what is looked after ----------------------------------------------------------------------------------------
+# --- which tests are checked -------------------------------------------------------------------------------------
 
 
 def _concerns(item: pytest.Item, check: str) -> bool:
@@ -143,7 +156,7 @@ def _concerns(item: pytest.Item, check: str) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The hooks that look after tests are there when there are such tests."""
+    """Registers the hooks that check tests, if there are tests to check."""
     settings = config.stash[_settings]
     concerned = [item for item in items if _concerns(item, settings.check)]
     if concerned and not config.pluginmanager.has_plugin("aioacl-hooks"):
@@ -157,7 +170,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def aioacl_library(pytestconfig: pytest.Config) -> aioacl.LibraryInfo:
-    """The ACL library that the settings choose, loaded."""
+    """Loads the ACL library that the settings choose, and returns its LibraryInfo."""
     from aioacl.testing._hooks import load
 
     return load(pytestconfig.stash[_settings].library)
@@ -165,7 +178,10 @@ def aioacl_library(pytestconfig: pytest.Config) -> aioacl.LibraryInfo:
 
 @pytest.fixture
 def aioacl_simulator(aioacl_library: aioacl.LibraryInfo) -> ModuleType:
-    """`aioacl.simulator`, its controls. After the test all is released: held streams, hung calls, armed failures."""
+    """Returns `aioacl.simulator`, the simulator's controls; skips the test on a card.
+
+    After the test, held streams and hung calls are released, and armed failures are removed.
+    """
     from aioacl import simulator
 
     if aioacl_library.backend != "simulator":
@@ -175,7 +191,7 @@ def aioacl_simulator(aioacl_library: aioacl.LibraryInfo) -> ModuleType:
 
 @pytest.fixture
 def aioacl_waits() -> Literal["watch", "thread"]:
-    """The strategy of `aioacl_open` and `aioacl_device`: override it to test with "thread", or with both."""
+    """Returns the `waits` of `aioacl_open` and `aioacl_device`: override it to test with "thread", or with both."""
     return "watch"
 
 
@@ -183,7 +199,7 @@ def aioacl_waits() -> Literal["watch", "thread"]:
 def aioacl_open(
     aioacl_library: aioacl.LibraryInfo, aioacl_waits: Literal["watch", "thread"]
 ) -> Generator[Open]:
-    """A function that opens device after device, `aioacl_open(1)`; they are closed after the test."""
+    """Returns a function that opens a device: `aioacl_open(1)`. The devices are closed after the test."""
     from aioacl.testing._hooks import opener
 
     del aioacl_library
@@ -193,5 +209,5 @@ def aioacl_open(
 
 @pytest.fixture
 def aioacl_device(aioacl_open: Open) -> aioacl.Device:
-    """Device 0, open; it is closed after the test."""
+    """Opens device 0, and closes it after the test."""
     return aioacl_open(0)

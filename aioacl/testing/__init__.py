@@ -1,7 +1,9 @@
-"""Testing code that uses aioacl, without a card: leaks told by their line, waiting without guesses, devices mended.
+"""Tools for testing code that uses aioacl, without a card.
 
-pytest has all of it as fixtures and checks: see docs/testing.md. These are the parts, for other test runners and for
-helpers of your own. Importing this loads no library.
+`audit()` reports leaks with the line that made them. `wait_until()` waits for a condition instead of a guessed time.
+`recover_device()` tests a device and resets it if it does not work. The pytest plugin offers all of this as fixtures
+and checks: see docs/testing.md. This module is for other test runners and for your own helpers. Importing it loads no
+ACL library.
 """
 
 import aioacl as _aioacl  # noqa: F401  # pyright: ignore[reportUnusedImport] - waits for another thread's import

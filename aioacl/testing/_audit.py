@@ -1,13 +1,13 @@
-"""An audit: what a stretch of a program has left behind, and which line it was.
+"""An audit reports what a part of a program has left behind, and the line that made it.
 
-There are two witnesses. Origins know every device, stream and buffer made through aioacl, with its line, and what
-became of it. Counts (of the simulator, of threads, of descriptors) know everything, but no lines. So origins are
-asked first; what they find is closed; and whatever the counts still show after that was made by no object of aioacl,
-and the call that made it is reported. An open device keeps pools, which grow: while one is open, pooled things are not
-counted.
+There are two sources. Origins cover every device, stream and buffer made through aioacl, with its line and how it
+ended. Counts (of the simulator, of threads, of descriptors) cover everything, but without lines. So the audit first
+checks the origins and closes what is still open. If a count is still higher after that, no object of aioacl made the
+resource, and the call that made it is reported. An open device keeps pools that grow, so pooled resources are not
+counted while a device is open.
 
-Nothing is given back at once: threads end, and busy streams are destroyed when their work is done. So a count that has
-grown is looked at again, for a while, before it is told.
+Resources are not released at once: threads need time to end, and busy streams are destroyed when their work is done. So
+a count that has grown is checked again, for a limited time, before it is reported.
 """
 
 from __future__ import annotations
@@ -63,11 +63,12 @@ _CURES: Final = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that an audit objects to.
+    """One problem that an audit has found.
 
     Attributes:
-        name: its kind: devices, threads, descriptors, violations, or one of `Snapshot.counts`.
-        text: what, which line, and what to do.
+        name: its kind: "devices", "leases", "threads", "descriptors", "directories", "files", "violations",
+            "watchdog", or a name in `Snapshot.counts`.
+        text: the problem, the line that caused it, and what to do.
     """
 
     name: str
@@ -78,7 +79,11 @@ class Finding:
 
 
 class AuditFailed(AssertionError):
-    """Something was left behind, or a rule of ACL was violated. `findings` has each."""
+    """An audit found resources that were left behind, or violated rules of ACL.
+
+    Attributes:
+        findings: the problems, each a Finding.
+    """
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)
@@ -86,25 +91,36 @@ class AuditFailed(AssertionError):
 
 
 def report(findings: Iterable[Finding]) -> str:
-    """The findings as a text."""
+    """Returns the findings as text."""
     return "\n".join(f"aioacl: {finding.text}" for finding in findings)
 
 
 class Audit:
-    """What happens between `begin` and `end`, on all threads."""
+    """Checks what all threads leave behind between `begin` and `end`. Use `audit()`, which calls both.
+
+    Args:
+        allowed: the names of what may be left, as for `audit()`.
+        patience: the seconds that threads and unfinished work get to end.
+
+    Attributes:
+        before: the Snapshot at the beginning.
+
+    Raises:
+        ParameterError: a name in `allowed` is not the name of anything that is counted.
+    """
 
     _uvloop_met: ClassVar[bool] = False
 
     def __init__(self, *allowed: str, patience: Seconds = PATIENCE_SECONDS) -> None:
         refuse_unknown(allowed, "audit")
         self.allowed = frozenset(allowed)
-        self._explained: Counter[str] = Counter()  # by name, what origins have accounted for
+        self._explained: Counter[str] = Counter()  # by name, how much the origins explain
         self._patience = bound_of("patience", patience)
         self._book = book()
         self._wire = tripwire()
 
     def begin(self) -> None:
-        """From here on."""
+        """Begins the audit."""
         self._book.open()
         self._wire.open()
         self._known: set[object] = set(self._book.origins)
@@ -114,11 +130,11 @@ class Audit:
         self.before = snapshot()
 
     def end(self) -> list[Finding]:
-        """Up to here. What was left open is closed, so that it troubles nobody."""
+        """Ends the audit, closes what was left open, and returns the findings."""
         return [*self.left(), *self.counted()]
 
     def left(self) -> list[Finding]:
-        """The first half of `end`: what was made through aioacl and not closed, which is closed now."""
+        """Does the first half of `end`: closes what was made through aioacl and not closed, and returns findings."""
         mine = [it for it in self._book.origins if it not in self._known and it.owner is None]
         self._let_views_go(mine)
         self._let_leases_go(mine)
@@ -130,19 +146,19 @@ class Audit:
         return findings
 
     def _let_views_go(self, origins: list[Origin]) -> None:
-        """Closed memory may wait for a copy that is under way, or for a view in a cycle."""
+        """Waits for views of closed memory: a copy may still be running, or a view may be in a reference cycle."""
         closed = [it for it in origins if it.memory is not None and it.name not in self.allowed]
         if any(map(is_viewed, closed)):
             gc.collect()
             holds_within(lambda: not any(map(is_viewed, closed)), self._patience)
 
     def _let_leases_go(self, origins: list[Origin]) -> None:
-        """A task on another loop may be about to leave its own."""
+        """Waits for held leases, because a task on another loop may be about to leave one."""
         if "leases" not in self.allowed:
             holds_within(lambda: not any(map(is_held, origins)), self._patience)
 
     def counted(self, *allowed: str) -> list[Finding]:
-        """The second half: what has grown all the same, and violations."""
+        """Does the second half of `end`: returns findings for counts that have grown, and for violations."""
         self.allowed |= frozenset(allowed)
         found = self._growth_that_stays()
         Audit._uvloop_met |= pipe_of_uvloop(growth(self.before, snapshot())) is not None
@@ -158,10 +174,10 @@ class Audit:
         self._wire.shut()
         return [finding for finding in findings if finding.name not in self.allowed]
 
-    # --- what outlives it ------------------------------------------------------------------------------------
+    # --- what outlives the audit -----------------------------------------------------------------------------
 
     def expect(self, grown: Growth) -> None:
-        """This much was made meanwhile by somebody who keeps it."""
+        """Excludes this growth from the audit: it belongs to an owner that outlives it."""
         counts = Counter(self.before.counts)
         counts.update(grown.counts)
         self.before = Snapshot(
@@ -174,7 +190,7 @@ class Audit:
         )
 
     def expect_no_more(self, grown: Iterable[Growth], left: list[Origin]) -> None:
-        """He is gone; what he has left is closed."""
+        """Ends the exclusion of an owner's growth, and closes what the owner has left."""
         counts, kept = Counter(self.before.counts), dict(self.before.descriptors)
         threads, devices = self.before.threads, self.before.devices
         directories, files = self.before.directories, self.before.files
@@ -183,19 +199,19 @@ class Audit:
             kept = {number: it for number, it in kept.items() if each.descriptors.get(number) != it}
             threads, devices = threads - each.threads, devices - each.devices
             directories, files = directories - each.directories, files - each.files
-        # What is gone already, by a reset for instance, cannot go once more.
+        # A count must not become negative: a reset, for example, may already have released some of it.
         left_over = {name: max(0, count) for name, count in counts.items()}
         self.before = Snapshot(left_over, kept, threads, devices, directories, files)
         self._close(left)
         self._book.remove(left)
 
-    # --- what origins know -----------------------------------------------------------------------------------
+    # --- checks of origins -----------------------------------------------------------------------------------
 
     @staticmethod
     def objection(origin: Origin, wrong: str) -> Finding:
-        """Says that a thing ended wrongly, and where it was made."""
+        """Returns the finding for an object that ended wrongly, with the line that made it."""
         return Finding(
-            origin.name, _told(f"{origin.what} {wrong}", "made", origin.frames, _CURES[origin.name])
+            origin.name, _described(f"{origin.what} {wrong}", "made", origin.frames, _CURES[origin.name])
         )
 
     def _close(self, origins: list[Origin]) -> None:
@@ -204,14 +220,14 @@ class Audit:
         if left:
             close_left(left)
 
-    # --- what counts know ------------------------------------------------------------------------------------
+    # --- checks of counts ------------------------------------------------------------------------------------
 
     def _growth(self) -> Growth:
         now = snapshot()
         names = set(self.allowed)
         if now.devices:
             names |= POOLED
-        if _force_resets() > self._resets:  # after a fault the pool's events are abandoned, for good
+        if _force_resets() > self._resets:  # after a fault the events of the pool are never destroyed
             names.add("events")
         found = growth(self.before, now).without(names, self._explained)
         return found if Audit._uvloop_met else found.without_pipe(pipe_of_uvloop(found))
@@ -224,46 +240,48 @@ class Audit:
 
     def _of_counts(self, found: Growth) -> Iterator[Finding]:
         for index in found.devices:
-            yield Finding("devices", _told(f"device {index} stays open", "opened", (), _CURES["devices"]))
-        if found.devices:  # what it keeps is not a leak of its own
+            yield Finding(
+                "devices", _described(f"device {index} is still open", "opened", (), _CURES["devices"])
+            )
+        if found.devices:  # the resources of an open device are not separate leaks
             return
         for name, count in found.counts.items():
-            lines = [f"{count} more {name} than before, made by no object of aioacl"]
+            lines = [f"{count} more {name} than before, not made by an object of aioacl"]
             if is_simulated() and (makers := makers_of(name)):
-                lines += ["  The newest calls that have made some:", *makers]
+                lines += ["  The newest calls that made some:", *makers]
             yield Finding(name, "\n".join(lines))
 
     def _of_threads_and_descriptors(self, found: Growth) -> Iterator[Finding]:
         for thread in found.threads:
-            started, what = self._wire.of_thread(thread), f"thread {thread.name!r} still runs"
-            verb, frames = ("started", started) if started else ("seen now", _stands_at(thread))
-            yield Finding("threads", _told(what, verb, frames, _CURES["threads"]))
+            started, what = self._wire.of_thread(thread), f"thread {thread.name!r} is still running"
+            verb, frames = ("started", started) if started else ("last seen", _current_frames_of(thread))
+            yield Finding("threads", _described(what, verb, frames, _CURES["threads"]))
         for number, target in found.descriptors.items():
             frames = self._wire.of_descriptor(number, target)
-            what = f"descriptor {number} ({target}) stays open"
-            yield Finding("descriptors", _told(what, "opened", frames, _CURES["descriptors"]))
+            what = f"descriptor {number} ({target}) is still open"
+            yield Finding("descriptors", _described(what, "opened", frames, _CURES["descriptors"]))
 
     def _of_temporary(self, found: Growth) -> Iterator[Finding]:
         left = _temporary.left(())
         for path in sorted(found.directories):
-            what = f"temporary directory {path} is not cleaned up"
-            yield Finding("directories", _told(what, "made", left.get(path, ()), _CURES["directories"]))
+            what = f"temporary directory {path} was not cleaned up"
+            yield Finding("directories", _described(what, "made", left.get(path, ()), _CURES["directories"]))
         for path in sorted(found.files):
-            what = f"temporary file {path} is not removed"
-            yield Finding("files", _told(what, "made", left.get(path, ()), _CURES["files"]))
+            what = f"temporary file {path} was not removed"
+            yield Finding("files", _described(what, "made", left.get(path, ()), _CURES["files"]))
 
     def _of_violations(self) -> list[Finding]:
         if not is_simulated():
             return []
-        simulator.check_memory()  # what was written outside its bounds is a violation too
+        simulator.check_memory()  # a write out of bounds is a violation too
         seen = (
             self._violations if times_forgotten() == self._forgotten else 0
-        )  # forgotten: counted from nothing
+        )  # simulator.forget() sets the count to 0
         new = max(0, simulator.stats().violations - seen)
         kept = simulator.violations()
         texts = [f"a rule of ACL was violated: {text}" for text in kept[max(0, len(kept) - new) :]]
         if new > len(kept):
-            texts.insert(0, f"{new - len(kept)} older violations of rules of ACL were not kept")
+            texts.insert(0, f"{new - len(kept)} older violations of rules of ACL are no longer recorded")
         return [Finding("violations", text) for text in texts]
 
 
@@ -271,31 +289,35 @@ def _force_resets() -> int:
     return simulator.calls("aclrtResetDeviceForce") if is_simulated() else 0
 
 
-def _told(what: str, verb: str, frames: tuple[Frame, ...], cure: str) -> str:
+def _described(what: str, verb: str, frames: tuple[Frame, ...], cure: str) -> str:
     place = [f"; it was {verb}", where(frames)] if frames else [""]
     return "\n".join([what + place[0], *place[1:], f"  {cure}"])
 
 
-def _stands_at(thread: threading.Thread) -> tuple[Frame, ...]:
-    """Where a thread is now, when it is not known who started it."""
+def _current_frames_of(thread: threading.Thread) -> tuple[Frame, ...]:
+    """Returns the lines that a thread runs now, for a thread whose start was not seen."""
     return frames_of(sys._current_frames().get(thread.ident or 0))
 
 
 @contextmanager
 def audit(*allowed: str, patience: Seconds = PATIENCE_SECONDS) -> Generator[Audit]:
-    """Raises AuditFailed if the block leaves something behind: devices, streams, memory, threads, descriptors.
+    """Raises AuditFailed if the block leaves resources behind: devices, streams, memory, threads or descriptors.
 
-    `with audit(): asyncio.run(main())` The error says which line made what was left. A rule of ACL that was violated
-    on the simulator is told too. What was left is closed. If the block raises, its error gets the report as a note.
+    Use it as `with audit(): asyncio.run(main())`. The error names the line that made each resource. On the simulator,
+    the error also reports violated rules of ACL. What was left is closed. If the block raises an exception, the report
+    is added to that exception as a note.
 
     Args:
-        allowed: what may be left: devices, threads, descriptors, directories, files, violations, or one of
-            `Snapshot.counts`.
-        patience: seconds that threads and unfinished work get to end.
+        allowed: the names of what may be left: "devices", "leases", "threads", "descriptors", "directories", "files",
+            "violations", or a name in `Snapshot.counts`.
+        patience: the seconds that threads and unfinished work get to end.
+
+    Yields:
+        The Audit.
 
     Raises:
-        AuditFailed: something was left, or a rule violated.
-        ParameterError: a name in `allowed` is nothing that is counted.
+        AuditFailed: a resource was left behind, or a rule of ACL was violated.
+        ParameterError: a name in `allowed` is not the name of anything that is counted.
     """
     this = Audit(*allowed, patience=patience)
     this.begin()

@@ -1,4 +1,4 @@
-"""What made things that are no object of aioacl: the simulator's journal has each call, with its thread."""
+"""The calls that made resources without an object of aioacl, from the simulator's journal, with their threads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _line(entry: dict[str, Any], threads: dict[int | None, str]) -> str:
 
 
 def makers_of(name: str) -> list[str]:
-    """The newest calls in the journal that have made such a thing, at most three, a line for each."""
+    """Returns the newest calls in the journal that made such a resource, at most three, with a line for each."""
     maker = _MAKERS.get(name)
     if maker is None:
         return []

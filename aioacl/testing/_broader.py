@@ -1,4 +1,4 @@
-"""Fixtures that outlive a test: what they make while they are set up is theirs until they are torn down."""
+"""Fixtures that outlive a test. They own what is made during their setup, until they are torn down."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Broader:
-    """The fixtures of a broader scope that are set up, and what each has grown by."""
+    """The fixtures of a broader scope that are set up, and the growth that each has caused."""
 
     def __init__(self) -> None:
         self.audit: Audit | None = None
@@ -26,7 +26,7 @@ class Broader:
 
     @contextmanager
     def making(self, fixture: pytest.FixtureDef[Any]) -> Generator[None]:
-        """While it is set up; it may ask for another, which is set up meanwhile."""
+        """Attributes what is made in the block to the fixture. Blocks may be nested, as fixtures request others."""
         outer = book().owner
         self._attribute(outer)
         book().owner = fixture
@@ -37,7 +37,7 @@ class Broader:
             book().owner = outer
 
     def _attribute(self, fixture: object) -> None:
-        """What was made since this was last called is the fixture's."""
+        """Attributes what was made since the last call to the fixture."""
         before, self._seen = self._seen, snapshot()
         if fixture is None or before is None:
             return
@@ -47,7 +47,7 @@ class Broader:
             self.audit.expect(grown)
 
     def gone(self, fixture: pytest.FixtureDef[Any]) -> None:
-        """It is torn down: what it made should be gone, and what it left is not the test's."""
+        """Called after the fixture's teardown: reports what it left, which does not count for the test."""
         grown = self._grown.pop(fixture, [])
         left = [origin for origin in book().origins if origin.owner is fixture]
         for origin in left:
@@ -58,6 +58,6 @@ class Broader:
             self.audit.expect_no_more(grown, left)
 
     def findings(self) -> list[Finding]:
-        """What fixtures have left since this was asked last."""
+        """Returns what fixtures have left since the last call."""
         findings, self._findings = self._findings, []
         return findings

@@ -1,4 +1,4 @@
-"""Putting things in order again: after a test that has left something, and after one that broke a device."""
+"""Cleaning up after a test that has left resources behind, or that has broken a device."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ RESET_SECONDS: Final = 30.0
 
 
 def plainly(body: Callable[[], T]) -> T:
-    """The body's result on a thread of its own, without a loop, wherever the caller is. Blocks."""
+    """Runs the body on a new thread without an event loop, blocks, and returns or raises its result."""
     found: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
             found.append(body())
-        except BaseException as error:  # noqa: BLE001 - it is raised in the caller
+        except BaseException as error:  # noqa: BLE001 - the caller's thread raises it
             errors.append(error)
 
     thread = threading.Thread(target=run, name="aioacl-testing", daemon=True)
@@ -52,9 +52,10 @@ def plainly(body: Callable[[], T]) -> T:
 
 
 def release_everything() -> None:
-    """The simulator goes on: what is held, hung, armed or set otherwise than its environment says is over.
+    """Releases held streams and hung calls of the simulator, removes its faults, and restores its settings.
 
-    On a card, nothing.
+    Settings are restored to those of the environment variables, or to their defaults; limits are removed. On a card it
+    does nothing.
     """
     if not is_simulated():
         return
@@ -72,7 +73,7 @@ def release_everything() -> None:
 
 
 def begin_anew() -> None:
-    """As when the simulator was loaded: the rules and limits of its environment hold again, and count from nothing."""
+    """Restores the simulator's state after loading: rules and limits of its environment, and all counts at 0."""
     if not is_simulated():
         return
     release_everything()
@@ -88,13 +89,13 @@ def begin_anew() -> None:
 
 
 def _seed(text: str) -> int:
-    """As the simulator reads it, which has refused what is no number: 10, 0xA or 012."""
+    """Returns a seed (10, 0xA or 012) as the simulator reads it, which refuses text that is not a number."""
     digits = text.strip()
     return int(digits, 8 if digits.startswith("0") and digits.isdigit() else 0)
 
 
 def close_left(things: Collection[Any]) -> None:
-    """Closes what somebody has left open, memory and streams before devices, each within ten seconds; ends leases."""
+    """Ends the leases, and closes the other objects, devices last. Waits at most ten seconds for each close."""
     leases = [thing for thing in things if isinstance(thing, Lease)]
     others = [thing for thing in things if not isinstance(thing, Lease)]
 
@@ -104,14 +105,23 @@ def close_left(things: Collection[Any]) -> None:
             lease._lost.clear()
             lease._grantor.tidy_leases()
         for thing in sorted(others, key=lambda thing: isinstance(thing, Device)):
-            with suppress(AclError):  # the device is broken: that is told by whoever mends it
+            with suppress(AclError):  # the device is broken, which recover_device reports
                 thing.close().result(STEP_SECONDS)
 
     plainly(close_all)
 
 
 def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
-    """Closes the devices that are open in this process, whoever has them. Returns those that stay open."""
+    """Closes all devices that are open in this process, even if other code still uses them. Revokes their leases.
+
+    It blocks: at most 5 seconds for the running procedure of each device, and 5 seconds for all closes.
+
+    Args:
+        but: the indices of devices to leave open.
+
+    Returns:
+        The indices of the devices that are still open.
+    """
     for manager in _others(but):
         # The default of `m` has a type that mypy does not infer.
         holds_within(lambda m=manager: m.procedure is None, PATIENCE_SECONDS)  # type: ignore[misc]  # as said
@@ -125,7 +135,7 @@ def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
 
 
 def _disown(manager: Manager) -> None:
-    """Nobody has the device open any more: closing or dropping a Device later must not count once more."""
+    """Marks all Device objects of the manager as closed, so that closing or dropping one later does not count again."""
     for thing in gc.get_objects():
         if isinstance(thing, Device) and thing._manager is manager:
             thing._closed = True
@@ -135,16 +145,24 @@ def _others(but: Collection[int]) -> list[Manager]:
     return [manager for manager in open_devices() if manager.index not in but]
 
 
-# --- does it work? -----------------------------------------------------------------------------------------------
+# --- testing and recovering devices ------------------------------------------------------------------------------
 
 
 def recover_device(index: SupportsIndex = 0) -> str:
-    """Tries the device with a stream, memory and a copy, and force resets it if it does not work.
+    """Tests the device with a stream, memory and a copy, and force-resets it if it does not work. Blocks.
 
-    It is opened for that if nobody has it open. For after a test that has failed, so that the next one does not.
+    Call it after a failed test, so that the next test has a working device. If the device is not open, it is opened
+    and closed again.
+
+    Args:
+        index: the index of the device.
 
     Returns:
-        What was wrong and what came of the reset; "" for a device that works.
+        The problem and the report of the reset, as text; "" if the device works.
+
+    Raises:
+        ParameterError: there is no such device.
+        AclError: the reset, or the close afterwards, raised it.
     """
     manager = _lifecycle.manager_of(index)
     return plainly(lambda: _mend_open(manager) if manager.admission.opens else _mend_closed(manager))
@@ -182,7 +200,7 @@ def _wrong_with(manager: Manager) -> str:
     except TimeoutError:
         trial.cancel()
         calls = ", ".join(call.function for call in inside(manager.index))
-        return f"does not answer within {STEP_SECONDS:g} s (inside: {calls or 'nothing'})"
+        return f"does not respond within {STEP_SECONDS:g} s (inside C: {calls or 'no call'})"
     except AclError as error:
-        return f"refuses a trial: {error}"
-    return "" if failure is None else f"fails a trial: {failure[0]} answered {failure[1]}"
+        return f"refuses a test: {error}"
+    return "" if failure is None else f"fails a test: {failure[0]} returned {failure[1]}"

@@ -1,11 +1,12 @@
-"""What the pytest plugin does around each test that it looks after; see pytest_aioacl.py, which registers it.
+"""The pytest plugin's actions around each test that it checks; pytest_aioacl.py registers them.
 
-A test's audit begins before the first of its fixtures and ends after the last one, so it does not matter who made what,
-on which loop, nor whether that loop still runs: everything here is synchronous. Before fixtures are torn down the
-simulator is released, for a fixture that closes a stream must not wait for work that the test held.
+The audit of a test begins before the setup of its first fixture and ends after the teardown of its last one. So it does
+not matter whether the test or a fixture made a resource, on which loop, or whether that loop still runs: all code here
+is synchronous. The simulator is released before the fixtures are torn down, because a fixture that closes a stream must
+not wait for work that the test held.
 
-A fixture of a broader scope may be set up within the first test that wants it. What it makes is its own, not the
-test's; it is asked for it when it is torn down, within the last test's teardown.
+A fixture of a broader scope may be set up within the first test that uses it. The fixture owns what it makes, not the
+test. It is checked when it is torn down, within the teardown of the last test.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ TRIO_ON_ASYNCIO: Final = (
 
 _audits: Final = pytest.StashKey[Audit]()
 _watchdogs: Final = pytest.StashKey["Watchdog"]()
-_raised: Final = pytest.StashKey[bool]()  # the test, or what surrounds it, has raised
-_broken: Final = pytest.StashKey[bool]()  # and that is reported as a failure: xfail does not expect it
-_left: Final = pytest.StashKey[bool]()  # the audit has found something
+_raised: Final = pytest.StashKey[bool]()  # the test, or its setup or teardown, has raised
+_broken: Final = pytest.StashKey[bool]()  # and pytest reports that as a failure, so xfail does not expect it
+_left: Final = pytest.StashKey[bool]()  # the audit has findings
 
 
 def _is_ours(trace: pytest.ExceptionInfo[BaseException]) -> bool:
@@ -53,25 +54,28 @@ def _is_ours(trace: pytest.ExceptionInfo[BaseException]) -> bool:
 
 
 def hide_our_frames() -> None:
-    """From the tracebacks of errors that aioacl raises on purpose: the user's line is where it went wrong."""
+    """Hides aioacl's frames in the tracebacks of an AclError, so that they end at the user's line."""
     for name, module in list(sys.modules.items()):
         if name.startswith("aioacl."):
-            module.__dict__["__tracebackhide__"] = _is_ours  # pytest's word, asked of each frame's globals
+            module.__dict__["__tracebackhide__"] = _is_ours  # pytest looks it up in the globals of each frame
 
 
 def load(choice: str) -> LibraryInfo:
-    """The library; a failed test, without a traceback, if it cannot be had."""
+    """Returns the library; fails the test, without a traceback, if it cannot be loaded."""
     try:
         return use_library(choice)
     except (LibraryNotFound, LibraryConflict) as error:
         problem = str(error)
-    # Not while the error is handled: pytest would tell it twice.
-    pytest.fail(f"{problem}\nThe tests choose it by --aioacl-library, or by the setting.", pytrace=False)
+    # Not in the except block, because pytest would print the error twice.
+    pytest.fail(
+        f"{problem}\nThe option --aioacl-library or the setting aioacl_library chooses the library of the tests.",
+        pytrace=False,
+    )
 
 
 @contextmanager
 def opener(waits: Literal["watch", "thread"]) -> Generator[Open]:
-    """For the fixture: opens devices, and closes them at the end."""
+    """Returns a context manager with a function that opens devices, for the fixture; it closes them at the end."""
     opened: list[Device] = []
 
     def open_one(index: SupportsIndex = 0) -> Device:
@@ -85,7 +89,7 @@ def opener(waits: Literal["watch", "thread"]) -> Generator[Open]:
 
 
 class Watchdog:
-    """Gives a test that stands still its held streams and hung calls back, so that it ends."""
+    """Releases the held streams and hung calls of a test that makes no progress, so that it ends."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -95,7 +99,7 @@ class Watchdog:
         self._timer.daemon = True
 
     def start(self) -> None:
-        """From now on."""
+        """Starts the time limit of the test."""
         if self.seconds > 0 and is_simulated():
             self._timer.start()
 
@@ -104,14 +108,17 @@ class Watchdog:
         release_everything()
 
     def stop(self) -> list[Finding]:
-        """What it has to say."""
+        """Stops the time limit; returns a finding if it had expired."""
         self._timer.cancel()
-        text = f"the test still ran after {self.seconds:g} s (aioacl_watchdog): what it held or hung was released"
+        text = (
+            f"the test was still running after {self.seconds:g} s (aioacl_watchdog), so its held streams and hung "
+            "calls were released"
+        )
         return [Finding("watchdog", text)] if self.barked else []
 
 
 def wants_trio_on_asyncio(item: pytest.Item) -> bool:
-    """Whether anyio's plugin or pytest-trio has been asked for trio, and pytest-asyncio has taken the test from it."""
+    """Whether the test wants trio, by anyio's plugin or pytest-trio, but pytest-asyncio will run it on asyncio."""
     backend: Any = getattr(item, "funcargs", {}).get("anyio_backend")
     marked = item.get_closest_marker("trio") is not None  # that of pytest-trio
     on_trio = marked or backend == "trio" or (isinstance(backend, tuple) and "trio" in backend)
@@ -120,7 +127,7 @@ def wants_trio_on_asyncio(item: pytest.Item) -> bool:
 
 
 class Hooks:
-    """pytest's hooks, for the tests concerned."""
+    """The implementations of pytest's hooks, for the tests that are checked."""
 
     def __init__(self, settings: Settings, concerned: Iterable[pytest.Item]) -> None:
         self._settings = settings
@@ -143,7 +150,7 @@ class Hooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Skips what belongs elsewhere, and begins the audit, before the first fixture."""
+        """Before the first fixture: skips a test that needs another library, else begins the audit."""
         if item.nodeid not in self._concerned:
             return
         self._skip(item)
@@ -174,7 +181,7 @@ class Hooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
-        """A test for trio that pytest-asyncio would run on asyncio has shown nothing."""
+        """Fails a test for trio that pytest-asyncio would run on asyncio: its result would mean nothing."""
         if item.nodeid in self._concerned and wants_trio_on_asyncio(item):
             pytest.fail(TRIO_ON_ASYNCIO, pytrace=False)
 
@@ -184,7 +191,7 @@ class Hooks:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Notes that the test is broken: what it leaves is told below its failure. xfail expects no leak."""
+        """Notes that the test failed, so that its leaks are printed below its failure. xfail does not cover leaks."""
         report = yield
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
             item.stash[_raised] = True
@@ -196,7 +203,7 @@ class Hooks:
 
     @pytest.hookimpl(wrapper=True, trylast=True)  # within pytest's capture, around all fixtures
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Releases the simulator; when all fixtures are gone, ends the audit."""
+        """Releases the simulator; after all fixtures are torn down, ends the audit."""
         audit = item.stash.get(_audits, None)
         if audit is None:
             return (yield)
@@ -215,11 +222,11 @@ class Hooks:
         raised = item.stash.get(_raised, False)
         release_everything()  # a fixture may have held something since
         left = [*item.stash[_watchdogs].stop(), *self._broader.findings(), *audit.left()]
-        mended = mend_all() if raised or left else []  # what a fault has stuck is gone after a reset
+        recovered = recover_all() if raised or left else []  # a reset also frees what a fault has blocked
         counted = audit.counted(*(HELD_BY_A_TRACEBACK if raised else ()))
         findings = [finding for finding in (*left, *counted) if finding.name not in audit.allowed]
         item.stash[_left] = bool(findings)
-        text = "\n".join([*([report(findings)] if findings else []), *mended])
+        text = "\n".join([*([report(findings)] if findings else []), *recovered])
         if text and (item.stash.get(_broken, False) or (raised and not findings)):
             item.add_report_section("teardown", "aioacl", text)
         elif text:
@@ -229,24 +236,24 @@ class Hooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
-        """What a broader fixture makes is its own."""
+        """Attributes what a broader fixture makes to that fixture."""
         if fixturedef.scope == "function":
             return (yield)
         with self._broader.making(fixturedef):
             return (yield)
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
-        """What a broader fixture has not closed, it has left."""
+        """Checks what a broader fixture has not closed."""
         if fixturedef.scope != "function":
             self._broader.gone(fixturedef)
 
 
-def mend_all() -> list[str]:
-    """Tries every device that was ever open; what was wrong with those that did not work."""
+def recover_all() -> list[str]:
+    """Tests every device that was ever open and resets those that do not work; returns their problems."""
     texts: list[str] = []
     for index in list(manager._managers):
         try:
             texts += [f"aioacl: {text}" for text in [recover_device(index)] if text]
         except AclError as error:
-            texts.append(f"aioacl: device {index} could not be mended: {error}")
+            texts.append(f"aioacl: device {index} could not be recovered: {error}")
     return texts

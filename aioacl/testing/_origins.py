@@ -1,8 +1,8 @@
-"""The keeper of origins: writes down the user's line behind whatever is made.
+"""The keeper of origins: records the user's line that makes each object.
 
-The lines are taken from the stack where the thing is asked for (`device.create_stream()`), not where it is awaited:
-by then a task of its own may be all that is on the stack. Coroutines that await each other are on it, so the callers
-are told too. What is kept are a file's name and two numbers for each line; the text is read when it is shown.
+The lines are taken from the stack of the request (`device.create_stream()`), not of the await: at the await the stack
+may contain only a separate task. Coroutines that await each other are on the stack, so the callers are recorded too.
+Each record has the file, the line and the function; the line's text is read only for a report.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FRAMES_AT_MOST: Final = 4
 OUTERMOST: Final = frozenset(
     {"_pytest", "pluggy", "unittest", "xdist"}
-)  # who calls a test: no line above matters
+)  # the callers of a test: the frames above them do not matter
 BETWEEN: Final = frozenset(
     {"aioacl", "pytest_aioacl", "pytest", "pytest_asyncio", "anyio", "trio", "outcome"}
 )
@@ -46,7 +46,7 @@ _NAMES: Final[dict[type, str]] = {
 
 @lru_cache(maxsize=4096)
 def _is_library(file: str) -> bool:
-    """Whether a file is Python's own. What is installed beside it may be the user's."""
+    """Whether a file belongs to Python's standard library. Installed packages may be the user's."""
     return file.startswith("<frozen") or (
         file.startswith(STDLIB) and not any(place in file for place in INSTALLED)
     )
@@ -63,30 +63,30 @@ def _stack(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
 
 
 def frames_of(frame: FrameType | None) -> tuple[Frame, ...]:
-    """The user's lines on a stack, innermost first, at most four."""
+    """Returns the user's lines on a stack, innermost first, at most four."""
     lines = (Frame(_shown(code.co_filename), line, code.co_qualname) for code, line in _stack(frame))
     return tuple(line for line, _ in zip(lines, range(FRAMES_AT_MOST), strict=False))
 
 
 @lru_cache(maxsize=4096)
 def _shown(file: str) -> str:
-    """A path as one would type it here."""
+    """Returns a path relative to the current directory, if the file is in it."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def where(frames: tuple[Frame, ...], *, indent: str = "    ") -> str:
-    """The lines and their text, for a report; empty if none is known."""
-    told: list[str] = []
+    """Returns the lines and their text for a report; "" if no line is known."""
+    lines: list[str] = []
     for frame in frames:
-        told.append(f"{indent}{'called ' if told else ''}at {frame}")
+        lines.append(f"{indent}{'called ' if lines else ''}at {frame}")
         text = linecache.getline(frame.file, frame.line).strip()
-        told += [f"{indent}    {text}"] if text else []
-    return "\n".join(told)
+        lines += [f"{indent}    {text}"] if text else []
+    return "\n".join(lines)
 
 
 class Book:
-    """The keeper: what was made since it was put in place, except what was removed."""
+    """The keeper: the origins of all objects made since it was installed, except removed ones."""
 
     def __init__(self) -> None:
         self.origins: list[Origin] = []
@@ -94,31 +94,31 @@ class Book:
         self._audits = 0
 
     def open(self) -> None:
-        """One more audit is under way: the book is written."""
+        """Begins an audit; origins are recorded from the first one on."""
         self._audits += 1
         _origin.keeper = self
 
     def shut(self) -> None:
-        """One less; after the last, nothing is written down."""
+        """Ends an audit; after the last one, no origins are recorded."""
         self._audits -= 1
         if not self._audits:
             _origin.keeper = None
 
     def follow(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """Makes it likewise, and writes down who asked for it."""
+        """Returns a coroutine function that makes the object and records its origin."""
         frames = frames_of(sys._getframe(1))
 
         async def made() -> Any:
-            __tracebackhide__ = True  # pytest's word for: this is not where it went wrong
+            __tracebackhide__ = True  # pytest omits this frame from tracebacks
             thing = await begin()
-            self._write(thing, frames)
+            self._record(thing, frames)
             return thing
 
         return made
 
-    def _write(self, thing: Any, frames: tuple[Frame, ...]) -> None:
+    def _record(self, thing: Any, frames: tuple[Frame, ...]) -> None:
         kind = next((kind for kind in _NAMES if isinstance(thing, kind)), None)
-        if kind is None:  # events are pooled: nobody need close one
+        if kind is None:  # events are pooled and need no close
             return
         origin = Origin(weakref.ref(thing), _NAMES[kind], _what(thing), frames)
         origin.owner = self.owner
@@ -128,7 +128,7 @@ class Book:
         self.origins.append(origin)
 
     def lent(self, lease: Lease) -> None:
-        """Writes down who asked for it."""
+        """Records the origin of a lease."""
         what = f"a lease on device {lease._grantor.index}"
         origin = Origin(weakref.ref(lease), "leases", what, frames_of(sys._getframe(1)))
         origin.owner = self.owner
@@ -136,18 +136,18 @@ class Book:
         self.origins.append(origin)
 
     def closing(self, device: Any) -> None:
-        """What is still open when its device is closed for the last time was left."""
+        """Marks the objects that are still open when their device is closed for the last time."""
         if device._manager.admission.opens > 1:
             return
         for origin in self.origins:
             thing = origin.thing()
-            if thing is None or isinstance(thing, Lease):  # which may be left later
+            if thing is None or isinstance(thing, Lease):  # a lease may be left after the close
                 continue
             if thing._manager is device._manager and is_open(thing):
                 origin.outlived = True
 
     def remove(self, gone: list[Origin]) -> None:
-        """Forgets these."""
+        """Removes these origins."""
         removed = set(gone)
         self.origins = [origin for origin in self.origins if origin not in removed]
 
@@ -160,26 +160,26 @@ def _what(thing: Any) -> str:
 
 
 def is_open(thing: Any) -> bool:
-    """Whether something is left to close, or a lease to leave."""
+    """Whether an object is still to be closed, or a lease still to be left."""
     if isinstance(thing, Lease):
         return bool(thing._holders or thing._lost)
     return not thing._closed and not getattr(thing, "stale", False)
 
 
 def is_viewed(origin: Origin) -> bool:
-    """Whether it is pinned memory that was closed, or dropped, and lives on: somebody has a view of it."""
+    """Whether the object is pinned memory that was closed or dropped, while a view keeps its bytes alive."""
     thing = origin.thing()
     return origin.memory is not None and (thing is None or thing._closed) and origin.memory() is not None
 
 
 def is_held(origin: Origin) -> bool:
-    """Whether it is a lease that somebody has entered and not left yet, taken from him or not."""
+    """Whether the object is a lease that was entered and not left yet, revoked or not."""
     thing = origin.thing()
     return isinstance(thing, Lease) and is_open(thing)
 
 
 def verdict(origin: Origin) -> str:
-    """What is wrong about how the thing ended; "" if nothing is."""
+    """Returns what is wrong about the end of the object; "" if nothing is."""
     thing = origin.thing()
     if origin.name == "leases":
         return "was never left" if origin.dropped or is_held(origin) else ""
@@ -190,7 +190,7 @@ def verdict(origin: Origin) -> str:
     if origin.outlived and (thing is None or not thing._closed):
         return "was still open when its device was closed"
     if is_viewed(origin):
-        return "was closed, and a view of it is still there"
+        return "was closed, but a view of it is still alive"
     return ""
 
 
@@ -198,14 +198,20 @@ _book: Final = Book()
 
 
 def book() -> Book:
-    """The one of this process."""
+    """Returns the keeper of this process."""
     return _book
 
 
 def origin_of(thing: object) -> str:
-    """Where a device, stream or buffer was made, as `file:line in function`; "" if nobody wrote it down.
+    """Returns the line that made a device, stream, buffer or lease, as `file:line in function`.
 
-    It is written down while an audit is under way: within `audit()`, or in a test that the plugin looks after.
+    Lines are recorded only during an audit: within `audit()`, or in a test that the plugin checks.
+
+    Args:
+        thing: a Device, Stream, DeviceBuffer, PinnedBuffer or lease.
+
+    Returns:
+        The line, or "" if it was not recorded.
     """
     born: Origin | None = getattr(thing, "_born", None)
     return str(born.frames[0]) if born is not None and born.frames else ""

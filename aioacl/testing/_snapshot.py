@@ -1,4 +1,4 @@
-"""What lives now: in the simulator, among the threads, among the descriptors."""
+"""Snapshots of what exists now: in the simulator, and the threads and descriptors of the process."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 NOT_LIVING: Final = frozenset(
     {"calls", "tasks", "violations", "inside", "device_bytes", "host_bytes"}
-)  # counted, or told by the blocks
+)  # counters of calls, or covered by the blocks
 POOLED: Final = frozenset(
     {"events", "host_blocks", "native_threads"}
-)  # an open device keeps some, and makes more
+)  # an open device keeps some and may make more
 LIVING: Final = frozenset(field.name for field in fields(simulator.Stats)) - NOT_LIVING
 KNOWN: Final = LIVING | {
     "set_counts",
@@ -43,39 +43,41 @@ KNOWN: Final = LIVING | {
     "violations",
     "watchdog",
 }
-STDERR: Final = 2  # pytest puts others in its place, and back
+STDERR: Final = 2  # pytest replaces the descriptors up to this one, and restores them
 OUR_THREADS: Final = "aioacl-"
 THEIR_THREADS: Final = (
     "asyncio_",
     "Trio thread",
     "AnyIO worker thread",
-)  # idle workers of loops: ended by them
+)  # idle workers of event loops, which end them
 
 
 def refuse_unknown(names: Iterable[str], place: str) -> None:
-    """ParameterError for what no audit counts: it would allow nothing."""
+    """Raises ParameterError for a name that no audit counts, because it would allow nothing."""
     for name in names:
         if name not in KNOWN:
             like = get_close_matches(str(name), KNOWN, n=1)
             raise ParameterError(
-                f"{place}: {name!r} is nothing that is counted"
+                f"{place}: expected the name of something that is counted, got {name!r}"
                 + (f" (did you mean {like[0]!r}?)" if like else ""),
-                hint=f"There are: {', '.join(sorted(KNOWN))}.",
+                hint=f"Pass one of {', '.join(sorted(KNOWN))}.",
             )
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What lives at a moment, from `snapshot()`.
+    """What exists at one moment, from `snapshot()`.
 
     Attributes:
-        counts: by name, what lives in the simulator (streams, events, notifies, device_blocks, host_blocks, contexts,
-            set_counts, which are SetDevice's), and native_threads. On a card, only the last can be told.
-        descriptors: the open descriptors by number, each with what it is; without those that aioacl keeps for life.
+        counts: the number of each kind of resource in the simulator, by name ("streams", "events", "notifies",
+            "device_blocks", "host_blocks", "contexts", and so on; "set_counts" are those of aclrtSetDevice), and
+            "native_threads". On a card there is only "native_threads".
+        descriptors: the open descriptors by number, each with its target; without those that aioacl keeps until the
+            process ends.
         threads: the Python threads; without idle workers of event loops.
         devices: the indices of the devices that are not closed.
-        directories: the paths of the directories of `tempfile` that were made during an audit and not removed.
-        files: the paths of its files that were made during an audit, and closed, and not removed.
+        directories: the paths of directories that `tempfile` made during an audit and that were not removed.
+        files: the paths of files that `tempfile` made during an audit and that were closed but not removed.
     """
 
     counts: Mapping[str, int]
@@ -86,7 +88,15 @@ class Snapshot:
     files: frozenset[str] = frozenset()
 
     def more_than(self, other: Snapshot, *allowed: str) -> dict[str, tuple[int, int]]:
-        """What has grown since the other, and is not allowed to: by name, how many then and now."""
+        """Returns which counts are higher than in an earlier snapshot.
+
+        Args:
+            other: the earlier snapshot.
+            allowed: the names that may have grown.
+
+        Returns:
+            By name, the count in the earlier snapshot and in this one.
+        """
         then, now = other._numbers(), self._numbers()
         return {
             name: (then.get(name, 0), count)
@@ -103,7 +113,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Growth:
-    """What is there now and was not before."""
+    """What a later snapshot has more than an earlier one."""
 
     counts: Mapping[str, int]
     descriptors: Mapping[int, str]
@@ -117,8 +127,8 @@ class Growth:
         return any((self.counts, *named))
 
     def without(self, names: Collection[str], explained: Mapping[str, int]) -> Growth:
-        """Less what may be, by name, and less so many of what is explained."""
-        descriptors_matter = "descriptors" not in names and is_simulated()  # a card's driver keeps its own
+        """Returns the growth without these names, and without counts that `explained` covers."""
+        descriptors_matter = "descriptors" not in names and is_simulated()  # a card's driver keeps some open
         return Growth(
             {
                 name: count
@@ -133,13 +143,13 @@ class Growth:
         )
 
     def without_pipe(self, pipe: str | None) -> Growth:
-        """Less the two ends of that pipe."""
+        """Returns the growth without the two ends of this pipe."""
         kept = {number: target for number, target in self.descriptors.items() if target != pipe}
         return replace(self, descriptors=kept)
 
 
 def growth(before: Snapshot, now: Snapshot) -> Growth:
-    """From one moment to the other."""
+    """Returns the growth from one snapshot to the other."""
     more = {name: count - before.counts.get(name, 0) for name, count in now.counts.items()}
     new = {
         number: target
@@ -157,7 +167,7 @@ def growth(before: Snapshot, now: Snapshot) -> Growth:
 
 
 def pipe_of_uvloop(found: Growth) -> str | None:
-    """The first loop of uvloop makes a pipe that stays for the life of the process."""
+    """Returns the pipe that the first loop of uvloop makes and keeps until the process ends, or None."""
     if "uvloop" not in sys.modules:
         return None
     pipes = [target for target in found.descriptors.values() if target.startswith("pipe:")]
@@ -165,7 +175,11 @@ def pipe_of_uvloop(found: Growth) -> str | None:
 
 
 def snapshot() -> Snapshot:
-    """What lives now. Calls no ACL function."""
+    """Returns what exists now. Calls no ACL function.
+
+    Returns:
+        The snapshot, which `Snapshot.more_than()` compares with an earlier one.
+    """
     devices = frozenset(manager.index for manager in open_devices())
     numbers = descriptors()
     paths = _temporary.left(numbers.values())
@@ -175,8 +189,8 @@ def snapshot() -> Snapshot:
 
 
 def is_simulated() -> bool:
-    """Whether this process has loaded the simulator."""
-    info = load._process._info  # library_info() would choose one
+    """Returns whether this process has loaded the simulator."""
+    info = load._process._info  # library_info() would load a library
     return info is not None and info.backend == "simulator"
 
 
@@ -186,12 +200,12 @@ def _counts() -> dict[str, int]:
         return found
     stats = simulator.stats()
     living = {name: getattr(stats, name) for name in LIVING}
-    living["streams"] -= lib.aio_equipped()  # those by which open devices wake the runtime
+    living["streams"] -= lib.aio_equipped()  # the streams with which open devices wake the runtime
     return {**living, "set_counts": _set_counts(), **found}
 
 
 def _set_counts() -> int:
-    """SetDevice's counts of all devices; the simulator knows how many there are."""
+    """Returns the sum of the counts of aclrtSetDevice over all devices; the simulator refuses further indices."""
     total = 0
     with suppress(ParameterError):
         for index in range(_lifecycle.DEVICES):
@@ -200,7 +214,7 @@ def _set_counts() -> int:
 
 
 def open_devices() -> list[_lifecycle.Manager]:
-    """The managers whose device is not closed, or about to change."""
+    """Returns the managers whose device is not closed, or for which a procedure is running."""
     managers = list(_lifecycle._managers.values())
     return [
         m
@@ -210,20 +224,20 @@ def open_devices() -> list[_lifecycle.Manager]:
 
 
 def _threads(*, ours: bool) -> frozenset[threading.Thread]:
-    """Without the workers of loops; and, while a device is open, without its own."""
+    """Returns the threads, without workers of event loops, and aioacl's own threads only if `ours`."""
     passed = THEIR_THREADS if ours else (*THEIR_THREADS, OUR_THREADS)
     return frozenset(thread for thread in threading.enumerate() if not thread.name.startswith(passed))
 
 
 def _kept_for_life() -> set[int]:
-    """Descriptors of the ports of devices' two threads, which are made once, and of threads, which end with them."""
+    """Returns the descriptors of ports: those of devices' two threads, made once, and those of plain threads."""
     managers = list(_lifecycle._managers.values())
     workers = [worker._port for manager in managers for worker in (manager.control, manager.maintenance)]
     return {port.fd for port in (*workers, *thread_ports()) if port is not None} | _kept_by_multiprocessing()
 
 
 def _kept_by_multiprocessing() -> set[int]:
-    """Those of its resource tracker and its fork server: the first use starts them, and the process's end ends them."""
+    """Returns the descriptors of its resource tracker and fork server, which run from first use to process end."""
     tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
     server = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
     found = (getattr(tracker, "_fd", None), getattr(server, "_forkserver_alive_fd", None))
@@ -231,12 +245,12 @@ def _kept_by_multiprocessing() -> set[int]:
 
 
 def descriptors() -> dict[int, str]:
-    """The open descriptors by number, each with what it is; without those that stay for the life of the process."""
+    """Returns the open descriptors by number, each with its target, without those that stay until the process ends."""
     kept = _kept_for_life()
     found: dict[int, str] = {}
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - an iterator would hold one more
-        with suppress(OSError):  # the listing's own is gone by now
+        with suppress(OSError):  # the descriptor of the listing itself is already closed
             number = int(name)
             if number not in kept:
-                found[number] = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115 - most are no paths
+                found[number] = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115 - most are not paths
     return found

@@ -1,10 +1,11 @@
-"""What the module tempfile has made: directories and files that are not removed yet, and files without a name.
+"""Directories and files that the module tempfile made and that were not removed yet, and its files without a name.
 
-Of what the module makes with a name, only that in its own folder is looked for: what is made in another folder usually
-goes with that folder, as in pytest's `tmp_path`.
+Of the paths with a name, only those in tempfile's own folder are checked. A path in another folder is usually removed
+with that folder, as in pytest's `tmp_path`.
 
-A file of `TemporaryFile` has no name by which the line that opened it could be found again. It is known by its
-descriptor, which exists when the call has returned. So it is looked for at the thread's next such call, or in the end.
+A file of `TemporaryFile` has no name with which the line that opened it could be found later. It is identified by its
+descriptor, which exists only after the call has returned. So the descriptor is looked up at the thread's next such
+call, or at the end of the audit.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ if TYPE_CHECKING:
     Lines = tuple[Frame, ...]
 
 REMEMBERED: Final = 4096
-UNLINKED: Final = " (deleted)"  # how the kernel ends the name of an open file that has none any more
+UNLINKED: Final = " (deleted)"  # the kernel's suffix for an open file whose name was removed
 _MAKER: Final = TemporaryDirectory.__init__.__code__
 
 
 class Directories:
-    """The objects of TemporaryDirectory that were made while an audit was under way, each with its lines."""
+    """The TemporaryDirectory objects that were made during an audit, each with its lines."""
 
     def __init__(self) -> None:
         self._made: weakref.WeakKeyDictionary[TemporaryDirectory[Any], Lines] = weakref.WeakKeyDictionary()
 
     def note(self, frame: FrameType | None, lines: Lines) -> None:
-        """Notes the object that asks for a directory in this frame; `mkdtemp` by itself keeps what it makes."""
+        """Notes the TemporaryDirectory that this frame initialises; a directory of plain `mkdtemp` has no object."""
         if frame is not None and frame.f_code is _MAKER:
             self._made[frame.f_locals["self"]] = lines
 
     def left(self) -> dict[str, Lines]:
-        """The directories that are neither cleaned up nor meant to stay, each with its lines."""
+        """Returns the directories that should have been cleaned up and were not, each with its lines."""
         return {str(made.name): lines for made, lines in list(self._made.items()) if _is_left(made)}
 
 
@@ -53,7 +54,7 @@ def _is_left(made: TemporaryDirectory[Any]) -> bool:
 
 
 class Nameless:
-    """The lines that have opened files without a name, by what the descriptor is then."""
+    """The lines that opened files without a name, by the target of the descriptor."""
 
     def __init__(self, descriptors: Callable[[], Iterable[str]]) -> None:
         self._descriptors = descriptors
@@ -64,13 +65,13 @@ class Nameless:
         return frozenset(target for target in self._descriptors() if target.endswith(UNLINKED))
 
     def opening(self, lines: Lines) -> None:
-        """This thread is about to open one."""
+        """Notes that this thread is about to open such a file."""
         thread = threading.get_ident()
         self._find(thread)
         self._pending[thread] = self._open(), lines
 
     def _find(self, thread: int) -> None:
-        """What a thread opened is the one that is new; of several, opened beside each other, it is not known which."""
+        """Finds the file that a thread opened: the only new one. If several are new, none is attributed."""
         before, lines = self._pending.pop(thread, (None, ()))
         if before is None:
             return
@@ -79,7 +80,7 @@ class Nameless:
             self._found[next(iter(new))] = lines
 
     def lines(self, target: str) -> Lines:
-        """Who opened it."""
+        """Returns the lines that opened a file."""
         for thread in list(self._pending):
             self._find(thread)
         return self._found.get(target, ())
@@ -91,25 +92,25 @@ class Nameless:
 
 
 class Remaining:
-    """The paths that `mkdtemp` and `mkstemp` were about to make while an audit was under way, each with its lines."""
+    """The paths that `mkdtemp` and `mkstemp` were about to make during an audit, each with its lines."""
 
     def __init__(self) -> None:
         self._made: dict[str, Lines] = {}
 
     def note(self, path: object, frame: FrameType | None, lines: Lines) -> None:
-        """Notes the path, unless its maker removes it: TemporaryDirectory, or multiprocessing at the process's end."""
+        """Notes the path, unless its maker removes it: TemporaryDirectory, or multiprocessing at process end."""
         while frame is not None and frame.f_globals.get("__name__") == "tempfile":
             if frame.f_code is _MAKER:
                 return
             frame = frame.f_back
-        asks = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+        requester = "" if frame is None else str(frame.f_globals.get("__name__", ""))
         if not isinstance(path, str | bytes) or len(self._made) >= REMEMBERED:
             return
-        if lines and asks.partition(".")[0] != "multiprocessing":
+        if lines and requester.partition(".")[0] != "multiprocessing":
             self._made[os.path.realpath(os.fsdecode(path))] = lines
 
     def left(self, descriptors: Iterable[str]) -> dict[str, Lines]:
-        """Those in tempfile's own folder that are there, less the files that are open: they are descriptors."""
+        """Returns the paths in tempfile's own folder that exist, without open files, which count as descriptors."""
         own, open_files = os.path.realpath(tempfile.gettempdir()), frozenset(descriptors)
         return {
             path: lines
@@ -127,5 +128,5 @@ remaining: Final = Remaining()
 
 
 def left(descriptors: Iterable[str]) -> dict[str, Lines]:
-    """The paths of all that is left, each with its lines. The descriptors' targets are open files."""
+    """Returns the paths of all that is left, each with its lines; `descriptors` are the targets of open ones."""
     return {**remaining.left(descriptors), **directories.left()}

@@ -1,8 +1,9 @@
-"""Where threads were started and descriptors opened.
+"""The lines that started threads and opened descriptors.
 
-Python tells who opens something by audit events. A hook for them cannot be taken away again, so there is one for the
-process, put in place by the first audit; while none is under way it looks at one variable. Audit events tell of threads
-since Python 3.12 only, so `Thread.start` is wrapped. Neither sees what C opens and starts.
+Python raises an audit event when code opens a file or socket. A hook for audit events cannot be removed. So there is
+one hook in the process, which the first audit installs; while no audit is running, the hook only checks one variable.
+Before Python 3.12 there is no audit event for threads, so `Thread.start` is wrapped. Neither way covers files and
+threads of C code.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Tripwire:
-    """Lines that started threads, opened files and sockets, and made temporary files and directories, during audits."""
+    """The lines that started threads and opened files, sockets and temporary files or directories during audits."""
 
     def __init__(self) -> None:
         self._audits = 0
@@ -37,11 +38,11 @@ class Tripwire:
         self._nameless = Nameless(lambda: descriptors().values())
 
     def open(self) -> None:
-        """One more audit is under way: somebody listens."""
+        """Begins an audit; lines are recorded from the first one on."""
         self._audits += 1
 
     def shut(self) -> None:
-        """One less; after the last, files are forgotten. Threads and sockets are when they end."""
+        """Ends an audit; the last one removes the records of files. Those of threads and sockets end with them."""
         self._audits -= 1
         if not self._audits:
             self._files.clear()
@@ -49,23 +50,23 @@ class Tripwire:
             remaining.forget()
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """The audit hook."""
+        """Handles an audit event: this is the audit hook."""
         if not self._audits:
             return
         if event == "open":
             self._opened(arguments[0], arguments[-1])
         elif event == "tempfile.mkdtemp":
-            asking = sys._getframe(1)
-            directories.note(asking.f_back, frames_of(asking))
-            remaining.note(arguments[0], asking, frames_of(asking))
+            caller = sys._getframe(1)
+            directories.note(caller.f_back, frames_of(caller))
+            remaining.note(arguments[0], caller, frames_of(caller))
         elif event == "tempfile.mkstemp":
-            asking = sys._getframe(1)
-            remaining.note(arguments[0], asking, frames_of(asking))
+            caller = sys._getframe(1)
+            remaining.note(arguments[0], caller, frames_of(caller))
         elif event == "socket.__new__":
             self._sockets[arguments[0]] = frames_of(sys._getframe(1))
 
     def starting(self, thread: threading.Thread) -> None:
-        """Called by what is in the place of `Thread.start`."""
+        """Called by the wrapper of `Thread.start`."""
         if self._audits:
             self._threads[thread] = frames_of(sys._getframe(2))
 
@@ -81,11 +82,11 @@ class Tripwire:
             self._files[os.path.realpath(os.fsdecode(path))] = frames
 
     def of_thread(self, thread: threading.Thread) -> tuple[Frame, ...]:
-        """Who started it."""
+        """Returns the lines that started a thread."""
         return self._threads.get(thread, ())
 
     def of_descriptor(self, number: int, target: str) -> tuple[Frame, ...]:
-        """Who opened it: the file's path or the socket's number tells."""
+        """Returns the lines that opened a descriptor, found by the number of a socket or the path of a file."""
         for sock, frames in list(self._sockets.items()):
             if sock.fileno() == number:
                 return frames
@@ -96,7 +97,7 @@ _wires: list[Tripwire] = []
 
 
 def tripwire() -> Tripwire:
-    """The one of this process."""
+    """Returns the tripwire of this process, and installs it if there is none."""
     if not _wires:
         _wires.append(Tripwire())
         sys.addaudithook(_wires[0].hear)
@@ -108,8 +109,8 @@ def _wrap_start(wire: Tripwire) -> None:
     start = threading.Thread.start
 
     @wraps(start)
-    def told_start(self: threading.Thread) -> None:
+    def recorded_start(self: threading.Thread) -> None:
         wire.starting(self)
         start(self)
 
-    threading.Thread.start = told_start  # type: ignore[method-assign]  # there is no event for it before 3.12
+    threading.Thread.start = recorded_start  # type: ignore[method-assign]  # there is no event for it before 3.12

@@ -1,4 +1,4 @@
-"""Waiting for a state that nobody signals, without a sleep whose length is a guess."""
+"""Waiting for a state that no event signals, without a sleep of guessed length."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 5.0
 NAP_SECONDS: Final = 0.0005
-SYNCHRONOUS: Final = "Pass a condition that is a plain function: it is asked again and again."
+SYNCHRONOUS: Final = "Pass a condition that is a plain function: it is called repeatedly."
 
 
 def _text(condition: Callable[[], object]) -> str:
-    """The condition as its author wrote it, as far as that can be found."""
+    """Returns the source of the condition, or its repr if the source is not available."""
     try:
         return " ".join(inspect.getsource(condition).split())
     except (OSError, TypeError):
@@ -30,18 +30,22 @@ def _text(condition: Callable[[], object]) -> str:
 
 
 def _late(condition: Callable[[], object], seconds: float) -> TimeoutError:
-    return TimeoutError(f"it did not come true within {seconds:g} s: {_text(condition)}")
+    return TimeoutError(f"the condition did not become true within {seconds:g} s: {_text(condition)}")
 
 
 async def wait_until(condition: Callable[[], object], timeout: Seconds = PATIENCE_SECONDS) -> None:
-    """Returns as soon as the condition holds; the event loop goes on meanwhile.
+    """Waits until a condition is true; other tasks of the event loop run meanwhile.
 
-    `await wait_until(lambda: simulator.pending(stream) == 2)` waits for a state of the simulator or of another thread,
-    which nobody signals, where `asyncio.sleep` would guess.
+    Use it for a state of the simulator or of another thread that no event signals, instead of `asyncio.sleep` with a
+    guessed time: `await wait_until(lambda: simulator.pending(stream) == 2)`.
+
+    Args:
+        condition: a plain function, which is called about every 0.5 ms until its result is true.
+        timeout: the seconds to wait at most.
 
     Raises:
-        TimeoutError: after `timeout` seconds, with the condition's text.
-        ParameterError: `timeout` is no number of seconds, or the condition is async.
+        TimeoutError: the condition was not true within `timeout` seconds. The error shows its source.
+        ParameterError: `timeout` is not a finite number of seconds, at least 0, or the condition is async.
     """
     limit = bound_of("timeout", timeout)
     end = time.monotonic() + limit
@@ -52,11 +56,15 @@ async def wait_until(condition: Callable[[], object], timeout: Seconds = PATIENC
 
 
 def wait_until_blocking(condition: Callable[[], object], timeout: Seconds = PATIENCE_SECONDS) -> None:
-    """As `wait_until`, blocking: for threads and for tests without a loop.
+    """Blocks until a condition is true, for threads and for tests without an event loop.
+
+    Args:
+        condition: a plain function, which is called about every 0.5 ms until its result is true.
+        timeout: the seconds to wait at most.
 
     Raises:
-        TimeoutError: after `timeout` seconds, with the condition's text.
-        ParameterError: `timeout` is no number of seconds, or the condition is async.
+        TimeoutError: the condition was not true within `timeout` seconds. The error shows its source.
+        ParameterError: `timeout` is not a finite number of seconds, at least 0, or the condition is async.
     """
     limit = bound_of("timeout", timeout)
     if not holds_within(condition, limit):
@@ -64,7 +72,7 @@ def wait_until_blocking(condition: Callable[[], object], timeout: Seconds = PATI
 
 
 def holds_within(condition: Callable[[], object], seconds: float) -> bool:
-    """Blocks until the condition holds; False if it does not in time."""
+    """Blocks until the condition is true; returns False if it is not true in time."""
     end = time.monotonic() + seconds
     while not plain(condition, condition(), SYNCHRONOUS):
         if time.monotonic() > end:

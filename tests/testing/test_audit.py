@@ -62,7 +62,7 @@ def test_a_closed_buffer_that_somebody_refers_to_is_no_leak(open_device: OpenDev
     told = found(lambda: body(lambda buffer: buffer.view))
     assert told.keys() == {"host_blocks"}
     assert (
-        "of 10 bytes on device 0 was closed, and a view of it is still there; it was made"
+        "of 10 bytes on device 0 was closed, but a view of it is still alive; it was made"
         in told["host_blocks"]
     )
     assert "buffer = device.pinned(10).result()" in told["host_blocks"]
@@ -206,7 +206,8 @@ def test_a_thread_is_told_by_its_line() -> None:
     go_on.set()
     thread.join()
     assert re.match(
-        r"thread 'pump' still runs; it was started\n    at tests/testing/test_audit.py:\d+ in \w+\.<locals>\.<lambda>",
+        r"thread 'pump' is still running; it was started\n"
+        r"    at tests/testing/test_audit.py:\d+ in \w+\.<locals>\.<lambda>",
         text,
     )
 
@@ -254,7 +255,7 @@ def test_more_violations_than_are_kept_are_told() -> None:
 
     destroy_a_dead_event()
     first, *rest = findings_of(body)
-    assert first == "44 older violations of rules of ACL were not kept"
+    assert first == "44 older violations of rules of ACL are no longer recorded"
     assert len(rest) == len(simulator.violations()) == 256
     assert len(findings_of(destroy_a_dead_event)) == 1
     simulator.forget()
@@ -337,7 +338,7 @@ def test_a_snapshot_calls_no_acl(open_device: OpenDevice) -> None:
 def test_what_nobody_counts_cannot_be_allowed() -> None:
     with (
         pytest.raises(
-            aioacl.ParameterError, match=r"'thread' .*did you mean 'threads'.* There are: .*streams"
+            aioacl.ParameterError, match=r"'thread' .*did you mean 'threads'.* Pass one of .*streams"
         ),
         audit("thread"),
     ):

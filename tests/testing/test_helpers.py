@@ -28,7 +28,7 @@ async def test_until_returns_when_it_holds(open_device: OpenDevice) -> None:
 @pytest.mark.anyio
 async def test_until_tells_what_it_waited_for() -> None:
     never = False
-    with pytest.raises(TimeoutError, match=r"did not come true within 0.01 s: .*lambda: never"):
+    with pytest.raises(TimeoutError, match=r"did not become true within 0.01 s: .*lambda: never"):
         await wait_until(lambda: never, timeout=0.01)
 
 
@@ -110,7 +110,7 @@ def test_a_poisoned_device_is_mended(open_device: OpenDevice) -> None:
 def test_a_device_that_fails_its_trial_is_mended(open_device: OpenDevice) -> None:
     device = open_device().result()
     simulator.fail_call("aclrtMemcpy", FAULT)
-    assert f"fails a trial: aclrtMemcpy answered {FAULT}" in recover_device(0)
+    assert f"fails a test: aclrtMemcpy returned {FAULT}" in recover_device(0)
     assert simulator.calls("aclrtResetDeviceForce") == 1
     device.close().result()
 
