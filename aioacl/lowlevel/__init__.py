@@ -1,8 +1,9 @@
-"""ACL from Python, function by function: what the rest of aioacl does not offer, under the same gate.
+"""All ACL functions in Python, for what the rest of aioacl does not offer.
 
-`on(device)` has every function of the runtime as a method that no force reset runs into; `functions` has them without a
-device, unguarded. A call that ACL refuses raises AclError instead of answering a code. Set and reset, which concern
-everybody, are here as functions of their own, for programs that keep ACL's counts by hand.
+`on(device)` has every function of the runtime as a method. Its calls pass the device's gate, so no force reset happens
+during a call. `functions` has the same functions without a device and without the gate. If ACL returns an error code,
+the call raises AclError. Set and reset affect the whole process, so they are separate functions, for programs that keep
+ACL's counts themselves.
 """
 
 from __future__ import annotations
@@ -34,17 +35,25 @@ functions: Final = Functions()
 
 
 def on(device: Device) -> Functions:
-    """ACL's functions on an open device, each of which passes its gate and finds its context current.
+    """Returns ACL's functions for an open device: each call passes its gate, with the device's context current.
 
-    A force reset waits for calls that are inside, and whoever calls after it gets StaleHandleError: what `on` returns
-    is of the device's present generation, as are the raw pointers that come from it. Functions that need no device go
-    as in `functions`.
+    A force reset waits for calls that are inside C. The result belongs to the device's present generation, as do the
+    raw pointers that its calls return. So a call after the reset raises StaleHandleError. Functions that need no device
+    are called without the gate, as in `functions`.
+
+    Args:
+        device: an open device.
+
+    Returns:
+        ACL's functions as methods.
 
     Raises:
-        ParameterError: it is no device, or is closed.
+        ParameterError: it is not a Device, or the device is closed.
     """
     if not isinstance(device, Device):
-        raise ParameterError(f"expected a Device, got {device!r}", hint="Pass what open_device() has opened.")
+        raise ParameterError(
+            f"expected a Device, got {device!r}", hint="Pass a device that open_device() opened."
+        )
     device._check()
     return Functions(Place(device._manager, device.generation))
 

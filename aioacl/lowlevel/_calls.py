@@ -1,12 +1,12 @@
 """How a call gets from Python to ACL.
 
-Unguarded, a call goes through the table's trampoline `aio_u_NAME`. On a device it goes through `aio_g_NAME`, which
-shows a pass to the gate: the call counts as inside while it is, with the device's context current, and the gate refuses
-a pass of an older generation. That is why `on(device)` is stamped with the generation in which it was made: raw
-pointers that a program got through it die with that generation, and so does it.
+An unguarded call goes through the table's trampoline `aio_u_NAME`. A call on a device goes through `aio_g_NAME`, which
+enters the gate with a pass. The gate counts the call as inside while it runs, with the device's context current, and
+refuses a pass of an older generation. So `on(device)` records the generation in which it was made. The raw pointers
+that a program gets through it are valid in that generation only, and so are its functions.
 
-A handle of aioacl stands for its raw pointer as an argument. It is looked at first, and what a reset does between
-that look and the call is the gate's to refuse.
+A handle of aioacl may be an argument in place of its raw pointer. The handle is checked before the call. If a reset
+happens between the check and the call, the gate refuses the call.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
     from aioacl._lifecycle.manager import Manager
 
-# They answer the thread's last error in the place of their own.
+# These return the thread's last error, not an error of their own.
 _ANSWERS: Final = frozenset({"aclrtPeekAtLastError", "aclrtGetLastError"})
 
-# Enqueues whose tasks cannot fail, or are reported when they do. The runtime reports no other kind.
+# Functions whose tasks cannot fail, or whose failures the runtime reports. It reports no failures of other functions.
 _REPORTED: Final = re.compile(
     r"acl(mdl|rt(Memcpy|Memset|LaunchKernel|Reduce|RandomNum|WaitAndResetNotify|CntNotifyWait))"
     r"|aclrt(RecordEvent|ResetEvent|LaunchCallback|LaunchHostFunc)"
@@ -52,21 +52,27 @@ _INSTEAD: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The device that calls are for, and its generation when they were asked for."""
+    """The device of the calls, and its generation when `on(device)` was called."""
 
     manager: Manager
     generation: int
 
 
 def handle(thing: Stream | Event | Buffer) -> CData:
-    """The raw pointer of a stream, an event's newest record, or a buffer.
+    """Returns the raw pointer of a stream, of an event's newest record, or of a buffer.
 
-    It is that of a live handle now, and nothing keeps it so: hand it to one call, do not store it. As an argument of
-    `on(device)`'s functions the handle itself does, and is looked at where the call is made. Work that is enqueued by
-    hand on a stream is not counted by it: `await stream.record()` waits for it.
+    Nothing keeps the pointer valid: pass it to one call, and do not store it. The functions of `on(device)` accept the
+    handle itself as an argument, and check it when they are called. A stream does not count work that is enqueued on
+    its raw pointer: `await stream.record()` waits for that work.
+
+    Args:
+        thing: a Stream, an Event, a DeviceBuffer or a PinnedBuffer.
+
+    Returns:
+        An aclrtStream, an aclrtEvent or a `void *`.
 
     Raises:
-        StaleHandleError: its device was reset since.
+        StaleHandleError: the device was reset after the handle was made.
         ParameterError: it is closed, has no raw pointer, or is an event that was never recorded.
     """
     if isinstance(thing, Event):
@@ -75,12 +81,13 @@ def handle(thing: Stream | Event | Buffer) -> CData:
         thing._check()
         return thing._core.native if isinstance(thing, Stream) else thing._pointer
     raise ParameterError(
-        f"a {type(thing).__name__} has no raw pointer", hint="Pass a Stream, an Event or a buffer."
+        f"expected a handle with a raw pointer, got a {type(thing).__name__}",
+        hint="Pass a Stream, an Event or a buffer.",
     )
 
 
 def _stands_for(thing: Handle, parameter: Parameter) -> bool:
-    """Whether a handle of aioacl may be the argument."""
+    """Returns whether a handle of aioacl may be the argument for this parameter."""
     if isinstance(thing, Buffer):
         return parameter.bare == "void *"
     return parameter.bare == ("aclrtStream" if isinstance(thing, Stream) else "aclrtEvent")
@@ -93,9 +100,9 @@ def _described(value: object, why: Exception) -> str:
 
 
 def _cure(parameter: Parameter, value: object) -> str:
-    """What to pass in the place of an object of Python's that no pointer can be made of."""
+    """Returns what to pass instead of a Python object that cannot become a pointer."""
     if value is None:
-        return "The null pointer is lowlevel.ffi.NULL."
+        return "For the null pointer, pass lowlevel.ffi.NULL."
     if "*" not in parameter.c_type or isinstance(value, _C_VALUE):
         return ""
     try:
@@ -157,7 +164,7 @@ class Function:
 
     @staticmethod
     def _doubt(streams: list[CData]) -> None:
-        """Has the streams' next positions confirmed by synchronizing, because a failure would not be reported."""
+        """Marks the streams so that their next positions are confirmed by synchronizing: no failure is reported."""
         for stream in streams:
             lib.aio_stream_doubt(stream)
 
@@ -172,7 +179,7 @@ class Function:
             ) from None
 
     def _discord(self, count: int, named: Iterable[str]) -> str:
-        """How the arguments differ from the parameters: the first `count` of these are given by their place."""
+        """Describes how the arguments differ from the parameters, of which the first `count` are given by position."""
         names = [parameter.name for parameter in self._row.parameters]
         wrong = {
             "missing": [name for name in names[count:] if name not in named],
@@ -181,16 +188,18 @@ class Function:
         }
         parts = [f"{what}: {', '.join(these)}" for what, these in wrong.items() if these]
         if count > len(names):
-            parts.insert(0, f"it takes {len(names)} arguments, not {count}")
+            parts.insert(0, f"expected {len(names)} arguments, got {count}")
         return "; ".join(parts)
 
     @property
     def _usage(self) -> str:
-        return f"The call is {self._row.prototype}."
+        return f"The function is {self._row.prototype}."
 
     def _raw(self, parameter: Parameter, value: object) -> object:
         if isinstance(value, bytes) and parameter.writable:
-            raise self._wrong(parameter, "bytes, which nobody may write to: make it with lowlevel.ffi.new")
+            raise self._wrong(
+                parameter, "bytes, which are read-only", "Make the value with lowlevel.ffi.new()."
+            )
         if not isinstance(value, Handle):
             return value
         if not _stands_for(value, parameter):
@@ -200,7 +209,7 @@ class Function:
         return handle(cast("Stream | Event | Buffer", value))
 
     def _is_foreign(self, thing: Handle) -> bool:
-        """Pinned memory is the host's; all else belongs to one device."""
+        """Returns whether a handle belongs to another device; pinned memory belongs to the host."""
         return (
             self._place is not None
             and thing._manager is not self._place.manager
@@ -209,23 +218,23 @@ class Function:
 
     def _wrong(self, parameter: Parameter, what: object, cure: str = "") -> ParameterError:
         return ParameterError(
-            f"{parameter.name} is to be {parameter.c_type}, not {what}",
+            f"expected {parameter.name} to be {parameter.c_type}, got {what}",
             call=self._row.name,
             hint=f"{cure} {self._usage}".strip(),
         )
 
     def _misfit(self, raw: list[object], error: Exception) -> ParameterError:
-        """The error for the first argument that has no place in its C type."""
+        """Returns the error for the first argument that cannot be converted to its C type."""
         types = ffi.typeof(self._native).args[-len(raw) :]  # without the pass
         for parameter, c_type, value in zip(self._row.parameters, types, raw, strict=True):
             try:
                 ffi.new(ffi.getctype(c_type, "[1]"), [value])
             except (TypeError, OverflowError) as why:
-                if not isinstance(value, bytes):  # a call takes them for text, an array does not
+                if not isinstance(value, bytes):  # a call accepts bytes as a C string, an array does not
                     return self._wrong(parameter, _described(value, why), _cure(parameter, value))
         return ParameterError(str(error), call=self._row.name, hint=self._usage)
 
-    # --- answers ---------------------------------------------------------------------------------------------
+    # --- results ---------------------------------------------------------------------------------------------
 
     def _absent(self) -> NotSupported:
         if self._place is None:
@@ -234,7 +243,7 @@ class Function:
 
     def _refusal(self) -> ParameterError:
         return ParameterError(
-            "it sets, resets or stops a device for everybody, and those who keep the counts must know of it",
+            "it sets, resets or stops a device for the whole process, so it cannot be called from here",
             call=self._row.name,
             hint=_INSTEAD[self._row.name],
         )
@@ -250,7 +259,7 @@ class Function:
 
 
 class Namespace:
-    """ACL's functions by name, made when they are first asked for."""
+    """ACL's functions by name, made at their first use."""
 
     def __init__(self, place: Place | None = None) -> None:
         self._place = place

@@ -1,7 +1,7 @@
-"""ACL's counts by hand: set and reset a device as the C calls do, on the calling thread.
+"""Setting and resetting a device as the C functions do, on the calling thread, for programs that keep ACL's counts.
 
-For programs that keep the counts themselves. Each call is checked against the counts: a call that the runtime would
-answer with 507007 is refused with that code before C. While the device is open by `open_device`, all are refused.
+Each call is first checked against the counts. If the runtime would return 507007, the call raises that error without
+calling C. While `open_device` has the device open, all of these calls are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["reset_device", "reset_device_force", "set_device"]
 
 
 class _Change(Procedure):
-    """A change by hand, on the caller's thread. Who opens the device meanwhile waits, as for any procedure."""
+    """A set or reset on the caller's thread. As for any procedure, an open of the device waits until it ends."""
 
     name = "change by hand"
     manual = True
@@ -40,15 +40,15 @@ class _Change(Procedure):
         super().__init__(host)
         self._rule = rule
         self._thread = threading.get_ident()
-        self._stood, self._told = Counts(), 0
+        self._before, self._resets_seen = Counts(), 0
         self.made: Any = ffi.new("aio_counted *")
 
     def begin(self, call: str) -> None:
-        """Begins when the changes by other threads have ended. What the counts refuse does not reach C."""
+        """Waits for such changes by other threads, then begins. Raises what the counts refuse, without calling C."""
         while not self._try_to_begin(call):
             time.sleep(
                 NAP_SECONDS
-            )  # a condition that Ctrl-C wakes may give back a lock that it has not got again
+            )  # not a condition: one that Ctrl-C interrupts may release a lock that it does not hold
 
     def _try_to_begin(self, call: str) -> bool:
         manager = self.host
@@ -57,15 +57,15 @@ class _Change(Procedure):
             if isinstance(other, _Change) and other._thread != self._thread:
                 return False
             _must_be_closed(manager)
-            self._stood, self._told = manager.counts.standing(), manager.counts.foreign_resets_seen
-            refused = self._rule(self._stood).code
+            self._before, self._resets_seen = manager.counts.standing(), manager.counts.foreign_resets_seen
+            refused = self._rule(self._before).code
             if refused:
                 raise error_for(refused, call, device=self.index, message="the device is not set")
             manager.procedure = self
             return True
 
     def finish(self) -> None:
-        """Counts what has come of it; once more is the same."""
+        """Notes the counts after the call, and ends the procedure; a second call has no effect."""
         manager = self.host
         with manager.admission.changed:
             if manager.procedure is not self:
@@ -79,11 +79,11 @@ class _Change(Procedure):
         made = self.made
         if not made.returned or made.code not in (0, RELEASED_ALREADY):
             return
-        if self._told != made.told:  # somebody else has released what stood
-            self._stood = Counts()
-            self.host.counts.change(self._stood)
+        if self._resets_seen != made.told:  # a foreign reset has released the earlier counts
+            self._before = Counts()
+            self.host.counts.change(self._before)
         self.host.counts.foreign_resets_seen = made.told
-        self.host.counts.change(Counts() if made.code else self._rule(self._stood).counts)
+        self.host.counts.change(Counts() if made.code else self._rule(self._before).counts)
 
 
 def _perform(
@@ -102,7 +102,7 @@ def _perform(
         try:
             procedure.finish()
         finally:
-            procedure.finish()  # Ctrl-C may have come in the middle of it
+            procedure.finish()  # again, because Ctrl-C may have interrupted the first call
     if procedure.made.code:
         raise error_of(procedure.made.code, call, manager.index, manager.generation)
 
@@ -118,36 +118,47 @@ def _reset_force(index: int, made: CData) -> None:
 def _must_be_closed(host: Host) -> None:
     if host.admission.opens or host.procedure is not None or host.admission.state is not State.CLOSED:
         raise ParameterError(
-            f"device {host.index} is open by `open_device`, which keeps its counts",
+            f"expected a closed device, got device {host.index}, which is open by `open_device`",
             hint="Close it first, or use device.force_reset().",
         )
 
 
 def set_device(index: SupportsIndex) -> None:
-    """Sets the device once more, and binds the calling thread to it (aclrtSetDevice).
+    """Raises the count of a device by one, and binds the calling thread to the device (aclrtSetDevice).
+
+    The first call sets the device up.
+
+    Args:
+        index: the index of the device.
 
     Raises:
-        ParameterError: no such device (107001), or it is open by `open_device`.
-        AclError: the runtime's code.
+        ParameterError: there is no such device (107001), or `open_device` has it open.
+        AclError: the runtime returned another code.
     """
     _perform(index, "aclrtSetDevice", states.set_device, lib.aio_count_set)
 
 
 def reset_device(index: SupportsIndex) -> None:
-    """Counts one back; the last one releases the device (aclrtResetDevice).
+    """Lowers the count of a device by one; at 0, the runtime releases the device (aclrtResetDevice).
+
+    Args:
+        index: the index of the device.
 
     Raises:
-        AclError: 507007 when it is not set, and the runtime's other codes.
-        ParameterError: it is open by `open_device`.
+        AclError: the device is not set (507007), or the runtime returned another code.
+        ParameterError: there is no such device, or `open_device` has it open.
     """
     _perform(index, "aclrtResetDevice", states.reset_device, _reset)
 
 
 def reset_device_force(index: SupportsIndex) -> None:
-    """Drops all counts and releases the device (aclrtResetDeviceForce).
+    """Lowers the count of a device to 0, and releases the device (aclrtResetDeviceForce).
+
+    Args:
+        index: the index of the device.
 
     Raises:
-        AclError: 507007 when it is not set, and the runtime's other codes.
-        ParameterError: it is open by `open_device`.
+        AclError: the device is not set (507007), or the runtime returned another code.
+        ParameterError: there is no such device, or `open_device` has it open.
     """
     _perform(index, "aclrtResetDeviceForce", states.reset_device_force, _reset_force)

@@ -1,4 +1,4 @@
-"""The namespace of ACL's functions. What it has, with types, is in the stub beside this file."""
+"""The namespace of ACL's functions. The stub beside this file lists them with their types."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from aioacl.lowlevel._calls import Namespace
 class Functions(Namespace):
     """ACL's functions as methods with the C names of their parameters.
 
-    `lowlevel.functions` calls them as they are: nothing keeps a reset from running into them, and the calling thread's
-    own context is the one they meet. What `lowlevel.on(device)` returns passes the device's gate.
+    `lowlevel.functions` calls them directly: a reset may happen during a call, and the calling thread's own context is
+    used. The calls of `lowlevel.on(device)` pass the device's gate. Each call checks its arguments first.
+
+    A function that returns an aclError raises AclError for every code but 0, and returns None. The exceptions are
+    aclrtPeekAtLastError and aclrtGetLastError, which return the code. Other functions return their value.
+
+    Raises:
+        AclError: ACL returned an error code; the subclass depends on the code.
+        NotSupported: the library lacks the function.
+        ParameterError: an argument does not fit its parameter, or the function sets, resets or stops a device.
     """

@@ -1,4 +1,4 @@
-"""The rows of acl_api.inc as the compiled module tells them, read once."""
+"""The rows of acl_api.inc, read once from the compiled module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARAMETER: Final = re.compile(r"(?P<before>.*?)(?P<name>\w+)(?P<after>(?:\[\d*\
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: its name and type as the header spells them."""
+    """One parameter, with its name and type as in the header."""
 
     name: str
     c_type: str
@@ -32,7 +32,7 @@ class Parameter:
 
     @property
     def writable(self) -> bool:
-        """Whether it points to what the function may write to."""
+        """Whether it is a pointer through which the function may write."""
         return "*" in self.c_type and not self.c_type.startswith("const")
 
 
@@ -85,11 +85,11 @@ def _row(index: int) -> Row:
 
 @cache
 def rows() -> Mapping[str, Row]:
-    """All of them, by the function's name."""
+    """Returns all rows by the name of the function."""
     return {row.name: row for row in map(_row, range(lib.aio_table_size()))}
 
 
 def like(name: str, names: Iterable[str]) -> str:
-    """A question about the name most like it; empty if there is none."""
+    """Returns " (did you mean NAME?)" for the most similar name, or "" if none is similar."""
     found = get_close_matches(name, names, n=1)
     return f" (did you mean {found[0]}?)" if found else ""

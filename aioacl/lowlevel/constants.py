@@ -10,7 +10,7 @@ from aioacl.lowlevel._table import like
 
 
 def _is_theirs(name: str) -> bool:
-    """Whether an enumerator of the compiled module is of ACL's headers; the engine's own begin with AIO_."""
+    """Returns whether an enumerator of the compiled module is from ACL's headers; the engine's begin with AIO_."""
     return name.isupper() and not name.startswith("AIO_")
 
 

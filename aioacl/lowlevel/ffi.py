@@ -1,8 +1,8 @@
-"""C values for the calls: cffi's own tools, with all types of ACL's headers declared.
+"""C values for the calls: functions of cffi, with all types of ACL's headers declared.
 
-`new("int32_t *")` makes a value that `value[0]` reads, `cast("aclrtStream", 0)` a handle from a number, and NULL is the
-null pointer. `string(pointer)` copies C's text into bytes, `buffer(pointer, size)` looks at memory. What `new` made
-lives as long as its owner in Python, whatever C remembers; so does what `callback` made.
+`new("int32_t *")` makes a value that `value[0]` reads. `cast("aclrtStream", 0)` makes a handle from a number. NULL is
+the null pointer. `string(pointer)` copies a C string into bytes, and `buffer(pointer, size)` gives access to memory.
+Python must keep a reference to the result of `new` or `callback` for as long as C uses it.
 """
 
 from __future__ import annotations
