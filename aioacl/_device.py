@@ -1,4 +1,4 @@
-"""A device, how it is opened, and which devices there are."""
+"""Device, `open_device()` and `list_devices()`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,11 @@ TIMED_EVENTS: Final = 2
 
 
 class Device(Made):
-    """An open device, from `open_device(index)`. It outlives resets; what was made from it before one does not."""
+    """An open device, made by `open_device(index)`.
+
+    A Device stays valid across resets. Its streams, events and device buffers do not: after a reset they are stale, and
+    each use raises StaleHandleError. Pinned buffers stay valid.
+    """
 
     __slots__ = ("_born", "_closed", "_handed_out", "_manager", "_site", "_user")
     factory = "open_device(index)"
@@ -65,34 +69,44 @@ class Device(Made):
         self._site: Site | None = None
         self._manager = manager
         self._closed = self._handed_out = False
-        self._user = object()  # for the manager: whom it is open for
+        self._user = object()  # the manager counts the opens of a device by these
 
-    # --- what it is ------------------------------------------------------------------------------------------
+    # --- properties ------------------------------------------------------------------------------------------
 
     @property
     def index(self) -> int:
-        """Its number among the visible devices."""
+        """The index of the device among the visible devices, an int from 0."""
         return self._manager.index
 
     @property
     def state(self) -> State:
-        """What may be done with it now."""
+        """The State of the device: CLOSED, OPEN, DRAINING, RESETTING or QUARANTINED. Calls no ACL function."""
         return self._manager.admission.shown
 
     @property
     def generation(self) -> int:
-        """Raised by every reset, ours or somebody else's."""
+        """The generation of the device, an int. Each reset raises it, a foreign reset too."""
         return self._manager.generation
 
     @property
     def health(self) -> Health:
-        """How it is, ready for a readiness probe. Calls no ACL function."""
+        """A Health record of the device, for readiness probes. Calls no ACL function.
+
+        Raises:
+            ForkedProcessError: the process was forked after it had used a device or the library.
+        """
         runtime.must_not_be_forked()
         return health_of(self._manager)
 
     @property
     def executor(self) -> DeviceExecutor:
-        """Threads with the device bound, for `loop.run_in_executor(device.executor, fn)`."""
+        """A DeviceExecutor: its threads have the context of the device current (aclrtSetCurrentContext).
+
+        `loop.run_in_executor(device.executor, fn)` runs `fn` on one of them.
+
+        Raises:
+            ParameterError: the device is closed.
+        """
         self._check()
         return self._manager.jobs.executor
 
@@ -101,7 +115,7 @@ class Device(Made):
         if self._closed:
             raise self._manager.admission.closed()
 
-    # --- making ----------------------------------------------------------------------------------------------
+    # --- streams, memory and events --------------------------------------------------------------------------
 
     def create_stream(
         self,
@@ -111,16 +125,24 @@ class Device(Made):
         wait: bool = True,
         timeout: Seconds | None = None,
     ) -> Opening[Stream]:
-        """Makes a stream (aclrtCreateStream, aclrtCreateStreamWithConfig).
+        """Makes a stream (aclrtCreateStream; with a priority above 0, aclrtCreateStreamWithConfig).
 
         Args:
-            priority: 0, the highest, to 7.
-            on_failure: "continue" runs the tasks behind a failed one; "stop" stops the whole context.
-            wait: with False, raises DeviceResetting at once instead of waiting for a reset to end.
-            timeout: seconds to wait at most.
+            priority: an int from 0 (highest) to 7.
+            on_failure: "continue" runs the tasks behind a failed task. "stop" stops the whole context at the first
+                failed task, until a reset (aclrtSetStreamFailureMode).
+            wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Returns:
+            An Opening of a Stream: await it, or enter it with `async with`.
 
         Raises:
-            ParameterError, ResourceExhausted, DeviceResetting, DeviceQuarantined, DeviceTimeout.
+            ParameterError: an argument is out of its range, or the device is closed.
+            ResourceExhausted: the runtime has no stream left.
+            DeviceResetting: the device is draining or being reset, and `wait` is False.
+            DeviceQuarantined: the device is quarantined.
+            DeviceTimeout: the stream was not made within `timeout` seconds.
         """
         urgency = whole_of(priority)
         if urgency is None or not 0 <= urgency <= 7:
@@ -145,10 +167,22 @@ class Device(Made):
     def allocate(
         self, nbytes: SupportsIndex, *, wait: bool = True, timeout: Seconds | None = None
     ) -> Opening[DeviceBuffer]:
-        """Allocates device memory (aclrtMalloc), `nbytes` of it, contents undefined.
+        """Allocates device memory (aclrtMalloc). The contents are undefined at first.
+
+        Args:
+            nbytes: the size in bytes, an int of at least 1.
+            wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Returns:
+            An Opening of a DeviceBuffer: await it, or enter it with `async with`.
 
         Raises:
-            ParameterError, OutOfMemoryError, DeviceResetting, DeviceQuarantined, DeviceTimeout.
+            ParameterError: `nbytes` is not a size, or the device is closed.
+            OutOfMemoryError: the device has not enough free memory.
+            DeviceResetting: the device is draining or being reset, and `wait` is False.
+            DeviceQuarantined: the device is quarantined.
+            DeviceTimeout: the memory was not allocated within `timeout` seconds.
         """
         size, manager = size_of(nbytes, "nbytes"), self._manager
         return self._opening(
@@ -162,10 +196,22 @@ class Device(Made):
     def pinned(
         self, nbytes: SupportsIndex, *, wait: bool = True, timeout: Seconds | None = None
     ) -> Opening[PinnedBuffer]:
-        """Allocates pinned host memory (aclrtMallocHost), `nbytes` of it, contents undefined.
+        """Allocates pinned host memory (aclrtMallocHost). The contents are undefined at first.
+
+        Args:
+            nbytes: the size in bytes, an int of at least 1.
+            wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Returns:
+            An Opening of a PinnedBuffer: await it, or enter it with `async with`.
 
         Raises:
-            ParameterError, OutOfMemoryError, DeviceResetting, DeviceQuarantined, DeviceTimeout.
+            ParameterError: `nbytes` is not a size, or the device is closed.
+            OutOfMemoryError: the host has not enough free memory.
+            DeviceResetting: the device is draining or being reset, and `wait` is False.
+            DeviceQuarantined: the device is quarantined.
+            DeviceTimeout: the memory was not allocated within `timeout` seconds.
         """
         size, manager = size_of(nbytes, "nbytes"), self._manager
         return self._opening(
@@ -179,7 +225,23 @@ class Device(Made):
     def create_event(
         self, *, timing: bool = False, wait: bool = True, timeout: Seconds | None = None
     ) -> Opening[Event]:
-        """Makes an event of your own (aclrtCreateEventExWithFlag), to record again and again."""
+        """Makes an event that can be recorded any number of times (aclrtCreateEventExWithFlag).
+
+        Args:
+            timing: if True, the event can be passed to `elapsed_since`.
+            wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Returns:
+            An Opening of an Event: await it, or enter it with `async with`.
+
+        Raises:
+            ParameterError: the device is closed.
+            ResourceExhausted: the runtime has no event left.
+            DeviceResetting: the device is draining or being reset, and `wait` is False.
+            DeviceQuarantined: the device is quarantined.
+            DeviceTimeout: the event was not made within `timeout` seconds.
+        """
         manager, timing = self._manager, bool(timing)
 
         def work(generation: int) -> Event:
@@ -207,12 +269,21 @@ class Device(Made):
     # --- waiting and running ---------------------------------------------------------------------------------
 
     def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
-        """Waits for all work on the device, other libraries' too (aclrtSynchronizeDeviceWithTimeout).
+        """Waits for all work on the device, also that of other libraries (aclrtSynchronizeDeviceWithTimeout).
+
+        Args:
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Returns:
+            An Operation to await, or to take the `result()` of.
 
         Raises:
-            DeviceTimeout: after `timeout` seconds.
-            DeviceReset: the device was reset meanwhile.
-            DeviceFault and others: a task failed, of a stream that is not closed or renewed, or is not done yet.
+            DeviceTimeout: the work was not done within `timeout` seconds.
+            DeviceReset: the device was reset or closed during the wait.
+            DeviceFault: a task failed. Other subclasses of AclError are raised likewise, by the code of the failure.
+                Failures on a stream that was closed or renewed count only while its work is unfinished.
+            ParameterError: the device is closed.
+            DeviceQuarantined: the device is quarantined.
         """
         return Operation("device.synchronize()", lambda: self._synchronize(timeout), self)
 
@@ -225,17 +296,17 @@ class Device(Made):
             result = await core.wait(position, deadline)
             if result < 0 and failed is None:
                 failed = core, result, position
-        if failed is not None:  # that of any other stream stays uncollected
+        if failed is not None:  # the failures of other streams stay uncollected
             core, result, position = failed
             raise core.failure(result, position)
         while not await self._slice(generation, deadline):
             pass
 
     async def _slice(self, generation: int, deadline: float | None) -> bool:
-        """One bounded wait for streams that are not ours; True when everything is done."""
+        """Waits for at most SLICE_MS for the streams of other libraries; returns True when everything is done."""
         manager, call = self._manager, "aclrtSynchronizeDeviceWithTimeout"
         await manager.admission.until_open(deadline=deadline)
-        if deadline is not None:  # one question is asked, however little time there is
+        if deadline is not None:  # at least one wait runs, even if the deadline has passed
             deadline = max(deadline, sync.monotonic() + 2 * SLICE_MS / 1000)
 
         wait = partial(synchronize_device, manager, generation, SLICE_MS)
@@ -245,16 +316,26 @@ class Device(Made):
         if manager.generation != generation:
             raise error_on(manager, generation, lib.AIO_WAS_RESET, call) from error
         if error.code == STREAM_ABORTED and manager.admission.state is not State.OPEN:
-            return False  # by our own reset: the next one waits until it is over
+            return False  # by aioacl's own reset: the next slice waits until that has ended
         raise error
 
     def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Operation[T]:
-        """Calls `fn(*args, **kwargs)` on one of the device's threads, with the device's context current.
+        """Calls `fn(*args, **kwargs)` on a thread of `device.executor`, with the context of the device current.
 
-        A job that has begun is not stopped by a cancellation: the await ends, the job goes on.
+        A cancellation ends the await, but does not stop a job that has begun: the job runs to its end.
+
+        Args:
+            fn: a plain callable. An async function is refused.
+            *args: positional arguments of `fn`.
+            **kwargs: keyword arguments of `fn`.
+
+        Returns:
+            An Operation. Its result is what `fn` returns, and it raises what `fn` raises.
 
         Raises:
-            ParameterError: it is no function, or an async one, or it returns a coroutine.
+            ParameterError: `fn` is not callable, is async or returns a coroutine; or the device is closed.
+            DeviceQuarantined: the device is quarantined.
+            DeviceTimeout: the job was not done within the `timeout` seconds of `result()`.
         """
         must_be_plain(fn)
         return Operation("device.run()", lambda: self._run(fn, *args, **kwargs), self)
@@ -270,41 +351,75 @@ class Device(Made):
             raise
         if not ended:
             future.cancel()
-            hint = "A job that has begun goes on, and nobody hears its result; one that has not never begins."
+            hint = (
+                "A job that has begun goes on, and its result is dropped; one that has not begun never runs."
+            )
             raise DeviceTimeout("the job was not done in time", device=self.index, hint=hint)
         return self._manager.jobs.outcome(future)
 
     def abortable(self, *streams: Any) -> AbstractContextManager[None]:
-        """`with device.abortable(stream):` in a job: a force reset may abort these `aclrtStream` handles of others."""
+        """Lets a force reset abort native streams that aioacl did not make (aclrtStreamAbort).
+
+        Use it inside a job: `with device.abortable(stream):`. A reset may abort the streams while the block runs.
+
+        Args:
+            *streams: `aclrtStream` handles, each as an int or a cffi value. Streams of aioacl need not be named.
+
+        Returns:
+            A context manager.
+
+        Raises:
+            ParameterError: an argument is not the address of an `aclrtStream`, or the device is closed.
+            NotSupported: on entering: the library has no aclrtStreamAbort.
+            DeviceResetting: on entering: the device is draining or being reset, and the caller may not enter.
+            RuntimeError: on entering: this thread runs an event loop.
+        """
         self._check()
         return self._manager.jobs.named.within(tuple(address_of(stream) for stream in streams))
 
     # --- lifecycle -------------------------------------------------------------------------------------------
 
     def lease(self, *, wait: bool = True, timeout: Seconds | None = None) -> Lease:
-        """A promise that no reset parts the steps inside `async with device.lease():`, at most its grace time."""
+        """Returns a Lease. While a task holds it, a force reset waits for it, at most for the grace time of the reset.
+
+        Enter it with `async with device.lease():`. A foreign reset, and the last close, revoke it at once. Calls no
+        ACL function.
+
+        Args:
+            wait: if False, entering it raises DeviceResetting at once instead of waiting for a reset to end.
+            timeout: the longest wait in seconds when it is entered; None waits without a limit.
+
+        Returns:
+            A Lease. It can be entered once.
+
+        Raises:
+            ParameterError: the device is closed.
+        """
         self._check()
         return origin.lent(Lease(self._manager.admission, wait=wait, timeout=timeout))
 
     def force_reset(
         self, *, grace: Seconds = GRACE, timeout: Seconds = 60.0, reason: str = ""
     ) -> Operation[ResetReport]:
-        """Resets the device once nobody is inside it (aclrtResetDeviceForce), sets it again and probes it.
+        """Drains the device, resets it (aclrtResetDeviceForce), sets it again (aclrtSetDevice) and probes it.
 
-        Callers that ask meanwhile share it, with the arguments of the first; one that leaves does not stop it.
+        The reset starts when no call is inside the device. A call made while a reset is in progress joins it: the
+        arguments of the first call hold. Cancelling the await of a call does not stop the reset.
 
         Args:
-            grace: seconds that leases and work in flight get to end by themselves. A `grace` above half of `timeout`
-                counts as half of it: with `grace=4, timeout=5` they get 2.5 seconds.
-            timeout: seconds for all of it, at least 0.05; then it is quarantined, and the report says why.
-            reason: goes into the report.
+            grace: the time in seconds for leases and work in flight to end by themselves. A `grace` above half of
+                `timeout` counts as half of it: with `grace=4, timeout=5` they get 2.5 seconds.
+            timeout: the time in seconds for the whole reset, at least 0.05. After it the device is quarantined, and
+                the report gives the reason. The device is also quarantined if a thread is inside C, or in a job, for
+                more than 10 seconds after the grace time.
+            reason: a text for the report.
 
         Returns:
-            The report; `report.ok` says whether the device is open again.
+            An Operation. Its result is a ResetReport: `report.ok` is True if the device is open again.
 
         Raises:
-            LeaseHeldError: the caller holds a lease.
-            ParameterError: the device is closed; `grace` is above `timeout`; an argument is not what it has to be.
+            LeaseHeldError: the caller holds a lease on the device, or is a job that runs on it.
+            ParameterError: the device is closed, `grace` is above `timeout`, or an argument has a wrong type or range.
         """
         drain, whole = limits_of_reset(grace, timeout)
         must_be_reason(reason)
@@ -315,9 +430,16 @@ class Device(Made):
         return await self._manager.force_reset(grace=grace, timeout=timeout, reason=reason)
 
     def events(self) -> DeviceEvents:
-        """What happens to the device from now on: `async for event in device.events():`. Ends when it is closed.
+        """Returns an iterator over the events of the device from now on. It ends when the device is closed.
 
-        A thread without a loop iterates with `for`. Calls no ACL function. Raises ParameterError if it is closed.
+        Iterate with `async for event in device.events():`, or with `for` on a thread without a running loop. Calls no
+        ACL function.
+
+        Returns:
+            A DeviceEvents, which yields DeviceEvent records.
+
+        Raises:
+            ParameterError: the device is closed.
         """
         self._check()
         manager, user = self._manager, self._user
@@ -328,7 +450,15 @@ class Device(Made):
         )
 
     def memory_info(self) -> Operation[MemoryInfo]:
-        """Free and total device memory in bytes (aclrtGetMemInfo)."""
+        """Asks for the free and the total memory of the device (aclrtGetMemInfo).
+
+        Returns:
+            An Operation. Its result is a MemoryInfo, with both sizes in bytes.
+
+        Raises:
+            ParameterError: the device is closed.
+            DeviceQuarantined: the device is quarantined.
+        """
         return Operation("device.memory_info()", self._memory_info, self)
 
     async def _memory_info(self) -> MemoryInfo:
@@ -353,19 +483,26 @@ class Device(Made):
         await self._manager.close(self._user)
 
     def close(self) -> Operation[None]:
-        """One open less; the last resets the device (aclrtResetDevice) and waits for no work. Twice is no error."""
+        """Ends this open of the device. The last close resets the device (aclrtResetDevice).
+
+        It does not wait for unfinished work: the reset drops that. If the reset fails, or a call is still inside C, it
+        emits an AclWarning. Closing twice is no error.
+
+        Returns:
+            An Operation to await, or to take the `result()` of.
+        """
         return Operation("device.close()", self._close, self)
 
     async def _close_at_end(self) -> None:
-        """Waits for the end of the close, which has a bound, even if a scope around the block is cancelled.
+        """Waits until the close has ended, even if a cancel scope around the block is cancelled. The wait is bounded.
 
-        A `task.cancel()` of asyncio's own reaches the await all the same, and ends it; the close goes on.
+        asyncio's own `task.cancel()` still ends the await; the close continues.
         """
         with current_port().shield():
             await self._close()
 
     def _close_later(self) -> bool:
-        return False  # the process may end behind the block, and the card has to be given back by then
+        return False  # the process may end after the block, so the device must be closed before that
 
     def _leave_open(self) -> None:
         self._closed, user, manager = True, self._user, self._manager
@@ -394,18 +531,25 @@ class Device(Made):
 def open_device(
     index: SupportsIndex = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: Seconds | None = None
 ) -> Opening[Device]:
-    """Opens a device; the first open of one sets it (aclrtSetDevice), the last close resets it.
+    """Opens a device. The first open sets it (aclrtSetDevice), the last close resets it (aclrtResetDevice).
 
     Args:
-        index: among the visible devices.
-        waits: "watch": one native thread asks for all awaits. "thread": a thread in the blocking call for each.
-        wait: with False, raises DeviceResetting at once instead of waiting for a reset to end.
-        timeout: seconds to wait at most.
+        index: the index of the device among the visible devices, an int from 0.
+        waits: "watch": one native thread of the device polls for all waits. "thread": each wait blocks a thread in a
+            call of ACL. Later opens of an open device must pass the same value.
+        wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
+        timeout: the longest wait in seconds; None waits without a limit.
+
+    Returns:
+        An Opening of a Device: await it, or enter it with `async with`.
 
     Raises:
         LibraryNotFound: no ACL library could be loaded.
-        ParameterError: no such device, or it is open with another `waits`.
-        DeviceResetting, DeviceQuarantined, DeviceTimeout.
+        LibraryConflict: other code of the process has loaded another ACL library.
+        ParameterError: there is no such device, it is open with another `waits`, or an argument has a wrong value.
+        DeviceResetting: the device is draining, being reset or closed, and `wait` is False.
+        DeviceQuarantined: the device is quarantined.
+        DeviceTimeout: the device was not open within `timeout` seconds.
     """
     if waits not in ("watch", "thread"):
         raise ParameterError(
@@ -423,11 +567,16 @@ def open_device(
 
 
 def list_devices() -> tuple[DeviceInfo, ...]:
-    """The devices that the runtime can see (aclrtGetDeviceCount); makes no context.
+    """Returns the visible devices (aclrtGetDeviceCount, aclrtGetSocName). Makes no context.
+
+    Returns:
+        A DeviceInfo for each device: its index, and `soc`, the name of its chip.
 
     Raises:
         LibraryNotFound: no ACL library could be loaded.
-        AclError: the runtime cannot tell, for instance for a bad ASCEND_RT_VISIBLE_DEVICES (207004).
+        LibraryConflict: other code of the process has loaded another ACL library.
+        AclError: the runtime could not count the devices, for instance because ASCEND_RT_VISIBLE_DEVICES is invalid
+            (207004).
     """
     runtime.load()
     found = ffi.new("uint32_t *")
