@@ -1,1 +1,1 @@
-"""What lives on a device: streams, events, memory, and what is awaited."""
+"""Objects on a device: streams, events and memory; and the awaitables that wait for their work."""

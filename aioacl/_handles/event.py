@@ -1,8 +1,8 @@
 """Events and tickets: points of a stream.
 
-A Ticket is a position and nothing else. An Event is a position with a native event recorded at it, so that other
-streams can wait for it on the device, and so that later work on its own stream never delays it. Each record takes
-a native event of its own from the pool; recording again while somebody awaits the older version disturbs nobody.
+A Ticket is only a position. An Event is a position with a native event recorded at it: other streams can wait for it
+on the device, and later work on its own stream never delays it. Each record takes its own native event from the pool,
+so recording an Event again does not affect a task that awaits its older record.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class Ticket(Unique):
-    """A position in a stream, what enqueueing returns: `await ticket` returns when everything up to it is done.
+    """A position in a stream, returned by each enqueue. `await ticket` returns when the work up to it has succeeded.
 
-    It covers the tasks of its stream up to its position, and what they depend on by `wait_event`. If one of them
-    failed, the await raises that failure, however late, and again each time. A success that was returned once stands
-    after a reset.
+    A ticket covers the tasks of its stream up to its position, and the work that they depend on through `wait_event`.
+    If one of them failed, each await raises that failure, however late it runs. Once an await has returned, later
+    awaits return too, even after a reset. A ticket may be dropped without being awaited.
     """
 
     __slots__ = ("_call", "_core", "_position", "_twin")
@@ -42,13 +42,24 @@ class Ticket(Unique):
         self._call = call  # the ACL function that enqueued its task
         self._core = core
         self._position = position
-        self._twin = twin  # of another ticket at the same position
+        self._twin = twin  # another ticket has the same position
 
     def __await__(self) -> Generator[Any, Any, None]:
         return (yield from begun(self._arrive))
 
     def result(self, timeout: Seconds | None = None) -> None:
-        """Blocks until it is done, on a thread without a running loop; DeviceTimeout after `timeout` seconds."""
+        """Blocks until the work up to the position is done. For threads without a running event loop.
+
+        Args:
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Raises:
+            DeviceTimeout: the work was not done within `timeout` seconds.
+            DeviceFault: a task failed. Other subclasses of AclError are raised likewise, by the code of the failure.
+            DeviceReset: a reset or the close of the device dropped the work.
+            StreamAborted: an abort dropped the work, or work that it depends on.
+            RuntimeError: this thread runs an event loop.
+        """
         run_blocking(self._arrive, timeout)
 
     async def _arrive(self) -> None:
@@ -56,12 +67,18 @@ class Ticket(Unique):
 
     @property
     def position(self) -> int:
-        """The number of its entry in the stream's queue."""
+        """The number of its entry in the stream's queue, an int from 1.
+
+        A copy or fill of 0 bytes has the position of the entry before it, or 0 if there is none.
+        """
         return self._position
 
     @property
     def done(self) -> bool:
-        """Whether it is known to be over, well or not. Never calls C's runtime: `stream.query()` asks it."""
+        """Whether the work is known to be finished, successfully or not.
+
+        Calls no ACL function, so it may lag behind; `stream.query()` asks the runtime.
+        """
         core, position = self._core, self._position
         if not core.passed(position):
             return lib.aio_stream_known(core.handle, position) != PENDING
@@ -69,8 +86,8 @@ class Ticket(Unique):
         return True
 
     def __del__(self) -> None:
-        # Nobody can await this position any more, so later work need not be kept from delaying it. A Ctrl-C may
-        # have come while this was being made.
+        # No code can await this position any more, so the engine need not record a mark to keep later work from
+        # delaying it. `_twin` is missing if a Ctrl-C interrupted `__init__`.
         if not getattr(self, "_twin", True):
             lib.aio_stream_forget(self._core.handle, self._position)
 
@@ -95,7 +112,7 @@ class _Version:
 
 
 class Recorder(Protocol):
-    """A Stream: what records events."""
+    """Records events: a Stream."""
 
     def record(self, event: Event | None = None) -> Event:
         """Records an event at this point of the stream."""
@@ -103,9 +120,10 @@ class Recorder(Protocol):
 
 
 class Event(Handle):
-    """A point of a stream that can be awaited, asked for, waited for by other streams, and timed.
+    """A point of a stream. It can be awaited and queried, other streams can wait for it, and it can measure time.
 
-    `stream.record()` makes one for the occasion; `device.create_event()` one of your own, to record again and again.
+    `stream.record()` makes an Event and records it. `device.create_event()` makes one to record any number of times.
+    `await event` waits for the newest record.
     """
 
     __slots__ = ("_timing", "_version")
@@ -120,38 +138,50 @@ class Event(Handle):
 
     @property
     def timing(self) -> bool:
-        """Whether `elapsed_since` works on it."""
+        """Whether the event was made with `timing=True`, so that `elapsed_since` accepts it."""
         return self._timing
 
     @property
     def recorded(self) -> bool:
-        """Whether it was recorded at all."""
+        """Whether the event was recorded at least once, and is not closed."""
         return self._version is not None
 
     def record(self, stream: Recorder) -> Event:
-        """Records it at this point of the stream (aclrtRecordEvent), and returns it.
+        """Records the event at the present end of the stream's queue (aclrtRecordEvent). Never waits.
+
+        Args:
+            stream: the Stream to record on, of the same device.
+
+        Returns:
+            The event itself.
 
         Raises:
-            ParameterError: it belongs to another device, or is closed.
-            StaleHandleError, DeviceResetting, QueueFull: as for every enqueue.
+            ParameterError: `stream` is not a Stream or is of another device; or the event or the stream is closed.
+            QueueFull: the stream's queue is full.
+            StaleHandleError: the event or the stream is from an older generation.
+            DeviceResetting: the device is draining or being reset.
+            DeviceFault: the stream has failed. Other subclasses of AclError are raised likewise; see `stream.error`.
         """
         record = getattr(stream, "record", None)
         if record is None:
             raise ParameterError(
-                f"expected a Stream, got {stream!r}", hint="Make one with device.create_stream()."
+                f"expected a Stream, got {stream!r}", hint="Pass one made by device.create_stream()."
             )
         return stream.record(self)
 
     def _set_version(self, core: StreamCore, position: int, native: CData) -> None:
         self._version = _Version(core, position, native)
-        if self._closed:  # by another thread, since it was recorded
+        if self._closed:  # another thread has closed it since it was recorded
             self._version = None
 
     def _recorded_version(self) -> _Version:
         self._check()
         version = self._version
         if version is None:
-            raise ParameterError("the event was never recorded", hint="Call event.record(stream) first.")
+            raise ParameterError(
+                "expected a recorded event, got one that was never recorded",
+                hint="Call event.record(stream) first.",
+            )
         return version
 
     async def _wait(self, timeout: Seconds | None) -> None:
@@ -162,22 +192,48 @@ class Event(Handle):
         return (yield from begun(lambda: self._wait(None)))
 
     def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
-        """Waits for the newest record, at most `timeout` seconds (aclrtSynchronizeEvent).
+        """Waits for the newest record of the event (as aclrtSynchronizeEvent does).
+
+        Args:
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Returns:
+            An Operation to await, or to take the `result()` of.
 
         Raises:
-            DeviceTimeout: after the time; the event and its stream stay usable.
-            ParameterError: it was never recorded.
-            DeviceReset, StaleHandleError: its device was reset.
-            DeviceFault and others: a task up to it failed, or one that it depends on.
+            DeviceTimeout: it was not done within `timeout` seconds. The event and its stream stay usable.
+            ParameterError: the event was never recorded, or is closed.
+            DeviceReset: the device was reset or closed during the wait.
+            StaleHandleError: the device was reset or closed before the wait.
+            DeviceFault: a task up to the record failed, or one that it depends on. Other subclasses of AclError are
+                raised likewise, by the code of the failure.
         """
         return Operation("event.synchronize()", lambda: self._wait(timeout), self)
 
     def result(self, timeout: Seconds | None = None) -> None:
-        """As `synchronize`, blocking, on a thread without a running loop."""
+        """Blocks until the newest record is done. For threads without a running event loop.
+
+        Args:
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Raises:
+            RuntimeError: this thread runs an event loop.
+            AclError: a subclass of it, as for `synchronize`.
+        """
         run_blocking(lambda: self._wait(None), timeout)
 
     def query(self) -> bool:
-        """Whether the newest record is done, well or not (aclrtQueryEventStatus)."""
+        """Asks whether the newest record is done (aclrtQueryEventStatus). Never waits.
+
+        Returns:
+            True if all work up to the record is finished, successfully or not.
+
+        Raises:
+            ParameterError: the event was never recorded, or is closed.
+            StaleHandleError: the event is from an older generation.
+            DeviceResetting: the device is being reset.
+            AclError: the query failed; a subclass of it, by the code.
+        """
         version = self._recorded_version()
         answer = lib.aio_stream_query(version.core.handle, version.position)
         if answer not in (0, 1):
@@ -186,24 +242,33 @@ class Event(Handle):
         return answer == 1
 
     def elapsed_since(self, other: Event) -> float:
-        """Seconds on the device between the other event and this one (aclrtEventElapsedTime).
+        """Measures the time on the device between an earlier event and this one (aclrtEventElapsedTime).
+
+        Args:
+            other: the event that was recorded first. Both events must be made with `timing=True`.
+
+        Returns:
+            The time in seconds.
 
         Raises:
-            ParameterError: one of them is not for timing, was never recorded, or is not done yet; or the other is
-                no event, or of another device.
+            ParameterError: an event is not for timing, was never recorded, is not done yet, or is closed; or `other`
+                is not an Event, or is of another device.
+            StaleHandleError: an event is from an older generation.
         """
         if not isinstance(other, Event):
             raise ParameterError(
-                f"expected an Event, got {other!r}", hint="Pass one that was recorded before this one."
+                f"expected an Event, got {other!r}", hint="Pass an event that was recorded before this one."
             )
         if other._manager is not self._manager:
-            # Its own device's gate is not passed: a reset there would run into the call.
+            # The call passes only the gate of this device, so a reset of the other device could run during it.
             raise ParameterError(
-                "the events are of two devices", hint="Record both on streams of one device."
+                f"expected an event of device {self._manager.index}, got one of device {other._manager.index}",
+                hint="Record both events on streams of one device.",
             )
         if not (self._timing and other._timing):
             raise ParameterError(
-                "both events must be for timing", hint="Make them with device.create_event(timing=True)."
+                "expected two events for timing, got one that is not",
+                hint="Make both with device.create_event(timing=True).",
             )
         start, end = other._recorded_version(), self._recorded_version()
         milliseconds = ffi.new("float *")
@@ -220,7 +285,11 @@ class Event(Handle):
         self._version = None
 
     def close(self) -> Operation[None]:
-        """Gives its native event back to the pool. Closing twice is no error."""
+        """Closes the event: its native event returns to the device's pool. Closing twice is no error.
+
+        Returns:
+            An Operation to await, or to take the `result()` of.
+        """
         return Operation("event.close()", self._close, self)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Which buffers hold pointers: a copy of those would overwrite references, or read addresses as data."""
+"""Finds buffers that hold pointers. A copy of one would overwrite references, or read addresses as data."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, Final
 
 _CDATA: Final[type] = ctypes.c_int.__mro__[-2]  # the base of all types of ctypes
 _FIELD_NAME: Final = re.compile(":[^:]*:")
-# PEP 3118 and ctypes: object, void pointer, char pointer, function, pointer, wide char pointer but for complex numbers
+# PEP 3118 and ctypes: object, void pointer, char pointer, function, pointer, wide char pointer; not complex numbers
 _POINTER: Final = re.compile("[OPzX&]|Z(?![fdgFDG])")
 _POINTER_CODES: Final = "OPzZX"
 
 
 @lru_cache(maxsize=256)
 def format_holds_pointers(layout: str) -> bool:
-    """Whether a format of PEP 3118 has a pointer in it, at any depth. A name with a colon could hide one."""
+    """Whether a PEP 3118 format contains a pointer, at any depth. A field name with a colon counts: it may hide one."""
     return "::" in layout or _POINTER.search(_FIELD_NAME.sub(";", layout)) is not None
 
 
 @lru_cache(maxsize=256)
 def type_holds_pointers(kind: Any) -> bool:
-    """Whether a type of ctypes has a pointer in it; the format of a union or a packed structure does not tell."""
+    """Whether a ctypes type contains a pointer. The format of a union or a packed structure does not show it."""
     if not issubclass(kind, _CDATA):
         return False
     if issubclass(kind, ctypes.Array):
@@ -31,17 +31,17 @@ def type_holds_pointers(kind: Any) -> bool:
         fields = [field[1] for base in kind.__mro__ for field in base.__dict__.get("_fields_", ())]
         return any(type_holds_pointers(field) for field in fields)
     code = getattr(kind, "_type_", None)
-    return not isinstance(code, str) or code in _POINTER_CODES  # pointers and functions have no code
+    return not isinstance(code, str) or code in _POINTER_CODES  # pointers and functions have no type code
 
 
 def view_of(thing: Any) -> tuple[Any, str]:
-    """What to take the buffer of an object from, and the format if it holds pointers, else "".
+    """Returns the object to take the buffer from, and the format if it contains pointers, else "".
 
-    A buffer is asked for once: a second one of a user's `__buffer__` may differ from the one that was checked.
+    The buffer is requested once: a second call of a user's `__buffer__` may return another one than was checked.
     """
     try:
         view = memoryview(thing)
-    except (TypeError, ValueError, BufferError):  # numpy knows no format for its times, for instance
+    except (TypeError, ValueError, BufferError):  # numpy has no format for datetime64, for instance
         kind = getattr(thing, "dtype", None)
         return thing, str(kind) if getattr(kind, "hasobject", False) else ""
     layout = view.format

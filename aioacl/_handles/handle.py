@@ -1,4 +1,4 @@
-"""What all handles share: their generation, and closing."""
+"""The base of all handles: their generation, their close, and the errors of their calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Owned(type):
-    """The metaclass of what an owner makes: calling the class says who makes it."""
+    """The metaclass of classes without a public constructor. Calling one raises TypeError, which names the factory."""
 
     factory = "its owner"
 
@@ -58,17 +58,17 @@ def error_on(
     told: bool = False,
     stops: bool | None = None,
 ) -> AclError:
-    """The error for a code met on a device; `told`: the engine has reported it to the listeners.
+    """The error for a code that a call on a device returned. `told`: the engine has reported it to the listeners.
 
-    A reset's comes with its report, and a fault of the device is remembered. With a stream that stops on failure,
-    the failure of a task stops the whole context for ever, so it is one of the device.
+    The error of a reset carries the report of the reset. A fault of the device is remembered. If a stream of the device
+    stops on failure, a failed task stops the whole context until a reset, so its failure counts as a device fault.
     """
     if manager.admission.found_reset(generation, code):
         code, text = lib.AIO_WAS_RESET, None
     if code in (lib.AIO_DRAINING_NOW, lib.AIO_RESETTING_NOW) and not manager.admission.opens:
-        code = lib.AIO_NOT_OPEN  # the last close refuses it, not a reset
+        code = lib.AIO_NOT_OPEN  # the last close has refused the call, not a reset
     if code == lib.AIO_WAS_RESET and manager.admission.state is State.QUARANTINED:
-        return manager.admission.quarantined()  # the reset that has ended the wait has failed
+        return manager.admission.quarantined()  # the reset that ended the wait has failed
     if code == lib.AIO_WAS_RESET:
         return manager.admission.was_ended(generation, call)
     error = error_of(code, call, manager.index, generation, text)
@@ -84,12 +84,12 @@ def error_on(
 
 
 def concerns_device(error: AclError) -> bool:
-    """Whether the error is a fault of the device, which only a reset ends, and not of one of its tasks."""
+    """Whether the error is a fault of the device, which only a reset ends, and not the failure of one task."""
     return isinstance(error, DeviceFault) and error.action in DEVICE_ACTIONS
 
 
 def _note_fault(manager: Manager, error: AclError, *, told: bool = False) -> None:
-    """Remembers a fault, or leaves that to the maintenance thread if a signal has interrupted the lock's owner."""
+    """Remembers a fault. In a signal handler that interrupted the lock's owner, the maintenance thread does that."""
     if sync.is_owned(manager.admission.changed):
         manager.deferred.leave_note(partial(manager.failures.note_fault, copy.copy(error), told=told))
     else:
@@ -97,12 +97,12 @@ def _note_fault(manager: Manager, error: AclError, *, told: bool = False) -> Non
 
 
 class Made(Unique, metaclass=Owned):
-    """The base of what an owner makes. A name that it does not have cannot be assigned: every class has slots."""
+    """The base of objects that a factory makes. All classes have slots, so unknown attributes cannot be assigned."""
 
     __slots__ = ("__weakref__",)
-    _made_by = ""  # what makes it, if that is not the only way to come by one
+    _made_by = ""  # the call that makes one, if `factory` names several ways
 
-    if not TYPE_CHECKING:  # type checkers report `with` on it, for they see none of these
+    if not TYPE_CHECKING:  # type checkers do not see these methods, so they report `with` on a handle
 
         def __enter__(self, *_: object) -> NoReturn:
             self._refuse_block("with")
@@ -110,18 +110,18 @@ class Made(Unique, metaclass=Owned):
         def __aenter__(self, *_: object) -> NoReturn:
             self._refuse_block("async with")
 
-        __exit__, __aexit__ = __enter__, __aenter__  # not called, but Python looks for them first
+        __exit__, __aexit__ = __enter__, __aenter__  # never called, but Python looks them up first
 
     def _refuse_block(self, keyword: str) -> NoReturn:
         kind = type(self).__name__
         raise TypeError(
-            f"expected what makes a {kind}, got the {kind} itself; "
+            f"expected the call that makes a {kind}, got the {kind} itself; "
             f"write `{keyword} {self._made_by or type(self).factory} as {kind.lower()}:`, or call its close()"
         )
 
 
 class Handle(Made):
-    """Something on a device, stamped with the generation in which it was made."""
+    """An object on a device. It belongs to the generation in which it was made."""
 
     __slots__ = ("_born", "_closed", "_generation", "_manager", "_owed", "_site")
     noun = "handle"
@@ -132,12 +132,11 @@ class Handle(Made):
         self._manager = manager
         self._generation = generation
         self._closed = False
-        self._owed = [
-            True
-        ]  # one item until the native one is given back; the function that takes it does that
+        # One item until the native object is freed; the function that takes the item frees it.
+        self._owed = [True]
 
     def _claim(self) -> bool:
-        """Whether it is the caller who gives the native one back. Atomic, for all threads and finalizers."""
+        """Whether the caller has to free the native object. Atomic among threads and finalizers."""
         try:
             self._owed.pop()
         except IndexError:
@@ -146,16 +145,16 @@ class Handle(Made):
 
     @property
     def generation(self) -> int:
-        """The generation of its device in which it was made."""
+        """The generation of the device in which the object was made, an int."""
         return self._generation
 
     @property
     def stale(self) -> bool:
-        """Whether its device was reset since."""
+        """Whether the device was reset after the object was made. Calls no ACL function."""
         return self._generation != self._manager.generation
 
     def _state(self) -> str:
-        """For the repr: its device, its generation, and what is wrong with it, if anything."""
+        """For the repr: device and generation, and whether the handle is stale or closed."""
         wrong = f"{', stale' if self.stale else ''}{', closed' if self._closed else ''}"
         return f"device {self._manager.index}, generation {self._generation}{wrong}{of_parent()}"
 
@@ -174,11 +173,15 @@ class Handle(Made):
         )
 
     def _closing(self) -> Callable[[], object] | None:
-        """From now on it is closed; returns what is left to do on the maintenance thread, if anything."""
+        """Marks it as closed. Returns the work that is left for the maintenance thread, or None."""
         raise NotImplementedError
 
     def close(self) -> Operation[None]:
-        """Closes it. Closing twice is no error."""
+        """Closes the handle. Closing twice is no error.
+
+        Returns:
+            An Operation to await, or to take the `result()` of.
+        """
         raise NotImplementedError
 
     async def _close(self) -> None:
@@ -190,7 +193,7 @@ class Handle(Made):
         await self._close()
 
     def _close_later(self) -> bool:
-        """A cancellation does not wait for the native one to be given back."""
+        """Closes it without waiting: a cancelled block does not wait for the native object to be freed."""
         work = self._closing()
         if work is not None:
             self._manager.maintenance.entrust(CleanUp(work))
@@ -202,27 +205,29 @@ class Handle(Made):
             self._manager.deferred.leave_note(work)
 
     def _error(self, code: int, call: str, text: str | None = None) -> AclError:
-        if code == lib.AIO_STALE and self._closed and not self.stale:  # by another thread, since `_check`
+        if code == lib.AIO_STALE and self._closed and not self.stale:  # another thread has closed it
             return self._was_closed()
         return error_on(self._manager, self._generation, code, call, text)
 
 
 def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
-    """For clean-ups: no caller can be told of it; a fault of the device is remembered all the same."""
+    """Emits an AclWarning for a failed clean-up, which has no caller to raise to. Also remembers a device fault."""
     error = error_of(code, call, manager.index, manager.generation)
-    if concerns_device(error) and manager.maintenance.running:  # else it may be a finalizer, with the lock
+    if concerns_device(error) and manager.maintenance.running:  # else a finalizer may run, with the lock
         manager.failures.note_fault(error)
-    sentence = f"{call} answered {code} on device {manager.index}: {what} stays until a reset"
+    sentence = f"{call} returned {code} on device {manager.index}: {what} is not freed until a reset"
     warnings.warn(sentence, AclWarning, stacklevel=3)
 
 
 def size_of(value: object, what: str) -> int:
-    """A size in bytes that C can take. ParameterError for anything else."""
+    """Returns a size in bytes that C can take. Raises ParameterError for anything else."""
     size = whole_of(value)
     if size is None or size <= 0:
         raise ParameterError(
             f"{what} must be an int, at least 1, got {value!r}", hint="Pass a number of bytes."
         )
     if size >= 1 << 63:
-        raise ParameterError(f"{what}={size} is more than any device has", hint="Pass a number of bytes.")
+        raise ParameterError(
+            f"{what} must be less than 2**63, got {size}", hint="Pass the number of bytes that you need."
+        )
     return size

@@ -1,4 +1,4 @@
-"""In-flight references: what unfinished work uses, which must not be freed before the work is done."""
+"""In-flight references: the objects that unfinished work uses. They must not be freed before the work is done."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ UNKNOWN: Final = 1 << 62  # the position of work that is being enqueued
 
 
 class WorkStream(Protocol):
-    """The stream of the work."""
+    """The stream that the work was enqueued on."""
 
     @property
     def handle(self) -> CData:
-        """The engine's."""
+        """The engine's record of the stream."""
         ...
 
     def passed(self, position: int) -> bool:
-        """Whether the work up to there is done."""
+        """Whether the work up to the position is done."""
         ...
 
     def release_done(self) -> None:
-        """Lets go of what finished work has used."""
+        """Drops the references of finished work."""
         ...
 
 
 class UsedBuffer(Protocol):
-    """Memory that work uses."""
+    """A buffer that work uses."""
 
     _uses: dict[InFlight, None]
     _closed: bool
@@ -48,9 +48,9 @@ class UsedBuffer(Protocol):
 
 
 class InFlight:
-    """What a piece of work uses, its stream, and its position.
+    """The references of one piece of work: the objects that it uses, its stream, and its position.
 
-    The position is UNKNOWN while the work is enqueued, and 0 if it was refused. A buffer that is closed stays allocated
+    The position is UNKNOWN while the work is being enqueued, and 0 if it was refused. A closed buffer stays allocated
     until the work of each reference to it is done.
     """
 
@@ -63,13 +63,12 @@ class InFlight:
         self.position = UNKNOWN
 
 
-deferred: Final[
-    dict[InFlight, deque[UsedBuffer]]
-] = {}  # closed buffers, by the work at whose enqueueing they are freed
+# Closed buffers, by the work that is still being enqueued with them.
+deferred: Final[dict[InFlight, deque[UsedBuffer]]] = {}
 
 
 def wait_for_enqueue(reference: InFlight, buffer: UsedBuffer) -> bool:
-    """Leaves a closed buffer to the end of an enqueue. False if that is over: then the caller goes on with it."""
+    """Leaves a closed buffer to the end of an enqueue. False if the enqueue has ended: the caller handles it then."""
     waiting = deferred.setdefault(reference, deque())
     waiting.append(buffer)
     if reference.position == UNKNOWN:
@@ -83,12 +82,12 @@ def wait_for_enqueue(reference: InFlight, buffer: UsedBuffer) -> bool:
 
 
 def free_deferred(reference: InFlight) -> None:
-    """The position of the work is known: the maintenance thread looks again at buffers that were closed meanwhile."""
+    """Runs once the position is known: the maintenance thread checks the buffers that were closed meanwhile again."""
     waiting = deferred.pop(reference, None)
     while waiting:
         try:
             buffer = waiting.popleft()
-        except IndexError:  # `wait_for_enqueue` has taken the last one back
+        except IndexError:  # `wait_for_enqueue` has removed the last one
             return
         manager = buffer._manager
         if manager.maintenance.running:
@@ -98,11 +97,11 @@ def free_deferred(reference: InFlight) -> None:
 
 
 def leave_until_reset(manager: Manager, clean_up: Callable[[], object]) -> None:
-    """For after the next reset or close. A close may be over by now, and its own clean-up past: then at once."""
+    """Runs the clean-up after the next reset or close; at once if the device is closed and its clean-up has ended."""
     manager.deferred.leftovers.append(clean_up)
     if manager.admission.state is State.CLOSED:
         try:
             manager.deferred.leftovers.remove(clean_up)
-        except ValueError:  # somebody does it
+        except ValueError:  # another thread runs it
             return
         clean_up()

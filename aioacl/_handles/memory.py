@@ -1,12 +1,13 @@
-"""Memory: on the device, and pinned on the host.
+"""Device memory, and pinned host memory.
 
-A buffer knows the work that uses it. Closing it while copies are under way hands it to the maintenance thread, which
-frees it when they are done; a copy that another thread enqueues, and an operation, hand it over when they end.
-The right to free is one item of a list: the function that takes it frees, so no memory is freed twice.
+A buffer has references to the work that uses it. If it is closed while copies run, the maintenance thread frees it when
+they are done. If another thread is enqueueing a copy at that moment, the end of that call passes the buffer to the
+maintenance thread; the end of an upload or download does likewise. The right to free is one item of a list. The
+function that takes the item frees the memory, so no memory is freed twice.
 
-Device memory ends with a reset of its device. Pinned memory outlives one: it is the host's. It belongs to a ctypes
-array, which the buffer keeps until it is closed, and views for as long as they live: whoever is the last of them gives
-it back.
+A reset frees the memory of its device. Pinned memory belongs to the host and outlives a reset. It is owned by a ctypes
+array. The buffer refers to the array until it is closed, and each view refers to it as long as the view lives. The
+memory is freed when the last of these references is gone.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Buffer(Handle):
-    """What device and pinned buffers share."""
+    """The base of DeviceBuffer and PinnedBuffer."""
 
     __slots__ = ("_address", "_pointer", "_size", "_uses")
     noun = "buffer"
@@ -48,29 +49,29 @@ class Buffer(Handle):
 
     @property
     def size(self) -> int:
-        """Size in bytes."""
+        """The size in bytes, an int."""
         return self._size
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes, as arrays call it."""
+        """The size in bytes, an int: the same as `size`, under the name that arrays use."""
         return self._size
 
     @property
     def address(self) -> int:
-        """The address, as ACL knows it."""
+        """The address of the memory, an int, as ACL functions take it."""
         return self._address
 
     def _free(self) -> None:
         raise NotImplementedError
 
     def _give_back(self) -> None:
-        """On the maintenance thread: frees it when nothing uses it any more; once, however often it is called."""
+        """Frees the memory once no work uses it. Runs on the maintenance thread; later calls do nothing."""
         if self._claim():
             self._free_when_unused()
 
     def _free_when_unused(self) -> None:
-        """Frees now, or leaves that to the end of the first work that still uses it. For the holder of the claim."""
+        """Frees now, or when the first work that still uses it ends. Only for a caller for which `_claim` was True."""
         worker = self._manager.maintenance
         for reference in tuple(self._uses):
             if reference.position == UNKNOWN and wait_for_enqueue(reference, self):
@@ -83,7 +84,7 @@ class Buffer(Handle):
         self._free()
 
     def _look_again(self, result: int) -> None:
-        """On the thread: a wait has ended. If it failed, the copy may still run, until the device is reset."""
+        """Runs on the maintenance thread when a wait has ended. If it failed, the copy may run until the next reset."""
         if result >= 0 or self._unused():
             self._free_when_unused()
         else:
@@ -101,16 +102,21 @@ class Buffer(Handle):
         raise NotImplementedError
 
     def close(self) -> Operation[None]:
-        """Frees the memory; copies under way keep it until they are done. Closing twice is no error."""
+        """Closes the buffer and frees its memory (aclrtFree, or aclrtFreeHost for pinned memory).
+
+        If copies still use the memory, it is freed when they are done. Closing twice is no error.
+
+        Returns:
+            An Operation to await, or to take the `result()` of.
+        """
         return Operation("buffer.close()", self._close, self)
 
     def _leave(self) -> None:
-        """For the finalizer: the maintenance thread frees what nobody closed."""
+        """For the finalizer of a buffer that was not closed: the maintenance thread frees the memory."""
         if not self._owed or lib.aio_forked() or not self._can_be_freed():
             return
-        self._manager.deferred.leave_note(
-            self._give_back
-        )  # first: where warnings are errors, the next line raises
+        # Before the warning, which raises where warnings are errors.
+        self._manager.deferred.leave_note(self._give_back)
         try:
             self._warn_if_open()
         finally:
@@ -136,9 +142,10 @@ else:
 
 
 class DeviceBuffer(Buffer, _Refuser):
-    """Device memory, from `device.allocate(nbytes)` (aclrtMalloc). Its contents are undefined at first.
+    """Device memory, made by `device.allocate(nbytes)` (aclrtMalloc). Its contents are undefined at first.
 
-    The host cannot read it: what asks for its bytes, as an array, `bytes()` or `memoryview()`, raises TypeError.
+    The host cannot read it: `bytes()`, `memoryview()` and `numpy.array()` of it raise TypeError. Copy it with
+    `stream.copy` or `stream.download`.
     """
 
     __slots__ = ()
@@ -150,9 +157,7 @@ class DeviceBuffer(Buffer, _Refuser):
 
     def _free(self) -> None:
         manager = self._manager
-        if (
-            self.stale or manager.failures.last_fault is not None
-        ):  # after a fault, handles are left to the reset
+        if self.stale or manager.failures.last_fault is not None:  # after a fault, the reset frees the memory
             return
         shown = make_pass(manager.index, self._generation)
         code = lib.aio_g_aclrtFree(shown, self._pointer)
@@ -164,7 +169,7 @@ class DeviceBuffer(Buffer, _Refuser):
             self._leave()
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        """For NumPy, which would make an array of one object of it."""
+        """For NumPy, which would otherwise make an array that holds this object."""
         raise TypeError(
             "expected memory of the host, got a DeviceBuffer; copy its bytes to an array or a bytearray with "
             "`await stream.download(array, buffer)`"
@@ -172,7 +177,7 @@ class DeviceBuffer(Buffer, _Refuser):
 
     @property
     def _exported(self) -> NoReturn:
-        """For what asks for its buffer; see exporter.h."""
+        """Raises when code requests its buffer; see exporter.h."""
         self.__array__()
 
     def __repr__(self) -> str:
@@ -180,23 +185,25 @@ class DeviceBuffer(Buffer, _Refuser):
 
 
 class _Allocation:
-    """Pinned memory on its way back."""
+    """Pinned memory, from aclrtMallocHost to aclrtFreeHost."""
 
     def __init__(self, manager: Manager, address: int) -> None:
         self._manager = manager
         self._pointer = ffi.cast("char *", address)
-        self._owed: list[bool] = []  # one when nobody refers to it; whoever takes that gives it back
+        self._owed: list[
+            bool
+        ] = []  # one item once nothing refers to it; the function that takes the item frees it
         runtime.keep(self)
 
     def unheld(self) -> None:
-        """For the finalizer: the maintenance thread gives back what nobody refers to."""
+        """For the finalizer: nothing refers to the memory any more, so the maintenance thread frees it."""
         self._owed.append(True)
         self._manager.deferred.leave_note(self.give_back)
-        if not self._manager.maintenance.running:  # the device is closed, and nobody reads notes
+        if not self._manager.maintenance.running:  # the device is closed, so no thread reads notes
             self.give_back()
 
     def give_back(self) -> None:
-        """Gives it back, if nobody refers to it and nobody else is about to; after a fault, not before the reset."""
+        """Frees the memory if nothing refers to it and no other thread frees it. After a fault it waits for a reset."""
         manager = self._manager
         if manager.failures.last_fault is not None and manager.admission.state is not State.CLOSED:
             leave_until_reset(manager, self.give_back)
@@ -205,7 +212,7 @@ class _Allocation:
             self._owed.pop()
         except IndexError:
             return
-        # It needs no device, but a reset must not run beside it: so it passes the gate while there is one.
+        # The call needs no device, but must not run during a reset: so it passes the gate while the device is open.
         shown = make_pass(manager.index, manager.generation)
         code = lib.aio_g_aclrtFreeHost(shown, self._pointer)
         if code < 0 and manager.admission.state is State.CLOSED:
@@ -219,7 +226,7 @@ class _Allocation:
             warn_of_failure(manager, "aclrtFreeHost", code, "the memory")
 
 
-_allocations: Final[dict[int, _Allocation]] = {}  # by address; what nobody refers to any more has left
+_allocations: Final[dict[int, _Allocation]] = {}  # by address; an entry is removed once nothing refers to it
 
 
 def _unheld(address: CData) -> None:
@@ -231,24 +238,24 @@ _own: Final = owner(_unheld)
 
 
 class _Bytes:
-    """The array of a pinned buffer's bytes: the one object that views of them keep alive."""
+    """The array of a pinned buffer's bytes: the only object that views of the bytes keep alive."""
 
-    address: CData  # which owns them
+    address: CData  # owns the bytes
 
 
 @lru_cache(maxsize=256)
 def _array_of(size: int) -> Any:
-    """The type of the bytes of pinned buffers of that size."""
+    """The ctypes array type for pinned buffers of that size."""
     return type("PinnedBytes", (_Bytes, ctypes.Array), {"_type_": ctypes.c_ubyte, "_length_": size})
 
 
 class PinnedBuffer(Buffer, _Exporter):
-    """Pinned host memory, from `device.pinned(nbytes)` (aclrtMallocHost): copies of any size, without staging.
+    """Pinned host memory, made by `device.pinned(nbytes)` (aclrtMallocHost). Copies of any size need no staging memory.
 
-    It has the buffer protocol, `numpy.frombuffer(pinned)` for instance, and its bytes are in `pinned.view`. It outlives
-    a reset of its device. Closing it refuses further copies and views, and gives the memory back; while there is a view
-    of it, an array of numpy's for instance, that waits for the last one, for a view cannot be told that its memory is
-    gone.
+    It has the buffer protocol: `numpy.frombuffer(pinned)` works, and `pinned.view` is a memoryview of its bytes.
+    It outlives a reset of its device. A closed buffer refuses further copies and views. Closing frees the memory
+    (aclrtFreeHost). While views of the buffer exist, the memory is freed only when the last of them is gone, because a
+    view cannot be invalidated.
     """
 
     __slots__ = ("_allocation", "_bytes")
@@ -264,32 +271,38 @@ class PinnedBuffer(Buffer, _Exporter):
 
     @property
     def _exported(self) -> object:
-        """What a view of it holds; see exporter.h."""
+        """The object that views of the buffer keep alive; see exporter.h."""
         self._check()
         return self._bytes
 
     @property
     def view(self) -> memoryview:
-        """Its bytes, to read, slice and assign: `pinned.view[:5] = b"hello"`."""
-        # ctypes names the byte order of single bytes ("<B"), and a memoryview refuses to index those.
+        """A writable memoryview of the bytes: `pinned.view[:5] = b"hello"`. Calls no ACL function.
+
+        The memory lives as long as the view.
+
+        Raises:
+            ParameterError: the buffer is closed.
+        """
+        # ctypes gives single bytes a byte order ("<B"), and a memoryview of that format cannot be indexed.
         return memoryview(self).cast("B")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """For NumPy, which asks for it when there is no buffer to be had, and would make an array of one object."""
+        """For NumPy. It calls this if it gets no buffer, and would otherwise make an array that holds this object."""
         self._check()
-        numpy = import_module("numpy")  # the caller's: nothing of aioacl needs it
+        numpy = import_module("numpy")  # the caller has imported it; aioacl does not need it
         return numpy.array(memoryview(self), dtype=dtype, copy=copy)
 
     @property
     def stale(self) -> bool:
-        """False: pinned memory is the host's, and outlives a reset."""
+        """Always False: pinned memory belongs to the host and outlives a reset."""
         return False
 
     def _can_be_freed(self) -> bool:
         return True
 
     def _free(self) -> None:
-        """No copy uses it any more: the streams let go of it, and so does it of its bytes. Without a view they go."""
+        """Runs when no copy uses the buffer. Drops the references to its bytes: without a view, they are freed."""
         for reference in tuple(self._uses):
             reference.core.release_done()
         self._bytes = None
@@ -298,17 +311,17 @@ class PinnedBuffer(Buffer, _Exporter):
 
     def __del__(self) -> None:
         if hasattr(self, "_bytes") and not lib.aio_forked() and not sys.is_finalizing():
-            self._warn_if_open()  # its bytes go with it, or with the last view
+            self._warn_if_open()  # its bytes are freed with it, or with the last view
 
     def __repr__(self) -> str:
         return f"<PinnedBuffer of {self._size} bytes, {self._state()}>"
 
 
-# --- making and freeing, on the maintenance thread -----------------------------------------------------------------
+# --- allocating and freeing, on the maintenance thread ----------------------------------------------------------------
 
 
 def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
-    """Allocates device memory."""
+    """Allocates device memory (aclrtMalloc)."""
     target = ffi.new("void **")
     shown = make_pass(manager.index, generation)
     code = lib.aio_g_aclrtMalloc(shown, target, size, lib.ACL_MEM_MALLOC_HUGE_FIRST)
@@ -318,7 +331,7 @@ def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
 
 
 def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
-    """Allocates pinned memory."""
+    """Allocates pinned memory (aclrtMallocHost)."""
     target = ffi.new("void **")
     code = lib.aio_g_aclrtMallocHost(make_pass(manager.index, generation), target, size)
     if code:
@@ -327,6 +340,6 @@ def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
 
 
 def discard(buffer: DeviceBuffer | PinnedBuffer) -> None:
-    """Frees what was made for a caller that has left, unless its finalizer does."""
+    """Closes a buffer that was made for a caller that no longer waits."""
     buffer._closed = True
     buffer._give_back()

@@ -1,4 +1,4 @@
-"""What the maintenance thread does with native streams: it makes and destroys them, and synchronizes a whole device."""
+"""Work of the maintenance thread on native streams: make and destroy them, and synchronize a whole device."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
 SYNC_TIMEOUT: Final = 507046
-BLAMES_NOBODY: Final = (SYNC_TIMEOUT, STREAM_ABORTED)  # an abort says itself whose work it was
+NOT_A_FAILURE: Final = (SYNC_TIMEOUT, STREAM_ABORTED)  # an abort records by itself which work it dropped
 
 
 def destroy(core: StreamCore) -> None:
-    """On the maintenance thread: destroys the native stream now, or when its work is done."""
+    """Destroys the native stream now, or when its work is done. Runs on the maintenance thread."""
     manager = core.manager
-    left = manager.failures.last_fault is not None  # after a fault, handles are left to the reset
-    if core.stranded and not left:  # it is never idle, unless it is aborted
+    left = manager.failures.last_fault is not None  # after a fault, the reset frees the handles
+    if core.stranded and not left:  # it never becomes idle, except by an abort
         left = lib.aio_stream_abort(core.handle) != 0
     code = 0 if left else lib.aio_stream_destroy(core.handle)
     core.release_done()
     if code == lib.AIO_PENDING:
-        # Anew, for weak references end when something becomes garbage, if for a moment.
+        # Added again: the weak reference is gone if the object was garbage, even for a moment.
         manager.streams.add(core)
         tail = lib.aio_stream_tail(core.handle)
         manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
@@ -38,15 +38,15 @@ def destroy(core: StreamCore) -> None:
         manager.streams.discard(core)
     try:
         core.warn_of_uncollected("its stream was closed")
-    finally:  # a warning may be an error
+    finally:  # a warning may be turned into an error
         if code > 0 and not manager.admission.found_reset(core.generation, code):
-            warn_of_failure(manager, "aclrtDestroyStream", code, "it")
+            warn_of_failure(manager, "aclrtDestroyStream", code, "the stream")
 
 
 def make_core(
     manager: Manager, generation: int, priority: int, on_failure: OnFailure, made_at: Site | None
 ) -> StreamCore:
-    """On the maintenance thread: makes a native stream, and its record."""
+    """Makes a native stream and its record. Runs on the maintenance thread."""
     shown = make_pass(manager.index, generation)
     made = ffi.new("aclrtStream *")
     if priority:
@@ -70,7 +70,11 @@ def make_core(
 
 
 def synchronize_device(manager: Manager, generation: int, slice_ms: int) -> AclError | None:
-    """On the maintenance thread: one wait for the device. A code that it takes may be of a stream of ours."""
+    """Waits for the device once, for at most `slice_ms`. Runs on the maintenance thread.
+
+    Returns None when all work is done, else the error. The call may consume the error code of one of aioacl's streams,
+    so the code is passed to the engine.
+    """
     call, shown = "aclrtSynchronizeDeviceWithTimeout", make_pass(manager.index, generation)
     lib.aio_device_sync_begin(manager.index)
     try:
@@ -78,7 +82,7 @@ def synchronize_device(manager: Manager, generation: int, slice_ms: int) -> AclE
         if code == 0:
             return None
         text = text_of(lib.aio_error_text())
-        if code > 0 and code not in BLAMES_NOBODY:
+        if code > 0 and code not in NOT_A_FAILURE:
             lib.aio_device_fail(manager.index, code, ffi.new("char[]", text.encode()))
     finally:
         lib.aio_device_sync_end(manager.index)

@@ -1,4 +1,4 @@
-"""Where a copy goes to or comes from: on the device, in pinned memory, or in pageable memory."""
+"""The operands of a copy: device memory, pinned memory or pageable memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from aioacl._handles.formats import view_of
 from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer  # type checkers bring it; collections.abc has it since Python 3.12
+    from typing_extensions import Buffer  # part of type checkers; in collections.abc since Python 3.12
 
     from aioacl._base.ffi import CData
     from aioacl._lifecycle.manager import Manager
 
     class _Array(Protocol):
-        """An array of numpy, whose stubs declare `__buffer__` for Python 3.12 and later only."""
+        """An array of numpy. Its stubs declare `__buffer__` only for Python 3.12 and later."""
 
         @property
         def __array_interface__(self) -> dict[str, Any]: ...
@@ -42,22 +42,22 @@ _READABLE = (
 
 @dataclass(frozen=True, slots=True)
 class CopyOperand:
-    """An address, how much is there, what kind of memory it is, and what keeps it alive."""
+    """One end of a copy: its address, its size in bytes, its kind of memory, and the object that keeps it alive."""
 
     address: CData
     size: int
-    owner: Any  # the Buffer, or what exports pageable memory
+    owner: Any  # the Buffer, or the exporter of the pageable memory
     device: bool = False
     pageable: bool = False
 
     def part(self, offset: int, size: int) -> CopyOperand:
-        """The same memory from an offset on."""
+        """The `size` bytes of this memory that begin at `offset`."""
         address = ffi.cast("char *", self.address) + offset
         return CopyOperand(address, size, self.owner, self.device, self.pageable)
 
 
 def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> CopyOperand:
-    """The place that an argument of a copy means. ParameterError for what is none."""
+    """Returns the operand for an argument of a copy. Raises ParameterError if it is not memory that can be copied."""
     if isinstance(thing, DeviceBuffer | PinnedBuffer):
         return _buffer(thing, manager)
     source, pointers = (thing, "") if type(thing) in _BYTES else view_of(thing)
@@ -65,13 +65,14 @@ def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> Co
         raise ParameterError(
             f"expected a buffer of plain values, got {type(thing).__name__} of the format {pointers!r}, which holds "
             "pointers",
-            hint="Copy the values that they point to: array.astype(float), or a bytearray, for instance.",
+            hint="Pass a buffer of the values that they point to: array.astype(float), or a bytearray, for instance.",
         )
     try:
         held = ffi.from_buffer("char[]", source, writable)
     except (TypeError, ValueError, BufferError) as error:
         raise ParameterError(
-            f"{type(thing).__name__} cannot be {'written to' if writable else 'copied from'}: {error}",
+            f"expected memory that can be {'written to' if writable else 'copied from'}, got "
+            f"{type(thing).__name__}: {error}",
             hint=_WRITABLE if writable else _READABLE,
         ) from error
     return CopyOperand(held, len(held), held, pageable=True)
@@ -81,7 +82,8 @@ def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager) -> CopyOperan
     buffer._check()
     if isinstance(buffer, DeviceBuffer) and buffer._manager is not manager:
         raise ParameterError(
-            "the buffer is of another device", hint="Copy between devices through pinned host memory."
+            f"expected a buffer of device {manager.index}, got one of device {buffer._manager.index}",
+            hint="Copy between devices through pinned host memory.",
         )
     return CopyOperand(buffer._pointer, buffer.size, buffer, device=isinstance(buffer, DeviceBuffer))
 
@@ -96,7 +98,7 @@ def _size(of: CopyOperand, nbytes: SupportsIndex | None) -> int:
 
 
 def fill_size(to: CopyOperand, nbytes: SupportsIndex | None) -> int:
-    """How many bytes a fill writes. ParameterError when they do not fit."""
+    """The number of bytes that a fill writes. Raises ParameterError if they do not fit."""
     size = _size(to, nbytes)
     if size > to.size:
         raise ParameterError(
@@ -107,18 +109,19 @@ def fill_size(to: CopyOperand, nbytes: SupportsIndex | None) -> int:
 
 
 def copy_size(to: CopyOperand, of: CopyOperand, nbytes: SupportsIndex | None) -> int:
-    """How many bytes a copy moves. ParameterError when they do not fit."""
+    """The number of bytes that a copy moves. Raises ParameterError if they do not fit."""
     size = _size(of, nbytes)
     if size > of.size or size > to.size:
         raise ParameterError(
-            f"{size} bytes do not fit: the source has {of.size}, the target {to.size}",
-            hint="Pass nbytes=, at most the smaller of the two.",
+            f"expected at most {min(of.size, to.size)} bytes, got {size}: the source has {of.size} bytes, the target "
+            f"{to.size}",
+            hint="Pass nbytes=, at most the smaller of the two sizes.",
         )
     return size
 
 
 def copy_kind(to: CopyOperand, of: CopyOperand) -> int:
-    """The aclrtMemcpyKind. ParameterError when neither is on the device."""
+    """The aclrtMemcpyKind of a copy. Raises ParameterError if neither operand is on the device."""
     if to.device and of.device:
         return lib.ACL_MEMCPY_DEVICE_TO_DEVICE
     if to.device:
@@ -126,5 +129,6 @@ def copy_kind(to: CopyOperand, of: CopyOperand) -> int:
     if of.device:
         return lib.ACL_MEMCPY_DEVICE_TO_HOST
     raise ParameterError(
-        "neither the source nor the target is on the device", hint="Copy host memory yourself."
+        "expected a DeviceBuffer as source or target, got host memory as both",
+        hint="Copy host memory yourself.",
     )

@@ -1,7 +1,7 @@
-"""Operations: what is awaited in a task, and called from a plain thread.
+"""Operation and Opening: awaitables that a plain thread can use through `result()`.
 
-An `Operation` starts nothing until it is awaited, entered, or asked for its `result()`. One that makes something is
-an `Opening`: it is a context manager too, and one that was forgotten warns.
+An `Operation` starts nothing until it is awaited, entered, or its `result()` is called. An `Opening` is an Operation
+that makes something, and a context manager too. An Operation or Opening that is never used emits a RuntimeWarning.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ REFUSED: Final = "refused"
 
 
 class Operation(Unique, Generic[T_co]):
-    """Something to `await`, or to take the `result()` of on a thread without a running loop."""
+    """An awaitable. A thread without a running event loop calls `result()` instead of awaiting it.
+
+    Nothing starts before it is awaited or `result()` is called. One that is dropped unused emits a RuntimeWarning.
+    """
 
     __slots__ = ("__weakref__", "_begin", "_of", "_state", "_what")
     noun = "operation"
-    _lost = "so nothing was done: await it, or take its result()"
+    _lost = "so nothing was done: await it, or call its result()"
 
     def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, T_co]], of: object = None) -> None:
         self._what = what
@@ -57,7 +60,7 @@ class Operation(Unique, Generic[T_co]):
         return result
 
     def _block(self, timeout: Seconds | None, instead: str) -> T_co:
-        """Blocks until it is done. Where a loop runs it is refused, and can still be awaited."""
+        """Blocks until it is done. On a thread whose loop runs it is refused, and can still be awaited."""
         try:
             result = run_blocking(self._use, timeout, instead)
         except BaseException as error:
@@ -79,34 +82,40 @@ class Operation(Unique, Generic[T_co]):
             warnings.warn(f"{self._what} was never awaited, {self._lost}", RuntimeWarning, stacklevel=2)
 
     def result(self, timeout: Seconds | None = None) -> T_co:
-        """Blocks until it is done, at most `timeout` seconds.
+        """Runs the operation and blocks until it is done, on a thread without a running event loop.
+
+        Args:
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Returns:
+            What an await of it returns.
 
         Raises:
-            RuntimeError: on a thread whose event loop runs.
-            DeviceTimeout: after the time.
+            RuntimeError: this thread runs an event loop.
+            DeviceTimeout: it was not done within `timeout` seconds.
         """
         return self._block(timeout, "await it instead of calling result()")
 
 
 class Closable(Protocol):
-    """What an opening makes."""
+    """What an Opening makes: an object with a `close()`."""
 
     _site: Site | None
 
     def close(self) -> Operation[None]:
-        """Gives it back."""
+        """Closes it."""
         ...
 
     def _leave_open(self) -> None:
-        """For finalizers: leaves it to the maintenance thread to give it back. Takes no lock."""
+        """For finalizers: leaves the close to the maintenance thread. Takes no lock."""
         ...
 
     def _close_later(self) -> bool:
-        """Closes it without a wait; False, and nothing is done, if its close has to be waited for."""
+        """Closes it without waiting and returns True. Returns False and does nothing if the close must be awaited."""
         ...
 
     async def _close_at_end(self) -> None:
-        """Closes it at the end of its block."""
+        """Closes it at the end of its `with` block."""
         ...
 
 
@@ -114,9 +123,10 @@ C = TypeVar("C", bound=Closable)
 
 
 class Opening(Operation[C]):
-    """Makes something that is to be closed: `x = await opening`, or `async with opening as x`.
+    """An Operation that makes something which is to be closed: `x = await opening`, or `async with opening as x`.
 
-    A thread without a running loop calls `result()`, or enters it with `with`.
+    The end of the `async with` block closes what was made. A thread without a running loop calls `result()`, or enters
+    the opening with `with`. Each Opening makes one thing: a second use raises ParameterError.
     """
 
     __slots__ = ("_made", "_site")
@@ -147,35 +157,33 @@ class Opening(Operation[C]):
         return made
 
     async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        """Closes what was made, and waits for that."""
+        """Closes what was made, and waits for the close."""
         made = self._left(kind)
         if made is not None:
             await made._close_at_end()
 
     def __enter__(self) -> C:
-        """For a thread without a running loop; blocks until it is made."""
+        """Blocks until it is made. For threads without a running loop."""
         self._made = made = self._block(None, "enter it with `async with`")
         return made
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        """Closes what was made, and blocks until that is done."""
+        """Closes what was made, and blocks until the close is done."""
         made = self._left(kind)
         if made is None:
             return
         try:
             run_blocking(made._close_at_end, None, "enter it with `async with`")
-        except (
-            BaseException
-        ):  # Ctrl-C, or a loop has begun to run on this thread: it is closed without a wait
+        except BaseException:  # Ctrl-C, or a loop now runs on this thread: it is closed without waiting
             made._leave_open()
             raise
 
     def _left(self, kind: type[BaseException] | None) -> C | None:
-        """Its block is left; returns what is to be closed, if the caller has to wait for that."""
+        """Handles the end of the block. Returns what the caller has to close and wait for, or None."""
         made, self._made = self._made, None
-        if made is None or lib.aio_forked():  # a child has nothing to close, and leaves as it was going to
+        if made is None or lib.aio_forked():  # a forked child has nothing to close
             return None
-        if kind is GeneratorExit:  # by a finalizer, perhaps on a thread that has a lock: it must not wait
+        if kind is GeneratorExit:  # a finalizer closes it, perhaps on a thread that holds a lock: do not wait
             made._leave_open()
             return None
         cancelled = kind is not None and not issubclass(kind, Exception)

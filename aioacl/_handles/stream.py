@@ -1,4 +1,4 @@
-"""Streams: enqueueing is a plain call that never waits; waiting is an await."""
+"""Stream: enqueueing is a plain call that never waits; waiting is an await."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 class Stream(Handle):
-    """A queue of work on a device, from `device.create_stream()`. `await stream` waits for all of it."""
+    """A queue of work on a device, made by `device.create_stream()`.
+
+    Tasks run in the order in which they were enqueued. `await stream` waits for all work enqueued so far.
+    """
 
     __slots__ = ("_core", "_on_failure", "_priority")
     noun = "stream"
@@ -54,32 +57,60 @@ class Stream(Handle):
         return (yield from begun(lambda: self._wait(None)))
 
     def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
-        """Waits for everything enqueued so far, at most `timeout` seconds (aclrtSynchronizeStream).
+        """Waits for all work enqueued so far (as aclrtSynchronizeStream does).
+
+        Args:
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Returns:
+            An Operation to await, or to take the `result()` of.
 
         Raises:
-            DeviceTimeout: after the time; the stream stays usable.
-            DeviceReset, StaleHandleError: its device was reset.
-            StreamAborted: its work was aborted.
-            DeviceFault and others: one of its tasks failed.
+            DeviceTimeout: the work was not done within `timeout` seconds. The stream stays usable.
+            DeviceReset: the device was reset or closed during the wait.
+            StaleHandleError: the device was reset or closed before the wait.
+            StreamAborted: an abort dropped the work, or work that it depends on.
+            DeviceFault: one of its tasks failed, or one that they depend on. Other subclasses of AclError are raised
+                likewise, by the code of the failure.
+            ParameterError: the stream is closed.
         """
         return Operation("stream.synchronize()", lambda: self._wait(timeout), self)
 
     def result(self, timeout: Seconds | None = None) -> None:
-        """As `synchronize`, blocking, on a thread without a running loop."""
+        """Blocks until all work enqueued so far is done. For threads without a running event loop.
+
+        Args:
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Raises:
+            RuntimeError: this thread runs an event loop.
+            AclError: a subclass of it, as for `synchronize`.
+        """
         run_blocking(lambda: self._wait(None), timeout)
 
     @property
     def error(self) -> AclError | None:
-        """The failure that the stream's next work would be refused with, or None. Calls no ACL function.
+        """The failure with which the stream refuses new work, an AclError, or None. Calls no ACL function.
 
-        It is that of the first task of its own that failed, else that of the first failed task on which its work
-        depends. Each read makes a new exception object. `await stream.renew()` makes the stream usable again.
+        It is the failure of the first task of this stream that failed. If none did, it is that of the first failed task
+        on which its work depends. Each read makes a new exception object. `await stream.renew()` makes the stream
+        usable again.
         """
         failed = self._core.error_at(LAST)
         return None if failed is None else self._core.raised(failed)
 
     def query(self) -> bool:
-        """Whether all its work is done, well or not (aclrtStreamQuery)."""
+        """Asks whether all work enqueued so far is done (aclrtStreamQuery). Never waits.
+
+        Returns:
+            True if all of it is finished, successfully or not.
+
+        Raises:
+            ParameterError: the stream is closed.
+            StaleHandleError: the stream is from an older generation.
+            DeviceResetting: the device is being reset.
+            AclError: the query failed; a subclass of it, by the code.
+        """
         self._check()
         answer = lib.aio_stream_query(self._core.handle, lib.aio_stream_tail(self._core.handle))
         if answer not in (0, 1):
@@ -90,7 +121,7 @@ class Stream(Handle):
     # --- enqueueing ------------------------------------------------------------------------------------------
 
     def _enqueue(self, core: StreamCore, call: str, function: Callable[..., int], *arguments: object) -> int:
-        """The position of a new entry. A holder of a lease passes while the device drains."""
+        """Enqueues by the C function and returns the position. A lease holder may enqueue while the device drains."""
         held, swept = 0, False
         while True:
             result = function(core.handle, held, *arguments)
@@ -116,7 +147,7 @@ class Stream(Handle):
         function: Callable[..., int],
         *arguments: object,
     ) -> Ticket:
-        """Enqueues what uses these objects; also when Ctrl-C comes behind the call, they are kept until it is done."""
+        """Enqueues work and keeps the objects that it uses until it is done, even if a Ctrl-C follows the call."""
         reference = InFlight(core, buffers, held)
         try:
             core.keep(reference)
@@ -124,7 +155,7 @@ class Stream(Handle):
             if deferred:
                 free_deferred(reference)
             return Ticket(core, position, call)
-        except AclError:  # it was refused
+        except AclError:  # the enqueue was refused
             core.forget(reference)
             raise
         except BaseException:
@@ -133,18 +164,30 @@ class Stream(Handle):
             raise
 
     def copy(self, target: Memory, source: Memory, *, nbytes: SupportsIndex | None = None) -> Ticket:
-        """Enqueues a copy (aclrtMemcpyAsync) of `nbytes`, or of the whole source, to the start of the target.
+        """Enqueues a copy to the start of the target (aclrtMemcpyAsync). Never waits.
 
-        One of the two is a DeviceBuffer; the other a DeviceBuffer, a PinnedBuffer, or any object with a contiguous
-        buffer (pageable memory): up to 1 MiB of that is staged, more goes through `upload` and `download`. The
-        stream keeps both until the copy is done, but for a pageable source, whose bytes are taken at once. Where
-        nothing awaits the copy, they are released within about a tenth of a second of its end.
+        At least one of the two is a DeviceBuffer. The other is a DeviceBuffer, a PinnedBuffer, or pageable memory: any
+        object with a contiguous buffer. A copy of pageable memory goes through staging memory, at most 1 MiB per copy;
+        `upload` and `download` copy more. A copy of 0 bytes calls no ACL function.
+
+        The stream refers to both until the copy is done. It does not refer to a pageable source, whose bytes are taken
+        at once. If nothing awaits the copy, the references are dropped within about 0.1 seconds of its end.
+
+        Args:
+            target: the memory to write to.
+            source: the memory to read from.
+            nbytes: the number of bytes to copy, an int of at least 0; None copies the whole source.
+
+        Returns:
+            A Ticket. It may be dropped without being awaited.
 
         Raises:
-            ParameterError: sizes or kinds do not fit, the target is read-only, the memory is of another device.
-            QueueFull: the stream's queue or the staging memory is full; `await stream.ready()`.
-            StaleHandleError: the stream or a buffer is of an older generation.
+            ParameterError: the sizes or kinds of memory do not fit; the target is read-only; the memory is of another
+                device; or the stream or a buffer is closed.
+            QueueFull: the stream's queue or the staging memory is full. `await stream.ready()`, then try again.
+            StaleHandleError: the stream or a buffer is from an older generation.
             DeviceResetting: the device is draining or being reset.
+            DeviceFault: the stream has failed. Other subclasses of AclError are raised likewise; see `error`.
         """
         self._check()
         to, of = operand_of(target, self._manager, writable=True), operand_of(source, self._manager)
@@ -156,7 +199,7 @@ class Stream(Handle):
         return self._copy_directly(core, to, of, size, kind, (to.owner, of.owner))
 
     def _at_tail(self, core: StreamCore) -> Ticket:
-        """The ticket of work that moves nothing: the runtime is not called, and it is done when all before it is."""
+        """The ticket of a copy or fill of 0 bytes. It calls no ACL function, and is done when the work before it is."""
         return Ticket(core, lib.aio_stream_tail(core.handle), twin=True)
 
     def _copy_directly(
@@ -176,7 +219,8 @@ class Stream(Handle):
     ) -> Ticket:
         if size > STAGED_AT_MOST:
             raise ParameterError(
-                f"a copy of {size} bytes from or to pageable memory would block the caller",
+                f"expected at most {STAGED_AT_MOST} bytes for a copy from or to pageable memory, got {size}: it would "
+                "block the caller",
                 hint="Use memory of device.pinned(n), or `await stream.upload(...)` / `download(...)`.",
             )
         if of.pageable:
@@ -188,20 +232,39 @@ class Stream(Handle):
     def fill(
         self, target: DeviceBuffer | PinnedBuffer, byte: SupportsIndex, *, nbytes: SupportsIndex | None = None
     ) -> Ticket:
-        """Enqueues a fill (aclrtMemsetAsync) of the target, a DeviceBuffer or PinnedBuffer, with one byte.
+        """Enqueues a fill of a buffer with one byte value (aclrtMemsetAsync). Never waits.
 
-        It fills all of it, or `nbytes` from its start. With `nbytes=0` it calls no ACL function, as a copy does: the
-        ticket is done when the work before it is.
+        With `nbytes=0`, as in a copy of 0 bytes, no ACL function is called: the ticket is done when the work before it
+        is.
+
+        Args:
+            target: the DeviceBuffer or PinnedBuffer to fill.
+            byte: the value of each byte, an int from 0 to 255.
+            nbytes: the number of bytes to fill from the start, an int of at least 0; None fills the whole target.
+
+        Returns:
+            A Ticket. It may be dropped without being awaited.
+
+        Raises:
+            ParameterError: the target is pageable memory or too small, `byte` is out of range, or the stream or the
+                target is closed.
+            QueueFull: the stream's queue is full. `await stream.ready()`, then try again.
+            StaleHandleError: the stream or the target is from an older generation.
+            DeviceResetting: the device is draining or being reset.
+            DeviceFault: the stream has failed. Other subclasses of AclError are raised likewise; see `error`.
         """
         self._check()
         to = operand_of(target, self._manager, writable=True)
         if to.pageable:
             raise ParameterError(
-                "only device and pinned memory can be filled", hint="Fill host memory yourself."
+                f"expected a DeviceBuffer or a PinnedBuffer to fill, got {type(target).__name__}",
+                hint="Fill host memory yourself.",
             )
         value = whole_of(byte)
         if value is None or not 0 <= value <= 255:
-            raise ParameterError(f"{byte!r} is not a byte", hint="Pass a number from 0 to 255.")
+            raise ParameterError(
+                f"byte must be an int from 0 to 255, got {byte!r}", hint="Pass an int in this range."
+            )
         core, size = self._core, fill_size(to, nbytes)
         if size == 0:
             return self._at_tail(core)
@@ -209,17 +272,34 @@ class Stream(Handle):
         return self._ticket(core, (to.owner,), None, "aclrtMemsetAsync", lib.aio_fill, *arguments)
 
     def record(self, event: Event | None = None) -> Event:
-        """Records an event at this point of the stream (aclrtRecordEvent): a pooled one, or your own."""
+        """Records an event at the present end of the queue (aclrtRecordEvent). Never waits.
+
+        Args:
+            event: an Event of the same device; None makes a new one.
+
+        Returns:
+            The recorded Event.
+
+        Raises:
+            ParameterError: `event` is not an Event or is of another device; or the event or the stream is closed.
+            QueueFull: the stream's queue is full. `await stream.ready()`, then try again.
+            StaleHandleError: the stream or the event is from an older generation.
+            DeviceResetting: the device is draining or being reset.
+            DeviceFault: the stream has failed. Other subclasses of AclError are raised likewise; see `error`.
+        """
         self._check()
         if event is None:
             event = Event._make(self._manager, self._generation, timing=False)
         if not isinstance(event, Event):
             raise ParameterError(
-                f"expected an Event, got {event!r}", hint="Make one with device.create_event()."
+                f"expected an Event, got {event!r}", hint="Pass one made by device.create_event()."
             )
         event._check()
         if event._manager is not self._manager:
-            raise ParameterError("the event is of another device", hint="Make it from the stream's device.")
+            raise ParameterError(
+                f"expected an event of device {self._manager.index}, got one of device {event._manager.index}",
+                hint="Make the event from the stream's device.",
+            )
         native = ffi.new("aio_event **")
         core = self._core
         position = self._enqueue(core, "aclrtRecordEvent", lib.aio_record, event.timing, native)
@@ -227,18 +307,28 @@ class Stream(Handle):
         return event
 
     def wait_event(self, event: Event) -> Ticket:
-        """Makes all later work of this stream wait for the event's newest record (aclrtStreamWaitEvent).
+        """Makes later work of this stream wait on the device for the event's newest record (aclrtStreamWaitEvent).
+
+        The call itself never waits.
+
+        Args:
+            event: a recorded Event. It may be of another device.
+
+        Returns:
+            A Ticket. It may be dropped without being awaited.
 
         Raises:
-            DeviceFault and others: a task before the event has failed; this stream stays usable.
-            DeviceFault and others: this stream has failed; see `error`.
-            ParameterError: it is not an event, was never recorded, or is closed.
-            QueueFull, StaleHandleError, DeviceResetting: as for every enqueue.
+            DeviceFault: a task before the event has failed, and this stream stays usable. Or this stream has failed;
+                see `error`. Other subclasses of AclError are raised likewise, by the code of the failure.
+            ParameterError: `event` is not an Event, was never recorded, or is closed; or the stream is closed.
+            QueueFull: the stream's queue is full. `await stream.ready()`, then try again.
+            StaleHandleError: the stream or the event is from an older generation.
+            DeviceResetting: the device is draining or being reset.
         """
         self._check()
         if not isinstance(event, Event):
             raise ParameterError(
-                f"expected an Event, got {event!r}", hint="Pass what stream.record() returns."
+                f"expected an Event, got {event!r}", hint="Pass an Event that stream.record() returned."
             )
         version = event._recorded_version()
         arguments = (version.native, version.core.handle, version.position)
@@ -252,7 +342,7 @@ class Stream(Handle):
                 raise
         refusal = version.core.raised(failed, "aclrtStreamWaitEvent")
         refusal.hint = (
-            "Repeat the work behind the event on a stream that has not failed. This stream stays usable."
+            "Repeat the work before the event on a stream that has not failed. This stream stays usable."
         )
         raise refusal
 
@@ -261,50 +351,101 @@ class Stream(Handle):
     def upload(
         self, target: DeviceBuffer, source: HostMemory, *, nbytes: SupportsIndex | None = None
     ) -> Operation[None]:
-        """Copies `nbytes` of host memory, or the whole source, to the start of a DeviceBuffer.
+        """Copies host memory of any size to the start of a DeviceBuffer (aclrtMemcpyAsync).
 
-        It may be of any size: pageable memory goes through staging memory, chunk by chunk, and the operation waits for
-        room where `copy` raises QueueFull. It ends when all is copied.
+        The copy runs in chunks. Pageable memory goes through staging memory. Where `copy` raises QueueFull, the
+        operation waits for room.
+
+        Args:
+            target: the DeviceBuffer to write to.
+            source: a PinnedBuffer, or any object with a contiguous buffer.
+            nbytes: the number of bytes to copy, an int of at least 0; None copies the whole source.
+
+        Returns:
+            An Operation. It ends when all bytes are copied.
 
         Raises:
-            ParameterError: `nbytes` is no size, or more than one of the two has; kinds do not fit; as for `copy`.
-            StaleHandleError, DeviceReset, DeviceFault and others: as for `copy`, and for an await of its ticket.
+            ParameterError: `nbytes` is not a size, or is larger than the source or the target; the kinds of memory do
+                not fit; or as for `copy`.
+            StaleHandleError: the stream or a buffer is from an older generation.
+            DeviceResetting: the device is draining or being reset.
+            DeviceReset: the device was reset or closed during the copy.
+            QueueFull: the runtime reports a full queue although the stream is idle.
+            DeviceFault: a task failed. Other subclasses of AclError are raised likewise, by the code of the failure.
         """
         return Operation("stream.upload()", lambda: pump(self, target, source, nbytes, up=True), self)
 
     def download(
         self, target: HostMemory, source: DeviceBuffer, *, nbytes: SupportsIndex | None = None
     ) -> Operation[None]:
-        """Copies `nbytes` of a DeviceBuffer, or all of it, to the start of host memory; otherwise as `upload`."""
+        """Copies a DeviceBuffer of any size to the start of host memory (aclrtMemcpyAsync).
+
+        It runs in chunks and waits for room, as `upload` does.
+
+        Args:
+            target: a PinnedBuffer, or any object with a contiguous, writable buffer.
+            source: the DeviceBuffer to read from.
+            nbytes: the number of bytes to copy, an int of at least 0; None copies the whole source.
+
+        Returns:
+            An Operation. It ends when all bytes are copied.
+
+        Raises:
+            ParameterError: `nbytes` is not a size, or is larger than the source or the target; the kinds of memory do
+                not fit; or as for `copy`.
+            StaleHandleError: the stream or a buffer is from an older generation.
+            DeviceResetting: the device is draining or being reset.
+            DeviceReset: the device was reset or closed during the copy.
+            QueueFull: the runtime reports a full queue although the stream is idle.
+            DeviceFault: a task failed. Other subclasses of AclError are raised likewise, by the code of the failure.
+        """
         return Operation("stream.download()", lambda: pump(self, target, source, nbytes, up=False), self)
 
     # --- room ------------------------------------------------------------------------------------------------
 
     def ready(self) -> Operation[None]:
-        """Waits until there is room in the queue and in the staging memory."""
+        """Waits until the stream's queue and the staging memory have room for another copy.
+
+        Returns:
+            An Operation to await, or to take the `result()` of.
+
+        Raises:
+            ParameterError: the stream is closed.
+            StaleHandleError: the stream is from an older generation.
+            OutOfMemoryError: there is no staging memory, and none can be allocated (aclrtMallocHost).
+            StreamAborted: the work of the stream depends on dropped work, so it never ends.
+            DeviceReset: the device was reset or closed during the wait.
+            DeviceQuarantined: the device is quarantined.
+        """
         return Operation("stream.ready()", lambda: room(self), self)
 
     # --- a failed stream ---------------------------------------------------------------------------------------
 
     def renew(self, *, timeout: Seconds | None = None, abort: bool = False) -> Operation[None]:
-        """Gives the stream a new native stream once the old one is idle: the cure for a failed stream.
+        """Replaces the native stream once it is idle, so that a failed stream is usable again.
 
-        Objects that share the stream go on with it. Tickets and events from before keep their outcome. It may be called
-        on a stream that has not failed, too.
+        It calls aclrtCreateStream or aclrtCreateStreamWithConfig, then aclrtDestroyStream. The Stream object stays the
+        same for all code that shares it. Tickets and events from before keep their outcome. A stream that has not
+        failed may be renewed too.
 
         Args:
-            timeout: seconds to wait at most for the work that still runs.
-            abort: drops that work (aclrtStreamAbort) instead of waiting. Work that depends on dropped work never ends,
-                so it is always dropped.
+            timeout: the longest wait in seconds for the work that still runs; None waits without a limit.
+            abort: if True, drops that work (aclrtStreamAbort) instead of waiting for it. Work that depends on dropped
+                work never ends, so it is always dropped.
+
+        Returns:
+            An Operation to await, or to take the `result()` of.
 
         Raises:
-            DeviceTimeout: after the time; the stream is as it was.
-            NotSupported: the work has to be dropped and the firmware cannot (207000).
-            ParameterError: the stream is closed.
-            StaleHandleError, DeviceResetting, DeviceReset: its device was reset.
+            DeviceTimeout: it was not done within `timeout` seconds. The stream is unchanged.
+            NotSupported: work must be dropped, and the firmware does not support that (207000).
+            ParameterError: the stream is closed, or `abort` is not a bool.
+            StaleHandleError: the stream is from an older generation.
+            DeviceResetting: the device is draining or being reset.
+            DeviceReset: the device was reset or closed during the wait.
         """
         if not isinstance(abort, bool):
-            raise ParameterError(f"abort={abort!r} is not a bool", hint="Pass True or False.")
+            raise ParameterError(f"abort must be a bool, got {abort!r}", hint="Pass True or False.")
         return Operation("stream.renew()", lambda: self._renew(deadline_of(timeout), abort=abort), self)
 
     async def _renew(self, deadline: float | None, *, abort: bool) -> None:
@@ -315,7 +456,7 @@ class Stream(Handle):
         while not await core.settle(deadline):
             await self._abort()
         made = await self._manager.make(self._made_again, discard=destroy, deadline=deadline)
-        if self._closed or self._core is not core:  # another task has closed or renewed it meanwhile
+        if self._closed or self._core is not core:  # another task has closed or renewed the stream meanwhile
             self._manager.deferred.leave_note(lambda: destroy(made))
             self._check()
             return
@@ -329,13 +470,13 @@ class Stream(Handle):
             raise self._error(lib.AIO_STALE, "aclrtCreateStream")
         return make_core(self._manager, generation, self._priority, self._on_failure, self._core.made)
 
-    # --- ends ------------------------------------------------------------------------------------------------
+    # --- closing ---------------------------------------------------------------------------------------------
 
     async def _close(self) -> None:
         failed = self._core.uncollected()
         try:
             await super()._close()
-        finally:  # last, for a warning may be an error
+        finally:  # last, because a warning may be turned into an error
             if failed is not None:
                 warn(failed, "its stream was closed")
 
@@ -346,11 +487,16 @@ class Stream(Handle):
             raise self._error(code, "aclrtStreamAbort", "")
 
     def abort(self) -> Operation[None]:
-        """Drops all its work (aclrtStreamAbort): every ticket of it ends in StreamAborted.
+        """Drops all unfinished work of the stream (aclrtStreamAbort): its tickets raise StreamAborted.
+
+        Returns:
+            An Operation to await, or to take the `result()` of.
 
         Raises:
-            NotSupported: the firmware cannot (207000); only a reset stops the work then.
-            AclError: the abort failed. What was unfinished may have been dropped, so it ends in StreamAborted too.
+            NotSupported: the firmware does not support it (207000). Then only a reset stops the work.
+            AclError: the abort failed. Unfinished work may have been dropped, so its tickets raise StreamAborted too.
+            ParameterError: the stream is closed.
+            StaleHandleError: the stream is from an older generation.
         """
         return Operation("stream.abort()", self._abort, self)
 
@@ -360,12 +506,18 @@ class Stream(Handle):
         return self._give_back if wanted else None
 
     def _give_back(self) -> None:
-        """On the maintenance thread: destroys it when its work is done; once, however often it is called."""
+        """Destroys the native stream once its work is done. Runs on the maintenance thread; later calls do nothing."""
         if self._claim():
             destroy(self._core)
 
     def close(self) -> Operation[None]:
-        """Gives the stream back; unfinished work goes on, and the stream is destroyed after it."""
+        """Closes the stream. Its unfinished work runs to its end, then the stream is destroyed (aclrtDestroyStream).
+
+        It emits an AclWarning if a task has failed and no await raised the failure. Closing twice is no error.
+
+        Returns:
+            An Operation to await, or to take the `result()` of.
+        """
         return Operation("stream.close()", self._close, self)
 
     def __del__(self) -> None:
@@ -383,12 +535,12 @@ class Stream(Handle):
 def make_stream(
     manager: Manager, generation: int, priority: int, on_failure: OnFailure, made_at: Site
 ) -> Stream:
-    """On the maintenance thread: makes a stream."""
+    """Makes a stream. Runs on the maintenance thread."""
     core = make_core(manager, generation, priority, on_failure, made_at)
     return Stream._make(core, priority, on_failure)
 
 
 def discard_stream(stream: Stream) -> None:
-    """On the maintenance thread: destroys what was made for a caller that has left, unless its finalizer does."""
+    """Closes a stream that was made for a caller that no longer waits. Runs on the maintenance thread."""
     stream._closed = True
     stream._give_back()

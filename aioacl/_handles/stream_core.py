@@ -1,13 +1,13 @@
-"""What tickets, events and buffers know of a stream: the engine's record of it, and its in-flight references.
+"""StreamCore: what tickets, events and buffers refer to of a stream. It holds the in-flight references.
 
-The in-flight references name the objects that the device still uses. A reference is taken before the
-call to C, so `close()` on another thread, a signal handler or Ctrl-C finds it there whenever it comes. It is dropped
-when the work that needs it is known to be done: every wait that ends and each enqueue past a bound looks for that. So
-does the maintenance thread, which the watcher kicks at most ten times a second when work is done that nothing awaits,
-and when a reset or the close of the device is over.
+The in-flight references name the objects that the device still uses. A reference is taken before the call to C, so
+`close()` on another thread, a signal handler or Ctrl-C finds it at any moment. It is dropped when the work that needs
+it is known to be done. Each wait that ends checks for that, and so does each enqueue beyond MANY_IN_FLIGHT references.
+The maintenance thread checks too: after a reset, after the close of the device, and when the watcher kicks it. The
+watcher does that at most ten times a second, when work is done that nothing awaits.
 
-No lock guards them. A signal handler that interrupts one of these functions may enqueue too, and would wait for
-ever for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be repeated.
+No lock guards them. A signal handler that interrupts one of these functions may enqueue too, and would wait forever
+for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be repeated.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 MANY_IN_FLIGHT: Final = 64
 STREAM_ABORTED: Final = 107023
-NOTHING_OLDER_RUNS: Final = (State.OPEN, State.DRAINING, State.CLOSED)  # on these, what a reset drops is gone
+# In these states, work of older generations has ended.
+NOTHING_OLDER_RUNS: Final = (State.OPEN, State.DRAINING, State.CLOSED)
 
 
 _own: Final = owner(lib.aio_stream_drop)
@@ -54,12 +55,12 @@ class _Where(TypedDict):
 
 
 def streams_of(manager: Manager) -> list[StreamCore]:
-    """The streams of a device whose native streams are not destroyed yet."""
+    """The streams of a device whose native streams are not yet destroyed."""
     return [stream for stream in manager.streams.members() if isinstance(stream, StreamCore)]
 
 
 class StreamCore:
-    """The engine's record of a stream, and what its unfinished work needs."""
+    """The engine's record of a stream, and the in-flight references of its work."""
 
     __slots__ = (
         "__weakref__",
@@ -84,30 +85,30 @@ class StreamCore:
         self.manager = manager
         self.generation = generation
         self.in_flight: deque[InFlight] = deque()
-        self.waiting: dict[object, None] = {}  # awaits that are under way; each change is one step
+        self.waiting: dict[object, None] = {}  # awaits in progress; each change is one operation
         self.made = made  # the line that made the stream
-        self.gone = False  # closed or renewed, and destroyed
+        self.gone = False  # closed or renewed, and the native stream destroyed
         manager.streams.add(self)
 
     @property
     def stale(self) -> bool:
-        """Whether its device was reset since."""
+        """Whether the device was reset after the stream was made."""
         return self.generation != self.manager.generation
 
     @property
     def shown(self) -> str:
-        """Its number, for a repr. The runtime gives the number of a destroyed stream to a new one."""
+        """The stream's number, for a repr. The runtime reuses the number of a destroyed stream."""
         return f"stream {self.number}{' (destroyed)' if self.gone else ''}"
 
     def passed(self, position: int) -> bool:
-        """Whether the device is done with what was enqueued up to the position."""
+        """Whether the device is done with the work up to the position."""
         return self.stale or lib.aio_stream_completed(self.handle) >= position
 
     def keep(self, reference: InFlight) -> None:
-        """Takes the references of work that is about to be enqueued. ParameterError if a buffer is closed.
+        """Takes the references of work that is about to be enqueued. Raises ParameterError if a buffer is closed.
 
-        The reference comes first and the look at `_closed` second; `close()` does both the other way round. So one of
-        the two notices the other.
+        It adds the reference first and reads `_closed` second. `close()` sets `_closed` first and reads the references
+        second. So at least one of the two sees the other.
         """
         self.in_flight.append(reference)
         for buffer in reference.buffers:
@@ -119,14 +120,17 @@ class StreamCore:
             self.release_done()
 
     def hold(self, reference: InFlight) -> None:
-        """As `keep`, for an operation of several enqueues, until `placed`. The others would wait for its end."""
+        """Like `keep`, for an operation of several enqueues: it holds the references until `placed` or `forget`.
+
+        They are not in the deque, because references behind them would stay until the operation ends.
+        """
         for buffer in reference.buffers:
             buffer._uses[reference] = None
             if buffer._closed:
                 buffer._check()
 
     def placed(self, reference: InFlight) -> None:
-        """An operation that was held ends, and work that it has enqueued may be unfinished."""
+        """Ends `hold` for an operation whose enqueued work may be unfinished."""
         reference.position = lib.aio_stream_tail(self.handle)
         self.in_flight.append(reference)
         if deferred:
@@ -134,7 +138,7 @@ class StreamCore:
         self.release_done()
 
     def forget(self, reference: InFlight) -> None:
-        """The work was refused, or all of it is done: drops its references."""
+        """Drops the references of work that was refused, or of which all is done."""
         reference.position = 0
         self._drop(reference)
         if deferred:
@@ -145,7 +149,7 @@ class StreamCore:
             buffer._uses.pop(reference, None)
         try:
             self.in_flight.remove(reference)
-        except ValueError:  # another thread, or a call that a signal has interrupted, has removed it
+        except ValueError:  # another thread has removed it, or a call that a signal interrupted
             return
 
     def release_done(self) -> None:
@@ -158,26 +162,26 @@ class StreamCore:
         while in_flight:
             try:
                 reference = in_flight[0]
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread has emptied it
                 return
             if reference.position > last:
                 return
             self._drop(reference)
 
     def oldest(self) -> int:
-        """The first position that a reference waits for, or 0."""
+        """The position of the oldest reference that has one, or 0."""
         in_flight = self.in_flight
         for index in range(len(in_flight)):
             try:
                 position = in_flight[index].position
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread has emptied it
                 return 0
             if position != UNKNOWN:
                 return position
         return 0
 
     async def wait(self, position: int, deadline: float | None = None) -> int:
-        """The engine's result for everything up to the position."""
+        """Waits for the work up to the position and returns the engine's result."""
         must_not_be_forked()
         result = lib.aio_stream_poll(self.handle, position)
         port = current_port()
@@ -193,9 +197,9 @@ class StreamCore:
         return result
 
     async def settle(self, deadline: float | None) -> bool:
-        """Waits until the device is done with everything that was enqueued, however that ended.
+        """Waits until the device is done with all enqueued work, whether it succeeded or failed.
 
-        False if it never will be, for some of it depends on work that was dropped.
+        Returns False if that never happens, because some of the work depends on work that was dropped.
         """
         tail = lib.aio_stream_tail(self.handle)
         while lib.aio_stream_completed(self.handle) < tail:
@@ -207,9 +211,9 @@ class StreamCore:
         return True
 
     async def arrive(self, position: int, deadline: float | None = None, call: str = "") -> None:
-        """Returns when everything up to the position is done; raises what is known to have failed.
+        """Returns when the work up to the position has succeeded; raises its failure if it has failed.
 
-        `call` has enqueued the task at the position, if it is known.
+        `call` is the ACL function that enqueued the task at the position, or "".
         """
         self.waiting[me := object()] = None
         try:
@@ -222,7 +226,7 @@ class StreamCore:
                 self.warn_of_uncollected("its stream was closed")
 
     def failure(self, result: int, position: int, call: str = "") -> Exception:
-        """The error behind a negative result of a wait; `call` has enqueued the task at the position."""
+        """The error for a negative result of a wait. `call` is the function that enqueued the task at the position."""
         if result == TIMED_OUT:
             name = name_of_stream(self.number)
             return DeviceTimeout(
@@ -234,22 +238,26 @@ class StreamCore:
         failed, code = self.error_at(position), code_of(result)
         if failed is not None:
             return self.raised(failed, by=call if failed.position == position else "")
-        if self.stale and code <= lib.AIO_LIMIT and code != lib.AIO_WAS_RESET:  # the wait began after the end
+        # The wait began after the reset or close.
+        if self.stale and code <= lib.AIO_LIMIT and code != lib.AIO_WAS_RESET:
             return self.manager.admission.was_ended(self.generation, CALL)
         return self.refusal(code)
 
     def error_at(self, position: int) -> Failed | None:
-        """What has failed up to the position, with what it depends on; it counts as collected then."""
+        """The failure of the work up to the position and of its dependencies, or None. It then counts as collected."""
         found: Any = ffi.new("aio_error *")
         code = lib.aio_stream_error(self.handle, position, found)
         return Failed.read(found) if code else None
 
     def refusal(self, code: int) -> AclError:
-        """The error for a code that is of no task: the gate's, or that of a query."""
+        """The error for a code that belongs to no task: the gate or a query returned it."""
         return error_on(self.manager, self.generation, code, CALL, "")
 
     def raised(self, failed: Failed, call: str = CALL, by: str = "") -> AclError:
-        """A new error of what has failed, for one raise of it; `call` was refused for it, `by` enqueued it."""
+        """A new error object for a failure, to be raised once.
+
+        `call` is the function that was refused because of it. `by` is the one that enqueued the failed task, or "".
+        """
         elsewhere = failed.device != self.manager.index
         if failed.code == STREAM_ABORTED or (failed.code == lib.AIO_WAS_RESET and elsewhere):
             return self._dropped(failed)
@@ -272,7 +280,7 @@ class StreamCore:
         return f"{text}. {failed.text}" if failed.text else text
 
     def _remedy(self, action: Action, failed: Failed) -> str:
-        """What helps where the usual hint of the code does not; "" where it does."""
+        """A hint that replaces the usual hint of the code, or "" if the usual hint applies."""
         if action not in ("new_stream", "reset"):
             return ""
         if self.stale:
@@ -288,11 +296,11 @@ class StreamCore:
         )
 
     def _dropped(self, failed: Failed) -> AclError:
-        """The error of work that was dropped, by an abort or by a reset of another device, or that depends on it."""
+        """The error for dropped work, or for work that depends on it: by an abort, or a reset of another device."""
         where: _Where = {"device": self.manager.index, "generation": self.generation}
         if failed.code == lib.AIO_WAS_RESET:
             return DeviceReset(
-                f"this work depends on that at {failed.place}, which was dropped by a reset or close",
+                f"this work depends on the work at {failed.place}, which was dropped by a reset or close",
                 call="aclrtStreamWaitEvent",
                 hint=f"Repeat the work on device {failed.device}. {NEW_STREAM}",
                 action="new_stream",
@@ -302,7 +310,7 @@ class StreamCore:
             text = "the work was dropped by an abort of its stream"
             return StreamAborted(text, code=failed.code, call=CALL, **where)
         return StreamAborted(
-            f"this work depends on that at {failed.place}, which was dropped by an abort",
+            f"this work depends on the work at {failed.place}, which was dropped by an abort",
             code=failed.code,
             call="aclrtStreamWaitEvent",
             hint=NEW_STREAM,
@@ -311,37 +319,37 @@ class StreamCore:
         )
 
     def refused(self, code: int, call: str, stream: Handle) -> AclError:
-        """The error for an enqueue on the stream that was refused or has failed."""
-        if code == lib.AIO_STAGE_FULL and self.stale:  # a close gives the staging memory back
+        """The error for an enqueue on the stream that was refused or that failed."""
+        if code == lib.AIO_STAGE_FULL and self.stale:  # a close frees the staging memory
             code = lib.AIO_STALE
         failed = self.error_at(LAST) if code in (lib.AIO_STREAM_FAILED, lib.AIO_STALE) else None
         if failed is not None and not self.stale:
             return self.raised(failed, call)
-        if code == lib.AIO_STREAM_FAILED:  # and a reset came in between
+        if code == lib.AIO_STREAM_FAILED:  # a reset has come in between
             code = lib.AIO_STALE
         if code == lib.AIO_STALE and not self.stale:
-            if stream._closed:  # by another thread
+            if stream._closed:  # another thread has closed it
                 return stream._was_closed()
             return StaleHandleError(
                 "the stream was renewed while work was enqueued on it",
                 call=call,
                 device=self.manager.index,
                 generation=self.generation,
-                hint="Repeat the operation: it goes to the new native stream.",
+                hint="Repeat the operation: it uses the new native stream.",
             )
         return error_on(self.manager, self.generation, code, call)
 
     @property
     def stranded(self) -> bool:
-        """Whether some of its work depends on work that was dropped, and so never ends."""
+        """Whether some of its work depends on dropped work, and so never ends."""
         return lib.aio_stream_stranded(self.handle) <= lib.aio_stream_tail(self.handle)
 
     def outcome(self, position: int | None = None) -> str:
-        """For a repr: what is known of the work up to the position, or of all. It calls no ACL function.
+        """For a repr: the known outcome of the work up to the position, or of all work. Calls no ACL function.
 
         A failure that it shows does not count as collected.
         """
-        if lib.aio_forked():  # a thread of the parent may have had a lock of C
+        if lib.aio_forked():  # a thread of the parent may have held a lock of C
             return ""
         code = lib.aio_stream_error(self.handle, LAST if position is None else position, ffi.NULL)
         if code:
@@ -355,20 +363,20 @@ class StreamCore:
         return ", done" if self.passed(position) else ", not known to be done"
 
     def uncollected(self) -> Failed | None:
-        """The failed task of its own that nothing collects; it counts as collected then."""
+        """The failure of a task of this stream that is not collected, or None. It then counts as collected."""
         found: Any = ffi.new("aio_error *")
         if self.waiting or lib.aio_forked() or not lib.aio_stream_uncollected(self.handle, found):
             return None
         return Failed.read(found)
 
     def warn_of_uncollected(self, what: str) -> None:
-        """AclWarning for it, at the line that made the stream; `what` has happened."""
+        """Emits an AclWarning for an uncollected failure, at the line that made the stream. `what` names the reason."""
         failed = self.uncollected()
         if failed is not None:
             warn(failed, what, self.made)
 
 
 def _of_task(error: AclError) -> TaskTimeout:
-    """The same of a task, for a code that speaks of the awaiter's own limit when a wait returns it."""
+    """The TaskTimeout for a DeviceTimeout: the code means the awaiter's limit in a wait, but here a task has failed."""
     where: _Where = {"device": error.device, "generation": error.generation}
     return TaskTimeout(error.message, code=error.code, call=error.call, action="new_stream", **where)

@@ -1,4 +1,4 @@
-"""Copies of pageable memory of any size: chunk by chunk, at most four of them under way; and waiting for room."""
+"""Uploads and downloads of any size, in chunks, of which at most four are in flight; and waiting for room."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STAGED_AT_MOST: Final = 1 << 20
 
 
 class TransferStream(Protocol):
-    """What a transfer asks of its stream."""
+    """The members of a Stream that a transfer uses."""
 
     @property
     def _manager(self) -> Manager: ...
@@ -55,7 +55,7 @@ class TransferStream(Protocol):
 async def pump(
     stream: TransferStream, target: object, source: object, nbytes: SupportsIndex | None, *, up: bool
 ) -> None:
-    """Copies chunk by chunk, to the device or from it. The buffers are in use from the start to the end."""
+    """Copies in chunks, to the device or from it. The buffers are in use from the start to the end."""
     stream._check()
     to, of = operand_of(target, stream._manager, writable=True), operand_of(source, stream._manager)
     if to.device is not up or of.device is up:
@@ -63,12 +63,12 @@ async def pump(
     size, kind = copy_size(to, of, nbytes), copy_kind(to, of)
     buffers = (to.owner, of.owner) if not (to.pageable or of.pageable) else (to.owner if up else of.owner,)
     core = stream._core
-    # Not a pageable source: this coroutine has it, and takes its bytes chunk by chunk.
+    # A pageable source needs no reference: this coroutine refers to it, and its bytes are taken in each chunk.
     reference = InFlight(core, buffers, to.owner)
     try:
         core.hold(reference)
         await _pump_held(stream, core, to, of, size, kind)
-    except BaseException:  # some chunks may be under way
+    except BaseException:  # some chunks may be in flight
         core.placed(reference)
         raise
     core.forget(reference)
@@ -77,7 +77,7 @@ async def pump(
 def _wrong_ends(
     target: object, source: object, to: CopyOperand, of: CopyOperand, *, up: bool
 ) -> ParameterError:
-    """The error for a transfer that does not go between the host and the device, or goes the other way."""
+    """The error for a transfer that is not between host and device, or has the wrong direction."""
     name, other = ("upload", "download") if up else ("download", "upload")
     first, second = ("a DeviceBuffer", "host memory") if up else ("host memory", "a DeviceBuffer")
     if to.device and of.device:
@@ -118,13 +118,13 @@ async def _chunk(
             return stream._copy_directly(core, to, of, size, kind, ())
         except QueueFull as full:
             if full.code is not None and waited:
-                raise  # what the runtime calls full with nothing in it will not have room either
+                raise  # the runtime reports a full queue although it is empty: another attempt does not help
             waited = full.code is not None
             await (stream._wait(None) if waited else room(stream))
 
 
 async def room(stream: TransferStream) -> None:
-    """Returns once there is room in the stream's queue and in the staging memory."""
+    """Waits until there is room in the stream's queue and in the staging memory."""
     while True:
         stream._check()
         core = stream._core
@@ -142,7 +142,7 @@ async def _half_empty(core: StreamCore) -> None:
 
 
 async def _staging(stream: TransferStream) -> bool:
-    """Waits for staging memory; True when it had to."""
+    """Waits for staging memory. Returns True if it had to wait, False if memory was free at once."""
     manager = stream._manager
     index = manager.index
     if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
@@ -156,5 +156,5 @@ async def _staging(stream: TransferStream) -> bool:
             await core.wait(oldest)
             return True
     if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
-        return True  # they came back while we were asking for more
-    raise stream._error(code, "aclrtMallocHost")  # nothing is under way that could give a slot back
+        return True  # slots were released while this asked for more
+    raise stream._error(code, "aclrtMallocHost")  # no work is in flight that could release a slot

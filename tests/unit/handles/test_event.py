@@ -198,7 +198,10 @@ async def test_elapsed_since_is_refused_for_an_event_of_another_device_and_for_w
         other.create_event(timing=True) as theirs,
     ):
         wrong: Any = "x"
-        for start, problem in ((theirs, "of two devices"), (wrong, "expected an Event")):
+        for start, problem in (
+            (theirs, "expected an event of device 0, got one of device 1"),
+            (wrong, "expected an Event"),
+        ):
             with no_call(), pytest.raises(aioacl.ParameterError, match=problem) as caught:
                 mine.elapsed_since(start)
             assert caught.value.hint

@@ -249,7 +249,7 @@ async def test_device_memory_that_cannot_be_freed_is_told_in_a_warning(open_devi
     async with open_device() as device:
         buffer = await device.allocate(64)
         simulator.fail_call("aclrtFree", 507000)
-        with pytest.raises(aioacl.AclWarning, match="aclrtFree answered 507000"):
+        with pytest.raises(aioacl.AclWarning, match="aclrtFree returned 507000"):
             await buffer.close()
 
 

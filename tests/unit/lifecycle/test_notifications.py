@@ -65,7 +65,7 @@ async def test_a_fault_that_only_a_clean_up_has_met_is_told_all_the_same(open_de
     async with open_device() as device:
         events, stream = device.events(), await device.create_stream()
         simulator.fail_call("aclrtDestroyStream", FAULT)
-        with pytest.warns(aioacl.AclWarning, match="aclrtDestroyStream answered"):
+        with pytest.warns(aioacl.AclWarning, match="aclrtDestroyStream returned"):
             await stream.close()
         assert (device.health.status, device.health.ready) == ("poisoned", False)
         (told,) = await taken(events, 1)
