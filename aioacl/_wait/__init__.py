@@ -1,1 +1,1 @@
-"""Waiting: completions for event loops and threads, and the threads that each device has."""
+"""Waiting: ports, which deliver completions to event loops and threads; and the two threads of a device."""

@@ -1,4 +1,4 @@
-"""Which port a wait uses: that of the event loop that runs here, or of this thread. And who the caller is."""
+"""Finds the port that a wait uses: that of the running event loop, or that of this thread. Finds the caller too."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _local = _Local()
 _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Port]] = (
     weakref.WeakKeyDictionary()
 )
-_ports_lock = threading.RLock()  # a signal handler may ask for a port too
+_ports_lock = threading.RLock()  # re-entrant: a signal handler may call for a port too
 _of_threads: weakref.WeakSet[ThreadPort] = weakref.WeakSet()
 
 
 def _in_trio() -> bool:
-    # While another thread imports trio the module is there without its names; and then it runs nothing.
+    # While another thread imports trio, sys.modules has the module without its names. Then no trio run exists.
     lowlevel = getattr(sys.modules.get("trio"), "lowlevel", None)
     in_run = getattr(lowlevel, "in_trio_run", None)
     return in_run is not None and bool(in_run())
 
 
 def current_port() -> Port:
-    """The port of the loop that runs here, or of this thread."""
+    """The port of the event loop that runs on this thread; without a loop, that of the thread."""
     if _in_trio():
         return port_of_run()
     try:
@@ -81,13 +81,13 @@ def _thread_port() -> ThreadPort:
 
 
 def thread_ports() -> list[ThreadPort]:
-    """The ports of all threads."""
+    """The ports of all threads without an event loop."""
     with _ports_lock:
         return list(_of_threads)
 
 
 def current_holder() -> object:
-    """Who holds a lease: the task that runs here, or the thread when there is none."""
+    """The caller, as the holder of leases: the current task, or the thread if no task runs."""
     if _in_trio():
         return sys.modules["trio"].lowlevel.current_task()
     try:
@@ -102,11 +102,11 @@ def current_holder() -> object:
 if TYPE_CHECKING:
 
     def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]: ...
-else:  # for type checkers, what `coroutine` makes can be awaited only
+else:  # type checkers accept the result of `coroutine` only in an await
 
     @coroutine
     def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
-        """Makes a coroutine and begins it; a Ctrl-C in between would leave one that was never awaited."""
+        """Makes a coroutine and begins it in one step: a Ctrl-C in between would leave a coroutine never awaited."""
         return (yield from begin())
 
 
@@ -115,15 +115,15 @@ def run_blocking(
     timeout: Seconds | None,
     instead: str = "await it instead of calling result()",
 ) -> T:
-    """Runs a coroutine that waits on nothing but ports, on a thread without a running loop.
+    """Runs a coroutine that waits only on ports, on a thread without a running loop.
 
-    In a forked child no wait would end: what waits raises there, and what has nothing to do does nothing.
+    In a forked child no wait would end. So a coroutine that has to wait raises there, and one that has not returns.
     """
     if lib.aio_forked():
         return _run(begun(begin))
     port = current_port()
     if not isinstance(port, ThreadPort):
-        raise RuntimeError(f"this thread runs an event loop: {instead}")  # noqa: TRY004 - not of an argument
+        raise RuntimeError(f"this thread runs an event loop: {instead}")  # noqa: TRY004 - no argument is wrong
     sync.must_not_own(port.locks)
     outer, locks, deadline = port.deadline, len(port.locks), deadline_of(timeout)
     port.deadline = earlier(outer, deadline)

@@ -1,8 +1,8 @@
 """The future of a job on a device's executor.
 
-A worker claims its job inside the device, and takes no lock of the future there: Ctrl-C, or a caller that holds the
-future's condition, must not keep the worker inside. A thread that waits for the result waits on its own port, as for
-everything else of aioacl. So a job that waits for another job is outside its device meanwhile.
+A worker claims its job while it is inside the device. It takes no lock of the future there, because Ctrl-C, or a caller
+that holds the future's condition, must not keep the worker inside. A thread that waits for the result waits on its own
+port, as in all waits of aioacl. So a job that waits for another job is outside its device during the wait.
 """
 
 from __future__ import annotations
@@ -31,47 +31,47 @@ T = TypeVar("T")
 
 
 class JobFuture(Future[T]):
-    """A `concurrent.futures.Future` that may be waited for inside a job, and that Ctrl-C cannot leave locked."""
+    """A `concurrent.futures.Future` that a job may wait for, and that Ctrl-C cannot leave locked."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._condition = sync.Uninterrupted(threading.RLock())  # re-entrant: a signal handler may ask
-        self._unclaimed = [True]  # the worker, or a cancellation, takes the one entry
+        self._condition = sync.Uninterrupted(threading.RLock())  # re-entrant: a signal handler may use it
+        self._unclaimed = [True]  # one entry: the worker or a cancellation takes it
         self._begun = False
         self._listeners: dict[tuple[Port, int], None] = {}
-        self.add_done_callback(_tell)
+        self.add_done_callback(_wake)
 
     # --- on the worker ---------------------------------------------------------------------------------------
 
     def claim(self) -> bool:
-        """Whether the job is to be done; from then on it cannot be cancelled. Takes no lock."""
+        """Claims the job for the worker. False if it was cancelled; else it can no longer be. Takes no lock."""
         with suppress(IndexError):
             self._begun = self._unclaimed.pop()
         return self._begun
 
     def fail(self, error: BaseException) -> None:
-        """Ends a job that could not begin, unless it was cancelled."""
+        """Ends a job that could not begin with an error, unless it was cancelled."""
         if self.claim():
             self.finish(partial(self.set_exception, error))
         else:
             self.drop()
 
     def finish(self, outcome: Callable[[], object]) -> None:
-        """Ends a job that was claimed."""
+        """Ends a job that was claimed. `outcome` sets the result or the exception."""
         self.set_running_or_notify_cancel()
         outcome()
 
     def drop(self) -> None:
-        """Ends a job that will not begin. Ctrl-C may have interrupted its cancellation: this completes it."""
+        """Ends a job that will not begin. If Ctrl-C interrupted its cancellation, this completes it."""
         self._unclaimed.clear()
         super().cancel()
         self.set_running_or_notify_cancel()
-        _tell(self)
+        _wake(self)
 
-    # --- for everybody ---------------------------------------------------------------------------------------
+    # --- for all callers -------------------------------------------------------------------------------------
 
     def cancel(self) -> bool:
-        """Cancels the job unless it has begun."""
+        """Cancels the job unless it has begun. Returns True if it is cancelled."""
         try:
             self._unclaimed.pop()
         except IndexError:
@@ -83,36 +83,43 @@ class JobFuture(Future[T]):
         return self._begun and not self.done()
 
     def result(self, timeout: Seconds | None = None) -> T:
-        """What the job has returned; raises what it raised.
+        """Waits for the job and returns its result, or raises its exception.
+
+        Args:
+            timeout: the longest wait in seconds; None waits without a limit.
 
         Raises:
-            TimeoutError: after `timeout` seconds.
+            TimeoutError: the job was not done within `timeout` seconds.
             CancelledError: the job was cancelled, or the device was closed before the job began.
-            DeviceReset: the caller is a job, and its device was reset while it waited.
+            DeviceReset: the caller is a job, and its device was reset during the wait.
         """
         return super().result(self._wait(timeout))
 
     def exception(self, timeout: Seconds | None = None) -> BaseException | None:
-        """What the job has raised, or None; otherwise like `result()`."""
+        """Waits for the job and returns its exception, or None. Arguments and errors are as for `result()`."""
         return super().exception(self._wait(timeout))
 
     def _wait(self, timeout: Seconds | None) -> float | None:
-        """Waits on the thread's port. What the base class may wait still: nothing, or on a loop's thread all of it."""
-        limit = None if timeout is None else max(0.0, seconds_of(timeout, -math.inf))  # as of every Future
+        """Waits on the thread's port. Returns the seconds that the base class still waits.
+
+        These are 0 after a wait on the port, and the whole timeout if there is no such wait.
+        """
+        # Every Future takes a negative timeout as 0.
+        limit = None if timeout is None else max(0.0, seconds_of(timeout, -math.inf))
         if self.done() or lib.aio_forked() or not isinstance(current_port(), ThreadPort):
             return limit
         run_blocking(self.ended, limit)
         return 0
 
     async def ended(self) -> bool:
-        """Returns once the job has ended; False if a deadline of the caller's comes first."""
+        """Waits until the job has ended. Returns False if a deadline of the caller comes first."""
         port, keys = current_port(), list[int]()
 
         def start(_: CData, key: int) -> int:
             keys.append(key)
             self._listeners[port, key] = None
             if self.done():
-                _tell(self)
+                _wake(self)
             return 0
 
         try:
@@ -123,9 +130,9 @@ class JobFuture(Future[T]):
                 port.refuse(key)
 
 
-def _tell(future: Future[T]) -> None:
-    """Wakes those who wait. None leaves the list before it is woken; to be woken twice does no harm."""
-    assert isinstance(future, JobFuture), "it is its own callback"
+def _wake(future: Future[T]) -> None:
+    """Wakes the waiting ports. Each is removed only after it was woken; waking one twice is harmless."""
+    assert isinstance(future, JobFuture), "only a JobFuture registers this callback"
     for port, key in tuple(future._listeners):
         lib.aio_port_post(port.handle, key, 0)
         future._listeners.pop((port, key), None)

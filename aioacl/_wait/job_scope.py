@@ -1,4 +1,4 @@
-"""The job of `device.executor` that a thread runs, and what the job's waits are made in."""
+"""The job of `device.executor` that a thread runs, and the context in which the job's waits run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class JobScope:
-    """The time that a job is inside its device, from its begin to its end.
+    """The time in which a job is inside its device, from its begin to its end.
 
     Attributes:
-        index: the device's.
+        index: the index of the device.
         over: whether the job has ended.
     """
 
@@ -24,11 +24,11 @@ class JobScope:
         self.over = False
 
     def end(self) -> None:
-        """The job has ended."""
+        """Called when the job has ended."""
         raise NotImplementedError
 
     def outside(self) -> AbstractContextManager[None]:
-        """What a wait is made in: it may be for something that the device's reset has to come before."""
+        """The context for each wait of the job: the job is outside its device, because the wait may need a reset."""
         raise NotImplementedError
 
 
@@ -40,13 +40,13 @@ _local = _Local()
 
 
 def current_job_scope() -> JobScope | None:
-    """That of the job which this thread runs."""
+    """The scope of the job that this thread runs, or None."""
     return _local.scope
 
 
 @contextmanager
 def job_scope(scope: JobScope) -> Generator[None]:
-    """This thread runs a job."""
+    """Within it, this thread runs a job."""
     _local.scope = scope
     try:
         yield

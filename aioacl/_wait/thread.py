@@ -1,4 +1,4 @@
-"""The port of a thread without an event loop, which blocks while it waits."""
+"""The port of a thread without an event loop. The thread blocks while it waits."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
     from aioacl._base.ffi import CData
 
-LONGEST_POLL_SECONDS = 86400.0  # poll counts milliseconds in an int
-# Only the main thread handles signals. One that comes just before its poll, or to another thread, does not end it.
+LONGEST_POLL_SECONDS = 86400.0  # poll takes milliseconds as an int
+# Only the main thread handles signals. A signal just before its poll, or on another thread, does not end the poll.
 SIGNAL_SECONDS = 0.5
 
 
 class ThreadPort(Port):
-    """A port that its thread reads itself, by blocking."""
+    """A port that its own thread reads, blocking."""
 
     def __init__(self) -> None:
         super().__init__()
         self.deadline: float | None = None
-        self.locks: list[object] = []  # those that the waits in progress take on this thread
+        self.locks: list[object] = []  # the locks that the waits in progress take on this thread
         self._depth = 0
         main = threading.current_thread() is threading.main_thread()
         self._longest = SIGNAL_SECONDS if main else LONGEST_POLL_SECONDS
@@ -59,15 +59,15 @@ class ThreadPort(Port):
             return results[0]
         finally:
             self._depth -= 1
-            if self._depth:  # a signal's handler has waited within a wait, and handed out what came for both
+            if self._depth:  # a signal handler waited within a wait, and delivered the results of both
                 lib.aio_port_post(self.handle, KICK, 0)
 
     async def breathe(self) -> None:
-        """Nothing: a thread has nobody to yield to."""
+        """Does nothing: a thread without a loop has no other task to yield to."""
 
 
 def earlier(one: float | None, other: float | None) -> float | None:
-    """The first of two deadlines; None is none."""
+    """The earlier of two deadlines; None means no deadline."""
     if one is None or other is None:
         return one if other is None else other
     return min(one, other)

@@ -1,13 +1,13 @@
-"""A trio run's port.
+"""The port of a trio run.
 
-This module does not import trio: `_bind` takes it when a run asks for its first port. An
-import at that point would keep the run's event loop waiting for the file system.
+This module does not import trio at its head: `_bind` does when a run needs its first port. trio is loaded by then, so
+the import does not read files, for which the run's event loop would have to wait.
 
-Ctrl-C: trio raises KeyboardInterrupt in the middle of the main task, whatever line it is at, unless a frame on the
-stack is protected. In the middle of ours it would tear what belongs together: a wait that C has begun and nobody
-will take, a copy on its way whose memory nobody keeps. So every function of aioacl is protected, and the interrupt
-comes at the next checkpoint, as asyncio's runner has it too. The caller's own code, the body of an `async with` for
-instance, is not below our frames and stays as it was.
+Ctrl-C: trio raises KeyboardInterrupt in the main task at any line, unless a frame on the stack is protected. Inside
+aioacl it could separate steps that belong together: C would have begun a wait that no task takes, or a copy would be in
+flight whose memory nothing refers to. So every function of aioacl is protected, and the interrupt is raised at the next
+checkpoint, as with asyncio's runner. The caller's own code, for instance the body of an `async with`, does not run
+below a frame of aioacl, so it is not protected.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 class TrioPort(Port):
-    """A port whose descriptor a system task of a trio run reads."""
+    """A port whose descriptor is read by a system task of a trio run."""
 
     async def serve(self) -> None:
-        """The system task: drains until the run ends, which then forgets the port, whatever keeps the run itself."""
+        """The system task: drains until the run ends. Then the run's variable no longer refers to the port."""
         try:
             while True:
                 await trio.lowlevel.wait_readable(self.fd)
@@ -76,7 +76,7 @@ class TrioPort(Port):
         return result
 
     async def breathe(self) -> None:
-        """One checkpoint, as trio's rule says."""
+        """Runs one checkpoint, as trio's rules require."""
         await trio.lowlevel.checkpoint()
 
     def shield(self) -> AbstractContextManager[object]:
@@ -84,12 +84,12 @@ class TrioPort(Port):
 
 
 _of_run: trio.lowlevel.RunVar[TrioPort | None]
-_first: dict[str, trio.lowlevel.RunVar[TrioPort | None]] = {}  # of all threads, the first makes it
+_first: dict[str, trio.lowlevel.RunVar[TrioPort | None]] = {}  # shared by all threads; the first one sets it
 _bound = False
 
 
 def _bind() -> None:
-    """Takes trio, which runs here, so no module is imported. Several threads may do it, and Ctrl-C may end it."""
+    """Binds trio's modules, which the running trio has loaded. May run on several threads, and be interrupted."""
     global outcome, trio, _of_run, _bound  # noqa: PLW0603 - the names of this module
     import outcome  # noqa: PLC0415 - trio has imported it
     import trio  # noqa: PLC0415 - see the head of this file
@@ -115,8 +115,8 @@ def port_of_run() -> TrioPort:
 
 
 def _functions(namespace: dict[str, Any], module: str) -> Iterator[FunctionType]:
-    """The functions of a module or class, and those behind properties, class methods and decorators."""
-    for member in tuple(namespace.values()):  # another thread may bind a global meanwhile
+    """Yields the functions of a module or class, and those behind properties, class methods and decorators."""
+    for member in tuple(namespace.values()):  # a copy: another thread may bind a global at the same time
         if inspect.isclass(member) and member.__module__ in (module, PUBLIC):
             yield from _functions(dict(vars(member)), module)
         for bare in (getattr(member, "fget", None), getattr(member, "__func__", None), member):

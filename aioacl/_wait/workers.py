@@ -1,11 +1,11 @@
-"""A device's own threads: each runs jobs one after another, and wakes for completions and for the engine's kicks.
+"""The threads of a device. Each runs jobs one after another, and wakes for completions and for kicks from the engine.
 
-A worker thread sleeps on the descriptor of a port of its own, so one wait serves all: jobs from Python, completions of
-streams that it watches, and kicks from C. Its port lives as long as the process: the engine may kick it at any time.
+A worker thread sleeps on the descriptor of its own port. So one wait serves jobs from Python, completions of streams
+that it watches, and kicks from C. The port lives as long as the process: the engine may kick it at any time.
 
-A job belongs to the task that awaits it until that task leaves. Then a job that has not begun is withdrawn; otherwise
-its result is given to `discard` on the thread, so that nothing that was made is lost. A clean-up is done in any case: a
-task that awaits it waits for the doing only, and no longer than the device can be expected to do anything.
+A job belongs to the task that awaits it. If the await ends first, a job that has not begun is withdrawn; otherwise its
+result is passed to `discard` on the thread, so nothing that was made is lost. A clean-up always runs. A task that
+awaits one only waits for its end, and no longer than the device can be expected to work.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ENDED_SECONDS: Final = 5.0
 
 
 class WorkerStuck(Exception):
-    """The job did not come back in time; the thread is still in it."""
+    """The job was not done in time; the thread still runs it."""
 
 
 class Job(Generic[T]):
-    """One piece of work, its outcome, and whom to tell."""
+    """One piece of work, its outcome, and the port to wake when it has ended."""
 
     def __init__(self, work: Callable[[], T], discard: Callable[[T], object] | None = None) -> None:
         self._work = work
@@ -48,14 +48,14 @@ class Job(Generic[T]):
         self._started = self._finished = self._abandoned = False
 
     def run(self) -> None:
-        """On the thread: does the work, unless it was withdrawn."""
+        """Does the work, unless it was withdrawn. Runs on the worker thread."""
         with self._changed:
             if self._abandoned or self._finished:
                 return
             self._started = True
         try:
             result = [self._work()]
-        except BaseException as error:  # noqa: BLE001 - it is handed to whoever awaits the job
+        except BaseException as error:  # noqa: BLE001 - the await of the job raises it
             self._end([], error)
         else:
             self._end(result, None)
@@ -73,7 +73,7 @@ class Job(Generic[T]):
             self._discard(result[0])
 
     def tell(self, port: Port, key: int) -> None:
-        """Posts to the port when the job has ended."""
+        """Posts to the port under the key when the job has ended; at once if it has."""
         with self._changed:
             if not self._finished:
                 self._tell = (port, key)
@@ -81,11 +81,11 @@ class Job(Generic[T]):
         lib.aio_port_post(port.handle, key, 0)
 
     def fail(self, error: BaseException) -> None:
-        """Ends the job for whoever awaits it, whether it runs or not."""
+        """Ends the await of the job with an error, whether the job runs or not."""
         self._end([], error)
 
     def abandon(self, worker: WorkerThread) -> None:
-        """Nobody awaits the job any more; one that has not begun by now never will, and posts nothing."""
+        """Called when no task awaits the job any more. A job that has not begun never runs, and posts nothing."""
         withdrawn: tuple[Port, int] | None = None
         with self._changed:
             late = self._finished and bool(self._result)
@@ -99,16 +99,16 @@ class Job(Generic[T]):
             worker.entrust(CleanUp(lambda: discard(result)))
 
     def outcome(self) -> T:
-        """The result, or the error raised; once, when the job has ended. The thread keeps no reference to it."""
+        """Returns the result or raises the error, once, after the job has ended. Drops the references to it."""
         if self._error is not None:
             try:
                 raise self._error
             finally:
-                self._error = None  # the traceback keeps the frame, and the frame would keep the error
-        return self._result.pop()  # from the list that the thread's frame may still have in hand
+                self._error = None  # the traceback refers to the frame, and the frame to the error
+        return self._result.pop()  # removed from the list, which the thread's frame may still refer to
 
     def wait(self, timeout: float | None) -> bool:
-        """Blocks until the job has ended; False after the time."""
+        """Blocks until the job has ended. Returns False after `timeout` seconds."""
         end = None if timeout is None else sync.monotonic() + timeout
         with self._changed:
             while not self._finished:
@@ -120,35 +120,35 @@ class Job(Generic[T]):
 
 
 class CleanUp(Job[object]):
-    """A job that is done whoever waits for it, and whatever ends the waiting."""
+    """A job that always runs, whether a task awaits it or not."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         super().__init__(work)
 
     def run(self) -> None:
         with self._changed:
-            self._started, nobody = True, self._abandoned or self._finished
+            self._started, unawaited = True, self._abandoned or self._finished
         try:
             self._work()
         except BaseException as error:
-            if nobody:
+            if unawaited:
                 raise
             self._end([], error)
         else:
             self._end([None], None)
 
-    def fail(self, error: BaseException) -> None:  # noqa: ARG002 - that of other jobs
-        """Ends the waiting, and that without an error: what is closed is closed for whoever had it."""
+    def fail(self, error: BaseException) -> None:  # noqa: ARG002 - other jobs use it
+        """Ends the await without an error: for the caller, the object is closed."""
         self._end([None], None)
 
-    def abandon(self, worker: WorkerThread) -> None:  # noqa: ARG002 - it is on its thread already
-        """Nobody awaits it any more; it is done all the same."""
+    def abandon(self, worker: WorkerThread) -> None:  # noqa: ARG002 - it is queued on its thread already
+        """Called when no task awaits the clean-up any more; it runs nevertheless."""
         with self._changed:
             self._abandoned = True
 
 
 class _LastingPort(Port):
-    """A port that is never closed: the engine, and finalizers, may kick it until the process ends."""
+    """A port that is never closed: the engine and finalizers may kick it until the process ends."""
 
     def __del__(self) -> None:
         pass
@@ -165,29 +165,29 @@ class WorkerThread:
     ) -> None:
         self._name = name
         self._on_wake = on_wake
-        self._refusal = refusal  # why nobody should wait for the thread now
+        self._refusal = refusal  # the error for jobs if no task may wait for the thread now, or None
         self._jobs: deque[Job[Any]] = deque()
-        self._forsaken: deque[Job[Any]] = deque()
+        self._unawaited: deque[Job[Any]] = deque()
         self._changed = sync.condition()
         self._running = False
         self._stopping = False
         self._current: Job[Any] | None = None
         self._port: Port | None = None
-        self.thread = 0  # as the kernel counts them
+        self.thread = 0  # the kernel's id of the thread
 
     @property
     def running(self) -> bool:
-        """Whether the thread runs and takes jobs. Takes no lock: a finalizer asks, on a thread that may have it."""
+        """Whether the thread runs and takes jobs. Takes no lock: a finalizer may call it on a thread that holds it."""
         return self._running and not self._stopping
 
     @property
     def port(self) -> Port:
-        """Its port, once it was started."""
-        assert self._port is not None, "the thread was started"
+        """The port of the worker, after its first start."""
+        assert self._port is not None, "the thread was started before"
         return self._port
 
     def start(self) -> None:
-        """Starts the thread; waits for an older one of the worker that is about to end."""
+        """Starts the thread. If the worker's previous thread is ending, waits for its end first."""
         with self._changed:
             while self._running and self._stopping:
                 self._changed.wait()
@@ -205,7 +205,7 @@ class WorkerThread:
             raise
 
     def stop(self, timeout: float) -> bool:
-        """Ends the thread after the jobs that are queued; False when it has not ended in time."""
+        """Ends the thread after the queued jobs. Returns False if it has not ended within `timeout` seconds."""
         end = sync.monotonic() + timeout
         with self._changed:
             self._stopping = True
@@ -216,14 +216,14 @@ class WorkerThread:
             return not self._running
 
     def kick(self) -> None:
-        """Makes the thread look at its jobs. Takes no lock, so a finalizer may call it."""
+        """Wakes the thread, which then runs its queued jobs. Takes no lock, so a finalizer may call it."""
         if self._port is not None:
             lib.aio_port_post(self._port.handle, KICK, 0)
 
     def _queue(self, job: Job[Any]) -> bool:
-        """Queues a job, also while the thread stops: it ends after its jobs. False when it has ended.
+        """Queues a job, also while the thread is stopping: it ends after its jobs. False if the thread has ended.
 
-        What nobody should wait for fails at once; of that only clean-ups are queued.
+        If there is a refusal, the job fails at once with it, and is queued only if it is a clean-up.
         """
         with self._changed:
             if not self._running:
@@ -237,12 +237,12 @@ class WorkerThread:
         return True
 
     def submit(self, job: Job[Any]) -> None:
-        """Queues a job; on a thread that has ended, does it here and now."""
+        """Queues a job. If the thread has ended, the caller runs the job at once."""
         if not self._queue(job):
             job.run()
 
     def entrust(self, job: Job[Any]) -> None:
-        """Queues a job, for who must not be kept waiting; when the thread has ended a thread of its own does it."""
+        """Queues a job for a caller that must not block. If the thread has ended, a new thread runs the job."""
         if self._queue(job):
             return
         try:
@@ -250,13 +250,13 @@ class WorkerThread:
         except RuntimeError:
             job.run()
 
-    def forsake(self, job: Job[Any]) -> None:
-        """For finalizers: nobody awaits the job any more. Takes no lock; the thread abandons it."""
-        self._forsaken.append(job)
+    def leave_unawaited(self, job: Job[Any]) -> None:
+        """For finalizers, when no task awaits the job any more. Takes no lock; the thread abandons the job."""
+        self._unawaited.append(job)
         self.kick()
 
     def call(self, work: Callable[[], T], timeout: float | None) -> T:
-        """Blocks until the thread has done the work; WorkerStuck after the time."""
+        """Blocks until the thread has done the work. Raises WorkerStuck after `timeout` seconds."""
         job = Job(work)
         self.submit(job)
         if not job.wait(timeout):
@@ -265,11 +265,14 @@ class WorkerThread:
         return job.outcome()
 
     def watch(self, stream: CData, position: int, then: Callable[[int], object]) -> int:
-        """On the thread: calls `then` with the result once the position is done. 0, or the refusal."""
+        """Calls `then` with the result once the position is done. Returns 0, or the code of a refusal.
+
+        Runs on the worker thread.
+        """
         return self.port.begin(lambda port, key: lib.aio_watch(stream, position, port, key), then, None)
 
     def fail_all(self, error: Callable[[], BaseException]) -> None:
-        """Ends every job that is queued or running, for those who await them. Clean-ups stay to be done."""
+        """Ends the awaits of all queued and running jobs with an error. Clean-ups still run."""
         with self._changed:
             jobs = self._jobs.copy()
         current = self._current
@@ -280,8 +283,8 @@ class WorkerThread:
         self.thread = threading.get_native_id()
         while not self._done():
             sync.readable(self.port.fd, None)
-            while self._forsaken:
-                self._forsaken.popleft().abandon(self)
+            while self._unawaited:
+                self._unawaited.popleft().abandon(self)
             self._guarded(self.port.drain)
             if self._on_wake is not None:
                 self._guarded(self._on_wake)
@@ -289,7 +292,7 @@ class WorkerThread:
 
     @staticmethod
     def _guarded(step: Callable[[], object]) -> None:
-        """A clean-up that raises, a warning turned error for instance, is reported; the thread goes on."""
+        """Reports a clean-up that raises, for instance a warning turned into an error. The thread continues."""
         try:
             step()
         except Exception as error:  # noqa: BLE001 - it is reported
@@ -317,14 +320,14 @@ async def call_on(
     discard: Callable[[T], object] | None = None,
     deadline: float | None = None,
 ) -> T:
-    """Awaits a job on a worker thread; what it made is discarded if the caller has left by then."""
+    """Awaits a job on a worker thread. If the await ends before the job, `discard` gets the result of the job."""
     return await _outcome_on(worker, Job(work, discard), deadline)
 
 
 async def clean_up_on(worker: WorkerThread, work: Callable[[], object]) -> None:
-    """Awaits a clean-up on a worker thread; it is done even if nobody waits for it any more.
+    """Awaits a clean-up on a worker thread. It runs even if no task waits for it any more.
 
-    No reset ends the wait of one whose device is closed, so that has a limit.
+    If the device is closed, no reset ends the wait, so the wait is limited to ENDED_SECONDS.
     """
     deadline = None if worker.running else sync.monotonic() + ENDED_SECONDS
     try:
@@ -333,7 +336,7 @@ async def clean_up_on(worker: WorkerThread, work: Callable[[], object]) -> None:
         if deadline is None or sync.monotonic() < deadline:  # the caller's own timeout
             raise
         sentence = f"a clean-up after the close of its device has not returned within {ENDED_SECONDS} s"
-        warnings.warn(f"{sentence}; it goes on", AclWarning, stacklevel=2)
+        warnings.warn(f"{sentence}; it continues", AclWarning, stacklevel=2)
 
 
 async def _outcome_on(worker: WorkerThread, job: Job[T], deadline: float | None) -> T:
@@ -349,7 +352,7 @@ async def _outcome_on(worker: WorkerThread, job: Job[T], deadline: float | None)
             port.locks.append(job._changed)
         result = await port.wait(start, deadline=deadline)
     except GeneratorExit:
-        worker.forsake(job)
+        worker.leave_unawaited(job)
         raise
     except BaseException:
         job.abandon(worker)
@@ -358,6 +361,6 @@ async def _outcome_on(worker: WorkerThread, job: Job[T], deadline: float | None)
         job.abandon(worker)
         raise DeviceTimeout(
             "the device's thread was not done in time",
-            hint="A call inside C goes on: `device.health` tells for how long, and a stuck one needs `force_reset()`.",
+            hint="A call inside C continues: `device.health` shows for how long; if it is stuck, call `force_reset()`.",
         )
     return job.outcome()
