@@ -1,19 +1,19 @@
 /*
- * Who uses a device.  Each does it TIMES times, resetters until RESETS of theirs were good, and then says so.
+ * The users of a device.  Each acts TIMES times, resetters until RESETS of theirs succeeded, and then counts as done.
  *
  *     Enqueuer  enqueue.c: a plain call with a handle, on any thread; a stale one is replaced when the device is open
  *     Sitter    waiters.c: block_in(), conclude(); with it the barrier lets blocked waits stay
- *     Maker     Manager.make: something made on the maintenance thread. Makers here are not one after another as on
- *               that thread, so they do everything that its jobs could do in any order, and more
+ *     Maker     Manager.make: something made on the maintenance thread. Makers here run concurrently, not one after
+ *               another as on that thread, so they cover every order of its jobs, and more
  *     Job       Manager.enter_job: a worker of device.executor
  *     Holder    Admission.grant and .give_back: a lease, inside it another one, and enqueueing under them
  *     Resetter  Manager.force_reset
  *     Opener    Manager.open and .close
  */
-/* Admission.may_pass, for who holds no lease: until a foreign reset is met the gate refuses everything. */
+/* Admission.may_pass without a lease: until a foreign reset is handled, the gate refuses everything. */
 #define OPEN_TO_ALL (state == OPEN && !word_foreign)
 
-/* Manager.make, which is a Maker's in full: a handle is of the generation in which the gate let its maker in. */
+/* Manager.make, in full for a Maker: a handle has the generation in which the gate admitted its maker. */
 inline make_handle(held) {
     atomic {
         !locked ->
@@ -58,8 +58,8 @@ proctype Sitter() {
         :: answer == OK ->
             sitting++;
             if
-            :: true     /* it ends, or is aborted, whenever it likes */
-            :: moving-- /* nobody can abort it */; stuck = true
+            :: true     /* it ends, or is aborted, at any time */
+            :: moving-- /* it cannot be aborted */; stuck = true
             fi;
             atomic { moving = (stuck -> moving : moving - 1); stuck = false }; /* back from the call */
             sitting--;
@@ -162,7 +162,7 @@ proctype Job(byte me) {
 #define MAY_NEST (state == DRAINING && holds[h] > 0)
 #endif
 
-/* until_open() and then grant(), which asks again under the lock. */
+/* until_open() and then grant(), which checks again under the lock. */
 inline grant() {
     do
     :: atomic {
@@ -221,7 +221,7 @@ proctype Holder(byte me; byte h) {
             :: grant()
             :: true
             fi;
-            /* Refused as draining, it asks for its leases and comes again as a holder: the second try alone matters. */
+            /* Refused as draining, it looks up its leases and tries again as a holder: only the second try matters. */
             atomic { !locked -> raised = (state == DRAINING && holds[h] > 0) };
             count_in(ENQUEUE, stamp, raised, born, answer);
             if
@@ -240,8 +240,8 @@ proctype Holder(byte me; byte h) {
 }
 #endif
 
-/* --- those who run a procedure, or join one -------------------------------------------------- */
-/* Procedure.wait: `left` if the caller was cancelled, else `good` says what came of the procedure. */
+/* --- users that run a procedure, or join one ------------------------------------------------- */
+/* Procedure.wait: `left` if the caller was cancelled, else `good` is the result of the procedure. */
 inline arrive() {
     do
     :: atomic {
@@ -273,7 +273,7 @@ proctype Resetter(byte me) {
     :: k < RESETS ->
         atomic {
             !locked ->
-            /* What was seen on an open device is cured by a reset from now on, and by none from before. */
+            /* A fault that was seen on an open device is repaired by a later reset only, not by an earlier one. */
             wanted = (state == OPEN && !word_foreign -> incarnation + 1 : 0);
             if
             :: procedure == 0 && state == CLOSED -> left = true /* raises */
@@ -291,7 +291,7 @@ proctype Resetter(byte me) {
         :: left
         :: !left && aboard -> arrive()
         :: !left && !aboard && must_wait -> change()
-        :: !left && !aboard && !must_wait /* no thread could be had; asks again */
+        :: !left && !aboard && !must_wait /* no thread could be started; tries again */
         fi;
         atomic {
             assert(!good || incarnation >= wanted);
@@ -349,7 +349,7 @@ proctype Opener(byte me) {
                    :: else
                    fi;
                    if
-                   :: left -> break /* raises: no thread could be had */
+                   :: left -> break /* raises: no thread could be started */
                    :: !left && procedure == OPENING -> opens++; counted = true; riding = riding | me;
                         aboard = true; break
                    :: !left && procedure != OPENING && state == OPEN -> opens++; counted = true; break
@@ -367,7 +367,7 @@ proctype Opener(byte me) {
         :: aboard -> arrive()
         :: else
         fi;
-        /* Opened, or failed and counted out all the same. */
+        /* Opened, or failed; counted out in both cases. */
         if
         :: counted -> count_open_out(); left = false; until_closed()
         :: else

@@ -1,26 +1,26 @@
 /*
- * One device: its gate, its manager, its procedures, and those who use it.
+ * One device: its gate, its manager, its procedures, and its users.
  *
- * This file has the parameters, what is shared, and what must hold at the end; the rest follows the code:
+ * This file has the parameters, the shared state, and what must hold at the end; the rest follows the code:
  *
  *     word.pml        aioacl/_native/gate.c, abort.c                        the gate's word
  *     manager.pml     aioacl/_lifecycle/{admission,manager,turns,lease}.py  the state under `changed`
  *     procedures.pml  aioacl/_lifecycle/procedures, _wait/workers.py        procedures, the control thread, a foreign reset
  *     clients.pml     what calls: _handles/stream.py, waiters.c, Manager.make, .enter_job, .grant, .force_reset, .open
  *
- * How time is abstracted.  A bound that may run out is a choice that may be taken at any time, so whatever clocks do
- * is covered.  That also hides who would wait for ever without the bound: under PATIENT the bounds of the drain, the
- * turns and of the foreign resetter never run out.  In the same way a waiter that may be cancelled at any time never
- * waits for ever: cancellation is a choice under CANCEL only, and each configuration is explored in both modes.
- * One bound is not free: LEAVE_SECONDS runs out only when nobody on his way out of C is left who could move, see
+ * How time is abstracted.  A bound that may run out is a choice that may be taken at any time, so every behaviour of
+ * clocks is covered.  That also hides waits that would last for ever without the bound: under PATIENT the bounds of the
+ * drain, the turns and of the foreign resetter never run out.  In the same way a waiter that may be cancelled at any time
+ * never waits for ever: cancellation is a choice under CANCEL only, and each configuration is explored in both modes.
+ * One bound is restricted: LEAVE_SECONDS runs out only when no thread on its way out of C is left that could move, see
  * `barrier` in procedures.pml.
  *
- * What is bounded: how many of each kind there are (N...), how often each does what it does (K...), and how many
- * times the runtime, the control thread, the barrier or a procedure as such fail in all (FAILS).  Callers ask again
- * after a failure, so in the end the device must be OPEN.
+ * What is bounded: the number of users of each kind, how often each acts (TIMES, RESETS), and how many times the
+ * runtime, the control thread, the barrier or a procedure itself fail in all (FAILS).  Callers try again after a
+ * failure, so in the end the device must be OPEN.
  *
  * What is left out: the counters' upper bound (AIO_CROWDED), the end of the process (AIO_EXITING) and forks, none of
- * which has to do with resets; what a call does in C; the number of leases per holder beyond two.
+ * which affects resets; what a call does in C; the number of leases per holder beyond two.
  *
  * Seeded errors, one each: -DBUG_no_generation_check, BUG_drain_ignores_leases, BUG_no_lifetime_barrier, BUG_lost_wake,
  * BUG_procedure_leaves_gate_shut, BUG_two_procedures, BUG_nested_lease_waits, BUG_check_then_count,
@@ -52,10 +52,10 @@
 #define OPENERS 0
 #endif
 #ifndef TIMES
-#define TIMES 1 /* how often each client does what it does */
+#define TIMES 1 /* how often each client acts */
 #endif
 #ifndef RESETS
-#define RESETS 1 /* good resets that each resetter asks for */
+#define RESETS 1 /* successful resets that each resetter needs */
 #endif
 #ifndef FAILS
 #define FAILS 0
@@ -74,7 +74,7 @@
 
 #define CLIENTS (ENQUEUERS + SITTERS + MAKERS + JOBS + HOLDERS + RESETTERS + STRANGERS + OPENERS)
 
-/* The states of a device, and procedures; 0 is CLOSED, and no procedure. */
+/* The states of a device, and the procedures; 0 means CLOSED, or no procedure. */
 #define CLOSED 0
 #define OPEN 1
 #define DRAINING 2
@@ -86,10 +86,10 @@
 #define OPENING 3
 #define CLOSING 4
 
-/* The observer's own: what the code does not know, and what must hold. */
-byte incarnation = 1; /* of the device: one more for each tear-down, whoever does it */
-byte inside;          /* who enqueues, makes or destroys in C */
-byte moving;          /* who waits and is on his way into the blocking call, or in one that can be aborted */
+/* The observer's variables, which the code does not have, for what must hold. */
+byte incarnation = 1; /* of the device: one more for each tear-down, by aioacl or others */
+byte inside;          /* calls in C that enqueue, create or destroy */
+byte moving;          /* waits on their way into the blocking call, or in one that can be aborted */
 byte may_fail = FAILS;
 byte finished;
 bool over;
@@ -125,7 +125,7 @@ init {
 #if STRANGERS > 0
         START(STRANGERS, Stranger());
 #endif
-        /* Who subscribes has a bit. */
+        /* Each subscriber has a bit. */
         mask = 1;
 #if MAKERS > 0
         START(MAKERS, Maker(mask));
@@ -145,14 +145,14 @@ init {
         i = 0;
         mask = 0
     }
-    /* Nobody waits for ever: if this never comes, that is an invalid end state, or a cycle. */
+    /* No process waits for ever: if this is never reached, that is an invalid end state, or a cycle. */
     atomic {
         finished == CLIENTS && procedure == 0 && !kicked && !locked ->
         assert(state == word_state && !word_foreign);
         assert(state == OPEN || state == CLOSED || state == QUARANTINED);
         assert(OPENERS == 0 || state == CLOSED || state == QUARANTINED);
         assert(state == OPEN || RESETTERS == 0 || OPENERS + STRANGERS > 0 || MAY_CANCEL); /* a later one recovers */
-        assert(state != OPEN || retained > 0);                  /* who is let in finds a device that is set */
+        assert(state != OPEN || retained > 0);                  /* a call that is let in finds a device that is set */
         assert(enqueueing + waiting + lifetime + inside == 0);
         assert(leases == 0 && due == 0 && queueing == 0);
         over = true

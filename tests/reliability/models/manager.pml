@@ -7,13 +7,13 @@
  *     leave_place            Turns.leave              meet_foreign  Manager.meet_foreign
  *     launch                 Manager.start_procedure  break_off, close_if_unused   the manager's
  *
- * A section under the lock is one atomic sequence where it only touches what the lock guards: nobody else sees the
- * middle of it.  Where it touches the word, which others change without the lock, it is cut, and `locked` is held.
+ * A section under the lock is one atomic sequence if it only touches what the lock guards: no other thread sees an
+ * intermediate state.  If it touches the word, which others change without the lock, it is split, and `locked` is held.
  *
- * `version == seen` is asked in the form "nobody has announced since I looked", one bit for each subscriber (`fresh`),
- * cleared by `announce`: an integer that only grows would tell the same and never let two states be equal.  A
- * completion is a bit too (`posted`): every wait has a key of its own, and one that nobody awaits any more is dropped
- * by the port, so a waiter that leaves clears his bits.
+ * `version == seen` is modelled as "no announcement since the look": one bit for each subscriber (`fresh`), cleared by
+ * `announce`.  An integer that only grows would mean the same, but no two states would ever be equal.  A completion is
+ * a bit too (`posted`): every wait has a key of its own, and the port drops a completion that is no longer awaited, so a
+ * waiter that leaves clears its bits.
  *
  * A condition (`changed.wait()`) is a bit `asleep` that notify_all clears, and the lock is free meanwhile.
  */
@@ -26,14 +26,14 @@ bool procedure_asleep;          /* and the procedure that waits for turns */
 byte procedure; /* the kind of the one that runs */
 byte running;   /* threads of procedures, for the observer */
 bool reported;  /* it has its report already */
-byte riding;    /* bits of those who await it */
-byte arrived;   /* bits of those whose procedure is done ... */
+byte riding;    /* bits of the clients that await it */
+byte arrived;   /* bits of the clients whose procedure is done ... */
 byte well;      /* ... and was good */
 byte opens;
 bool kicked;    /* AIO_KICK_FOREIGN */
 
 byte queueing, due; /* Turns._waiting, ._due */
-byte promised;      /* the observer's: who waited when the device opened and has not tried since */
+byte promised;      /* the observer's: clients that waited when the device opened and have not tried since */
 
 byte leases;        /* held, in all */
 #if HOLDERS > 0
@@ -65,14 +65,14 @@ inline give_turns() {
     fi
 }
 
-/* The state table, as a checker of who applies what: aioacl/_base/states.py TRANSITIONS. */
+/* The state table, as a check of each transition: aioacl/_base/states.py TRANSITIONS. */
 inline allowed(to) {
     assert((state == CLOSED && to == OPEN) || (state == OPEN && (to == DRAINING || to == RESETTING)) ||
            (state == DRAINING && to == RESETTING) || (state == QUARANTINED && to == RESETTING) ||
            (state == RESETTING && to != DRAINING))
 }
 
-/* With the lock held, and not inside an atomic sequence: a foreign reset may come between look and swap. */
+/* With the lock held, and not inside an atomic sequence: a foreign reset may come between load and swap. */
 inline apply(to, up) {
     atomic { allowed(to); state = to; next = generation + up };
     atomic { set_word(to, next); next = 0; give_turns(); announce() }
@@ -84,7 +84,7 @@ inline apply_foreign(to) {
     atomic { next = 0; word_foreign = false; announce() } /* aio_gate_met */
 }
 
-/* A procedure gets a thread of its own, unless none can be had: then who asked hears it (`procedure` stays 0). */
+/* A procedure gets a thread of its own. If none can be started, the caller gets the error (`procedure` stays 0). */
 inline launch(kind) {
 #ifndef BUG_two_procedures
     assert(procedure == 0);
@@ -178,7 +178,7 @@ inline close_if_unused(quarantined_too) {
 /* --- waiting for a change ---------------------------------------------------- */
 inline look() { fresh = fresh | me }
 
-/* `left` when the caller was cancelled, or his deadline came first. */
+/* `left` when the caller was cancelled, or its deadline came first. */
 inline change() {
     atomic {
         !locked ->
@@ -206,10 +206,10 @@ inline take_place() {
     give_turn_back();
 #endif
     queueing = queueing | me;
-    promised = promised & ~me /* refused, by a foreign reset at the earliest: it is his next turn that counts */
+    promised = promised & ~me /* refused, by a foreign reset at the earliest: its next turn counts */
 }
 
-/* Whoever waits for the last turn is woken. */
+/* Wakes each waiter for the last turn. */
 inline give_turn_back() {
     if
     :: due == me -> due = 0; notify_all()

@@ -4,14 +4,14 @@
  *     Procedure     Procedure.execute with the run() of the four procedures
  *     Control       WorkerThread._run of the control thread: one job after another, each to its end, awaited or not
  *     Maintenance   Manager._on_wake, as far as it meets a foreign reset
- *     call          WorkerThread.call: a job that does not come back in time is withdrawn, or left behind in C
+ *     call          WorkerThread.call: a job that does not return in time is withdrawn, or left behind in C
  *
- * The runtime's side, as the simulator has it (csrc/device) and the self-test asks of any library: what sets and what
- * resets a device exclude each other; a reset that releases forgets the count at once and tells RESET_PRE before it
- * tears down; a reset of a device that is not set answers 507007 and does nothing.
+ * The runtime's side, as the simulator has it (csrc/device) and the self-test requires of any library: calls that set
+ * and calls that reset a device exclude each other; a reset that releases drops the count at once and reports RESET_PRE
+ * before it tears down; a reset of a device that is not set returns 507007 and does nothing.
  *
  * What is left out of a procedure: aborting streams (what can be aborted may leave C at any time anyway, see Sitter), native
- * events, staging memory and the report's figures, none of which the gate looks at.
+ * events, staging memory and the report's figures, none of which affects the gate.
  */
 #define SET 1
 #define RESET_FORCE 2
@@ -24,17 +24,17 @@
 #define OURS 1
 #define THEIRS 2
 
-#define ATTEMPTS 2 /* three in the code; what comes after the last is the same */
+#define ATTEMPTS 2 /* three in the code; the steps after the last are the same */
 
-byte job, serving, told; /* the control thread's queue, what it is in, and the answer */
-bool forsaken;           /* nobody awaits what it is in */
-byte retained;           /* how often the device is set, by anybody */
-byte changer;            /* who sets or resets it */
-byte told_when_set;      /* counts.foreign_resets_seen: `foreign` when we had set it */
+byte job, serving, told; /* the control thread's queue, its running job, and the result */
+bool forsaken;           /* the running job is no longer awaited */
+byte retained;           /* how often the device is set, by aioacl and others */
+byte changer;            /* which side sets or resets it */
+byte told_when_set;      /* counts.foreign_resets_seen: `foreign` when aioacl had set it */
 byte next;               /* a local of Admission.apply, guarded by the lock */
 bool in_time = true;     /* the observer's: the procedure's bounds have not run out */
 
-/* Procedure._set: again, if somebody else has reset it before we were back. */
+/* Procedure._set: again, if a foreign reset came before the call returned. */
 inline set_device() {
     do
     :: before = foreign;
@@ -72,12 +72,12 @@ end_idle:
                serving != SET && serving != PROBE && retained > 0 && changer == 0 ->
                changer = OURS;
                gone = true;
-               /* Nobody enqueues, makes or destroys in C; whoever waits sits in a call that could not be aborted. */
+               /* No call in C enqueues, creates or destroys; each wait in C could not be aborted. */
                assert(inside == 0 && moving == 0)
            };
             if
             :: atomic { retained = (serving == RESET_FORCE -> 0 : retained - 1); incarnation++; code = DONE }
-            :: atomic { serving == RESET_FORCE && may_fail > 0 -> may_fail--; gone = false; code = BAD } /* taken back */
+            :: atomic { serving == RESET_FORCE && may_fail > 0 -> may_fail--; gone = false; code = BAD } /* undone */
             fi;
             changer = 0
         fi;
@@ -92,7 +92,7 @@ end_idle:
     od
 }
 
-/* `stuck` when it has not come back within its time. */
+/* `stuck` when it has not returned within its time. */
 inline call(work) {
     atomic { assert(job == 0); job = work; told = 0 };
     if
@@ -109,7 +109,7 @@ inline call(work) {
     fi
 }
 
-/* A procedure breaks off: an exception, in any step. */
+/* A procedure is aborted: an exception, in any step. */
 inline may_break() {
     if
     :: atomic { may_fail > 0 -> may_fail--; broken = true }
@@ -117,7 +117,7 @@ inline may_break() {
     fi
 }
 
-/* aio_gate_wait with _must_be_empty(): looks at the word, and at who sits after that. */
+/* aio_gate_wait with _must_be_empty(): reads the word, and after that the number of blocked waits. */
 inline until_empty() {
     do
     :: atomic {
@@ -136,7 +136,7 @@ inline until_empty() {
     od
 }
 
-/* LEAVE_SECONDS are enough for a thread to return that no call holds up; this alone is said about time. */
+/* LEAVE_SECONDS are enough for a thread to return if no call blocks it: the only assumption about time. */
 inline time_to_leave() {
 #ifndef BUG_no_leave_time
     moving == 0
@@ -163,7 +163,7 @@ inline wait_for_turns() {
 
 inline drain() {
     wait_for_turns();
-    atomic { take_lock(); assert(promised == 0 || !in_time) }; /* each who waited for the reset before has tried */
+    atomic { take_lock(); assert(promised == 0 || !in_time) }; /* each waiter of the last reset has tried */
     promised = 0;
     apply(DRAINING, 0);
     give_lock();
@@ -192,7 +192,7 @@ inline attempt() {
     fi
 }
 
-/* Procedure._settle_foreign: resets before our set are made up for by it, later ones are yet to be met. */
+/* Procedure._settle_foreign: the set makes up for earlier foreign resets; later ones must still be handled. */
 inline settle_foreign() {
 #ifdef BUG_settle_in_steps
     if
@@ -200,7 +200,7 @@ inline settle_foreign() {
     :: else
     fi;
 #endif
-    atomic { /* aio_foreign_settle(): a look at the count, and a compare-and-swap of the word from before it */
+    atomic { /* aio_foreign_settle(): a load of the count, and a compare-and-swap of the word from before it */
         if
         :: foreign == told_when_set -> word_foreign = false
         :: foreign != told_when_set && !word_foreign -> found(generation)
@@ -338,7 +338,7 @@ end_idle:
     od
 }
 
-/* A reset by another library: its call, with on_state of abort.c in the midst of it. */
+/* A reset by another library: its call, with on_state of abort.c during it. */
 proctype Stranger() {
     byte k;
     bool late, shut;
@@ -356,7 +356,7 @@ proctype Stranger() {
             };
             if
             :: !shut
-            :: shut && enqueueing + waiting + lifetime == 0 /* whoever can be aborted has left */
+            :: shut && enqueueing + waiting + lifetime == 0 /* each wait that can be aborted has left */
             :: TIME_OUT && shut -> late = true
             fi;
             kicked = kicked || shut;

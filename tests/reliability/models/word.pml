@@ -2,9 +2,9 @@
  * The gate's word: aioacl/_native/gate.c, and what abort.c does to it.
  *
  * One 64-bit atomic.  Each change is a compare-and-swap of a value that was computed from the one it replaces, or a
- * fetch-and-subtract, sequentially consistent both.  A compare-and-swap that succeeds has judged the very word that it
- * replaces; one that fails judges anew.  So the check and the add are one step, and a refusal is the step of the load
- * that it judged: an atomic sequence here, and fields in the place of bits.  BUG_check_then_count parts them.
+ * fetch-and-subtract, sequentially consistent both.  A compare-and-swap that succeeds has checked the same word that
+ * it replaces; one that fails checks again.  So the check and the add are one step, and a refusal is the step of the load
+ * that it checked: an atomic sequence here, with fields in place of bits.  BUG_check_then_count separates the two.
  *
  *     judge      judge()                 count_in   aio_count_in(), of aio_begin() and aio_enter() too
  *     count_out  aio_count_out()         set_word   aio_gate_set() with replaced()
@@ -28,8 +28,8 @@ byte generation;
 byte enqueueing, waiting, lifetime;
 byte sitting; /* aio_device.blocked: threads inside a blocking wait */
 
-byte foreign; /* aio_device.foreign: resets by others that the callback has told of */
-bool gone;    /* the observer's: the device is being torn down, or not set since */
+byte foreign; /* aio_device.foreign: foreign resets that the callback has reported */
+bool gone;    /* the observer's: the device is being torn down, or was not set since */
 
 inline judge(kind, stamp, held, answer) {
     if
@@ -54,7 +54,7 @@ inline add(kind, born) {
     :: kind == WAIT -> waiting++; moving++
     :: kind == LIFETIME -> lifetime++; inside++
     fi;
-    assert(!gone);              /* nobody enters C while a reset is in it, or before the device is set again */
+    assert(!gone);              /* no call enters C while a reset is in it, or before the device is set again */
     assert(born == incarnation) /* no handle of an older generation reaches C */
 }
 
@@ -101,7 +101,7 @@ inline found(of_generation) {
     }
 }
 
-/* With the generation that the caller has computed from an older look: a foreign reset since stays. */
+/* With the generation that the caller computed from an earlier load: a foreign reset since then is kept. */
 inline set_word(new_state, new_generation) {
     word_state = new_state;
     generation = (generation > new_generation -> generation : new_generation);
