@@ -1,7 +1,7 @@
 """python -m tests.reliability [--quick|--slow] [--json] [PART ...]: the lifecycle's proofs; 1 if anything was found.
 
-Each part runs in a process of its own, two at a time, and is killed when it takes far too long. Everything runs on
-the simulator, against the aioacl that is installed: the checkout's own package is the last that is looked for.
+Each part runs in a process of its own, two at a time, and is killed at its time limit. Everything runs on the
+simulator, against the installed aioacl: the checkout's own package comes last on the path.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SCALES: Final = {
     Scale.QUICK: "an extract: all parts together in half a minute",
-    Scale.DEFAULT: "what CI runs; so does no option",
+    Scale.DEFAULT: "what CI runs; the default",
     Scale.SLOW: "everything",
 }
 AT_ONCE: Final = 2
@@ -41,7 +41,7 @@ REQUIRED: Final = (Scale.DEFAULT, Scale.SLOW)  # scales at which a part that can
 def module(name: str) -> Part:
     """A part, by its name."""
     found: Any = import_module(f"tests.reliability.{name}")
-    return found  # type: ignore[no-any-return]  # a module is what the protocol describes
+    return found  # type: ignore[no-any-return]  # the module provides what the protocol describes
 
 
 # --- in the part's own process ------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def run_here(name: str, scale: Scale, seed: int) -> int:
 
 
 def _outcome_of(told: str, complaints: str, status: int, name: str) -> Outcome:
-    """What a process has said before it ended."""
+    """The output of a process before its end."""
     try:
         outcome = Outcome(**json.loads(told.splitlines()[-1]))
     except (IndexError, TypeError, ValueError):
@@ -70,7 +70,7 @@ def _outcome_of(told: str, complaints: str, status: int, name: str) -> Outcome:
 
 
 def run_apart(name: str, scale: Scale, seed: int) -> Outcome:
-    """Runs one part in a process of its own; what it complains of on the way is a finding if it fails."""
+    """Runs one part in a process of its own. If it fails, its stderr is part of the finding."""
     limit = module(name).LIMIT_SECONDS[scale]
     command = [sys.executable, "-m", "tests.reliability", "--run", name, f"--{scale.value}", f"--seed={seed}"]
     process = subprocess.Popen(
@@ -129,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     names = options.parts or PARTS
     outcomes: dict[str, Outcome] = {}
-    for name in names:  # on one thread: two that import modules of one package may meet half of one
+    for name in names:  # on one thread: imports on two threads can see a half-imported package
         module(name)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         runs = {name: pool.submit(run_apart, name, scale, options.seed) for name in names}

@@ -1,4 +1,4 @@
-"""What plain threads of a crowd do, which have no loop: everything by `.result()`."""
+"""What plain threads of a crowd do. They have no loop, so they use `.result()` for everything."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ C = TypeVar("C", bound="Closable")
 
 
 def _made(stack: ExitStack, opening: Opening[C], timeout: float | None = None) -> C:
-    """What the opening makes, until the stack ends."""
+    """Creates an object; the exit stack closes it."""
     thing = opening.result(timeout)
     stack.callback(lambda: thing.close().result(HANGS_SECONDS))
     return thing
 
 
 def there_and_back(hand: Hand, device: Device) -> None:
-    """Up and down, and an event behind it."""
+    """Uploads and downloads, and records an event behind both."""
     sent = hand.bytes()
     answer = bytearray(len(sent))
     with ExitStack() as stack:
@@ -38,19 +38,19 @@ def there_and_back(hand: Hand, device: Device) -> None:
         stream.copy(memory, sent).result()
         ticket, mark = stream.copy(answer, memory), stream.record()
         mark.result(hand.timeout())
-        must(ticket.done, "an event is done, and what it is behind is not")
+        must(ticket.done, "an event is done, but the ticket before it is not")
         stream.result()
-    must(bytes(answer) == sent, f"{len(sent)} bytes came back as others on a thread")
+    must(bytes(answer) == sent, f"{len(sent)} bytes came back changed on a thread")
 
 
 def leased(hand: Hand, device: Device) -> None:
-    """Steps that no reset parts."""
+    """Steps that no reset may separate."""
     with device.lease() as lease:
         generation = device.generation
         there_and_back(hand, device)
         must(
             not lease.held or device.generation == generation,
-            "a reset has parted the steps of a thread's lease",
+            "a reset ran between the steps of a thread's lease",
         )
 
 
@@ -61,7 +61,7 @@ def job(hand: Hand, device: Device) -> None:
 
 
 def look(hand: Hand, device: Device) -> None:
-    """Facts, and a wait for everybody's work."""
+    """Queries, and a wait for all work of the device."""
     found = device.memory_info().result(hand.timeout())
     must(found.free <= found.total, f"{found} cannot be")
     if operations.synchronize in hand.plan.weights:

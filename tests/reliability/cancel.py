@@ -41,7 +41,7 @@ DEFINED_IN: Final = (cancel_waits, cancel_lifecycle, cancel_resets)  # imported 
 
 
 class Await:
-    """One await, and how it ended."""
+    """One await and its outcome."""
 
     def __init__(self, turns: Turns, begin: Callable[[], Awaitable[Any]]) -> None:
         self._turns = turns
@@ -70,7 +70,7 @@ class Await:
 
 
 class Batch:
-    """Some awaits in a phase, of which some are cancelled."""
+    """Some awaits in a phase; some of them are cancelled."""
 
     def __init__(self, bench: Bench, phase: Phase, kind: Kind, where: str) -> None:
         self._bench = bench
@@ -81,7 +81,7 @@ class Batch:
         self._void = False
 
     async def run(self, victims: int, bystanders: int) -> int:
-        """How many awaits were cancelled in the phase; 0 if they did not come to it."""
+        """How many awaits were cancelled in the phase; 0 if they did not reach it."""
         bench, count = self._bench, victims + bystanders
         bench.touched, bench.void = [0], False
         async with self._phase.enter(bench, count) as scene:
@@ -108,7 +108,7 @@ class Batch:
             await scene.finish()
         for one in spared:
             fine = one.error is None or isinstance(one.error, scene.allowed)
-            self._expect(fine and not one.cancelled, f"one that was not cancelled has ended in {one!r}")
+            self._expect(fine and not one.cancelled, f"an await that was not cancelled ended in {one!r}")
 
     async def _cancel(self, scene: Scene, doomed: list[Await], spared: list[Await]) -> None:
         count = len(doomed) + len(spared)
@@ -118,7 +118,7 @@ class Batch:
             told = self._bench.told(), [*doomed, *spared]
             simulator.clear()
             simulator.release_all()  # else the clean-up would hang
-            raise AssertionError(f"{self._where}: they did not come to it: {told}") from None
+            raise AssertionError(f"{self._where}: the awaits did not reach the phase: {told}") from None
         if scene.arrive is not None:
             scene.arrive()
         # From here to the request the loop does not turn.
@@ -154,8 +154,8 @@ class Batch:
                 await checkpoint()
         for one in doomed:
             late = (one.ended or 0) - self._asked
-            self._expect(one.cancelled, f"one that was cancelled has ended in {one!r}")
-            self._expect(late <= 1, f"one that was cancelled has ended {late} turns later")
+            self._expect(one.cancelled, f"an await that was cancelled ended in {one!r}")
+            self._expect(late <= 1, f"an await that was cancelled ended {late} turns later")
 
     def _expect(self, holds: object, finding: str) -> None:
         self._bench.expect(holds or self._bench.void, f"{self._where}: {finding}")
@@ -202,7 +202,7 @@ class Campaign:
             await self._batch(bench, phase, kind, victims, bystanders)
             if self.voids > VOID_AT_MOST + self.batches // 20:
                 bench.findings.append(
-                    f"{self._where}: too few of the awaits came to their phase, {phase.name}"
+                    f"{self._where}: too few of the awaits reached their phase, {phase.name}"
                 )
 
     async def _batch(
@@ -215,7 +215,7 @@ class Campaign:
         except Exception as error:
             error.add_note(where)
             raise
-        await bench.settle(where)  # now that nobody refers to the batch
+        await bench.settle(where)  # now nothing refers to the batch
         self.hits[phase.name] += hits
         self.kinds[kind.name] += hits
         self.voids += bench.void

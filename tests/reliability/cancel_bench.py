@@ -1,4 +1,4 @@
-"""Devices on which awaits are cancelled again and again, and what must be left of that: nothing."""
+"""Devices on which awaits are cancelled again and again, and the check that nothing is left over."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ POOLS: Final = ("events", "host_blocks", "native_threads", "threads")  # an open
 
 
 class Bench:
-    """The devices, opened, and what they have when nothing is under way."""
+    """The open devices, and what each has when it is idle."""
 
     def __init__(self, turns: Turns, rng: random.Random) -> None:
         self.turns = turns
@@ -47,7 +47,7 @@ class Bench:
         self.findings: list[str] = []
         self.devices: list[Device] = []
         self.touched: list[int] = [0]  # the devices that a batch has used, which must work after it
-        self.void = False  # whether the batch has not come to its phase, and is to be repeated
+        self.void = False  # whether the batch did not reach its phase and must be repeated
         self.soon_seconds = SOON_SECONDS
         self._stack = AsyncExitStack()
 
@@ -62,7 +62,7 @@ class Bench:
             await self.works(device)
         self._before = snapshot()
         gc.collect()
-        gc.freeze()  # what is looked through between batches is what they have left
+        gc.freeze()  # between batches, the collector then looks only at what the batches left
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -73,7 +73,7 @@ class Bench:
 
     @property
     def device(self) -> Device:
-        """The one that most phases use."""
+        """The device that most phases use."""
         return self.devices[0]
 
     @property
@@ -97,7 +97,7 @@ class Bench:
     # --- what is left of a batch ----------------------------------------------------------------------------------
 
     async def settle(self, where: str) -> None:
-        """Everything is given back, though not at once, and everything works."""
+        """Waits until everything is given back, and checks that every device works."""
         begun = time.monotonic()
         while left := self._left():
             late = time.monotonic() - begun
@@ -119,14 +119,14 @@ class Bench:
         self.expect(works, f"{where}: a copy on device {index} went wrong afterwards")
 
     def told(self) -> dict[str, object]:
-        """How things stand now, for a finding."""
+        """The current state, for a finding."""
         device = self.devices[self.touched[0]] if self.touched[0] < WATCHED else self.threaded
         left = {name.partition(" of ")[0]: it for name, it in self._left().items()}
         calls = [(entry["call"], entry["rc"]) for entry in simulator.journal()[-5:]]
         return {"device": repr(device), "inside": inside(device.index), **left, "newest calls": calls}
 
     def _left(self) -> dict[str, Any]:
-        """What is there beyond what was there before, by name."""
+        """What exists beyond the state before, by name."""
         port = current_port()
         found: dict[str, Any] = {
             "waits in the port": len(port._waits),
@@ -142,7 +142,7 @@ class Bench:
 
 
 def _left_on(manager: Manager) -> Iterable[tuple[str, object]]:
-    """What of a device must be nothing when nothing is under way."""
+    """Counts of a device that must be 0 when it is idle."""
     enqueueing, _, lifetime = counts(manager.index)
     yield "leases", len(manager.admission.leases)
     yield "waiting turns", len(manager.admission.turns._waiting)

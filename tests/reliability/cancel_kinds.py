@@ -1,7 +1,7 @@
 """The ways in which an await is cancelled: by its task, a cancel scope, a time-out, a sibling that fails.
 
-A kind runs the awaits that it is to cancel, its victims, and cancels all of them when it is told to. Some do that in
-the turn in which they are told; the others say when they have.
+A kind runs the awaits that it will cancel, its victims, and cancels all of them on request. Some kinds cancel in the
+turn of the request; the others have a flag that is set once they have cancelled.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Kind(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Cancels them, or sets out to."""
+        """Cancels them, or starts to."""
 
     @property
     def cancelled(self) -> bool:
-        """Whether all of them have been cancelled, whatever they have made of it."""
+        """Whether all of them have been cancelled, however they ended."""
         return True
 
 
@@ -72,7 +72,7 @@ class TaskCancelTwice(TaskCancel):
 
 
 class ParentCancel(Kind):
-    """The parent's task group hands it on to its children a turn later."""
+    """The parent's task group cancels its children a turn later."""
 
     name = "task.cancel() of the parent"
     backends = ("asyncio",)

@@ -1,4 +1,4 @@
-"""Phases in which somebody waits for the device itself: at the gate, for an event, an open, a close, a job."""
+"""Phases in which an await waits for the device itself: at the gate, for an event, an open, a close, a job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool = True) -> Callable[..., Any]:
-    """Somebody who comes while the device is reset."""
+    """An await that begins while the device is reset."""
 
     async def enter(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         device, manager = bench.device, bench.device._manager
@@ -81,7 +81,7 @@ async def _events(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         return "the end"
 
     async def finish() -> None:
-        bench.expect((await device.force_reset()).ok, "a reset went wrong")
+        bench.expect((await device.force_reset()).ok, "a reset failed")
 
     def gone(_: int, left: int) -> str:
         subscribed = len(manager.admission._subscribers)
@@ -126,7 +126,7 @@ async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     )
     simulator.unhang("aclrtSetDevice")
     await until(lambda: manager.procedure is None and manager.admission.state is State.CLOSED)
-    bench.expect(simulator.retain_count(index) == 0, "the device of an open that was cancelled stays set")
+    bench.expect(simulator.retain_count(index) == 0, "the device of a cancelled open stays set")
 
 
 @phase("in the last close", most=len(SPARE))

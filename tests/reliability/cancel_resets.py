@@ -1,4 +1,4 @@
-"""Phases in which somebody waits for a reset: to drain, to end, or for a turn after it."""
+"""Phases in which an await waits for a reset to drain or to end, or for its turn after a reset."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _no_turn_is_due(manager: Manager) -> Callable[[int, int], str]:
     return check
 
 
-@phase("a turn, not told that it is", at_once=True)
+@phase("a turn, not yet notified", at_once=True)
 async def _turn(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     device, manager = bench.device, bench.device._manager
     second: list[ThreadsReset] = []
@@ -66,7 +66,7 @@ async def _turn(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         )
     await until(lambda: not second[0].is_alive())
     report = second[0].report
-    bench.expect(report and report.ok, f"the reset behind the turns went wrong: {report}")
+    bench.expect(report and report.ok, f"the reset behind the turns failed: {report}")
 
 
 @phase("a turn that is being taken", at_once=True)
@@ -97,7 +97,7 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     async def finish() -> None:
         simulator.release_key("turn")
 
-    # Staging memory, of which the device may want more at any time, comes in larger pieces.
+    # Staging memory, which the device may need at any time, is allocated in larger pieces.
     hang = simulator.fault("aclrtMallocHost", size_max=64, hang="turn", times=1)
     async with resetting(bench, device):
         with hang:
@@ -112,7 +112,7 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Scene]:
             simulator.release_key("turn")
     await until(lambda: not second[0].is_alive())
     report = second[0].report
-    bench.expect(report and report.ok, f"the reset behind the turns went wrong: {report}")
+    bench.expect(report and report.ok, f"the reset behind the turns failed: {report}")
 
 
 # --- resets -------------------------------------------------------------------------------------------------------
@@ -152,11 +152,11 @@ async def _holder(bench: Bench, count: int) -> AsyncGenerator[Scene]:
                 check=leases_end,
             )
             report = await resets[0].outcome()
-            bench.expect(report.ok and not report.aborted, f"a reset went wrong: {report}")
+            bench.expect(report.ok and not report.aborted, f"a reset failed: {report}")
         tickets.clear()
 
 
-@phase("draining: somebody without a lease")
+@phase("draining: an await without a lease")
 async def _outsider(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     device, manager = bench.device, bench.device._manager
     async with device.allocate(64) as memory, device.create_stream() as stream:
@@ -176,7 +176,7 @@ async def _outsider(bench: Bench, _: int) -> AsyncGenerator[Scene]:
                 finish=lambda: release(stream),
             )
             report = await resetting.outcome()
-            bench.expect(report.ok and not report.aborted, f"a reset went wrong: {report}")
+            bench.expect(report.ok and not report.aborted, f"a reset failed: {report}")
 
 
 @phase("in the reset: its caller", most=WATCHED)
@@ -190,7 +190,7 @@ async def _caller(bench: Bench, count: int) -> AsyncGenerator[Scene]:
 
     def goes_on(_: int, __: int) -> str:
         states = [device.state.name for device in devices if device.state is not State.RESETTING]
-        return f"its caller has gone, and it is {states}" if states else ""
+        return f"the caller of the reset has gone, and the device states are {states}" if states else ""
 
     with simulator.fault("aclrtResetDeviceForce", hang="cancel", times=count):
         yield Scene(
@@ -205,12 +205,10 @@ async def _caller(bench: Bench, count: int) -> AsyncGenerator[Scene]:
         simulator.release_key("cancel")
     await until(lambda: all(device.state is State.OPEN for device in devices))
     raised = [device.generation - generation for device, generation in zip(devices, before, strict=True)]
-    bench.expect(
-        set(raised) == {1}, f"resets whose callers have gone have raised the generations by {raised}"
-    )
+    bench.expect(set(raised) == {1}, f"resets whose callers have gone raised the generations by {raised}")
 
 
-@phase("in the reset: one who joined")
+@phase("in the reset: a caller that joined it")
 async def _joined(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     device, manager = bench.device, bench.device._manager
     async with resetting(bench, device) as caller:
@@ -219,11 +217,13 @@ async def _joined(bench: Bench, _: int) -> AsyncGenerator[Scene]:
 
         async def begin(_: int) -> None:
             report = await device.force_reset()
-            bench.expect(report is procedure.report, "one who joined a reset has got another's report")
+            bench.expect(
+                report is procedure.report, "a caller that joined a reset got another reset's report"
+            )
 
         yield Scene(
             begin,
             lambda count: procedure.joined == count + 1 == len(manager.admission._subscribers),
             finish=lambda: unhang("aclrtResetDeviceForce"),
         )
-        bench.expect(await caller.outcome() is procedure.report, "the caller has got another's report")
+        bench.expect(await caller.outcome() is procedure.report, "the caller got another reset's report")

@@ -1,8 +1,8 @@
-"""The phases in which an await is cancelled: how so many awaits get there, how that is known, how they go on.
+"""The phases in which an await is cancelled: how awaits reach a phase, how that is detected, how they go on.
 
-A phase is entered and gives a scene. In most the awaits stand still until the scene is finished, for the simulator
-holds or hangs what they wait for. In the others they have what they waited for and their loop has not looked: there
-the scene *arrives* by blocking the loop, and the cancellation follows in the same turn.
+Entering a phase returns a scene. In most phases the awaits are blocked until the scene is finished, because the
+simulator holds or hangs what they wait for. In the others the result has come, but the loop has not processed it:
+there the scene *arrives* by blocking the loop, and the cancellation follows in the same turn.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ GRACE_SECONDS: Final = 60.0
 
 
 async def _nothing() -> None:
-    """Nothing is to be done."""
+    """Does nothing."""
 
 
 @dataclass
 class Scene:
-    """So many awaits on their way into a phase."""
+    """Awaits on their way into a phase, and the functions that control them."""
 
     begin: Callable[[int], Awaitable[Any]]  # what the i-th of them awaits
     reached: Callable[[int], object]  # whether that many are in it
     finish: Callable[[], Awaitable[object]] = _nothing  # lets those go on that were not cancelled
-    gathered: Callable[[int], object] | None = None  # whether that many stand before it
-    arrive: Callable[[], object] | None = None  # brings them into it while their loop stands still
+    gathered: Callable[[int], object] | None = None  # whether that many are directly before it
+    arrive: Callable[[], object] | None = None  # brings them into it while their loop is blocked
     check: Callable[[int, int], str] = lambda _, __: (
         ""
-    )  # of all and those left, before they go on: what is wrong
+    )  # given the numbers of all awaits and of those left, before they go on: what is wrong
     done: Callable[[int, int], str] = lambda _, __: ""  # the same, when they have ended
     request: Callable[[Callable[[], None]], Awaitable[None]] | None = None  # cancels, at a moment of its own
     allowed: tuple[type[Exception], ...] = ()  # how else it may end for those that were not cancelled
@@ -61,8 +61,8 @@ class Phase:
     name: str
     enter: Enter  # with the number of awaits
     most: int = MANY
-    at_once: bool = False  # the awaits do not stand still
-    has_come: bool = False  # they have what they waited for, and will run in the next turn
+    at_once: bool = False  # the awaits are not blocked
+    has_come: bool = False  # their results have come, and they will run in the next turn
 
     def takes(self, kind: type[Kind], backend: str) -> bool:
         """Whether that kind of cancellation can come in this phase."""
@@ -70,7 +70,7 @@ class Phase:
         return fits and (kind.takes_what_has_come or not self.has_come)
 
     def on(self, backend: str) -> bool:
-        """Whether there is such a phase: trio cancels nobody who has what he waited for."""
+        """Whether the phase exists on the backend: trio does not cancel a task whose result has come."""
         return backend == BACKENDS[0] or not self.has_come
 
 
@@ -78,7 +78,7 @@ PHASES: list[Phase] = []
 
 
 def phase(name: str, **options: Any) -> Callable[[Callable[[Bench, int], AsyncGenerator[Scene]]], None]:
-    """One more phase."""
+    """Registers a phase."""
 
     def add(enter: Callable[[Bench, int], AsyncGenerator[Scene]]) -> None:
         PHASES.append(Phase(name, asynccontextmanager(enter), **options))
@@ -86,11 +86,11 @@ def phase(name: str, **options: Any) -> Callable[[Callable[[Bench, int], AsyncGe
     return add
 
 
-# --- what they stand behind ---------------------------------------------------------------------------------------
+# --- what they wait for -------------------------------------------------------------------------------------------
 
 
 def make(device: Device, number: int) -> Awaitable[Any]:
-    """One of the things that are made on the maintenance thread."""
+    """Creates one of the objects that are made on the maintenance thread."""
     made: tuple[Callable[[], Awaitable[Any]], ...] = (
         device.create_stream,
         lambda: device.allocate(64),
@@ -142,12 +142,12 @@ async def held(device: Device) -> AsyncGenerator[Stream]:
 
 
 async def unhang(function: str) -> None:
-    """The call goes on."""
+    """Lets the call go on."""
     simulator.unhang(function)
 
 
 async def release(stream: Stream) -> None:
-    """The stream goes on."""
+    """Lets the stream go on."""
     simulator.release(stream)
 
 
@@ -157,17 +157,17 @@ def waits(device: Device) -> int:
 
 
 def queued(manager: Manager) -> int:
-    """Awaits whose jobs wait for the maintenance thread, which after a reset has one of its own to do as well."""
+    """Awaits whose jobs wait for the maintenance thread. After a reset it also has a job of its own."""
     return sum(job._tell is not None for job in tuple(manager.maintenance._jobs))
 
 
 def idle(manager: Manager) -> bool:
-    """Whether the maintenance thread has done everything and has told so."""
+    """Whether the maintenance thread has done all its jobs and has notified their waiters."""
     return not manager.maintenance._jobs and manager.maintenance._current is None
 
 
 class ThreadsReset(threading.Thread):
-    """A reset that a plain thread asks for."""
+    """A reset that a plain thread requests."""
 
     def __init__(self, device: Device) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""Phases in which somebody waits for the maintenance thread, for a stream, an event, a ticket, or with a deadline."""
+"""Phases in which an await waits for the maintenance thread, a stream, an event, a ticket, or with a deadline."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ async def _queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
 
         def only_what_is_wanted(_: int, left: int) -> str:
             calls = made() - before
-            return "" if calls == left else f"{calls} calls were made for {left} who still wanted them"
+            return (
+                "" if calls == left else f"{calls} calls were made for {left} awaits that were not cancelled"
+            )
 
         yield Scene(
             begin,
@@ -82,7 +84,7 @@ def _hung_in(
             rule.enter_context(simulator.fault(function, **options))
 
             async def finish() -> None:
-                rule.close()  # who begins again does not hang again
+                rule.close()  # a wait that begins again does not hang again
                 simulator.release_key("cancel")
 
             yield Scene(
@@ -101,7 +103,7 @@ phase("in C: aclrtMallocHost", most=WATCHED)(_hung_in("aclrtMallocHost", lambda 
 phase("in C: aclrtCreateStream", most=WATCHED)(
     _hung_in("aclrtCreateStream", lambda device: device.create_stream())
 )
-# Its bounded waits come back and begin again, so they do not stand still; and who is late must find the others hung.
+# Its bounded waits return and begin again, so they are not blocked; and a late one must find the others hung.
 phase("in C: aclrtSynchronizeDevice", most=WATCHED, at_once=True)(
     _hung_in("aclrtSynchronizeDeviceWithTimeout", lambda device: device.synchronize(), begins_again=True)
 )
@@ -169,7 +171,7 @@ async def _closing(bench: Bench, count: int) -> AsyncGenerator[Scene]:
 
 
 def _point_of_a_stream(point: Callable[[Device, Stream, Any], Any]) -> Callable[..., Any]:
-    """A wait for a point of a stream that is held, whichever way the device's awaits wait."""
+    """A wait for a position of a held stream, with either strategy of waiting."""
 
     async def enter(bench: Bench, count: int) -> AsyncGenerator[Scene]:
         device = bench.rng.choice((bench.device, bench.threaded))
@@ -232,7 +234,7 @@ async def _synchronize_queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         )
 
 
-@phase("in mid upload or download", most=4)
+@phase("in the middle of an upload or download", most=4)
 async def _pump(bench: Bench, count: int) -> AsyncGenerator[Scene]:
     device = bench.device
     source = bytes(3 * MIB)
@@ -293,11 +295,11 @@ def _deadline(*, fired: bool) -> Callable[..., Any]:
                 request=after_the_timers if fired else None,
                 allowed=(DeviceTimeout,),
             )
-        # A machine that was busy elsewhere has let the deadline pass before all were there.
+        # On a busy machine the deadline can pass before all awaits have begun.
         bench.soon_seconds = seconds * 2 if bench.void else seconds
 
     return enter
 
 
 phase("its deadline ends in the same turn", at_once=True)(_deadline(fired=False))
-phase("its deadline has ended, not told", at_once=True, has_come=True)(_deadline(fired=True))
+phase("its deadline has ended, not yet notified", at_once=True, has_come=True)(_deadline(fired=True))

@@ -1,8 +1,8 @@
-"""Chaos: crowds in bad weather, a seed each; when it clears, every device is open again within two resets and works.
+"""Chaos: crowds under injected faults, a seed each; afterwards two resets at most make every device work again.
 
-Two phases. While faults fire, operations may end in any error that the table of codes has for what was injected, and
-supervisors reset a device of which a fault or a quarantine is told, as a service would. Then the faults stop, though
-devices may still be sick of them: from there on everything must work, and nothing may be left.
+Two phases. While faults fire, operations may end in any error that the table of codes has for the injected fault.
+Supervisors reset a device when an event reports a fault or a quarantine, as a service would. Then the faults stop,
+though devices may still be broken by them: within two resets everything must work, and nothing may be left over.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WEIGHTS: Final = {**operations.WEIGHTS, operations.synchronize: 1}
 
 
 class Sufferer(Hand):
-    """One whose operations may end in what was injected, each code as the error that the table has for it."""
+    """A member whose operations may end in an injected fault, each code as the error that the table has for it."""
 
     codes: frozenset[int] = frozenset()
 
@@ -54,7 +54,7 @@ class Sufferer(Hand):
 
 
 async def supervise(index: int, waits: Strategy, over: anyio.Event) -> None:
-    """Resets the device of which a fault or a quarantine is told."""
+    """Resets a device when an event reports a fault or a quarantine."""
     async with open_device(index, waits) as device, anyio.create_task_group() as group:
 
         async def follow() -> None:
@@ -69,7 +69,7 @@ async def supervise(index: int, waits: Strategy, over: anyio.Event) -> None:
 
 @dataclass
 class Storm:
-    """One seed, and what came of it."""
+    """One seed and its findings."""
 
     seed: int
     operations: int
@@ -86,7 +86,7 @@ class Storm:
         self.findings = self.plan.findings
 
     def told(self) -> str:
-        """What it takes to see it again."""
+        """The command that repeats it."""
         faults = "; ".join((f"seed={self.seed}", *self.rules.values()))
         return f'seed {self.seed}, {self.backend}, waits="{self.waits}", AIOACL_SIM_FAULTS="{faults}"'
 
@@ -148,7 +148,7 @@ class Storm:
     # --- all of it -----------------------------------------------------------------------------------------------
 
     def run(self, limit: float) -> None:
-        """From calm to calm."""
+        """Runs both phases, and checks that nothing is left over."""
         before = snapshot()
         with crowd.overhearing(self.findings, expected=(AclWarning,)):
             devices = [open_device(index, self.waits).result() for index in range(KEPT_OPEN)]
@@ -163,7 +163,9 @@ class Storm:
             self.findings += crowd.idle(devices)
             while devices:
                 self.findings += crowd.at_once([devices.pop().close().result], crowd.SETTLES_SECONDS)
-            self.findings += crowd.left_since(before, "events")  # after a fault they are left to the runtime
+            self.findings += crowd.left_since(
+                before, "events"
+            )  # after a fault, events are left to the runtime
             self.findings += crowd.violations()
 
 
@@ -178,7 +180,7 @@ async def _trouble(device: Device) -> str:
     except AclError as error:
         return str(error)
     if answer != sent:
-        return "256 bytes came back as others"
+        return "256 bytes came back changed"
     return "" if device.state is State.OPEN else f"it is {device.state.name}"
 
 
@@ -198,13 +200,13 @@ def run(scale: Scale, seed: int) -> Outcome:
         again = f"python -m tests.reliability chaos --{scale.value} --seed={each}"
         outcome.findings += [f"{storm.told()}\n{finding}\n  again: {again}" for finding in storm.findings]
         if storm.findings:
-            break  # what is left of one seed would be found of the next
+            break  # what one seed left over would be found again in the next
     outcome.figures = {
         "seeds": done,
         "operations": totals.total(),
         "faults that fired": dict(fired.most_common()),
         "outcomes": dict(totals.most_common()),
-        "resets that hands asked for": resets,
+        "resets requested by members": resets,
         "devices that worked again after so many resets": dict(sorted(needed.items())),
     }
     return outcome

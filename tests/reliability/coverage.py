@@ -1,8 +1,8 @@
 """The tests reach every branch of the lifecycle, and 95 % of the package's.
 
-Quick: the tables and leases, by their own tests. By default: the modules of the lifecycle, by the tests that are about
-them. Slow: the whole package, by the whole suite. What runs is measured where it runs: in threads, in children that
-tests start, and in forked ones.
+Quick: the tables and leases, by their own tests. By default: the modules of the lifecycle, by the tests of these
+modules. Slow: the whole package, by the whole suite. Coverage is measured in threads, in child processes that tests
+start, and in forked children.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ REASON: Final = re.compile(r"#\s*pragma: no (cover|branch)\b(?! - \w)")
 
 @dataclass(frozen=True)
 class Selection:
-    """What is run, and the modules of which every branch must be reached by it."""
+    """The tests to run, and the modules of which they must reach every branch."""
 
     tests: tuple[str, ...]
     modules: tuple[str, ...]
     workers: int = 2
-    match: str = ""  # of those tests, the ones whose names fit
-    package: bool = False  # whether all of the package is measured
+    match: str = ""  # pytest's -k expression
+    package: bool = False  # whether the whole package is measured
 
 
 SELECTIONS: Final = {
@@ -163,7 +163,7 @@ def measured(selection: Selection, folder: Path) -> tuple[int, str]:
 
 
 class Reached:
-    """What was reached, of all that was measured."""
+    """What was reached of everything measured."""
 
     def __init__(self, folder: Path) -> None:
         import coverage
@@ -177,7 +177,7 @@ class Reached:
         self.path = Path(spec.origin).parent
 
     def lacking(self, module: str) -> tuple[list[int], list[str]]:
-        """Lines and branches of a module that nobody has reached."""
+        """Lines and branches of a module that no test reached."""
         file = str(self.path / f"{module}.py")
         _, _, _, lines, _ = self._data.analysis2(file)
         branches = self._data.branch_stats(file)
@@ -193,7 +193,7 @@ class Reached:
 
 
 def unreasoned(package: Path) -> list[str]:
-    """Pragmas that give no reason."""
+    """Pragmas without a reason."""
     return [
         f"{path.name}:{number}: {line.strip()}"
         for path in sorted(package.rglob("*.py"))
@@ -203,7 +203,7 @@ def unreasoned(package: Path) -> list[str]:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Runs the tests that belong to the scale, and looks at what they have reached."""
+    """Runs the tests of the scale, and checks what they reached."""
     del seed  # the tests choose their own
     outcome = Outcome()
     selection = SELECTIONS[scale]

@@ -1,4 +1,4 @@
-"""Crowds of tasks and threads: running several loops at once, listening to what nobody raises, and what is left."""
+"""Crowds of tasks and threads: runs several loops at once, collects errors outside of tasks and what is left over."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SETTLES_SECONDS: Final = 15.0
 
 
 def loop(backend: str, *bodies: Callable[[], Coroutine[Any, Any, object]]) -> Callable[[], None]:
-    """What runs the bodies side by side, on a loop of that kind."""
+    """Returns a function that runs the bodies concurrently, on a loop of that kind."""
     kind, options = BACKENDS[backend]
 
     async def side_by_side() -> None:
@@ -48,7 +48,7 @@ def loop(backend: str, *bodies: Callable[[], Coroutine[Any, Any, object]]) -> Ca
 
 
 def at_once(bodies: Sequence[Callable[[], object]], seconds: float) -> list[str]:
-    """Runs each on a thread of its own. What they raised, and where those stand that are not done in time."""
+    """Runs each on a thread of its own. Returns what they raised, and the stacks of those not done in time."""
     found: list[str] = []
 
     def guarded(body: Callable[[], object]) -> None:
@@ -97,10 +97,10 @@ async def listen(index: int, waits: Strategy, over: anyio.Event, found: list[str
             await stack.aclose()  # the events end with the device
 
 
-# --- what nobody raises ----------------------------------------------------------------------------------------------
+# --- errors and warnings outside of tasks ----------------------------------------------------------------------------
 
 
-# Of a task that was made to fail, where each await was cancelled or raised an earlier failure.
+# From a task that was made to fail, where each await was cancelled or raised an earlier failure.
 UNCOLLECTED: Final = re.compile("a task failed, no await raised it")
 
 
@@ -128,7 +128,7 @@ def overhearing(found: list[str], *, expected: tuple[type[Warning], ...] = ()) -
 
 
 def left_since(before: Snapshot, *allowed: str) -> list[str]:
-    """What there is more of than before, when everything had time to end."""
+    """What exists beyond the state before, after everything had time to end."""
     if not until_now(lambda: not snapshot().more_than(before, *allowed), 0.5):
         gc.collect()
         until_now(lambda: not snapshot().more_than(before, *allowed), SETTLES_SECONDS)
@@ -139,7 +139,7 @@ def left_since(before: Snapshot, *allowed: str) -> list[str]:
 
 
 def violations() -> list[str]:
-    """What the usage checker objects to since the last time."""
+    """What the usage checker has reported since the last call."""
     simulator.check_memory()
     found = [f"the usage checker: {text}" for text in simulator.violations()]
     simulator.forget()
@@ -147,7 +147,7 @@ def violations() -> list[str]:
 
 
 def warmed_up(indices: Sequence[int]) -> None:
-    """Makes what is made once for the life of a process: loops' pipes, ports of worker threads."""
+    """Creates what is created once per process: loops' pipes, ports of worker threads."""
     aioacl.use_library("simulator")
 
     async def once() -> None:
@@ -160,7 +160,7 @@ def warmed_up(indices: Sequence[int]) -> None:
 
 
 def idle(devices: Sequence[aioacl.Device]) -> list[str]:
-    """Leases and calls that are still there although nobody is."""
+    """Leases and calls that still exist although the crowd has ended."""
 
     def rests(device: aioacl.Device) -> bool:
         return until_now(lambda: device.health.leases == device.health.in_flight == 0, SETTLES_SECONDS)

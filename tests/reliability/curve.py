@@ -1,12 +1,12 @@
-"""The survival curve: resets back to back under ever more tasks; nothing hangs, nobody waits for more than two resets.
+"""The survival curve: back-to-back resets under ever more tasks; nothing hangs or waits for more than two resets.
 
-A thread resets again and again, without a pause. One half of the tasks holds a lease around everything that it does
-in a cycle, memory, a stream and verified copies, so it must complete whatever it began. The other half makes a stream
-and uses it for as long as it lives. Told of both is how many resets they stood at the gate for, from when they were
-known there: a task whose thread is not run between its call and the gate's lock waits for nobody.
+A thread resets again and again, without a pause. One half of the tasks holds a lease around a whole cycle (memory, a
+stream, verified copies), so each must complete the cycle it began. The other half makes a stream and uses it until a
+reset ends it. For both, the figure is how many resets a task waited at the gate for. It counts from when the gate has
+registered the task: before it has the gate's lock, a task whose thread is not scheduled does not count as waiting.
 
-A drain waits for those whose turn it is no longer than a second. Where it has given them up, because this machine had
-not come to them all by then, more than two resets are a figure; else they are a finding.
+A drain waits at most a second for the waiters whose turn it is. If it gave up on some, because this machine had not run
+them all by then, more than two resets are only a figure; otherwise they are a finding.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Point:
     over: bool = False
     asked: dict[object, int] = field(
         default_factory=dict[object, int]
-    )  # who waits, and the generation when he came
-    stood: list[int] = field(default_factory=list[int])  # resets, each time that somebody came to the gate
+    )  # each waiter, and the generation when it came
+    stood: list[int] = field(default_factory=list[int])  # resets per wait at the gate
     stood_ms: list[float] = field(default_factory=list[float])
     cycles: list[int] = field(default_factory=list[int])  # that each task has completed
     interrupted: int = 0
@@ -61,7 +61,7 @@ class Point:
     # --- the tasks -----------------------------------------------------------------------------------------------
 
     async def leased(self, number: int) -> None:
-        """Cycles that no reset parts."""
+        """Cycles that no reset may interrupt."""
         while not self.over:
             began = time.monotonic()
             async with self.device.lease():
@@ -84,7 +84,7 @@ class Point:
                     self.interrupted += 1
 
     def watch_the_gate(self) -> None:
-        """From now on it is known in which generation somebody has begun to wait."""
+        """Records from now on in which generation each waiter began to wait."""
         turns = self.device._manager.admission.turns
         wait = turns.wait
 
@@ -105,7 +105,7 @@ class Point:
             await copied(stream, memory, SENT)
             await (await copied(stream, answer, memory))
         if answer != SENT:
-            self.findings.append(f"{len(SENT)} bytes came back as others")
+            self.findings.append(f"{len(SENT)} bytes came back changed")
 
     # --- the resets ----------------------------------------------------------------------------------------------
 
@@ -119,22 +119,22 @@ class Point:
         finally:
             self.over = True
 
-    # --- what came of it -----------------------------------------------------------------------------------------
+    # --- results -------------------------------------------------------------------------------------------------
 
     def judge(self) -> None:
-        """Adds what must not be to the findings."""
-        self.findings += [f"a reset has failed: {report}" for report in self.reports if not report.ok]
+        """Adds each violated limit to the findings."""
+        self.findings += [f"a reset failed: {report}" for report in self.reports if not report.ok]
         given_up = any(report.stages["turns"] >= TURN_SECONDS * 1000 for report in self.reports)
         if max(self.stood) > MOST_RESETS and not given_up:
-            self.findings.append(f"somebody stood at the gate for {max(self.stood)} resets")
+            self.findings.append(f"a task waited at the gate for {max(self.stood)} resets")
         starved = self.cycles[::2].count(0)  # of those with leases
         if starved:
             self.findings.append(
-                f"{starved} tasks with a lease have completed nothing in {len(self.reports)} resets"
+                f"{starved} tasks with a lease completed no cycle in {len(self.reports)} resets"
             )
 
     def rows(self) -> list[str]:
-        """The table: milliseconds of each stage, and of those who waited."""
+        """The table: milliseconds of each stage, and of the waits at the gate."""
         stages = {name: [report.stages[name] for report in self.reports] for name in self.reports[0].stages}
         given_up = sum(spent >= TURN_SECONDS * 1000 for spent in stages["turns"])
         table = {"whole reset": self.reset_ms, **stages, "at the gate": self.stood_ms}
@@ -169,7 +169,7 @@ def _measure(tasks: int, resets: int, limit: float) -> Point:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """All points; the seed decides nothing here."""
+    """Measures all points; the seed has no effect here."""
     outcome = Outcome()
     os.environ["AIOACL_SIM_DEVICES"] = "1"
     crowd.warmed_up([0])

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1500.0}
-AT_ONCE: Final = 2  # and as many in which somebody is stuck, which are waiting but for their start
-CONTROL_EVERY: Final = 6  # trials there is an end of an interpreter in which aioacl has done nothing
-CONTROLS: Final = 5  # the slowest of those, so often, may come on top: the slowest of many more is to pass
+AT_ONCE: Final = 2  # and as many with a stuck call: after their start those only wait
+CONTROL_EVERY: Final = 6  # every so many trials, an interpreter ends in which aioacl has done nothing
+CONTROLS: Final = (
+    5  # the slowest control, times this, is added to the limit: the slowest of many trials must pass
+)
 BACKENDS: Final = ("asyncio", "trio")
-DEVICES: Final = 2  # that the simulator has by itself
-LINES: Final = 1200  # of aioacl that the interrupted program runs through on its main thread, at least
+DEVICES: Final = 2  # the simulator's default
+LINES: Final = 1200  # of aioacl that the interrupted program runs on its main thread, at least
 LINES_AGAIN: Final = 40
 MOMENT_SECONDS: Final = 0.05
 
@@ -45,7 +47,7 @@ SCENARIOS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A case to be run once, and what chance has chosen for it."""
+    """A case to run once, with what was chosen at random for it."""
 
     case: Case
     backend: str
@@ -68,7 +70,7 @@ def _trial(case: Case, backend: str, chance: random.Random, *, run: int = 0, deb
 
 
 class _Proof:
-    """Trials and kills, some at a time, and what came of them."""
+    """Trials and kills, some at a time, and their results."""
 
     def __init__(self, outcome: Outcome, chance: random.Random) -> None:
         self._outcome, self._chance = outcome, chance
@@ -95,7 +97,7 @@ class _Proof:
         return [f"{told}: {finding}" for finding in killed(moment, index)]
 
     def all_of(self, what: str, trials: Sequence[Trial]) -> None:
-        """Sets out to run them, those in which somebody is stuck beside the others, and controls among both."""
+        """Starts the trials: those with a stuck call beside the others, and controls among both."""
         for number, trial in enumerate(trials):
             pool = self._pools[trial.case.reaches]
             if number % CONTROL_EVERY == 0:
@@ -104,14 +106,14 @@ class _Proof:
         self._outcome.figures[what] = len(trials)
 
     def kills(self, count: int) -> None:
-        """Sets out to kill so many."""
+        """Starts that many kills."""
         for number in range(count):
             moment = self._chance.uniform(0, LATEST_SECONDS)
             self._found.append(self._pools[True].submit(self._kill, moment, number % DEVICES))
         self._outcome.figures["kill -9, each with an open after it"] = count
 
     def tell(self) -> None:
-        """Waits for all of them; what they found, and the slowest of all ends, by whether somebody is stuck."""
+        """Waits for all; notes the findings, and the slowest ends with and without a stuck call."""
         for found in self._found:
             self._outcome.findings += found.result()
         for pool in self._pools.values():
@@ -119,10 +121,10 @@ class _Proof:
         self._judge_times()
 
     def _judge_times(self) -> None:
-        """Against the ends beside them that had nothing of aioacl to wait for."""
+        """Compares the times with those of the controls, which had nothing of aioacl to wait for."""
         control = max(self._controls)
         self._outcome.figures["seconds of the slowest end in which aioacl has no part"] = round(control, 2)
-        for reaches, what in ((True, "nobody stuck"), (False, "somebody stuck, or ended from outside")):
+        for reaches, what in ((True, "no stuck call"), (False, "a stuck call, or ended from outside")):
             ends = [(took, f"{trial}") for took, trial in self._seconds if trial.case.reaches == reaches]
             took, slowest = max(ends, default=(0.0, "none"))
             self._outcome.figures[f"seconds of the slowest end, {what}"] = f"{took:.2f}: {slowest}"
@@ -146,7 +148,7 @@ def _exits(scale: Scale, chance: random.Random) -> list[Trial]:
 
 
 def _forks(scale: Scale, chance: random.Random) -> list[Trial]:
-    """Of a place and an end each by default: the ends by turns that the seed shuffles, so that all of them occur."""
+    """By default one end per place; the seed shuffles the ends, and each end occurs."""
     places, ends = chance.sample(PLACES, len(PLACES)), chance.sample(ENDS, len(ENDS))
     chosen = [FORKS[place, ends[turn % len(ends)]] for turn, place in enumerate(places)]
     cases = tuple(FORKS.values()) if scale is Scale.SLOW else chosen[: scale.pick(1, len(chosen), 0)]
@@ -157,7 +159,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     """Exits, forks, kills."""
     outcome, chance = Outcome(), random.Random(seed)
     if not compiler():
-        outcome.not_run = "needs a C compiler, for the witness that stands where a runtime's destructors run"
+        outcome.not_run = "needs a C compiler, for the witness that runs where a runtime's destructors run"
         return outcome
     aioacl.use_library("simulator")
     witness()

@@ -1,8 +1,8 @@
-"""One child process of the part `endings`: how it is run, and everything that is asked of its end.
+"""One child process of the part `endings`: how it is run, and what is required of its end.
 
-Beside status, output and complaints there are two witnesses. `witness.c` stands where a runtime's destructors would
-run and tells who is inside then. The simulator's trace has each call that was made: none may come from a forked child,
-none after ACL was finalized.
+Besides status, output and stderr there are two witnesses. `witness.c` runs where a runtime's destructors would run,
+and reports which calls are in progress then. The simulator's trace has each call that was made: none may come from a
+forked child, none may follow the finalizing of ACL.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 RUNTIME_SECONDS: Final = 1.0  # what the runtime itself may take to end
 REACHED: Final = "destructors: 0 inside, 0 called, 0 violations"
-FORKED: Final = 507000  # the simulator's answer to a forked child; nothing here asks for it otherwise
-REPEATED: Final = 100002  # aclInit by somebody who is not the first
+FORKED: Final = 507000  # the simulator's code for a call from a forked child; nothing else here causes it
+REPEATED: Final = 100002  # aclInit when ACL is initialised already
 
 PRELUDE = """
 import atexit, ctypes, gc, queue
@@ -51,7 +51,7 @@ def leave(status):
     sys.exit(status)
 
 def forever(thing):
-    "Nobody finds it dropped, not even the end of the interpreter."
+    "Keeps a reference that is never dropped, not even at the end of the interpreter."
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 async def until(condition):
@@ -85,17 +85,17 @@ async def overtaken(thing):
         pass
 
 def new_loop():
-    "How long a callback may take is not the question here: a loaded machine makes all of them slow."
+    "Does not report slow callbacks: a loaded machine makes all of them slow."
     loop = asyncio.new_event_loop()
     loop.slow_callback_duration = 3600
     return loop
 
 async def warmed(main):
-    "anyio imports most of itself when it is first used; an interrupt in there tears an import, which says so."
+    "anyio imports most of itself at its first use; an interrupt there breaks an import, which prints a message."
     with anyio.CancelScope():
         await anyio.sleep(0)
     if BACKEND != "trio" and threading.current_thread() is threading.main_thread():
-        # asyncio that handles no signal sleeps on when one comes just before it sleeps
+        # without a signal handler, asyncio sleeps on when a signal comes just before it sleeps
         asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, int)
     return await main()
 
@@ -144,18 +144,18 @@ def verified_here(device):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program, and how it has to end."""
+    """A program and its expected end."""
 
     name: str
     program: str
     trio: str = ""  # the program on trio, where it is another
     status: int = 0
-    said: str = ""  # its lines, apart by commas; without those of leaving and of the witness
-    complaint: str = ""  # what stderr ends in; the rest of it is the traceback that belongs to that
-    reaches: bool = True  # the runtime's destructors: nobody is stuck inside
-    strict: bool = True  # warnings are errors: all is closed
+    said: str = ""  # its lines, separated by commas; without those of leaving and of the witness
+    complaint: str = ""  # the end of stderr; before it comes its traceback
+    reaches: bool = True  # the runtime's destructors run: no thread is stuck in a call
+    strict: bool = True  # warnings are errors: the program closes everything
     waits: str = "watch"
-    signals: tuple[tuple[str, signal.Signals], ...] = ()  # when it says this, it gets that
+    signals: tuple[tuple[str, signal.Signals], ...] = ()  # after this line it gets that signal
     environ: Mapping[str, str] = field(default_factory=dict)
     limit: float = (
         EXIT_GRACE_SECONDS + RUNTIME_SECONDS
@@ -164,7 +164,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a child has ended."""
+    """How a child ended."""
 
     status: int
     said: tuple[str, ...]
@@ -216,7 +216,7 @@ def end_of(case: Case, backend: str, *, debug: bool = False, more: Mapping[str, 
 
 
 def _ended(child: Child) -> tuple[int, str, str]:
-    """Its end; one that does not come is brought about by a signal that makes it say where it stands."""
+    """Waits for its end. If it does not end in time, a signal makes it print its stacks and end."""
     try:
         return child.end()
     except subprocess.TimeoutExpired:
@@ -225,13 +225,13 @@ def _ended(child: Child) -> tuple[int, str, str]:
 
 
 def _signalled(child: Child, case: Case) -> tuple[list[str], float]:
-    """What it said until it had all its signals, and when it got the last."""
+    """Its output until it had all its signals, and when it got the last."""
     lines: list[str] = []
     last = 0.0
     for awaited, number in case.signals:
         while not lines or lines[-1] != awaited:
             if not (line := child.line()):
-                return lines, last  # it has ended early, and its status tells
+                return lines, last  # it ended early, and its status shows that
             lines.append(line)
         last = time.monotonic()
         child.send(number)
@@ -239,18 +239,18 @@ def _signalled(child: Child, case: Case) -> tuple[list[str], float]:
     return [line for line in lines if line], last
 
 
-# --- judgement ----------------------------------------------------------------------------------------------------
+# --- the checks ---------------------------------------------------------------------------------------------------
 
 
 def faults(case: Case, ending: Ending) -> list[str]:
-    """What is wrong with the end, whenever it came."""
+    """What is wrong with the end, apart from its time."""
     want = tuple(case.said.split(", ")) if case.said else ()
     want += (REACHED,) if case.reaches else ()
     found: list[str] = []
     if ending.status != case.status:
         found.append(f"it ended with {ending.status} instead of {case.status}")
     if ending.said != want:
-        found.append(f"it said {ending.said} instead of {want}")
+        found.append(f"it printed {ending.said} instead of {want}")
     if not _complains(ending.complaint, case.complaint):
         found.append(f"it complained: {ending.complaint}")
     return found + list(dict.fromkeys(_bad_calls(ending.calls)))

@@ -1,7 +1,7 @@
 """Forks of a process that has devices open: where they happen, how the child ends, and what multiprocessing does.
 
-In each case the child tries everything that touches a device, and is refused all of it; then it ends in its own way.
-The parent meanwhile is somewhere, in a wait or in a reset; it goes on, and a copy on its device is still right.
+In each case the child tries every operation on a device and all are refused; then it ends in one of several ways.
+The parent forks in the middle of a wait, a reset or other work; it goes on, and a copy on its device is still right.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.reliability.endings_child import Case
 
 _COMMON: Final = """
 import warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks beside threads; that is the point
+warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks beside threads; intended here
 
 class Things:
     "What a process may have in hand when it forks."
@@ -56,7 +56,7 @@ class Things:
             yield name, lambda make=make: wait_for(make).send(None)
         yield from self.plain().items()
     def closes(self):
-        "A child may close: it gives nothing back, for it has nothing."
+        "A child may close: that calls nothing, because the objects belong to the parent."
         for thing in (self.stream, self.memory, self.pinned, self.event, self.device):
             try:
                 wait(thing.close()).send(None)
@@ -97,7 +97,7 @@ def close(things):
 use_library("simulator")
 """
 
-# How the child ends, once it was refused everything: the program, and its status. `quit` is how one leaves there.
+# How the child ends after all was refused: the program, and its status. `quit` is how a process ends at that place.
 _ENDS: Final[dict[str, tuple[str, int]]] = {
     "and quits": ("quit(11)", 11),
     "closes and quits": ("things.closes(); things.__dict__.clear(); gc.collect(); quit(12)", 12),
@@ -241,7 +241,7 @@ async def main():
         group.start_soon(wait, things.ticket)
         group.start_soon(wait, things.stream)
         await until(lambda: waits() == 2)
-        parent(branch(things, os._exit))  # what a child does to a loop that it shares is the loop's affair
+        parent(branch(things, os._exit))  # what a child does to the loop it inherited is not tested here
         simulator.release(things.stream)
 things = setup()
 run(main)
@@ -258,7 +258,7 @@ def _case(place: str, name: str) -> Case:
         f"a fork {place}; the child {name}",
         _COMMON + _BRANCH.format(end=end) + _PLACES[place],
         said=f"refused {REFUSED}, {again}child {status}, verified, closed 0 []",
-        strict=False,  # it is a child's right to leave things open
+        strict=False,  # a child may leave objects open
     )
 
 

@@ -1,4 +1,4 @@
-"""kill -9 of a busy process, at a random moment: who opens the device next finds nothing of it.
+"""kill -9 of a busy process, at a random moment: the next open of the device finds nothing left of it.
 
 The simulator keeps its state in the process, as aioacl does, so the next open is bound to succeed there; what can be
 shown is that neither has anything that could outlive a process: no memory shared with others, no file, no socket.
@@ -19,7 +19,7 @@ from tests.process.child import Child
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LATEST_SECONDS: Final = 0.1  # after the child has said that it is busy
+LATEST_SECONDS: Final = 0.1  # after the child has reported that it is busy
 
 BUSY: Final = """
 use_library("simulator")
@@ -53,19 +53,21 @@ def killed(moment: float, index: int) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="killed-") as folder:
         homes = dict.fromkeys(("TMPDIR", "HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"), folder)
         with Child(BUSY, strict=False, more={**homes, "PYTHONSAFEPATH": "1"}) as child:
-            found = [] if child.line() == "busy" else ["it never was busy"]
+            found = [] if child.line() == "busy" else ["it was never busy"]
             time.sleep(moment)
-            found += [f"it has something that others can have too: {thing}" for thing in _shared(child.pid)]
+            found += [
+                f"it has something that other processes can share: {thing}" for thing in _shared(child.pid)
+            ]
             child.send(signal.SIGKILL)
             status, said, complaint = child.end()
         found += [f"it left {path}" for path in (*Path(folder).iterdir(), *_left(child.pid))]
     if (status, said, complaint) != (-signal.SIGKILL, "", ""):
-        found.append(f"it ended with {status}, said {said!r} and complained {complaint!r}")
+        found.append(f"it ended with {status}, stdout {said!r} and stderr {complaint!r}")
     return found + ([] if works(index) else ["the next open does not copy"])
 
 
 def works(index: int) -> bool:
-    """Whether the device can be opened here, and a copy to it and back is right."""
+    """Whether the device can be opened here, and a copy to it and back returns the same bytes."""
     device = aioacl.open_device(index).result()
     stream, memory, answer = device.create_stream().result(), device.allocate(5).result(), bytearray(5)
     stream.copy(memory, b"hello")
@@ -92,7 +94,7 @@ def _shared(pid: int) -> Iterator[str]:
 
 
 def _left(pid: int) -> Iterator[str]:
-    """What System V's and POSIX's shared memory know of a process that is gone."""
+    """System V and POSIX shared memory that a process has left behind."""
     for kind in ("shm", "sem", "msg"):
         header, *rows = Path("/proc/sysvipc", kind).read_text().splitlines()
         makers = [name for name in header.split() if name in ("cpid", "lspid")]
@@ -100,6 +102,6 @@ def _left(pid: int) -> Iterator[str]:
             fields = dict(zip(header.split(), row.split(), strict=False))
             if any(fields[name] == str(pid) for name in makers):
                 yield f"{kind} {row}"
-    for name in os.listdir("/dev/shm"):  # noqa: PTH208 - its names are enough
+    for name in os.listdir("/dev/shm"):  # noqa: PTH208 - only the names are needed
         if str(pid) in name or "acl" in name:
             yield f"/dev/shm/{name}"

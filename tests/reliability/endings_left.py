@@ -54,7 +54,7 @@ leave(7)
         strict=False,
     ),
     Case(
-        "a copy that the device is at",
+        "a copy that the device is running",
         """
 async def main():
     copies = Copies()
@@ -131,7 +131,7 @@ leaving()
 """,
     ),
     Case(
-        "the loop stopped in mid-call, and gone on with",
+        "the loop stopped during a call, and continued",
         """
 use_library("simulator")
 device, loop = open_device(0).result(), new_loop()
@@ -169,7 +169,7 @@ leaving()
         said="stopped False",
     ),
     Case(
-        "the loop stopped in mid-call, for good",
+        "the loop stopped during a call, and not continued",
         """
 use_library("simulator")
 device, loop = open_device(0).result(), new_loop()

@@ -22,7 +22,7 @@ from aioacl._wait.current import current_port
 package = os.path.dirname(aioacl.__file__) + os.sep
 left, again = int(os.environ["TEST_LINE"]), int(os.environ.get("TEST_LINE_AGAIN", 0))
 def finalizing(frame):
-    "What a finalizer raises is printed and dropped by Python, whatever it does, and so is a Ctrl-C."
+    "Python prints and drops what a finalizer raises, also a KeyboardInterrupt."
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
     return frame is not None
@@ -48,7 +48,7 @@ async def main():
         await stream.upload(memory, bytes(64))
         await stream
     sys.settrace(None)
-    say("nobody was interrupted, with lines left", left)
+    say("no line was interrupted, with lines left", left)
 def gone():
     stats = simulator.stats()
     return not (stats.streams or stats.device_blocks or stats.host_blocks or simulator.retain_count(0))
@@ -160,7 +160,7 @@ leave(130)
         status=130,
         said="interrupted",
         strict=False,
-        # What is interrupted between its making and its use says that it was never awaited, and it is right.
+        # An awaitable that is interrupted between its creation and its use correctly warns that it was never awaited.
         environ={"PYTHONWARNINGS": "ignore::RuntimeWarning"},
     ),
     Case(

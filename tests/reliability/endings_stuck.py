@@ -124,7 +124,7 @@ leave(7)
         strict=False,
     ),
     Case(
-        "somebody else's reset, beside a job",
+        "a foreign reset, beside a job",
         """
 began, other = threading.Event(), ctypes.CDLL(os.environ["TEST_LIBRARY"])
 def job():
@@ -146,7 +146,7 @@ leave(7)
         strict=False,
     ),
     Case(
-        "somebody else's reset, and a set after it that hangs",
+        "a foreign reset, and a set after it that hangs",
         """
 other = ctypes.CDLL(os.environ["TEST_LIBRARY"])
 async def main():

@@ -1,7 +1,7 @@
 """Flat: task failures, each answered with a new stream or `renew()` and no reset; nothing grows.
 
-Tasks beside each other make a copy fail, await it, and go on with a new stream and with a renewed one by turns, on one
-device for each strategy. After a warm-up, memory, streams, native events, threads and descriptors are compared.
+Concurrent tasks make a copy fail, await it, and go on with a new stream and with a renewed one in turn, on one device
+for each strategy. After a warm-up, memory, streams, native events, threads and descriptors are compared.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ WARM_UP: Final = 0.3  # of all failures
 STAGES: Final = 4
 CODES: Final = (507001, 507014, 507015, 507018)
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-# A stream that leaks its record alone would add 9 KB a failure.
+# A stream that leaked only its record would add 9 KB per failure.
 MOST_BYTES_EACH: Final = 500
-SLACK_BYTES: Final = 4 << 20  # what is made once grows for some 1,000 failures
+SLACK_BYTES: Final = 4 << 20  # one-time allocations grow during the first 1,000 failures
 
 
 def _memory() -> int:
@@ -45,7 +45,7 @@ def _threads() -> int:
 
 
 class Worker:
-    """One task, which has a stream at any time."""
+    """One task, which always has a stream."""
 
     def __init__(self, device: aioacl.Device, buffer: aioacl.DeviceBuffer, rng: random.Random) -> None:
         self._device = device
@@ -54,7 +54,7 @@ class Worker:
         self.wrong: list[str] = []
 
     async def fail(self, count: int) -> None:
-        """So many failures."""
+        """Makes that many copies fail."""
         stream = await self._device.create_stream()
         for number in range(count):
             await self._once(stream)
@@ -116,7 +116,7 @@ async def _campaign(outcome: Outcome, failures: int, seed: int) -> list[str]:
                     count_now <= then + (2 * TASKS if name in ("events", "threads") else 0), f"{name}: {rows}"
                 )
         grown, most = used - memory, SLACK_BYTES + MOST_BYTES_EACH * round(failures * (1 - WARM_UP))
-        outcome.expect(grown <= most, f"memory has grown by {grown} bytes, at most {most} may be: {rows}")
+        outcome.expect(grown <= most, f"memory has grown by {grown} bytes, expected at most {most}: {rows}")
         outcome.findings += [text for worker in workers for text in worker.wrong[:3]]
         for device in (first, second):
             outcome.expect(device.health.status == "ok", f"{device.health}")
@@ -125,7 +125,7 @@ async def _campaign(outcome: Outcome, failures: int, seed: int) -> list[str]:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """All failures; the seed chooses their codes."""
+    """Makes all failures; the seed chooses their codes."""
     os.environ["AIOACL_SIM_DEVICES"] = "2"
     warnings.simplefilter("error")
     aioacl.use_library("simulator")

@@ -1,7 +1,7 @@
-"""One of a crowd: it does one operation after another, and says how each has ended.
+"""One member of a crowd: it runs one operation after another, and records how each ended.
 
-An operation may end well, be cancelled, or end in an error that its device's resets, its own time limit or a fault
-on purpose explain. Everything else is a finding, and so is an operation that does not end.
+An operation may succeed, be cancelled, or end in an error that a reset of its device, its own time limit or an injected
+fault explains. Everything else is a finding, and so is an operation that does not end.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 @dataclass
 class Tools:
-    """What a hand keeps on a device until a reset takes it."""
+    """What a hand keeps on a device until a reset makes it stale."""
 
     stream: Stream
     memory: DeviceBuffer
@@ -60,14 +60,14 @@ class Tools:
 
 @dataclass
 class Plan:
-    """What a crowd is to do, and what it has done; shared by all its hands, of all threads."""
+    """What a crowd must do and what it has done; shared by all its hands, on all threads."""
 
     operations: int
     resets: int
     weights: Mapping[Operation, int]
     faulty: bool = False  # whether faults may fire anywhere
-    cancelled: float = 0.08  # which part of the operations is cancelled, some before they began
-    impatient: float = 0.15  # which part of what may have a time limit has one
+    cancelled: float = 0.08  # the share of operations that is cancelled, some before they began
+    impatient: float = 0.15  # the share that has a time limit, of the operations that may have one
     outcomes: Counter[str] = field(default_factory=Counter[str])
     crews: Counter[str] = field(default_factory=Counter[str])
     findings: list[str] = field(default_factory=list[str])
@@ -77,7 +77,7 @@ class Plan:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def next(self, dice: random.Random) -> Operation | None:
-        """What somebody should do now; None when all is done."""
+        """The next operation to do; None when all is done."""
         with self._lock:
             if self._begun >= self.operations and len(self.reports) + self._asked >= self.resets:
                 return None
@@ -89,12 +89,12 @@ class Plan:
         return chosen
 
     def landed(self, report: ResetReport) -> None:
-        """A reset is over."""
+        """Counts a reset that is over."""
         with self._lock:
             self.reports[report.device, report.generation] = report
 
     def ended(self, crew: str, operation: str, outcome: str, finding: str = "") -> None:
-        """An operation is over."""
+        """Counts an operation that is over."""
         with self._lock:
             self._asked -= operation == "reset"
             self.outcomes[outcome] += 1
@@ -114,15 +114,15 @@ class Hand:
         self.plan = plan
         self.waits: Strategy = waits
         self.random = random.Random(f"{seed} {self.name}")
-        self._devices = devices  # that are kept open; the next one is not: whoever uses it opens it
+        self._devices = devices  # these are kept open; the next one is not: each user opens it
         self._tools: dict[int, Tools] = {}
         self._impatient = False
         self._expected = 0
 
-    # --- what operations ask for ---------------------------------------------------------------------------------
+    # --- what operations use --------------------------------------------------------------------------------------
 
     async def tools(self, device: Device) -> Tools:
-        """A stream and memory on the device, from before unless a reset has taken them."""
+        """A stream and memory on the device: those of the last operation unless a reset made them stale."""
         kept = self._tools.get(device.index)
         if kept is not None and not kept.stream.stale:
             return kept
@@ -139,7 +139,7 @@ class Hand:
         return self.random.randbytes(self.random.choice((1, 64, 1000, TOOL_BYTES)))
 
     def timeout(self) -> float | None:
-        """Seconds to wait, now and then; none else."""
+        """A time limit in seconds, or in most cases None."""
         if self.random.random() >= self.plan.impatient:
             return None
         self._impatient = True
@@ -152,20 +152,20 @@ class Hand:
         )
 
     def expects(self, code: int) -> None:
-        """The operation may end in that code, which somebody provokes."""
+        """Notes that the operation may end in that code, because it is provoked."""
         self._expected = code
 
     def landed(self, report: ResetReport) -> None:
-        """A reset that it has asked for is over."""
+        """Checks the report of a reset that it requested."""
         self.plan.landed(report)
         operations.must(
-            report.ok or self.plan.faulty, f"a reset without a fault has failed: {report}, {report.codes}"
+            report.ok or self.plan.faulty, f"a reset without a fault failed: {report}, {report.codes}"
         )
 
     # --- one operation after another -----------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Does what the plan has for it."""
+        """Runs the operations of the plan."""
         try:
             while (operation := self.plan.next(self.random)) is not None:
                 await self._do(operation)
@@ -174,11 +174,11 @@ class Hand:
                 await self._drop(index)
 
     def begins(self) -> None:
-        """Another operation: of the last one nothing explains its errors."""
+        """Starts another operation: nothing of the last one explains its errors."""
         self._impatient, self._expected = False, 0
 
     def device(self) -> Device | int:
-        """One that is kept open, or the index of the one that is not."""
+        """A device that is kept open, or the index of the one that is not."""
         index = self.random.randrange(len(self._devices) + 1)
         return self._devices[index] if index < len(self._devices) else index
 
@@ -209,7 +209,7 @@ class Hand:
             await operation(self, opened)
 
     def ended(self, name: str, error: Exception) -> None:
-        """The operation has ended in an error: which outcome that is, and a finding if nothing explains it."""
+        """Returns the outcome of an operation that ended in an error; a finding if nothing explains the error."""
         outcomes = [(self._outcome(one), one) for one in leaves(error)]
         unexpected = [repr(one) for outcome, one in outcomes if not outcome]
         if unexpected:
@@ -220,7 +220,7 @@ class Hand:
             self.plan.ended(self.crew, name, outcomes[0][0])
 
     def _outcome(self, error: BaseException) -> str:
-        """The expected outcome that the error stands for; "" if there is none."""
+        """The expected outcome that explains the error; "" if there is none."""
         if isinstance(error, RESETS):
             return type(error).__name__
         if isinstance(error, DeviceTimeout) and error.code is None:
@@ -228,7 +228,7 @@ class Hand:
         return "injected" if isinstance(error, AclError) and self._explained(error) else ""
 
     def _explained(self, error: AclError) -> bool:
-        """Whether a fault on purpose explains the error."""
+        """Whether an injected fault explains the error."""
         return error.code is not None and error.code == self._expected
 
     async def _drop(self, index: int) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C in every public call of a thread, and loops closed under every await: the device resets, nothing leaks."""
+"""Ctrl-C in every public call of a thread, and loops closed during every await: the device resets, nothing leaks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def interrupted(call: Callable[[], object], step: int) -> Interrupt:
     try:
         call()
     except (KeyboardInterrupt, aioacl.AclError):
-        pass  # a call interrupted before may have left a reset under way, which this one meets
+        pass  # a call interrupted earlier may have left a running reset, which makes this one fail
     finally:
         sys.settrace(None)
     return interrupt
@@ -89,7 +89,7 @@ class Campaign:
         self.interrupts = 0
 
     def run(self, total: int) -> None:
-        """Until so many interrupts have come, or something was found."""
+        """Goes on until that many interrupts were delivered, or something was found."""
         last = ""
         while self.interrupts < total and not self._outcome.findings:
             name = self._rng.choice(list(CALLS))
@@ -106,13 +106,13 @@ class Campaign:
         self._bench.close()
 
     def _check(self, last: str) -> None:
-        """The device resets, a job runs, and bytes come back."""
+        """Checks that the device resets, a job runs, and bytes come back."""
         bench = self._bench
         counted, actual = manager_of(BY_HAND).counts.standing().retained, simulator.retain_count(BY_HAND)
         self._outcome.expect(
-            counted == actual, f"after {last}: {counted} sets are counted, there are {actual}"
+            counted == actual, f"after {last}: {counted} sets are counted, expected {actual}"
         )
-        if actual:  # a call that was interrupted between the two
+        if actual:  # a call was interrupted between the set and the counting
             lowlevel.reset_device_force(BY_HAND)
         try:
             report = bench.device.force_reset(grace=0).result(PATIENCE_SECONDS)
@@ -133,10 +133,10 @@ def _loops(outcome: Outcome, rounds: int) -> int:
         wrong = abandon(bench, kind)
         outcome.expect(not wrong, wrong)
         report = bench.device.force_reset(grace=0).result(PATIENCE_SECONDS)
-        outcome.expect(report.ok, f"after a loop closed under {kind}: {report}")
+        outcome.expect(report.ok, f"after a loop closed during {kind}: {report}")
         bench.close_handles()
         bench.renew()
-        outcome.expect(not bench.device.health.leases, f"after a loop closed under {kind}: a lease is held")
+        outcome.expect(not bench.device.health.leases, f"after a loop closed during {kind}: a lease is held")
     bench.close()
     return rounds * len(KINDS)
 
@@ -157,10 +157,10 @@ def run(scale: Scale, seed: int) -> Outcome:
     os.environ["AIOACL_SIM_DEVICES"] = "3"
     aioacl.use_library("simulator")
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    warnings.simplefilter("ignore")  # what was interrupted before it was closed says so, and is right
+    warnings.simplefilter("ignore")  # handles that an interrupt left open correctly emit warnings
     outcome = Outcome()
     for index in range(3):
-        aioacl.open_device(index).result().close().result()  # what is made once for the life of a process
+        aioacl.open_device(index).result().close().result()  # creates what is created once per process
     before, files = testing.snapshot(), descriptors()
     campaign = Campaign(outcome, random.Random(seed))
     campaign.run(INTERRUPTS[scale])

@@ -24,7 +24,7 @@ class Bench:
         self.renew()
 
     def renew(self) -> None:
-        """New handles, for those from before a reset are stale."""
+        """Creates new handles, because those from before a reset are stale."""
         self.stream = self.device.create_stream().result()
         self.memory = self.device.allocate(BYTES).result()
         self.event = self.device.create_event().result()
@@ -41,7 +41,7 @@ class Bench:
 
 
 def made_and_closed(opening: Callable[[Bench], aioacl.Opening[Any]]) -> Call:
-    """The handle is dropped where the close is interrupted; its finalizer gives it back."""
+    """If the close is interrupted, the handle is dropped and its finalizer gives it back."""
     return lambda bench: opening(bench).result().close().result()
 
 
@@ -85,7 +85,7 @@ CALLS: Final[dict[str, Call]] = {
     "upload": lambda bench: bench.stream.upload(bench.memory, bytes(BYTES)).result(),
     "download": lambda bench: bench.stream.download(bytearray(BYTES), bench.memory).result(),
     "record, result": lambda bench: bench.stream.record().result(),
-    "record an event of one's own": lambda bench: bench.event.record(bench.stream).result(),
+    "record an event created before": lambda bench: bench.event.record(bench.stream).result(),
     "wait_event": lambda bench: bench.stream.wait_event(bench.stream.record()).result(),
     "stream.query": lambda bench: bench.stream.query(),
     "stream.result": lambda bench: bench.stream.result(),

@@ -68,7 +68,7 @@ KINDS: Final[dict[str, tuple[str | None, Begin]]] = {
 
 
 def abandon(bench: Bench, kind: str) -> str:
-    """Closes a loop under an await of that kind. What is wrong, or ""."""
+    """Closes a loop during an await of that kind. Returns what is wrong, or ""."""
     hangs, begin = KINDS[kind]
     go_on, loop = threading.Event(), asyncio.new_event_loop()
 
@@ -83,7 +83,7 @@ def abandon(bench: Bench, kind: str) -> str:
     if hangs is not None:
         simulator.hang_call(hangs)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a task that was never finished says so, and is right
+        warnings.simplefilter("ignore")  # an unfinished task correctly emits a warning
         logging.getLogger("asyncio").disabled = True
         task = loop.run_until_complete(asyncio.wait_for(main(), PATIENCE_SECONDS))
         done = task.done()

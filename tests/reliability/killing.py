@@ -1,8 +1,8 @@
-"""Runs tests on changed copies of the package, two at a time, and says what noticed the change.
+"""Runs tests on changed copies of the package, two at a time, and reports which test noticed the change.
 
-Each run is a fork of this process, which has imported what the tests are run with and nothing of aioacl: so a run
-costs no start of Python. The child puts its copy first on the path, tells over a pipe which test it is at, and is
-killed when a test takes far longer than it did on the unchanged package: that counts as noticed too.
+Each run is a fork of this process, which has imported the test tools and nothing of aioacl, so a run needs no start of
+Python. The child puts its copy first on the path, reports over a pipe which test is running, and is killed when a
+test takes far longer than on the unchanged package: that counts as noticed too.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
 SLOTS: Final = 2
-PATIENCE_SECONDS: Final = 10.0  # for what takes no time
+PATIENCE_SECONDS: Final = 10.0  # for steps that take almost no time
 PATIENCE_FACTOR: Final = 10
-MEASURING_SECONDS: Final = 60.0  # for what nobody has measured yet
+MEASURING_SECONDS: Final = 60.0  # for tests that were not measured yet
 GIVE_UP_SECONDS: Final = 4.0
 PR_SET_PDEATHSIG: Final = 1
 COLLECTING: Final = "collecting"
@@ -65,15 +65,15 @@ def preload() -> None:
     """Imports what every run needs, before anything is forked."""
     for name in ("anyio", "asyncio", "hypothesis", "numpy", "trio", "trio.testing", "uvloop"):
         __import__(name)
-    assert "aioacl" not in sys.modules, "a copy could not take its place"
+    assert "aioacl" not in sys.modules, "aioacl is imported, so a copy could not replace it"
 
 
 @dataclass
 class Verdict:
-    """What came of a run."""
+    """How a run ended."""
 
     kind: str
-    by: str = ""  # the test that noticed, or was at work
+    by: str = ""  # the test that noticed, or was running
     tests: int = 0
     seconds: float = 0.0
     log: str = ""
@@ -93,8 +93,8 @@ class Plan:
     patience: float = PATIENCE_SECONDS
 
     def chosen(self, items: list[pytest.Item]) -> list[pytest.Item]:
-        """The tests of this plan; what has noticed most comes first, and then what is quick."""
-        items = [item for item in items if "uvloop" not in item.nodeid]  # asyncio's port, once more
+        """The tests of this plan: those that noticed most first, then by time."""
+        items = [item for item in items if "uvloop" not in item.nodeid]  # the same port as asyncio's
         items = [item for item in items if self.durations.get(item.nodeid, 0.0) <= self.longest]
         return sorted(items[self.share :: self.shares], key=lambda item: self.rank(item.nodeid))
 
@@ -111,7 +111,7 @@ class Plan:
 
 
 class Reporter:
-    """A pytest plugin: orders the tests, and tells how far they are."""
+    """A pytest plugin: orders the tests, and reports their progress."""
 
     def __init__(self, pipe: int, plan: Plan) -> None:
         self._pipe = pipe
@@ -120,29 +120,29 @@ class Reporter:
         self.noticed = False
 
     def tell(self, kind: str, test: str = "", seconds: float = 0.0) -> None:
-        """One line to whoever runs us."""
+        """Writes one line to the parent process."""
         os.write(self._pipe, (json.dumps([kind, test, seconds]) + "\n").encode())
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leaves out what the plan does not want; who waits for what will not happen gives up sooner."""
+        """Leaves out tests that the plan excludes, and shortens the patience of waits."""
         if self._plan.group:
             sys.modules["tests.kit"].__dict__["PATIENCE_SECONDS"] = GIVE_UP_SECONDS
         items[:] = self._plan.chosen(items)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A test begins."""
+        """Reports that a test begins."""
         self._began = time.monotonic()
         self.tell("start", nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """It has failed."""
+        """Reports a failed test."""
         if report.failed:
             self.noticed = True
             self.tell("failed", report.nodeid)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """It has ended."""
+        """Reports the end of a test."""
         self.tell("end", nodeid, time.monotonic() - self._began)
 
 
@@ -159,11 +159,11 @@ class Job:
 
 
 class Noticed(Exception):
-    """Something other than pytest has noticed the change."""
+    """Something other than pytest noticed the change."""
 
 
 def _in_a_thread(error: BaseException) -> bool:
-    """Whether pytest says at its end what was raised in threads: it is told of no test then."""
+    """Whether pytest reports errors of threads at its end: those belong to no test."""
     told = pytest.PytestUnhandledThreadExceptionWarning
     return isinstance(error, told) or (
         isinstance(error, BaseExceptionGroup) and error.subgroup(told) is not None
@@ -171,7 +171,7 @@ def _in_a_thread(error: BaseException) -> bool:
 
 
 def _tested(job: Job, reporter: Reporter) -> int:
-    """Pytest's status. What a change leaves behind may break it off at its end, when a test has failed already."""
+    """Pytest's status. What a change leaves behind may abort pytest at its end, after a test has failed already."""
     try:
         return int(pytest.main([*OPTIONS, f"--rootdir={ROOT}", *job.plan.files], plugins=[reporter]))
     except BaseException as error:
@@ -183,7 +183,7 @@ def _tested(job: Job, reporter: Reporter) -> int:
 
 def _child(copy: Path, job: Job, pipe: int, log: Path) -> NoReturn:
     os.setsid()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # whoever runs us may be killed himself
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the parent process may be killed
     for descriptor, name in ((0, os.devnull), (1, str(log)), (2, str(log))):
         opened = os.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         os.dup2(opened, descriptor)
@@ -218,7 +218,7 @@ def _child(copy: Path, job: Job, pipe: int, log: Path) -> NoReturn:
 
 
 class Run:
-    """A child at work, as it looks from outside."""
+    """A running child, as the parent process sees it."""
 
     def __init__(self, copy: Path, job: Job, log: Path) -> None:
         self.job = job
@@ -238,7 +238,7 @@ class Run:
         os.close(end)
 
     def read(self) -> bool:
-        """Takes what the child has said; False at its end."""
+        """Reads what the child has reported; False at its end."""
         said = os.read(self.pipe, 1 << 16)
         *lines, self._rest = (self._rest + said).split(b"\n")
         for line in lines:
@@ -251,7 +251,7 @@ class Run:
         return bool(said)
 
     def left(self) -> float:
-        """How long the test at work may go on."""
+        """How long the running test may go on."""
         allowed = 4 * PATIENCE_SECONDS if self.test == COLLECTING else self.job.plan.limit(self.test)
         return self.since + allowed - time.monotonic()
 
@@ -262,11 +262,11 @@ class Run:
         self._end_group()
 
     def _end_group(self) -> None:
-        with suppress(ProcessLookupError):  # nothing of it is left
+        with suppress(ProcessLookupError):  # it has ended
             os.killpg(self.pid, signal.SIGKILL)
 
     def end(self) -> Verdict:
-        """What came of it; nothing of the child is left."""
+        """How it ended; all processes of the child are gone."""
         os.close(self.pipe)
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self._end_group()
@@ -303,7 +303,7 @@ class Ground:
 
     @staticmethod
     def _clone(source: Path, target: Path) -> None:
-        """A copy with what Python has compiled; libraries, which are replaced and never written to, are linked."""
+        """Makes a copy with the compiled Python files. Libraries are linked: they are replaced and never written to."""
         ignored = shutil.ignore_patterns("csrc", "_native")
         shutil.copytree(source, target, ignore=ignored, copy_function=_link_library)
 
@@ -370,9 +370,9 @@ class Ground:
         *,
         everywhere: bool = True,
     ) -> list[str]:
-        """Runs the plan on unchanged copies, which takes its measure; what went wrong.
+        """Runs the plan on unchanged copies and measures its tests; returns what went wrong.
 
-        `before` comes on each copy or, unless `everywhere`, on the first: when it leaves nothing for pytest.
+        `before` runs on each copy. Without `everywhere` it runs on the first only: enough if pytest has nothing to run.
         """
         halves = [
             Plan(
@@ -399,7 +399,7 @@ class Ground:
 
 @contextmanager
 def ground() -> Generator[tuple[Ground, Path]]:
-    """A place for the copies, and one for what is built; nothing is left of them."""
+    """A folder for the copies, and one for what is built; both are deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="aioacl-mutants-") as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(Path(folder, "hypothesis"))
         preload()

@@ -1,9 +1,9 @@
-"""The event loop's lag while 64 calls sit in C for half a second, beside that of the same loop with nothing to do.
+"""The event loop's lag while 64 calls block in C for half a second, compared with the lag of the same loop when idle.
 
-A probe sleeps a millisecond at a time and notes by how much it wakes too late, first while the calls begin, sit and
-end, then for as long again with none. Each time the worst counts, and of three rounds the best. A machine that is busy
-elsewhere may spoil all three, so there are more while the bound is not kept: calls that hold the loop up spoil every
-one.
+A probe sleeps a millisecond at a time and notes how late it wakes, first while the calls begin, block and end, then for
+the same time without calls. Of each period the worst lag counts, and of three rounds the best. A machine that is busy
+elsewhere can spoil all three, so more rounds follow while the bound is exceeded: calls that delay the loop spoil every
+round.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 120.0, Scale.SLOW: 300
 ALLOWED_MS: Final = 50.0
 MORE: Final = 4  # times as many rounds at most
 NAP_SECONDS: Final = 0.001
-WAITS: Final = 8  # in a pair of devices, on the one that has threads for them
+WAITS: Final = 8  # in a pair of devices, on the device that has a thread for each wait
 JOBS: Final = 3  # on each device
 IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS  # with one call on each maintenance thread
 MOST_PAIRS: Final = 4
-# On maintenance threads, and in jobs. The stream with a priority is the only one that they make so.
+# On maintenance threads, and in jobs. Only the stream with a priority is created by this call.
 HUNG: Final = ("aclrtMalloc", "aclrtCreateStreamWithConfig", "aclrtGetMemInfo")
 SLICED: Final = "aclrtSynchronizeDeviceWithTimeout"
 
 
 class Probe:
-    """By how much the loop comes late."""
+    """How late the loop wakes."""
 
     def __init__(self) -> None:
         self.worst = 0.0
         self.seconds = 0.0
 
     async def run(self, over: Callable[[], bool]) -> None:
-        """Looks at the loop until it is over."""
+        """Measures the loop until the period is over."""
         began = time.monotonic()
         while not over():
             asleep = time.monotonic()
@@ -79,7 +79,7 @@ class Load:
         self._synchronized = await opened(2 * MOST_PAIRS, "watch")
 
     async def sit(self) -> None:
-        """All calls begin, are inside together for so long, and end."""
+        """Begins all calls, keeps them in C together for that long, and ends them."""
         devices = [*self._watched, *self._threaded]
         async with AsyncExitStack() as stack:
             streams = [
@@ -144,13 +144,13 @@ class Rounds:
 
     async def run(self, turns: Turns) -> None:
         """The body of the loop."""
-        del turns  # what counts here is time
+        del turns  # this part counts time
         while len(self.rounds) < self._count or (not self.kept and len(self.rounds) < MORE * self._count):
             self.rounds.append(await self._round())
 
     @property
     def added_ms(self) -> float:
-        """What the calls have added, by the best round of each."""
+        """The lag that the calls added: best round with calls minus best round without."""
         return min(loaded for loaded, _ in self.rounds) - min(idle for _, idle in self.rounds)
 
     @property
@@ -176,7 +176,7 @@ class Rounds:
 
 def run(scale: Scale, seed: int) -> Outcome:
     """Both backends; asyncio's is held to the bound."""
-    del seed  # nothing here is by chance
+    del seed  # nothing here is random
     os.environ["AIOACL_SIM_DEVICES"] = str(2 * MOST_PAIRS + 1)
     aioacl.use_library("simulator")
     outcome = Outcome()
@@ -191,9 +191,7 @@ def run(scale: Scale, seed: int) -> Outcome:
         }
         few = f"{backend}: only {rounds.most_inside} calls were in C at once, not {rounds.wanted}"
         outcome.expect(rounds.most_inside >= rounds.wanted, few)
-        added = (
-            f"{backend}: the calls have added {rounds.added_ms:.1f} ms to the loop's lag: {'; '.join(worst)}"
-        )
+        added = f"{backend}: the calls added {rounds.added_ms:.1f} ms to the loop's lag: {'; '.join(worst)}"
         outcome.expect(rounds.kept or backend != loops.BACKENDS[0], added)
     outcome.expect(not simulator.violations(), f"violations: {simulator.violations()}")
     return outcome

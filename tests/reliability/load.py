@@ -1,7 +1,7 @@
 """Load: the public API, from asyncio, uvloop, trio and threads, while devices are reset; nothing wrong, nothing left.
 
-Crowds of 64 come one after another: of one loop each, with both ways to wait, and of several loops and threads at
-once. Two devices stay open, the third is opened and closed by whoever uses it. Every n-th operation is a reset.
+Crowds of 64 run one after another: each on one loop, with both strategies of waiting, and on several loops and threads
+at once. Two devices stay open; the third is opened and closed by each user. Every n-th operation is a reset.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ THREAD: Final = "thread"
 
 @dataclass(frozen=True)
 class Shape:
-    """Who comes at once, how they wait, and which share of all operations is theirs."""
+    """Which loops and threads run at once, how they wait, and their share of all operations."""
 
     crews: tuple[str, ...]
     waits: Strategy
@@ -88,7 +88,7 @@ def _crew(kind: str, hands: list[Hand], listeners: Sequence[Listener]) -> Callab
 
 
 def _crews(shape: Shape, plan: Plan, devices: list[Device], seed: int) -> list[Callable[[], None]]:
-    """The bodies of all of them: tasks are shared out among the loops, and each loop listens to the devices."""
+    """All bodies: the tasks are divided among the loops, and each loop listens to the devices."""
     loops = sum(kind != THREAD for kind in shape.crews)
     bodies: list[Callable[[], None]] = []
     for number, kind in enumerate(shape.crews):
@@ -103,7 +103,7 @@ def _crews(shape: Shape, plan: Plan, devices: list[Device], seed: int) -> list[C
 
 
 def _run(shape: Shape, plan: Plan, seed: int, limit: float) -> None:
-    """One crowd, from the first open to the last close; what it did and found is in the plan."""
+    """Runs one crowd, from the first open to the last close; its results are in the plan."""
     before = snapshot()
     with crowd.overhearing(plan.findings):
         devices = [open_device(index, shape.waits).result() for index in range(KEPT_OPEN)]
@@ -136,7 +136,7 @@ def run(scale: Scale, seed: int) -> Outcome:
             again = f"python -m tests.reliability load --{scale.value} --seed={seed}"
             outcome.findings += [f"{shape}: {finding}\n  again: {again}" for finding in plan.findings]
             if plan.findings:
-                break  # what is left of one crowd would be found of the next
+                break  # what one crowd left over would be found again in the next
     outcome.figures = {
         "operations": totals.total(),
         "by kind of loop": dict(crews),

@@ -1,4 +1,4 @@
-"""Event loops that count their turns: one look at what is ready, and then everything that was."""
+"""Event loops that count their turns: a turn is one poll, then all callbacks that were ready."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Turns(trio.abc.Instrument):
         self.count = 0
 
     def after_io_wait(self, timeout: float) -> None:
-        """For trio, which asks its instruments once a turn."""
+        """For trio, which calls its instruments once a turn."""
         del timeout
         self.count += 1
 

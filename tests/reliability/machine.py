@@ -1,4 +1,4 @@
-"""A hypothesis machine over the public API: each call gives what a model says, and nothing is left."""
+"""A hypothesis machine over the public API: each call returns what a model predicts, and nothing is left over."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LIMIT_SECONDS: Final = {
     Scale.QUICK: 420.0,
     Scale.DEFAULT: 600.0,
     Scale.SLOW: 1800.0,
-}  # to shrink takes minutes
+}  # shrinking takes minutes
 STEPS_AN_EXAMPLE: Final = 50
 RULE_OF_THREE: Final = 3
 SIMULATOR: Final = {"AIOACL_SIM_DEVICES": "2", "AIOACL_SIM_RESET_DROP_MS": "1"}
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Examples of up to 50 steps each, until as many steps have been done as the scale wants."""
+    """Runs examples of up to 50 steps each, until the scale's number of steps is reached."""
     os.environ.update(SIMULATOR)
     import aioacl
     from tests.reliability.machine_devices import Devices

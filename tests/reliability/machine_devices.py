@@ -1,4 +1,4 @@
-"""The machine's rules about devices: open, close, resets of ours and of others, leases, listeners, making and jobs."""
+"""The machine's rules about devices: open, close, force and foreign resets, leases, listeners, creation and jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with_a_device = precondition(lambda self: self.devices)
 
 
 def _settled(manager: Manager) -> bool:
-    """Whether a reset by somebody else has been met, and nothing is under way."""
+    """Whether a foreign reset has been detected, and no procedure is running."""
     with manager.admission.changed:
         return manager.procedure is None and not lib.aio_gate_foreign(manager.index)
 
@@ -68,7 +68,7 @@ class Devices(Ground):
     @with_a_device
     @step(pick=PICK, how=st.sampled_from(list(RESETS)), other=st.booleans())
     def force_reset(self, pick: int, how: str, other: bool) -> None:
-        """Asked for by this thread or by another, which need not leave this one's leases first."""
+        """Requested by this thread or by another, which need not leave this thread's leases first."""
         device = self.device(pick)
         card = device.card
         expected: type[BaseException] | None = aioacl.ParameterError if device.closed else None
@@ -84,7 +84,7 @@ class Devices(Ground):
             if rule:
                 armed.enter_context(simulator.fault(rule.format(card.index)))
             report, error = expect((lambda: in_thread(ask)) if other else ask, expected)
-        simulator.clear()  # a device about which a reset has lied is sick until then
+        simulator.clear()  # a device stays broken until then after a reset that falsely reported success
         if error is not None:
             assert simulator.resets(card.index) == before
             return
@@ -99,7 +99,7 @@ class Devices(Ground):
     @precondition(lambda self: any(card.retained for card in self.cards))
     @step(index=st.sampled_from(DEVICES), force=st.booleans())
     def foreign_reset(self, index: int, force: bool) -> None:
-        """Another library resets the device; who has it open sets it again."""
+        """Another library resets the device; if aioacl has it open, it sets it again."""
         card, manager = self.cards[index], manager_of(index)
         call = lib.aio_u_aclrtResetDeviceForce if force else lib.aio_u_aclrtResetDevice
         code = in_thread(lambda: call(index))
@@ -111,7 +111,7 @@ class Devices(Ground):
     @precondition(lambda self: any(card.retained for card in self.cards))
     @step(pick=PICK)
     def visit(self, pick: int) -> None:
-        """Another library sets the device and gives it back: nobody minds."""
+        """Another library sets the device and gives it back: nothing changes for aioacl."""
         cards = [card for card in self.cards if card.retained]
         index = self.of(cards, pick).index
         acts = (lib.aio_u_aclrtSetDevice, lib.aio_u_aclrtResetDevice)
@@ -142,14 +142,14 @@ class Devices(Ground):
     @with_a_device
     @step(pick=PICK)
     def furnish(self, pick: int) -> None:
-        """New handles, without which only old ones would be tried after a reset."""
+        """Creates new handles; without them only old ones would be used after a reset."""
         for kind in ("stream", "buffer"):
             self.make(pick=pick, kind=kind)
 
     @with_a_device
     @step(pick=PICK, value=st.integers(0, 9))
     def run(self, pick: int, value: int) -> None:
-        """A job; one that is given an odd number raises."""
+        """A job; with an odd number it raises."""
         device = self.device(pick)
 
         def job(number: int) -> int:
@@ -197,7 +197,7 @@ class Devices(Ground):
     @precondition(lambda self: any(card.listeners for card in self.cards))
     @step(pick=PICK)
     def hear(self, pick: int) -> None:
-        """Everything that has happened since, in order; then the end, if it is closed."""
+        """All events since the last call, in order; then the end, if the listener is closed."""
         listener: Listener = self.of([it for card in self.cards for it in card.listeners], pick)
         missed = listener.missed
         for expected in listener.taken():

@@ -1,4 +1,4 @@
-"""The ground of the machine: how a step is made and counted, what holds after each, and what holds at the end."""
+"""The base of the machine: how a step is run and counted, what holds after each, and what holds at the end."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 DEVICES: Final = (0, 1)
 BYTES: Final = 64
 PATIENCE_SECONDS: Final = 20.0
-NEWEST: Final = 4  # of what there is, the newest are used
+NEWEST: Final = 4  # only the newest of the existing objects are used
 LAST_PICK: Final = NEWEST - 1
 PICK: Final = st.integers(0, LAST_PICK)
 NOTHING_LEFT: Final = ("contexts", "streams", "device_blocks", "host_blocks", "inside")
 
 
 def expect(call: Callable[..., Any], *expected: type[BaseException] | None) -> tuple[Any, Any]:
-    """Calls it: its value, and the class of its error, which must be one of these; None stands for no error."""
+    """Calls it. Returns the value and the class of the error, which must be one of these; None means no error."""
     try:
         value, raised = call(), None
     except aioacl.AclError as error:
@@ -41,7 +41,7 @@ def expect(call: Callable[..., Any], *expected: type[BaseException] | None) -> t
 
 
 def step(kind: Callable[..., Any] = rule, /, **strategies: Any) -> Any:
-    """A rule, or what else may be a step, which is counted by its name."""
+    """Marks a rule or another step, which is counted by its name."""
 
     def wrap(function: Callable[..., None]) -> Any:
         @wraps(function)
@@ -59,7 +59,7 @@ def step(kind: Callable[..., Any] = rule, /, **strategies: Any) -> Any:
 
 
 class Ground(RuleBasedStateMachine):
-    """Two devices that nobody has open, and the books of what is made."""
+    """Two devices that are not open, and the record of what is created."""
 
     steps: ClassVar[Counter[str]] = Counter()
 
@@ -69,7 +69,7 @@ class Ground(RuleBasedStateMachine):
         self._audit = Audit()
         self._audit.begin()
         self.broken = False
-        self.abandoned: set[str] = set()  # what a dead context has left in the runtime, for good
+        self.abandoned: set[str] = set()  # objects that a destroyed context has left in the runtime for ever
         self.cards = [Card(index, State.CLOSED, manager_of(index).generation) for index in DEVICES]
         self.devices: list[Device] = []
         self.streams: list[Stream] = []
@@ -84,18 +84,18 @@ class Ground(RuleBasedStateMachine):
 
     @staticmethod
     def of(things: Sequence[Any], pick: int) -> Any:
-        """One of the newest."""
+        """Returns one of the newest."""
         return things[-1 - pick % min(len(things), NEWEST)]
 
     def device(self, pick: int) -> Device:
-        """One of the newest; mostly of those that are open."""
+        """Returns one of the newest; mostly one that is open."""
         opened = [device for device in self.devices if not device.closed]
         device: Device = self.of(self.devices if pick == LAST_PICK or not opened else opened, pick)
         return device
 
     @invariant()
     def everybody_says_what_is_so(self) -> None:
-        """States, generations, health and counts, by whoever tells them."""
+        """States, generations, health and counts, from each function that returns them."""
         for card in self.cards:
             manager = manager_of(card.index)
             now = (manager.admission.state, manager.generation)
@@ -122,14 +122,14 @@ class Ground(RuleBasedStateMachine):
     # --- the end --------------------------------------------------------------------------------------------------
 
     def teardown(self) -> None:
-        """Closes everything; then nothing is left."""
+        """Closes everything, and checks that nothing is left over."""
         try:
             if not self.broken:
                 self._close_everything()
         finally:
             if self.broken:
                 self._clear_away()
-                self._audit._patience = 0  # it is not this that is told
+                self._audit._patience = 0  # the audit's patience is not the subject here
             findings = self._audit.left() + self._audit.counted(*self.abandoned)
         assert self.broken or not findings, "\n".join(map(str, findings))
 
@@ -150,7 +150,7 @@ class Ground(RuleBasedStateMachine):
         self.broken = False
 
     def _clear_away(self) -> None:
-        """After a failure: the next example begins on devices that nobody has open."""
+        """After a failure: the next example begins on devices that are not open."""
         release_everything()
         for card in self.cards:
             for lease in [*card.leases, *card.lost]:

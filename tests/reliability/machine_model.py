@@ -1,6 +1,6 @@
-"""What must hold of devices and of what lives on them, for a single thread that waits for everything it begins.
+"""The model of devices and their handles, for a single thread that waits for everything it begins.
 
-A `Card` is a device as its public methods show it; a `Thing` is a handle. Neither asks the library.
+A `Card` is a device as its public methods show it; a `Thing` is a handle. Neither calls the library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Refusal = type[aioacl.AclError] | None
 
 @dataclass(frozen=True)
 class Reset:
-    """How a force reset goes: what is wrong with the device meanwhile, and what comes of it."""
+    """A force reset: which fault is injected meanwhile, and the expected result."""
 
     rule: str = ""
     opens: bool = True
@@ -43,19 +43,19 @@ class Listener:
     """A listener, and the kinds of events that wait for it."""
 
     events: aioacl.DeviceEvents
-    by: Device  # that was asked for it
+    by: Device  # the device on which `events()` was called
     expected: deque[tuple[str, State, int]] = field(default_factory=deque[tuple[str, State, int]])
     missed: int = 0
 
     def put(self, event: tuple[str, State, int]) -> None:
-        """One more; the oldest goes when there are too many."""
+        """Adds one; the oldest is dropped when there are too many."""
         if len(self.expected) == KEPT:
             self.expected.popleft()
             self.missed += 1
         self.expected.append(event)
 
     def taken(self) -> list[tuple[str, State, int]]:
-        """All of them, which wait no longer."""
+        """Returns and removes all of them."""
         taken = list(self.expected)
         self.expected.clear()
         self.missed = 0
@@ -64,7 +64,7 @@ class Listener:
 
 @dataclass
 class Card:
-    """A device: its state, its generation, how often it is open and set, and what it has told."""
+    """A device: its state, its generation, how often it is open and set, and its events."""
 
     index: int
     state: State
@@ -78,7 +78,7 @@ class Card:
     listeners: list[Listener] = field(default_factory=list[Listener])
 
     def tell(self, kind: str) -> None:
-        """An event, for all who listen."""
+        """Adds an event for all listeners."""
         for listener in self.listeners:
             listener.put((kind, self.state, self.generation))
 
@@ -91,7 +91,7 @@ class Card:
     # --- what happens --------------------------------------------------------------------------------------------
 
     def opened(self, waits: str) -> None:
-        """One open more."""
+        """Adds one open."""
         self.opens += 1
         if self.opens == 1:
             self.waits, self.retained, self.faulted = waits, 1, False
@@ -99,7 +99,7 @@ class Card:
             self.becomes(State.OPEN, "opened")
 
     def closed(self) -> None:
-        """One open less."""
+        """Removes one open."""
         self.opens -= 1
         if self.opens:
             return
@@ -111,7 +111,7 @@ class Card:
         self.becomes(State.CLOSED, "closed", generation=True)
 
     def reset(self, how: str) -> Reset:
-        """A force reset of ours, with no grace. One that is not set is just set: what ails resets does not matter."""
+        """A force reset by aioacl, with no grace. A device that is not set is only set: reset faults have no effect."""
         comes = RESETS[how] if self.retained or not RESETS[how].sets else RESETS["plain"]
         if self.state is State.OPEN:
             self.becomes(State.DRAINING, "draining")
@@ -126,14 +126,14 @@ class Card:
         return comes
 
     def revoked(self) -> None:
-        """Leases that are held end."""
+        """Ends the leases that are held."""
         if self.leases:
             self.tell("revoked")
         self.lost += self.leases
         self.leases.clear()
 
     def foreign_reset(self) -> int:
-        """Somebody else resets it: the code that he gets."""
+        """A foreign reset; returns the code of the call."""
         if not self.retained:
             return 507007
         self.generation += 1
@@ -151,13 +151,13 @@ class Card:
 
     @property
     def shut(self) -> Refusal:
-        """What new work meets."""
+        """The error that new work raises."""
         return {State.OPEN: None, State.QUARANTINED: aioacl.DeviceQuarantined}.get(
             self.state, aioacl.ParameterError
         )
 
     def refusal(self, opened: Device) -> Refusal:
-        """What making something by that open of it meets."""
+        """The error that creating something by that open of it raises."""
         if opened.closed:
             return aioacl.ParameterError
         return aioacl.DeviceResetting if self.lost else self.shut
@@ -165,7 +165,7 @@ class Card:
 
 @dataclass(eq=False)
 class Device:
-    """What open_device has given."""
+    """What open_device returned."""
 
     made: aioacl.Device
     card: Card
@@ -183,17 +183,17 @@ class Thing:
 
     @property
     def stale(self) -> bool:
-        """Whether its device was reset since, or closed."""
+        """Whether its device was reset or closed since."""
         return self.generation != self.card.generation
 
     @property
     def refusal(self) -> Refusal:
-        """What every use meets that does not reach the device."""
+        """The error of every use that does not reach the device."""
         return aioacl.StaleHandleError if self.stale else aioacl.ParameterError if self.closed else None
 
     @property
     def usable(self) -> bool:
-        """Whether work on it is taken."""
+        """Whether it accepts work."""
         return self.refusal is None and self.card.state is State.OPEN
 
 
@@ -208,7 +208,7 @@ class Pinned(Thing):
 
 @dataclass(eq=False)
 class Stream(Thing):
-    """A stream; while it is held, or waits for one that is, nothing that is enqueued on it ends."""
+    """A stream; while it is held, or waits for a held one, nothing that is enqueued on it ends."""
 
     held: bool = False
     waits_for: list[Stream] = field(default_factory=list["Stream"])
@@ -216,7 +216,7 @@ class Stream(Thing):
 
     @property
     def stands(self) -> bool:
-        """Whether it stands still."""
+        """Whether it is blocked: held, or waiting for a held stream."""
         return self.held or bool(self.waits_for)
 
     @property
@@ -226,7 +226,7 @@ class Stream(Thing):
 
     @property
     def goes(self) -> bool:
-        """Whether work on it is taken, and ends."""
+        """Whether it accepts work, and the work ends."""
         return self.usable and not self.stands
 
     @property
@@ -235,7 +235,7 @@ class Stream(Thing):
         return self.points[-1].error if self.points else None
 
     def goes_on(self) -> None:
-        """It stands no longer, nor do those that waited for it alone."""
+        """Unblocks it and those that waited for it alone."""
         self.held = False
         for point in self.points:
             point.stands = False
@@ -243,7 +243,7 @@ class Stream(Thing):
 
 @dataclass(eq=False)
 class Point:
-    """A ticket, or a record of an event: what was enqueued, and whether it is known to have ended, and how."""
+    """A ticket, or a record of an event: what was enqueued, whether its end is known, and how it ended."""
 
     stream: Stream
     made: Any
@@ -253,7 +253,7 @@ class Point:
 
     @property
     def ends(self) -> tuple[Refusal, ...]:
-        """What waiting for it may come to: with no time if it stands still, with enough if it does not."""
+        """The possible results of waiting for it: with no time if it is blocked, with enough time if it is not."""
         card = self.stream.card
         if self.known:
             return (self.error,)
@@ -264,7 +264,7 @@ class Point:
             lost = aioacl.DeviceQuarantined
         else:
             return (aioacl.DeviceTimeout if self.stands else None,)
-        return (lost,) if self.stands else (None, lost)  # it may have ended before, and been seen
+        return (lost,) if self.stands else (None, lost)  # it may have ended before, and its end may be known
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""The machine's rules about work: enqueueing, standing still, waiting, failing, and the ends of handles."""
+"""The machine's rules about work: enqueueing, blocked streams, waiting, failing, and closing handles."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Work(Ground):
     def _enqueue(
         self, stream: Stream, call: Callable[[], Any], *others: Thing, wrong: Any = None
     ) -> Point | None:
-        """First what handles refuse, in the order of the arguments, then what is wrong with them, then the gate."""
+        """Checks the order of refusals: stale handles in the order of the arguments, then bad values, then the gate."""
         refusals = [thing.refusal for thing in (stream, *others)]
         expected = next((refusal for refusal in refusals if refusal), None) or wrong or stream.card.shut
         made, error = expect(call, expected)
@@ -86,12 +86,12 @@ class Work(Ground):
     @precondition(lambda self: self.streams and self.events)
     @step(pick=PICK, which=PICK)
     def wait_event(self, pick: int, which: int) -> None:
-        """For an event of its device: of one that has ended, or that stands on a stream that is held."""
+        """Waits for an event of its device: one that has ended, or one on a held stream."""
         stream, event = self.of(self.streams, pick), self.of(self.events, which)
         point: Point | None = event.point
         other = point.stream if point and point.stands and point.stream is not stream else None
         if event.card is not stream.card or stream.held or (other and not other.held):
-            return  # on a stream that is held: a wait for what has ended enqueues nothing, so nothing would stand
+            return  # on a held stream: a wait for an event that has ended enqueues nothing, so it would not block
         before = stream.waits_for[:]
         if other and stream.goes:
             self._all_known(stream)
@@ -104,12 +104,12 @@ class Work(Ground):
         else:
             self.points.append(entered)
 
-    # --- standing still -------------------------------------------------------------------------------------------
+    # --- blocked streams ------------------------------------------------------------------------------------------
 
     @precondition(lambda self: any(stream.goes for stream in self.streams))
     @step(pick=PICK)
     def hold(self, pick: int) -> None:
-        """What was enqueued before has ended, and is known to."""
+        """Checks that what was enqueued before has ended, and that its end is known."""
         stream = self.of([stream for stream in self.streams if stream.goes], pick)
         self._all_known(stream)
         simulator.hold(stream.made)
@@ -130,7 +130,7 @@ class Work(Ground):
                     other.goes_on()
 
     def _all_known(self, stream: Stream) -> None:
-        """Waits for all of a stream that goes on."""
+        """Waits for all work of a stream that is not blocked."""
         expect(lambda: stream.made.result(PATIENCE_SECONDS), stream.last)
         self._raised(stream, stream.last)
         for point in stream.points:
@@ -138,7 +138,7 @@ class Work(Ground):
 
     @staticmethod
     def _raised(stream: Stream, error: Any) -> None:
-        """A fault of this generation is remembered each time that it is raised; of an older one it is history."""
+        """A fault of this generation is recorded each time that it is raised; one of an older generation is not."""
         if error is aioacl.DeviceFault and not stream.stale:
             stream.card.faulted = True
 
@@ -147,7 +147,7 @@ class Work(Ground):
     @precondition(lambda self: self._going())
     @step(pick=PICK, which=PICK)
     def fail(self, pick: int, which: int) -> None:
-        """A task fails: its ticket raises that always, the stream refuses work until it is renewed."""
+        """A task fails: its ticket always raises the error, and the stream refuses work until it is renewed."""
         stream, buffer = self._pair(pick, which)
         self._all_known(stream)
         manager = manager_of(stream.card.index)
@@ -168,7 +168,7 @@ class Work(Ground):
     @precondition(lambda self: self._going())
     @step(pick=PICK, which=PICK, value=st.integers(0, 255))
     def round_trip(self, pick: int, which: int, value: int) -> None:
-        """What was filled comes back."""
+        """Checks that the filled bytes come back."""
         stream, buffer = self._pair(pick, which)
         answer = bytearray(BYTES)
         self._ticket(stream, lambda: stream.made.fill(buffer.made, value), buffer)
@@ -177,7 +177,7 @@ class Work(Ground):
         assert bytes(answer) == bytes([value]) * BYTES
 
     def _going(self) -> list[tuple[Stream, Thing]]:
-        """Streams that go on, each with a buffer of its device."""
+        """Streams that are not blocked, each with a buffer of its device."""
         return [
             (stream, buffer)
             for stream in self.streams
@@ -203,7 +203,7 @@ class Work(Ground):
     @precondition(lambda self: any(point.known and point.stream.stale for point in self.points))
     @step(pick=PICK)
     def ask_an_old_ticket(self, pick: int) -> None:
-        """What had ended before the reset stays known, and of an older failure nobody is reminded but who asks."""
+        """What had ended before the reset stays known. An older failure is raised only by what depends on it."""
         old = [point for point in self.points if point.known and point.stream.stale]
         point: Point = self.of(sorted(old, key=lambda point: point.error is not None), pick)
         self._wait_for(point, point.made)
@@ -243,7 +243,7 @@ class Work(Ground):
         if stream.goes:
             self._all_known(stream)
             return
-        whole = stream.points[-1:]  # all of it is what is up to its last
+        whole = stream.points[-1:]  # a wait for the stream is one for its last position
         expected = (stream.refusal,) if stream.refusal else whole[0].ends if whole else (None,)
         _, error = expect(lambda: stream.made.result(0 if stream.stands else PATIENCE_SECONDS), *expected)
         self._raised(stream, error)
@@ -273,13 +273,13 @@ class Work(Ground):
             stream for stream in self.streams if stream.card is card and stream.generation == card.generation
         ]
         if any(stream.last for stream in streams):
-            return  # which of them speaks first is not said
+            return  # which of them fails first is not defined
         points = [point for stream in streams for point in stream.points]
         stands = any(point.stands for point in points)
         may_be = [card.refusal(device)]
         if not device.closed and not all(
             point.known for point in points
-        ):  # then the device's streams are asked first
+        ):  # then the device's streams are checked first
             quarantined = card.state is State.QUARANTINED
             may_be = (
                 [aioacl.DeviceQuarantined] if quarantined else [aioacl.DeviceTimeout] if stands else may_be
@@ -297,7 +297,7 @@ class Work(Ground):
     @precondition(lambda self: self.things)
     @step(pick=PICK, of=st.sampled_from(["streams", "buffers", "events"]))
     def close_one(self, pick: int, of: str) -> None:
-        """Closing is no error, once or twice, stale or not; what was enqueued goes on."""
+        """Closing succeeds, once or twice, stale or not; what was enqueued goes on."""
         things = getattr(self, of) or self.things
         thing: Thing = self.of(things, pick)
         fresh = thing.refusal is None

@@ -1,8 +1,8 @@
 """Models of the gate, its manager, its procedures and their users, explored by spin in every state.
 
-models/device.pml says what is modelled and what is not. A configuration is a set of users; each is explored in several
-modes (MODES in model_spin.py), and what is counted are different states, each visited. A bug is one change to the
-model (-DBUG_...), and one that is not caught is as much of a finding as an error of the model without any.
+models/device.pml describes what is modelled and what is not. A configuration is a set of users; each is explored in
+several modes (MODES in model_spin.py). The figure is the number of distinct states visited. A bug is one change to the
+model (-DBUG_...); a bug that is not caught is a finding, like an error of the unchanged model.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SLOW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """One wrong step, and the smallest users and the mode that show it."""
+    """One wrong step, with the smallest set of users and the mode that show it."""
 
     name: str
     users: str
@@ -59,7 +59,7 @@ class Bug:
         return Exploration(DEVICE, (*self.users.split(), f"BUG_{self.name}"), self.mode)
 
 
-#: Those that are put into the real code as well, by the same names.
+#: Bugs that are also put into the real code, under the same names.
 BUGS: Final = (
     Bug("no_generation_check", "ENQUEUERS=1 RESETTERS=1 TIMES=2"),
     Bug("drain_ignores_leases", "HOLDERS=1 RESETTERS=1", "patient"),
@@ -72,7 +72,7 @@ BUGS: Final = (
     Bug("foreign_flag_lost", "HOLDERS=1 RESETTERS=1 STRANGERS=1"),
     Bug("no_turns", "MAKERS=1 RESETTERS=1 RESETS=2", "patient"),
 )
-#: Those that only the model has.
+#: Bugs that only the model has.
 MORE_BUGS: Final = (
     Bug("no_leave_time", "SITTERS=1 OPENERS=1"),
     Bug("finish_ignores_foreign", "RESETTERS=1 STRANGERS=1"),
@@ -126,7 +126,7 @@ def _tell_bug(outcome: Outcome, bug: Bug, explored: Explored | SpinError) -> boo
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Explores what belongs to the scale. The seed decides nothing: every order is tried."""
+    """Explores the models of the scale. The seed has no effect: every order is tried."""
     del seed
     outcome = Outcome(not_run=missing())
     if outcome.not_run:

@@ -1,4 +1,4 @@
-"""One exploration by spin: a model and what it is made of in, states and errors out. A helper of `model`."""
+"""One exploration by spin: takes a model and its parameters, returns states and errors. A helper of `model`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ DEEPEST: Final = 50_000
 LIMIT_SECONDS: Final = 900.0
 TRAIL_LINES: Final = 40
 
-#: What is added to a model in a mode. Bounds and cancellations end waits that would last for ever otherwise, so only
-#: a mode without both shows a lost wake-up.
+#: The macros that a mode adds to a model. Bounds and cancellations end waits that would otherwise last for ever, so
+#: only a mode without both shows a lost wake-up.
 MODES: Final[dict[str, tuple[str, ...]]] = {
-    "bounded": (),  # bounds may run out, nobody is cancelled
-    "cancelled": ("CANCEL",),  # bounds may run out, and whoever waits may be cancelled
-    "patient": ("PATIENT",),  # no bound runs out, and nobody is cancelled
-    "live": ("PATIENT", "LIVE"),  # the same; with fair scheduling, everybody is done in the end
+    "bounded": (),  # bounds may run out, no wait is cancelled
+    "cancelled": ("CANCEL",),  # bounds may run out, and each wait may be cancelled
+    "patient": ("PATIENT",),  # no bound runs out, and no wait is cancelled
+    "live": ("PATIENT", "LIVE"),  # the same; with fair scheduling, every process ends
 }
 
 
 def missing() -> str:
-    """What is not there, and how to get it; "" if nothing is missing."""
+    """What is missing, and how to get it; "" if nothing is missing."""
     tools = {"spin": "spin", COMPILER: "gcc"}
     return "; ".join(
         f"{tool} is missing: apt-get install {package}"
@@ -50,7 +50,7 @@ class Exploration:
 
     @property
     def defines(self) -> list[str]:
-        """For the preprocessor."""
+        """Options for the preprocessor."""
         return [f"-D{each}" for each in (*self.parameters, *MODES[self.mode])]
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Exploration:
 
 @dataclass(slots=True)
 class Explored:
-    """What came of it. `error` is pan's word for what it has found, `trail` how it got there."""
+    """The result. `error` is pan's message for what it found, `trail` the steps that led to it."""
 
     states: int = 0
     depth: int = 0
@@ -77,7 +77,7 @@ class Explored:
 
 
 class SpinError(Exception):
-    """Spin, the compiler or the search itself has failed."""
+    """Spin, the compiler or the search itself failed."""
 
 
 def _run(command: list[str], folder: Path) -> str:
@@ -130,7 +130,7 @@ def _end_of_trail(exploration: Exploration, folder: Path) -> str:
 
 
 def explore(exploration: Exploration) -> Explored:
-    """Every state that the model can get into, until the first that must not be. SpinError if that was not possible."""
+    """Visits every reachable state, until the first that is an error. Raises SpinError if the search failed."""
     with tempfile.TemporaryDirectory(prefix="aioacl-model-") as name:
         folder = Path(name)
         try:

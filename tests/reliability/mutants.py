@@ -1,9 +1,9 @@
 """Bugs that are put into the code are noticed: ten that break the protocol, small ones in Python, one-liners in C.
 
 Quick: two of the ten. By default: those of the ten that are in C, and some of the others and of the small ones, which
-the seed chooses; each with the tests that are there for it. Slow: all of these, 160 mutants of the lifecycle's modules,
-drawn from all that mutmut makes of them, and the table of one-line changes to the engine; nine in ten of each must be
-noticed. Everything happens to copies of the installed package; tests and C sources are the checkout's.
+the seed chooses; each with its own tests. Slow: all of these, 160 mutants of the lifecycle's modules, drawn from all
+that mutmut makes of them, and the table of one-line changes to the engine; nine in ten of each must be noticed. Only
+copies of the installed package are changed; tests and C sources are the checkout's.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 200.0, Scale.SLOW: 3000.0}
 HERE: Final = Path(__file__).resolve().parent
 QUICK_BUGS: Final = ("two_procedures",)
-DEFAULT_BUGS: Final = 4  # of those in Python; those in C take next to nothing once the engine is built
+DEFAULT_BUGS: Final = 4  # of those in Python; those in C take almost no time once the engine is built
 DEFAULT_SLIPS: Final = 2
 MUST_BE_NOTICED: Final = 0.9
 PYTHON_MUTANTS: Final = 160
 LONGEST_SECONDS: Final = 2.5
-BUG_SECONDS: Final = 5.0  # after which the one test that is there for a bug counts as hung
+BUG_SECONDS: Final = 5.0  # after which the one test for a bug counts as hung
 
-# What notices most of a module comes first; the rest follows in this order.
+# The tests that notice most changes of a module come first; the rest follows in this order.
 FIRST: Final = {
     "_base/states": (
         "tests/unit/base/test_states.py",
@@ -109,7 +109,7 @@ FIRST: Final = {
     "_wait/thread": ("tests/unit/wait/test_port.py", "tests/unit/handles/test_awaits.py"),
     "_wait/current": ("tests/unit/wait/test_port.py", "tests/unit/handles/test_awaits.py"),
 }
-# The list of native tests that is about a file of the engine; for the others it is test_stream.c.
+# The native tests for a file of the engine; for files not named here it is test_stream.c.
 LISTS: Final = {
     "gate.c": "gate",
     "abort.c": "abort",
@@ -170,7 +170,7 @@ REST: Final = (
 
 @dataclass(frozen=True)
 class Patch:
-    """A change by hand."""
+    """A change written by hand."""
 
     file: str
     find: str
@@ -182,16 +182,18 @@ class Patch:
 
     @property
     def in_c(self) -> bool:
-        """Whether it is the engine that changes."""
+        """Whether it changes the engine."""
         return self.file.endswith(".c")
 
     def __str__(self) -> str:
         return self.name or f"{self.file}: `{one_line(self.find)}` became `{one_line(self.replace)}`"
 
     def apply(self, text: str) -> str:
-        """The changed text; ValueError if what is to be changed is not there exactly once."""
+        """The changed text; ValueError if the text to change does not occur exactly once."""
         if text.count(self.find) != 1:
-            raise ValueError(f"{self}: what it changes is there {text.count(self.find)} times")
+            raise ValueError(
+                f"{self}: the text to change occurs {text.count(self.find)} times, expected once"
+            )
         return text.replace(self.find, self.replace)
 
 
@@ -228,11 +230,11 @@ class Excuses:
         )
 
 
-# --- whether all that is named here is there ---------------------------------------------------------------------
+# --- whether all that is named here exists ------------------------------------------------------------------------
 
 
 def problems() -> list[str]:
-    """A line for each module, test, file or excuse, in the tables above and beside, that is not there."""
+    """A line for each module, test, file or excuse in the tables here and in the .toml files that does not exist."""
     tests = [*REST, *(file for files in FIRST.values() for file in files)]
     tests += [test for kind in ("bug", "small", "mutant") for patch in patches(kind) for test in patch.tests]
     tests = [re.sub("^native:(\\w+)$", r"tests/native/\1.c", test) for test in tests]
@@ -248,7 +250,7 @@ def problems() -> list[str]:
 
 
 def stale_excuses() -> list[str]:
-    """A line for each row of survivors.toml that is about code which is no longer there."""
+    """A line for each row of survivors.toml about code that no longer exists."""
     texts = {name: (ROOT / "aioacl" / f"{name}.py").read_text() for name in FIRST}
     joined = {name: one_line(text) for name, text in texts.items()}
     table = survivors()
@@ -266,7 +268,7 @@ def stale_excuses() -> list[str]:
 
 
 def plan_for(module: str, base: Plan) -> Plan:
-    """The tests for a module, those first that are about it."""
+    """The tests for a module, its own tests first."""
     first = FIRST.get(module, ())
     files = (*first, *(file for file in REST if file not in first))
     return Plan(files, durations=base.durations, kills=base.kills, longest=base.longest, group=module)
@@ -283,7 +285,7 @@ class Tally:
         self.broken: list[str] = []
 
     def add(self, job: Job, verdict: Verdict, reason: str = "") -> None:
-        """One more run."""
+        """Adds one run."""
         self.kinds[verdict.kind] += 1
         if verdict.kind == BROKEN:
             self.broken.append(f"{job.name} could not be tried: {verdict.log}")
@@ -298,7 +300,7 @@ class Tally:
         return sum(self.kinds.values())
 
     def tell(self, outcome: Outcome, least: float = MUST_BE_NOTICED) -> None:
-        """Writes the figures, and a finding if too little was noticed."""
+        """Writes the figures, and a finding if too few changes were noticed."""
         noticed = self.kinds[KILLED] + self.kinds[HUNG]
         outcome.findings += self.broken
         text = f"{noticed} of {self.total} noticed, {self.kinds[KILLED]} by a failure, {self.kinds[HUNG]} by a hang"
@@ -330,7 +332,7 @@ def try_natively(
 
 
 def c_job(engine: rebuilt.Engine, patch: Patch, place: Path, plan: Plan) -> Job:
-    """A changed engine, tried."""
+    """A run of a changed engine."""
     return Job(str(patch), plan, before=partial(try_natively, engine, patch, place))
 
 
@@ -338,7 +340,7 @@ def c_job(engine: rebuilt.Engine, patch: Patch, place: Path, plan: Plan) -> Job:
 
 
 def bug_job(patch: Patch, site: Ground, engine: rebuilt.Engine | None, place: Path) -> Job | None:
-    """A seeded bug and the tests that are there for it; None if it is in C and the sources are not here."""
+    """A seeded bug and its tests; None if it is in C and the C sources are missing."""
     if not patch.in_c:
         plan = Plan(tuple(patch.tests), group=patch.name, patience=BUG_SECONDS)
         return Job(patch.name, plan, {patch.file: patch.apply(site.source(patch.file))})
@@ -346,7 +348,7 @@ def bug_job(patch: Patch, site: Ground, engine: rebuilt.Engine | None, place: Pa
 
 
 def chosen_bugs(scale: Scale, seed: int) -> dict[str, list[Patch]]:
-    """Those with tests of their own that are put in at a scale."""
+    """The bugs with tests of their own that are tried at a scale."""
     bugs, slips = patches("bug"), patches("small")
     if scale is Scale.QUICK:
         return {"protocol bugs": [one for one in bugs if one.name in QUICK_BUGS]}
@@ -377,7 +379,7 @@ def try_bugs(
 
 
 def drawn(site: Ground, count: int, seed: int) -> tuple[list[Mutant], int, int]:
-    """So many mutants, drawn from all but those with an excuse; and how many there are of either."""
+    """That many mutants, drawn from those without an excuse; and the numbers of all and of excused ones."""
     from tests.reliability.mutation import Mutants
 
     modules = [Mutants(name, site.source(f"{name}.py")) for name in FIRST]
@@ -398,7 +400,7 @@ def drawn(site: Ground, count: int, seed: int) -> tuple[list[Mutant], int, int]:
 
 
 def try_python(outcome: Outcome, site: Ground, count: int, seed: int) -> Plan:
-    """Mutants of the lifecycle's modules; returns what the tests took."""
+    """Tries mutants of the lifecycle's modules; returns the time of the tests."""
     chosen, excused, every = drawn(site, count, seed)
     base = Plan(REST)
     for problem in site.baseline(base):
@@ -416,14 +418,14 @@ def try_python(outcome: Outcome, site: Ground, count: int, seed: int) -> Plan:
         if verdict.kind == KILLED:
             base.kills[job.plan.group, verdict.by] += 1
             base.kills["", verdict.by] += 1
-    outcome.figures["mutants there are"] = every
+    outcome.figures["mutants in total"] = every
     outcome.figures["drawn and left out, with an excuse in survivors.toml"] = excused
     tally.tell(outcome)
     return base
 
 
 def try_c(outcome: Outcome, site: Ground, engine: rebuilt.Engine, place: Path, base: Plan) -> None:
-    """The one-line changes to the engine."""
+    """Tries the one-line changes to the engine."""
     tally = Tally("C mutants")
     table = {str(patch): patch for patch in patches("mutant")}
     plan = plan_for("c", base)
@@ -449,7 +451,7 @@ def check_patches(outcome: Outcome, site: Ground, *, in_c: bool) -> bool:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Puts them in, one at a time."""
+    """Tries the changes, one at a time."""
     outcome = Outcome(findings=problems())
     if outcome.findings:
         return outcome

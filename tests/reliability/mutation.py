@@ -1,6 +1,6 @@
 """Small changes to Python modules, by mutmut's operators: one argument dropped, one comparison turned, one name None.
 
-Texts for people are left alone, and what is for type checkers only.
+Texts for people are not changed, nor is code for type checkers only.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Mutants:
     def __getitem__(self, number: int) -> Mutant:
         change = self._changes[number]
         tree = self._tree.deep_replace(change.original_node, change.mutated_node)
-        assert isinstance(tree, cst.Module), "a module stays one"
+        assert isinstance(tree, cst.Module), "expected a module after the change"
         return compared(self._module, self._text, tree.code)
 
     def __iter__(self) -> Iterator[Mutant]:
@@ -68,7 +68,7 @@ class Mutants:
 
 
 def compared(module: str, before: str, after: str) -> Mutant:
-    """What has changed, in a line."""
+    """The change, in a line."""
     old, new = before.splitlines(), after.splitlines()
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     parts = [part for part in matcher.get_opcodes() if part[0] != "equal"]

@@ -1,7 +1,7 @@
 """What the tasks of a crowd do: the public API of aioacl, each operation short, and its bytes verified.
 
-An operation ends well, or in what its device or its caller did to it meanwhile. It raises Wrong if it was answered
-what cannot be.
+An operation succeeds, or ends in an error that its device or its caller caused meanwhile. It raises Wrong if it got an
+impossible result.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     Operation = Callable[[Hand, Device], Awaitable[object]]
 
 LARGE_BYTES: Final = 3 << 19  # more than one copy stages
-INJECTED_BYTES: Final = 54321  # nobody else has a buffer of that size, so the rules below meet no other call
+INJECTED_BYTES: Final = 54321  # no other buffer has that size, so the rules below match no other call
 OUT_OF_MEMORY: Final = 207001
 TASK_FAILS: Final = 107020
 RULES: Final = (
     f"aclrtMemsetAsync:size>={INJECTED_BYTES}:size<={INJECTED_BYTES}:async-error={TASK_FAILS}",
     f"aclrtMalloc:size>={INJECTED_BYTES + 1}:size<={INJECTED_BYTES + 1}:rc={OUT_OF_MEMORY}",
-    "copy:p=0.03:at=during:latency=1+-1",  # so that resets meet work
+    "copy:p=0.03:at=during:latency=1+-1",  # so that resets interrupt work
 )
 
 
 class Wrong(Exception):
-    """aioacl has answered what cannot be."""
+    """aioacl returned an impossible result."""
 
 
 def must(holds: object, what: str) -> None:
@@ -55,11 +55,11 @@ async def copied(stream: Stream, target: Any, source: Any, *, nbytes: int | None
 
 
 def _compare(here: Any, there: bytes, what: str) -> None:
-    must(bytes(here) == there, f"{what}: {len(there)} bytes came back as others")
+    must(bytes(here) == there, f"{what}: {len(there)} bytes came back changed")
 
 
 async def there_and_back(hand: Hand, device: Device) -> None:
-    """Up and down by staging memory."""
+    """Uploads and downloads through staging memory."""
     tools, sent = await hand.tools(device), hand.bytes()
     answer = bytearray(len(sent))
     await copied(tools.stream, tools.memory, sent)
@@ -68,10 +68,10 @@ async def there_and_back(hand: Hand, device: Device) -> None:
 
 
 async def there_and_back_pinned(hand: Hand, device: Device) -> None:
-    """Up and down by pinned memory, without staging."""
+    """Uploads and downloads through pinned memory, without staging."""
     tools, sent = await hand.tools(device), hand.bytes()
     size = len(sent)
-    await tools.stream  # somebody who was cancelled may have left a copy that is under way
+    await tools.stream  # a cancelled operation may have left a running copy
     tools.pinned.view[:size] = sent
     up = tools.stream.copy(tools.memory, tools.pinned, nbytes=size)
     await up
@@ -83,7 +83,7 @@ async def there_and_back_pinned(hand: Hand, device: Device) -> None:
 
 
 async def fill(hand: Hand, device: Device) -> None:
-    """A fill, and what it has left."""
+    """A fill, and a check of the bytes."""
     tools, byte = await hand.tools(device), hand.random.randrange(256)
     answer = bytearray(64)
     tools.stream.fill(tools.memory, byte)
@@ -109,15 +109,15 @@ async def across_streams(hand: Hand, device: Device) -> None:
         await copied(tools.stream, tools.memory, sent)
         other.wait_event(tools.stream.record())
         await (await copied(other, answer, tools.memory, nbytes=len(sent)))
-        await tools.stream  # an upload that has failed is told here only
+        await tools.stream  # a failed upload is reported here only
     _compare(answer, sent, "a copy behind an event")
 
 
-# --- waiting and asking ----------------------------------------------------------------------------------------------
+# --- waiting and querying --------------------------------------------------------------------------------------------
 
 
 async def tickets(hand: Hand, device: Device) -> None:
-    """Several positions: one dropped, one awaited late, one asked for."""
+    """Several positions: one dropped, one awaited late, one queried."""
     tools = await hand.tools(device)
     first, _, last = (tools.stream.fill(tools.memory, byte, nbytes=64) for byte in range(3))
     await last
@@ -126,7 +126,7 @@ async def tickets(hand: Hand, device: Device) -> None:
 
 
 async def events(hand: Hand, device: Device) -> None:
-    """Events of one's own, recorded twice, timed and queried."""
+    """Events created by the task, recorded twice, timed and queried."""
     tools = await hand.tools(device)
     async with device.create_event(timing=True, **hand.demands()) as begin, _timed(hand, device) as end:
         begin.record(tools.stream)
@@ -143,7 +143,7 @@ def _timed(hand: Hand, device: Device) -> aioacl.Opening[Event]:
 
 
 async def query(hand: Hand, device: Device) -> None:
-    """Asks, and waits with a bound."""
+    """Queries, and waits with a time limit."""
     tools = await hand.tools(device)
     tools.stream.fill(tools.memory, 9)
     mark = tools.stream.record()
@@ -158,7 +158,7 @@ async def ready(hand: Hand, device: Device) -> None:
 
 
 async def synchronize(hand: Hand, device: Device) -> None:
-    """Waits for everybody's work."""
+    """Waits for all work of the device."""
     await device.synchronize(hand.timeout())
 
 
@@ -166,11 +166,11 @@ async def look(_: Hand, device: Device) -> None:
     """Facts."""
     found = await device.memory_info()
     must(0 <= found.free <= found.total, f"{found} cannot be")
-    must(device.health.leases >= 0, "fewer than no leases")
+    must(device.health.leases >= 0, "expected at least 0 leases, got fewer")
 
 
 async def listen(hand: Hand, device: Device) -> None:
-    """Somebody who listens, and leaves: to be cancelled."""
+    """A listener that leaves; it is meant to be cancelled."""
     with anyio.move_on_after(hand.random.random() * 0.005):
         async for event in device.events():
             must(event.device == device.index, f"an event of device {event.device} came to {device.index}")
@@ -180,14 +180,14 @@ async def listen(hand: Hand, device: Device) -> None:
 
 
 async def memory(hand: Hand, device: Device) -> None:
-    """Memory that comes and goes."""
+    """Allocates and frees device memory."""
     size = hand.random.choice((1, 64, 4096, 1 << 16))
     async with device.allocate(size, **hand.demands()) as made:
         must(made.size == size, f"{made.size} bytes instead of {size}")
 
 
 async def pinned(hand: Hand, device: Device) -> None:
-    """Host memory that comes and goes."""
+    """Allocates and frees pinned memory."""
     async with device.pinned(4096, **hand.demands()) as made:
         made.view[:4] = b"here"
 
@@ -218,16 +218,16 @@ async def another_open(hand: Hand, device: Device) -> None:
 
 
 async def leased(hand: Hand, device: Device) -> None:
-    """Steps that no reset parts."""
+    """Steps that no reset may separate."""
     async with device.lease(**hand.demands()) as lease:
         generation = device.generation
         await there_and_back(hand, device)
         await fill(hand, device)
-        must(device.generation == generation or not lease.held, "a reset has parted the steps of a lease")
+        must(device.generation == generation or not lease.held, "a reset ran between the steps of a lease")
 
 
 async def leased_and_resetting(hand: Hand, device: Device) -> None:
-    """Who holds a lease cannot reset."""
+    """The holder of a lease cannot reset the device."""
     async with device.lease(**hand.demands()) as lease:
         try:
             await device.force_reset()
@@ -257,14 +257,14 @@ async def injected(hand: Hand, device: Device) -> None:
     async with device.create_stream() as made, device.allocate(INJECTED_BYTES) as target:
         hand.expects(TASK_FAILS)
         await made.fill(target, 1)
-        raise Wrong("a task that fails was awaited as if it had not")
+        raise Wrong("the await of a failed task raised nothing")
 
 
 async def refused(hand: Hand, device: Device) -> None:
     """An allocation that fails: a rule fires for allocations of that size."""
     hand.expects(OUT_OF_MEMORY)
     async with device.allocate(INJECTED_BYTES + 1):
-        raise Wrong("memory was had although there was none")
+        raise Wrong("an allocation succeeded although a fault was injected")
 
 
 async def reset(hand: Hand, device: Device) -> None:
@@ -296,7 +296,7 @@ WEIGHTS: Final[dict[Operation, int]] = {
     leased_and_resetting: 1,
     shared_lease: 3,
 }
-# A wait for the whole device that meets a failure cannot tell whose it is, and all that was under way is told of it. So
-# a crowd in which every failure is to be explained has one or the other.
+# A wait for the whole device cannot attribute a failure, so all work in progress then raises it. Therefore a crowd in
+# which every failure must be explained has failing tasks or waits for the whole device, not both.
 FAILING: Final[dict[Operation, int]] = {**WEIGHTS, injected: 3, refused: 2}
 WAITING_FOR_ALL: Final[dict[Operation, int]] = {**WEIGHTS, synchronize: 1, refused: 2}

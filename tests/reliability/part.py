@@ -1,4 +1,4 @@
-"""What every part of the proofs is made of: how much of it to run, and what came of it."""
+"""The types that every part of the proofs uses: how much of it to run, and its outcome."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Scale(Enum):
 
 @dataclass(slots=True)
 class Outcome:
-    """What a part measured and what it found. A finding says how to see it again."""
+    """What a part measured and what it found. A finding includes how to reproduce it."""
 
     figures: dict[str, Any] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
@@ -58,11 +58,11 @@ class Outcome:
 
 
 class Part(Protocol):
-    """A module of this package that proves something. Its first line says what."""
+    """A module of this package that proves something. The first line of its docstring describes it."""
 
     LIMIT_SECONDS: dict[Scale, float]  # after which its process counts as hung
 
     @staticmethod
     def run(scale: Scale, seed: int) -> Outcome:
-        """Runs it in a process of its own, in which nothing of aioacl has happened yet."""
+        """Runs it in a process of its own, in which aioacl has not been used yet."""
         ...

@@ -1,6 +1,6 @@
 """The engine, built once, and then again with one file changed: the extension, and the lists of native tests.
 
-Nothing of the checkout is written: objects and programs are in a folder of their own.
+No file of the checkout is written: objects and programs are in a folder of their own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NATIVE_SECONDS: Final = 30.0
 
 
 def missing() -> str:
-    """What is not here of all that a build needs."""
+    """What is missing of the things that a build needs."""
     lacking = [
         str(path.relative_to(ROOT)) for path in (ENGINE / "gate.c", NATIVE / "bed.c") if not path.exists()
     ]
@@ -83,7 +83,7 @@ class Engine:
         )
 
     def changed(self, name: str, text: str, folder: Path) -> dict[str, Path]:
-        """The engine's objects, one of them of another text."""
+        """The engine's objects, one of them compiled from another text."""
         source = folder / name
         source.write_text(text)
         stem = source.stem
@@ -95,7 +95,7 @@ class Engine:
         _run([COMPILER, "-shared", *engine, *map(str, self._python), *LIBRARIES, "-o", str(target)])
 
     def try_lists(self, objects: dict[str, Path], folder: Path, reporter: Reporter, first: str) -> None:
-        """Runs the native tests, those of the file that is like the changed one first; raises Noticed."""
+        """Runs the native tests, those named after the changed file first; raises Noticed."""
         engine = [str(path) for name, path in objects.items() if name not in self.lists]
         for name in sorted(self.lists, key=lambda name: (first not in name, name)):
             program = folder / name

@@ -1,10 +1,12 @@
-"""python -m tests.reliability.replay SCENARIO: one schedule again, by its number or its decisions; 1 if it finds."""
+"""python -m tests.reliability.replay SCENARIO: repeats one schedule, by number or decisions; 1 if it finds an error."""
 
 from __future__ import annotations
 
 import sys
 
-sys.path.append(sys.path.pop(0))  # `python -m` puts the checkout first, and the installed aioacl is meant
+sys.path.append(
+    sys.path.pop(0)
+)  # `python -m` puts the checkout first, but the installed aioacl is to be used
 
 import argparse
 import os
@@ -42,4 +44,4 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # threads of a schedule that was broken off wait for ever
+    os._exit(code)  # threads of an aborted schedule wait for ever

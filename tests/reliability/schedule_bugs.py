@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bug:
-    """What is wrong, how to make it so, and the scenario that must find it."""
+    """What is wrong, the function that makes it so, and the scenario that must find it."""
 
     sentence: str
     scenario: str
@@ -97,7 +97,7 @@ def _close_later(self: Any, *states: State) -> Any:
         run()
 
     if self.admission.state is State.OPEN:
-        procedure.run = drain_first  # type: ignore[method-assign]  # that is the bug
+        procedure.run = drain_first  # type: ignore[method-assign]  # this is the bug
     self.start_procedure(procedure)
     return procedure
 
@@ -108,15 +108,15 @@ def _drain_late() -> None:
 
 BUGS: Final[dict[str, Bug]] = {
     "lost-wake-up": Bug(
-        "whoever waits for a change does not look again under the lock", "reset_open_close", _lose_wake_ups
+        "a waiter for a change does not check again under the lock", "reset_open_close", _lose_wake_ups
     ),
     "two-procedures": Bug(
-        "a reset is launched after a look without the lock", "reset_reset_close", _run_twice
+        "a reset is launched after a check without the lock", "reset_reset_close", _run_twice
     ),
     "nested-lease": Bug("a lease within a lease waits for the reset", "lease_reset", _wait_within_a_lease),
-    "silent-turn": Bug("the last turn wakes nobody", "core_turns", _tell_nobody_of_the_last_turn),
+    "silent-turn": Bug("the last turn wakes no waiter", "core_turns", _tell_nobody_of_the_last_turn),
     "late-drain": Bug(
-        "the last close drains on its procedure, and somebody counts himself in before",
+        "the last close drains on its procedure, and another open is counted before",
         "open_close",
         _drain_late,
     ),

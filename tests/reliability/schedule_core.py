@@ -1,4 +1,4 @@
-"""Scenarios cut down to a few waits: all schedules with few preemptions can be tried, whoever goes on in between."""
+"""Scenarios reduced to a few waits: all schedules with few preemptions can be tried, in every order of threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CORE_INDEX: Final = 63  # no device: only its gate is used
 
 @scenario(core=True)
 def core_gate(world: World) -> Bodies:
-    """The gate alone: somebody waits for it, somebody holds a lease in a lease, and the state goes round once."""
+    """The gate alone: one thread waits for it, one holds a lease in a lease, and each state occurs once."""
     admission = _gate_alone()
 
     def steps() -> None:
@@ -40,7 +40,7 @@ def core_gate(world: World) -> Bodies:
 
 @scenario(core=True)
 def core_turns(world: World) -> Bodies:
-    """A turn: whoever waited has it when the gate opens, and whoever waits for the last turn is woken at once."""
+    """A turn: each waiter has one when the gate opens, and a thread that waits for the last turn is woken at once."""
     admission = _gate_alone(Trigger.DRAIN, Trigger.SEIZE)
 
     def wait() -> None:
@@ -53,15 +53,15 @@ def core_turns(world: World) -> Bodies:
             admission.apply(Trigger.REVIVE)
             while admission.turns.due:
                 admission.changed.wait(1.0)
-        world.expect(world.scheduler.now == begun, "the last turn woke nobody")
+        world.expect(world.scheduler.now == begun, "the last turn woke no waiter")
 
     return [reset, lambda: world.attempt("wait", wait), lambda: world.attempt("wait", wait)]
 
 
 @scenario(core=True)
 def core_worker(world: World) -> Bodies:
-    """A worker thread with a customer, while it is stopped."""
-    worker = world.manager.control  # a new one would leave a port: those last as long as the process
+    """A worker thread that is stopped while it has a job."""
+    worker = world.manager.control  # a new one would leave a port, which lasts as long as the process
     worker.start()
 
     def call() -> None:

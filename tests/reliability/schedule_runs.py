@@ -30,7 +30,7 @@ GRAINS: Final = (Grain.LOCKS, Grain.CROSSINGS)
 
 @dataclass(slots=True)
 class Tally:
-    """What a batch of schedules came to."""
+    """The result of a batch of schedules."""
 
     scenario: str
     schedules: int = 0
@@ -43,12 +43,12 @@ class Tally:
 
 
 class Ground:
-    """A process in which schedules are run; one that a schedule could not be ended in is good for nothing more."""
+    """A process in which schedules are run. If a schedule cannot be ended, the process is not used again."""
 
     def __init__(self, slot: int = 0) -> None:
         processors = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {processors[slot % len(processors)]})
-        gc.disable()  # at a fixed place, so that finalizers are no part of chance
+        gc.disable()  # collected at a fixed place, so that finalizers do not run at random
         self.scheduler = Scheduler()
         settle_in(self.scheduler)
         self.hooks = Hooks()
@@ -57,12 +57,14 @@ class Ground:
         self._lengths: dict[str, int] = {}
         self.outcomes: dict[str, int] = {}
         self.once(SCENARIOS["open_close"], Recorded(()), grain=Grain.LOCKS)
-        self._before = _descriptors()  # with the ports of the worker threads, which last
+        self._before = (
+            _descriptors()
+        )  # with the ports of the worker threads, which last as long as the process
 
     # --- one schedule -----------------------------------------------------------------------------------------
 
     def once(self, scenario: Scenario, strategy: Strategy, *, grain: Grain) -> list[str]:
-        """Runs one schedule; what is wrong with it."""
+        """Runs one schedule; returns what is wrong with it."""
         worlds: list[World] = []
 
         def drive() -> None:
@@ -109,7 +111,7 @@ class Ground:
         return self._lengths[key]
 
     def strategy(self, scenario: Scenario, seed: int, number: int) -> tuple[Strategy, Grain]:
-        """The strategy of the schedule with that number, and where there are points."""
+        """The strategy of the schedule with that number, and where the points are."""
         kind, grain = STRATEGIES[number % 3], GRAINS[number // 3 % 2]
         rng = random.Random(f"{seed} {scenario.name} {number}")
         if kind == "uniform":
@@ -117,7 +119,7 @@ class Ground:
         return Pct(rng, int(kind[-1]), self.length(scenario, grain=grain)), grain
 
     def at_random(self, name: str, seed: int, numbers: range) -> Tally:
-        """Schedules by chance; stops at the first that finds something."""
+        """Runs random schedules; stops at the first that finds something."""
         scenario, tally, seen = SCENARIOS[name], Tally(name), set[bytes]()
         began = time.perf_counter()
         for number in numbers:
@@ -133,7 +135,7 @@ class Ground:
         return tally
 
     def all_of(self, name: str, bound: int, *, strict: bool) -> Tally:
-        """All schedules with at most that many preemptions, or deviations."""
+        """Runs all schedules with at most that many preemptions, or deviations."""
         scenario, tally, seen = SCENARIOS[name], Tally(name), set[bytes]()
         began = time.perf_counter()
         for strategy in Bounded(bound, strict=strict).schedules():
@@ -161,7 +163,7 @@ class Ground:
         return "\n".join([f"{name}: {command} {how}" if how else name, exact, *problems])
 
     def same_twice(self, name: str, seed: int, numbers: range) -> str:
-        """Runs schedules twice, and once more from their decisions; what differs."""
+        """Runs schedules twice, and once more from their decisions; returns what differs."""
         scenario = SCENARIOS[name]
         for number in numbers:
             first = self._decisions(scenario, *self.strategy(scenario, seed, number))
@@ -169,7 +171,9 @@ class Ground:
             second = self._decisions(scenario, again, grain)
             third = self._decisions(scenario, Recorded(first), grain)
             if not first == second == third:
-                return f"{name} --seed {seed} --number {number} is not the same twice:\n{first}\n{second}\n{third}"
+                return (
+                    f"{name} --seed {seed} --number {number} differs if repeated:\n{first}\n{second}\n{third}"
+                )
         return ""
 
     def _decisions(self, scenario: Scenario, strategy: Strategy, grain: Grain) -> list[int]:
@@ -182,5 +186,5 @@ def _descriptors() -> int:
 
 
 def digest(decisions: Sequence[int], *, grain: Grain) -> bytes:
-    """A schedule, for telling it from others."""
+    """A key that identifies a schedule."""
     return hashlib.blake2b(repr((grain.value, decisions)).encode(), digest_size=12).digest()

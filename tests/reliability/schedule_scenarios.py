@@ -1,4 +1,4 @@
-"""The lifecycle's scenarios for the scheduler: what stands at the beginning, and two to four threads side by side."""
+"""The lifecycle's scenarios for the scheduler: an initial state, and two to four concurrent threads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Scenario:
     build: Callable[[World], Bodies]
     patience: float = 0.0
     core: bool = (
-        False  # cut down: all schedules with so many preemptions are tried, whoever goes on in between
+        False  # reduced: all schedules with that many preemptions are tried, in every order of threads
     )
 
 
@@ -61,7 +61,7 @@ def _pass_through(device: Device) -> None:
 
 @scenario()
 def open_close(world: World) -> Bodies:
-    """Three first opens and last closes of one device: it is open from the one to the other."""
+    """Three first opens and last closes of one device: it is open from the first open to the last close."""
 
     def use() -> None:
         device = world.open()
@@ -74,7 +74,7 @@ def open_close(world: World) -> Bodies:
 
 @scenario()
 def reset_reset_close(world: World) -> Bodies:
-    """Two resets join or follow each other, while the device is closed under them."""
+    """Two resets join or follow each other, while the device is closed."""
     device = world.opened()
     return [
         lambda: world.reset(device, Closed),
@@ -85,7 +85,7 @@ def reset_reset_close(world: World) -> Bodies:
 
 @scenario()
 def reset_open_close(world: World) -> Bodies:
-    """A reset, while others open the device anew and close it."""
+    """A reset, while others open the device again and close it."""
     device = world.opened()
     return [
         lambda: world.reset(device, Closed),
@@ -170,7 +170,7 @@ def make_close(world: World) -> Bodies:
 
 
 def _run_job(world: World, device: Device, *allowed: type[Exception], timeout: float | None = None) -> None:
-    """A job that others may overtake while it is inside the device."""
+    """A job that other operations may overtake while it is running."""
     inside: list[bool] = []
 
     def job() -> int:
@@ -195,7 +195,7 @@ def job_reset(world: World) -> Bodies:
 
 @scenario(patience=0.2)
 def job_cancelled(world: World) -> Bodies:
-    """Whoever waits for a job leaves it, while the device is reset and closed."""
+    """The caller that waits for a job is cancelled, while the device is reset and closed."""
     device = world.opened()
     ends = (Closed, Stale, DeviceResetting, _cancelled(), RuntimeError)
     return [
@@ -219,12 +219,12 @@ def _repair(world: World, device: Device) -> None:
     report = world.reset(device)
     if report is not None and not report.ok:
         again = world.reset(device)
-        world.expect(again is not None and again.ok, f"the second reset has not repaired it: {again}")
+        world.expect(again is not None and again.ok, f"the second reset did not repair the device: {again}")
 
 
 @scenario()
 def failed_reset(world: World) -> Bodies:
-    """A reset fails for good and the next one repairs, while others make things and reset too."""
+    """A reset fails and the next one repairs the device, while other threads create objects and reset too."""
     device = world.opened()
     simulator.fail_call("aclrtResetDeviceForce", RESET_FAILS, RESETS_TRIED)
     return [
@@ -234,11 +234,11 @@ def failed_reset(world: World) -> Bodies:
     ]
 
 
-# --- somebody else's reset ----------------------------------------------------------------------------------------
+# --- a foreign reset ----------------------------------------------------------------------------------------------
 
 
 def _reset_by_hand(world: World) -> None:
-    """As another library would, past aioacl."""
+    """Calls ACL directly, as another library would."""
     world.foreign = True
     code = lib.aio_u_aclrtResetDeviceForce(INDEX)
     world.outcomes.append(f"foreign reset: {code}")
@@ -246,7 +246,7 @@ def _reset_by_hand(world: World) -> None:
 
 @scenario()
 def foreign_open(world: World) -> Bodies:
-    """Somebody else resets the device while it is opened once more."""
+    """A foreign reset while the device is opened again."""
     device = world.opened()
     return [
         lambda: _reset_by_hand(world),
@@ -257,7 +257,7 @@ def foreign_open(world: World) -> Bodies:
 
 @scenario()
 def foreign_reset(world: World) -> Bodies:
-    """Somebody else resets the device while we do, and things are made."""
+    """A foreign reset during a force reset, while objects are created."""
     device = world.opened()
     return [
         lambda: _reset_by_hand(world),
@@ -268,7 +268,7 @@ def foreign_reset(world: World) -> Bodies:
 
 @scenario()
 def foreign_close(world: World) -> Bodies:
-    """Somebody else resets the device while it is closed and opened."""
+    """A foreign reset while the device is closed and opened."""
     device = world.opened()
     return [
         lambda: _reset_by_hand(world),
@@ -282,7 +282,7 @@ def foreign_close(world: World) -> Bodies:
 
 @scenario()
 def turns(world: World) -> Bodies:
-    """Three resets without a pause, and whoever waits at the gate has a turn between them."""
+    """Three resets without a pause, and each waiter at the gate has a turn between them."""
     device = world.opened()
     manager = world.manager
     came: list[int] = []
@@ -290,7 +290,7 @@ def turns(world: World) -> Bodies:
 
     def noting(place: object) -> None:
         came.append(manager.generation)
-        wait(place)  # type: ignore[arg-type]  # whatever a place is
+        wait(place)  # type: ignore[arg-type]  # the type of a place does not matter here
 
     manager.admission.turns.wait = noting  # type: ignore[method-assign]  # for this run
 
@@ -313,7 +313,7 @@ def turns(world: World) -> Bodies:
 
 @scenario()
 def events(world: World) -> Bodies:
-    """A listener hears all that happens, in order, until the device is closed."""
+    """A listener receives all events, in order, until the device is closed."""
     device = world.opened()
     listener = device.events()
     heard: list[str] = []
@@ -345,7 +345,7 @@ def events(world: World) -> Bodies:
 
 @scenario()
 def finalizers(world: World) -> Bodies:
-    """Handles that nobody closed are dropped at any point, on whoever runs, while the device is reset and made from."""
+    """Unclosed handles are dropped at any point, on the running thread, while the device is reset and used."""
     device = world.opened()
     things: list[object] = [
         device.create_stream().result(),
@@ -358,7 +358,7 @@ def finalizers(world: World) -> Bodies:
 
 @scenario(patience=0.5)
 def deadlines(world: World) -> Bodies:
-    """Deadlines end while a lease keeps a reset from ending."""
+    """Deadlines pass while a lease delays the end of a reset."""
     device = world.opened()
 
     def hold() -> None:

@@ -1,4 +1,4 @@
-"""What the threads of a scenario share: devices, what came of each operation, and what must hold at the end."""
+"""What the threads of a scenario share: devices, the outcome of each operation, and what must hold at the end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NOTICED: Final = frozenset(
         "aio_g_aclrtMalloc",
         "aio_g_aclrtFree",
     }
-)  # what one thread does in C and another can notice: the gate, the ports, the device's state
+)  # calls into C that another thread can notice: the gate, the ports, the device's state
 
 Closed = ParameterError
 Stale = StaleHandleError
@@ -65,9 +65,9 @@ TimedOut = DeviceTimeout
 
 
 def settle_in(scheduler: Scheduler) -> None:
-    """Puts the scheduler behind the seam, once in a process in which no device was opened yet."""
+    """Installs the scheduler behind the seam, once, in a process that has not opened a device yet."""
     aioacl.use_library("simulator")
-    runtime.acquire("schedules")  # a user that stays: initialising is no part of a schedule
+    runtime.acquire("schedules")  # held for ever: initialising is not part of a schedule
     setattr(limits, "POOL_EVENTS", POOL_EVENTS)  # noqa: B010 - a constant, which an assignment may not change
     sync.backend = scheduler
     _lifecycle._managers_lock = scheduler.lock()
@@ -81,7 +81,7 @@ def _modules() -> list[Any]:
 
 
 class Crossings:
-    """The compiled module as aioacl's modules see it: before a call that others can notice there is a point."""
+    """Stands in for the compiled module: adds a point before each call that other threads can notice."""
 
     def __init__(self, real: Any, scheduler: Scheduler, names: frozenset[str]) -> None:
         self._real = real
@@ -105,7 +105,7 @@ class Crossings:
         return crossed
 
     def put(self, modules: Sequence[Any]) -> Self:
-        """Takes the compiled module's place in those that use it."""
+        """Replaces the compiled module in the modules that use it."""
         for module in modules:
             if vars(module).get("lib") is self._real:
                 module.lib = self
@@ -130,13 +130,13 @@ class World:
         self._changed = scheduler.condition()
         self._said: dict[str, Any] = {}
         for worker in (self.manager.control, self.manager.maintenance):
-            if worker._port is not None:  # a kick may be left of the run before
+            if worker._port is not None:  # a kick may be left over from the last run
                 worker._port.drain()
 
     # --- what threads do --------------------------------------------------------------------------------------
 
     def attempt(self, what: str, act: Callable[[], T], *allowed: type[Exception]) -> T | None:
-        """Does something; its outcome is noted, and anything but success and what is allowed is a problem."""
+        """Runs an operation and notes its outcome; an error that is not allowed is a problem."""
         try:
             result = act()
         except allowed as error:
@@ -167,25 +167,25 @@ class World:
         return device
 
     def reset(self, device: Device, *allowed: type[Exception], grace: float = 0.0) -> ResetReport | None:
-        """One force reset; its report is noted."""
+        """Runs a force reset and notes its report."""
         report = self.attempt("reset", lambda: device.force_reset(grace=grace).result(), *allowed)
         if report is not None:
             self.reports.append(report)
         return report
 
     def close(self, thing: Any, *allowed: type[Exception]) -> None:
-        """Closes something; that fails only if the device is quarantined while it waits."""
+        """Closes an object; that fails only if the device is quarantined while the close waits."""
         if thing is not None:
             self.attempt(f"close {type(thing).__name__}", lambda: thing.close().result(), *allowed)
 
     def say(self, name: str, value: object = True) -> None:
-        """Something that another thread waits for."""
+        """Sets a flag that another thread waits for."""
         with self._changed:
             self._said[name] = value
             self._changed.notify_all()
 
     def hear(self, name: str) -> Any:
-        """Waits for what another thread says."""
+        """Waits for a flag that another thread sets."""
         with self._changed:
             while name not in self._said:
                 self._changed.wait()
@@ -201,7 +201,7 @@ class World:
         self._kept.clear()
 
     def check(self) -> None:
-        """At the end, when nobody runs any more."""
+        """Checks the state at the end, when no thread runs any more."""
         self._check_python()
         self._check_simulator()
         ok = [report for report in self.reports if report.ok]
@@ -228,25 +228,25 @@ class World:
         self.expect(not new, f"violations: {simulator.violations()[-new:]}")
         self.expect(stats.inside == 0, f"{stats.inside} calls are inside")
         retained = simulator.retain_count(INDEX)
-        self.expect(retained == 0, f"the device is set {retained} times")
+        self.expect(retained == 0, f"the device is set {retained} times at the end")
         events = (
             0 if self.foreign else stats.events - self._events
-        )  # the runtime keeps them over a foreign reset
+        )  # the runtime keeps these over a foreign reset
         left = (stats.contexts, stats.streams, events, stats.device_blocks)
         self.expect(not any(left), f"contexts, streams, events, blocks are left: {left}")
         foreign = ffi.lib.aio_gate_foreign(INDEX)
-        self.expect(not foreign, "a foreign reset was not answered")
+        self.expect(not foreign, "a foreign reset was not handled")
 
 
 class Hooks:
-    """Warnings and what threads could not raise, for the run that is on."""
+    """Collects warnings and unraisable errors of threads, for the current run."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
         self.errors: list[str] = []
 
     def put(self) -> None:
-        """From now on."""
+        """Starts collecting."""
         warnings.simplefilter("always")
         warnings.showwarning = self._warn
         threading.excepthook = self._hook

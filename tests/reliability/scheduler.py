@@ -2,20 +2,20 @@
 
 Theory of operation. `Scheduler` is a backend of `aioacl._base.sync`. Every thread that the lifecycle starts, and every
 user's thread of a scenario, has a baton of its own, a lock on which it sleeps; one of them runs. At a *point* (a lock
-taken or given, a condition, a start, a descriptor, a wait in C; `Grain` says which) the thread that runs looks who
-could go on, and where that is more than one the strategy decides: a *decision*. The list of decisions is the schedule;
-the same decisions make the same run.
+taken or released, a condition, a start, a descriptor, a wait in C; `Grain` selects which) the running thread lists the
+threads that can go on. If there is more than one, the strategy chooses: a *decision*. The list of decisions is the
+schedule; the same decisions make the same run.
 
-Nobody blocks for real. Who waits says what for, as a condition that is asked at each point: the lock is free, he was
-notified, the descriptor is readable, nobody is inside C (asked with a time of 0). The clock is virtual. It stands while
-anybody can go on, and jumps to the next deadline when nobody can; with `patience` a strategy may let it jump before, by
-that many seconds altogether. When nobody can go on and nothing has a deadline, that is a deadlock: a finding, with all
-stacks.
+No thread really blocks. A thread that waits has a condition that is evaluated at each point: the lock is free, it was
+notified, the descriptor is readable, no call is inside C (polled with a time of 0). The clock is virtual. It stands
+still while any thread can go on, and jumps to the next deadline when none can; with `patience` a strategy may let it
+jump earlier, by that many seconds altogether. If no thread can go on and nothing has a deadline, that is a deadlock: a
+finding, with all stacks.
 
-Outside of it are the engine's own threads, the watcher for instance, and the simulator's: they hold no baton, and a
-call into C is one step, however long it waits for them. Scenarios give them nothing that decides: no stream has work
-when it is awaited. Where an await is in the engine's hands all the same (`engine_at_work`), and nobody else can go on,
-the scheduler waits for the answer in real time before it moves the clock; such a schedule is not sure to be replayed.
+The engine's own threads (the watcher, for instance) and the simulator's are not scheduled: they hold no baton, and a
+call into C is one step, however long it waits for them. In the scenarios their order has no effect: no stream has work
+when it is awaited. If the engine must still complete an await (`engine_at_work`) and no other thread can go on, the
+scheduler waits for the completion in real time before it moves the clock; such a schedule may not be replayable.
 """
 
 from __future__ import annotations
@@ -31,34 +31,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-CLOCK: Final = -1  # not a thread: the clock jumps to the next deadline although somebody could go on
-DROP: Final = -2  # not a thread: whoever runs drops the last reference to something
+CLOCK: Final = -1  # not a thread: the clock jumps to the next deadline although a thread could go on
+DROP: Final = -2  # not a thread: the running thread drops the last reference to something
 DRIVER: Final = 0
 BEGINNING: Final = 1000.0
 POINTS_AT_MOST: Final = 50_000
 HANG_SECONDS: Final = 60.0
 ENGINE_SECONDS: Final = 2.0
 GLANCE_SECONDS: Final = 0.002
-_HIDDEN: Final = (__file__, threading.__file__)  # in every stack
+_HIDDEN: Final = (__file__, threading.__file__)  # frames in every stack
 
 
 class Stuck(BaseException):
-    """Nobody can go on, or somebody has left the seam."""
+    """No thread can go on, or a thread blocks outside of the seam."""
 
 
 class Grain(Enum):
     """Where there are points."""
 
-    COARSE = "coarse"  # before what may have to wait, and after what has ended a wait: enough if all is under locks
-    LOCKS = "locks"  # where a lock is given, too
-    CROSSINGS = "crossings"  # before calls into C that others can notice, too
+    COARSE = (
+        "coarse"  # before each possible wait, and after each step that ends one: enough if all is under locks
+    )
+    LOCKS = "locks"  # also where a lock is released
+    CROSSINGS = "crossings"  # also before calls into C that other threads can notice
 
 
 class Strategy(Protocol):
-    """Who goes on."""
+    """Chooses the thread that goes on."""
 
     def pick(self, options: Sequence[int], current: int) -> int:
-        """One of the options, threads by number, CLOCK or DROP; `current` runs, if it is among them."""
+        """Returns one of the options: a thread's number, CLOCK or DROP. `current` is running, if it is an option."""
         ...
 
 
@@ -80,7 +82,7 @@ class Actor:
         self.ended = False
 
     def story(self) -> str:
-        """What it waits for and where."""
+        """What it waits for, and its stack."""
         frames = sys._current_frames()
         frame = frames.get(self.thread.ident or 0) if self.thread else None
         steps = (
@@ -91,7 +93,7 @@ class Actor:
 
 
 class _Lock:
-    """A lock; taking it and giving it are points."""
+    """A lock; taking and releasing it are points."""
 
     __slots__ = ("_scheduler", "owner")
 
@@ -134,8 +136,8 @@ class _Condition:
     def wait(self, timeout: float | None = None) -> bool:
         scheduler, lock = self._scheduler, self._lock
         me = scheduler.current
-        assert lock.owner is me, "who waits holds the lock"
-        assert me is not None, "nobody waits outside of a run"
+        assert lock.owner is me, "a thread must hold the lock to wait"
+        assert me is not None, "only threads of a run can wait"
         me.notified = False
         self._waiting.append(me)
         lock.owner = None
@@ -154,7 +156,7 @@ class _Condition:
 
 
 class Scheduler:
-    """A backend of `aioacl._base.sync`, for many runs one after another: what a run makes may outlive it."""
+    """A backend of `aioacl._base.sync`, for many runs one after another: objects of a run may outlive it."""
 
     def __init__(self) -> None:
         self.current: Actor | None = None
@@ -198,7 +200,7 @@ class Scheduler:
 
     def readable(self, fd: int, timeout: float | None) -> bool:
         me = self.current
-        assert me is not None, "nobody waits outside of a run"
+        assert me is not None, "only threads of a run can wait"
         self._readers[fd] = me
         self._epoll.register(fd, select.EPOLLIN)
         try:
@@ -219,11 +221,11 @@ class Scheduler:
             self.point()
 
     def point(self, ready: Callable[[], object] | None = None, timeout: float | None = None) -> bool:
-        """Others may go on; returns once the condition holds, or False after the time."""
+        """Lets others go on; returns once the condition holds, or False after the time."""
         me = self.current
         if me is None or self._quiet:
             if ready is not None and not ready():
-                raise Stuck("a finalizer, or somebody outside of the run, would have to wait")
+                raise Stuck("a finalizer, or a thread outside of the run, would have to wait")
             return True
         me.ready = ready
         me.deadline = None if timeout is None else self.now + max(0.0, timeout)
@@ -254,7 +256,7 @@ class Scheduler:
         )
 
     def _decide(self, me: Actor) -> int:
-        """A thread that goes on."""
+        """Chooses a thread that goes on."""
         self.points += 1
         if self.points > POINTS_AT_MOST:
             raise Stuck(f"no end after {POINTS_AT_MOST} points")
@@ -281,7 +283,7 @@ class Scheduler:
             self._happen(chosen)
 
     def _may_jump(self) -> bool:
-        """Whether the clock may jump although somebody could go on."""
+        """Whether the clock may jump although a thread could go on."""
         if not self.patience:
             return False
         following = self._next_deadline()
@@ -299,7 +301,7 @@ class Scheduler:
             self._quiet = False
 
     def _wait_for_time(self) -> None:
-        """Nobody can go on: the engine may still answer somebody, or the clock jumps."""
+        """No thread can go on: waits for the engine if it has to complete an await, or lets the clock jump."""
         following = self._next_deadline()
         if self._readers and self.engine_at_work():
             self._readable.update(
@@ -308,7 +310,7 @@ class Scheduler:
             if self._readable:
                 return
         if following is None:
-            raise Stuck("deadlock: everybody waits for ever")
+            raise Stuck("deadlock: every thread waits for ever")
         self.now = following
 
     def _hand_on(self, me: Actor) -> None:
@@ -353,7 +355,7 @@ class Scheduler:
         grain: Grain = Grain.LOCKS,
         patience: float = 0.0,
     ) -> bool:
-        """Runs the body, and all that it starts, to the end. False if they cannot be run any more."""
+        """Runs the body, and all that it starts, to the end. False if they cannot go on."""
         self.actors, self._alive, self.decisions, self.problems, self.garbage = [], [], [], [], []
         self.now, self.points = BEGINNING, 0
         self.fine, self.coarse = grain is Grain.CROSSINGS, grain is Grain.COARSE
@@ -365,7 +367,7 @@ class Scheduler:
         driver.baton.release()
         if not self._over.acquire(timeout=HANG_SECONDS):
             self._over.acquire(blocking=False)
-            self._fail(f"somebody waits outside of the seam, or in C, for {HANG_SECONDS:.0f} s")
+            self._fail(f"a thread has waited outside of the seam, or in C, for {HANG_SECONDS:.0f} s")
             return False
         if self._alive:
             return False
@@ -381,7 +383,7 @@ class Scheduler:
         return all(self.actors[number].ended for number in numbers)
 
     def side_by_side(self, bodies: Sequence[tuple[str, Callable[[], object]]]) -> None:
-        """Runs the bodies on threads of their own, as the strategy decides, until they have ended."""
+        """Runs the bodies on threads of their own, in the strategy's order, until they have ended."""
         first = len(self.actors)
         for name, body in bodies:
             self.spawn(name, body)

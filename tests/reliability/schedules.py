@@ -1,7 +1,7 @@
 """Threads of the lifecycle one at a time, in thousands of orders: at random, and all with few preemptions.
 
-Every batch of schedules runs in a process of its own, forked before anything of ACL is loaded, on one processor: a
-hand-over between threads is several times as dear across two. A finding ends its batch and says how to see it again.
+Every batch of schedules runs in a process of its own, forked before any ACL library is loaded, on one processor: a
+switch between threads costs several times as much across two. A finding ends its batch and includes how to repeat it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 240.0, Scale.SLOW: 1800.0}
 RANDOM: Final = (3, 85, 1200)  # schedules of each scenario
-TWICE: Final = (1, 4, 30)  # schedules of each scenario that are run three times over
+TWICE: Final = (1, 4, 30)  # schedules of each scenario that are run three times
 BUG: Final = (
     400,
     4000,
@@ -40,7 +40,7 @@ NAP_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one process does."""
+    """The work of one process."""
 
     kind: str  # "random", "twice", "core", "delays" or "bug"
     scenarios: tuple[str, ...]
@@ -69,7 +69,7 @@ def _tallies(batch: Batch, seed: int, slot: int) -> Iterable[Tally]:
 
 
 def _work(batch: Batch, seed: int, slot: int, answers: Any) -> None:
-    """A batch's process. It ends at once: threads of a schedule that was broken off wait for ever."""
+    """A batch's process. It ends by os._exit: threads of an aborted schedule wait for ever."""
     for tally in _tallies(batch, seed, slot):
         answers.put(tally)
     answers.put(None)
@@ -86,8 +86,8 @@ class _Running:
     answers: Any
 
     def next(self) -> Tally | None:
-        """The next tally, one without a name if there is none yet, or None when all were told."""
-        alive = self.process.is_alive()  # before the look: what it has said by then is there
+        """The next tally, one without a name if there is none yet, or None after the last."""
+        alive = self.process.is_alive()  # checked first: what it had sent by then is in the pipe
         try:
             tally: Tally | None = self.answers.get(timeout=NAP_SECONDS)
         except queue.Empty:
@@ -100,7 +100,7 @@ class _Running:
 
 
 class _Runner:
-    """Batches, so many at a time."""
+    """Batches, a number of them at a time."""
 
     def __init__(self, seed: int, at_once: int) -> None:
         self._seed = seed
@@ -109,7 +109,7 @@ class _Runner:
         self._context = multiprocessing.get_context("fork")
 
     def run(self, batches: list[Batch]) -> Iterable[tuple[Batch, Tally]]:
-        """What they come to."""
+        """Yields their results."""
         waiting = list(batches)
         while waiting or self._running:
             while waiting and self._free:

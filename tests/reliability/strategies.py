@@ -1,4 +1,4 @@
-"""Who goes on at a scheduling point: at random, by priorities that change (PCT), as recorded, or one after another."""
+"""Which thread goes on at a point: at random, by priorities that change (PCT), as recorded, or exhaustively."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterator, Sequence
 
-EVENT_SHARE: Final = 16  # what is not a thread, the clock for instance, is picked once in so many decisions
+EVENT_SHARE: Final = (
+    16  # an option that is not a thread (the clock, for instance) is picked once in so many decisions
+)
 
 
 class Uniform:
-    """Anybody, with equal chances."""
+    """Any thread, with equal probability."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -28,7 +30,7 @@ class Uniform:
 
 
 class Pct:
-    """The highest priority; `depth - 1` times somebody falls behind all others (probabilistic concurrency testing)."""
+    """The highest priority; `depth - 1` times a thread gets the lowest (probabilistic concurrency testing)."""
 
     def __init__(self, rng: random.Random, depth: int, length: int) -> None:
         self._rng = rng
@@ -50,7 +52,7 @@ class Pct:
 
 
 class Recorded:
-    """As the list says, then whoever runs; a list that does not fit is of another run."""
+    """The recorded decisions, then the running thread. Stuck if the list does not fit: it is of another run."""
 
     def __init__(self, decisions: Sequence[int]) -> None:
         self._decisions = decisions
@@ -67,7 +69,7 @@ class Recorded:
 
 
 class _Branch:
-    """One decision of a run: what could be decided, in order, and what it costs."""
+    """One decision of a run: its options in order, and what each costs."""
 
     __slots__ = ("free", "options", "spent", "taken")
 
@@ -75,7 +77,7 @@ class _Branch:
         mine = [current] if current in options else []
         self.options = [*mine, *(option for option in options if option != current)]
         threads = sum(option >= 0 for option in options)
-        self.free = 1 if mine or strict else threads  # those behind cost something
+        self.free = 1 if mine or strict else threads  # the options after these have a cost
         self.spent = spent  # before this decision
         self.taken = 0
 
@@ -86,10 +88,10 @@ class _Branch:
 class Bounded:
     """All schedules with at most `bound` preemptions, one after another, depth first.
 
-    A preemption takes the baton from a thread that could go on. Who goes on after a thread that waits is free, and all
-    answers are tried: their number grows with the factorial of the waits. With `strict` the eldest goes on, and
-    another choice costs as much as a preemption (delay bounding), so longer scenarios come to an end too. What is not
-    a thread always costs that much.
+    A preemption takes the baton from a thread that could go on. When a thread begins to wait, the choice of the next
+    thread is free and all are tried: the number of schedules grows with the factorial of the waits. With `strict` the
+    oldest thread goes on, and another choice costs as much as a preemption (delay bounding), so longer scenarios also
+    end. An option that is not a thread always costs that much.
     """
 
     def __init__(self, bound: int, *, strict: bool) -> None:
@@ -110,7 +112,7 @@ class Bounded:
         return branch.options[branch.taken]
 
     def schedules(self) -> Iterator[Bounded]:
-        """Itself, once for each schedule, while there is one left."""
+        """Yields itself once for each schedule that is left."""
         while True:
             self._depth = 0
             yield self

@@ -1,4 +1,4 @@
-"""Calls stuck in C: a reset says in its time who they are, calls no reset, and recovers once they have returned."""
+"""Calls stuck in C: a reset names them within its time, does not call ACL's reset, and recovers once they return."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 90.0, Scale.DEFAULT: 240.0, Scale.SLOW: 900.0}
 
-ALLOWED_SECONDS: Final = 0.075  # half of the shortest time that a reset gets here
+ALLOWED_SECONDS: Final = 0.075  # half of the shortest deadline of a reset here
 TRIES: Final = 8
 HOPELESS_SECONDS: Final = 5.0
 PAIRS: Final[tuple[tuple[str, Strategy], ...]] = (
@@ -47,11 +47,11 @@ class Run:
         self._times = times
 
     async def run(self, turns: Turns) -> None:
-        """The body of the loop; whatever follows a finding would follow from it."""
-        del turns  # what counts here is time
+        """The body of the loop. It stops at a finding: later ones would be its consequences."""
+        del turns  # this part counts time
         bench = self._bench
         async with aioacl.open_device(0):
-            pass  # a loop's port is made once
+            pass  # creates the loop's port
         for case in self._cases:
             late = self.late[case.title] = []
             while not bench.findings and self._wants_more(late):
@@ -63,12 +63,12 @@ class Run:
             await self._clean("waits that cannot be aborted", partial(sat_out, bench))
 
     def _wants_more(self, late: list[float]) -> bool:
-        """Some times, and more while none has come in its time: a machine that is busy elsewhere spoils some."""
+        """Repeats a case, and more often while every report is late: a machine that is busy elsewhere spoils some."""
         spoilt = late and min(late) > ALLOWED_SECONDS and len(late) < TRIES and sum(late) < HOPELESS_SECONDS
         return len(late) < self._times or bool(spoilt)
 
     async def _clean(self, scene: str, once: Callable[[], Awaitable[float]]) -> float:
-        """Once; it must leave nothing behind."""
+        """Runs a case once; it must leave nothing behind."""
         bench, before = self._bench, testing.snapshot()
         bench.scene = scene
         simulator.forget()
@@ -87,10 +87,10 @@ class Run:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Every loop with a way to wait of its own, slowly with both; quickly, one and those calls that are best known."""
-    del seed  # nothing here is by chance
+    """Every loop with one strategy of waiting; slow: with both; quick: one loop and the most common calls."""
+    del seed  # nothing here is random
     aioacl.use_library("simulator")
-    aioacl.open_device(0).result().close().result()  # what is made once for the life of a process
+    aioacl.open_device(0).result().close().result()  # creates what is created once per process
     until_now(lambda: not testing.snapshot().devices)
     outcome = Outcome()
     timeout = scale.pick(150, 200, 400) / 1000

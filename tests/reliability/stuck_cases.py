@@ -22,32 +22,32 @@ ABORT: Final = "aclrtStreamAbort"
 
 
 class Somebody(Protocol):
-    """Who waits or works, in a task or a thread."""
+    """A waiter or worker, in a task or a thread."""
 
     value: Any
 
     @property
     def ended(self) -> bool:
-        """Whether he has been told something."""
+        """Whether it has a result or an error."""
         ...
 
     @property
     def error(self) -> BaseException | None:
-        """What he was told, if that is an error."""
+        """Its error, if it has one."""
         ...
 
 
 class InThread(Raised):
-    """Somebody in a plain thread."""
+    """A waiter or worker in a plain thread."""
 
     @property
     def ended(self) -> bool:
-        """Whether he is done."""
+        """Whether it is done."""
         return not self.running
 
 
 class Scene:
-    """A device with a stream that is held, and what the cases use."""
+    """A device with a held stream, and what the cases use."""
 
     def __init__(self, device: Device, held: Stream, spare: Stream, memory: tuple[DeviceBuffer, ...]) -> None:
         self.device = device
@@ -57,12 +57,12 @@ class Scene:
         self.begun, self.go_on = threading.Event(), threading.Event()
 
     def job(self) -> None:
-        """What does not end."""
+        """A wait that does not end."""
         self.begun.set()
         self.go_on.wait()
 
     def refused(self) -> dict[str, Callable[[], Any]]:
-        """What is refused on a device that is quarantined, by what it is called."""
+        """Operations that a quarantined device refuses, by name."""
         device = self.device
         return {
             "allocate": partial(device.allocate, 64),
@@ -75,16 +75,16 @@ class Scene:
 
 @dataclass(frozen=True)
 class Case:
-    """Something that does not come back from C.
+    """Something that does not return from C.
 
     Attributes:
         name: of the ACL function, or of the job, as a report names it.
-        begin: who gets stuck; without it, the procedure itself does.
-        maintenance: whether it is the maintenance thread that is stuck: whoever waits for that is told so at once.
-        closes: whether he closes something: his waiting ends then, and that is no error.
+        begin: starts what gets stuck; without it, the procedure itself does.
+        maintenance: whether the maintenance thread is stuck: then each operation that waits for it fails at once.
+        closes: whether the stuck operation is a close: its wait then ends without an error.
         resets: calls of aclrtResetDeviceForce.
-        aborts: whether waits can be aborted; else threads in them stay there until a reset has been made.
-        waits: whether others wait for streams; without them, it is the procedure that asks how far these are.
+        aborts: whether waits can be aborted; otherwise threads stay in them until a reset has been made.
+        waits: whether others wait for streams; without them, the procedure itself queries the streams.
     """
 
     name: str
@@ -97,11 +97,11 @@ class Case:
 
     @property
     def title(self) -> str:
-        """What tells it from the others."""
+        """A name that differs from those of the other cases."""
         return self.name if self.aborts or self.name == ABORT else f"{self.name}, and no wait can be aborted"
 
     async def hang(self, scene: Scene, group: TaskGroup) -> Somebody | None:
-        """It hangs, or will when the procedure comes to it."""
+        """Makes it hang, at once or when the procedure reaches it."""
         simulator.set_abort_supported(self.aborts or self.name == ABORT)
         if self.name != JOB:
             simulator.hang_call(self.name)
@@ -112,7 +112,7 @@ class Case:
         return stuck
 
     def let_go(self, scene: Scene) -> None:
-        """It comes back."""
+        """Lets it return."""
         if self.name == JOB:
             scene.go_on.set()
         else:

@@ -1,4 +1,4 @@
-"""Everybody else, when somebody is stuck in C: in flight when the device is reset, or at its gate."""
+"""The other waiters while a call is stuck in C: in flight when the device is reset, or at its gate."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class People(dict[str, "Somebody"]):
-    """Some of them, by what they wait for."""
+    """Some waiters, by what they wait for."""
 
     def hanging(self) -> list[str]:
-        """Who has not been told anything yet."""
+        """Those that have no result and no error yet."""
         return [who for who, it in self.items() if not it.ended]
 
     def misled(self, errors: tuple[type[Exception | None], ...]) -> list[str]:
-        """Who has been told something else."""
+        """Those that ended in another way than with one of these errors."""
         others = {who: it for who, it in self.items() if not isinstance(it.error, errors)}
         return [f"{who}: {it.error or it.value!r}" for who, it in others.items()]
 
 
 class Crowd:
-    """Those in waits for streams, and all others: in flight or at the gate."""
+    """Waiters for streams, and all others: in flight or at the gate."""
 
     def __init__(self, scene: Scene, waits: Strategy) -> None:
         self._scene = scene
@@ -39,14 +39,14 @@ class Crowd:
         self.kinds: list[str] = []  # of the device's events
 
     async def listen(self) -> None:
-        """Whoever follows what happens to the device."""
+        """Listens to the device's events."""
         async for event in self._scene.device.events():
             self.kinds.append(event.kind)
             if event.kind in ("quarantined", "reopened"):
                 return
 
     async def come(self, group: TaskGroup, *, maintenance: bool) -> None:
-        """Those who wait for streams, and for the maintenance thread if that is stuck."""
+        """Starts the waiters for streams, and for the maintenance thread if that is stuck."""
         device, held = self._scene.device, self._scene.held
         ticket, event = held.fill(self._scene.memory, 1), held.record()
         self.in_waits["a ticket"] = Waiting(group, lambda: ticket)
@@ -60,9 +60,9 @@ class Crowd:
         await until(lambda: lib.aio_device_waits(device.index) == 4 and len(queued) >= 2 * maintenance)
 
     def come_to_the_gate(self, group: TaskGroup) -> None:
-        """Those who come while the device drains or is reset."""
+        """Starts the operations that begin while the device drains or is reset."""
         device = self._scene.device
-        self.others["somebody else's open"] = Waiting(group, lambda: open_device(device.index, self._waits))
+        self.others["another task's open"] = Waiting(group, lambda: open_device(device.index, self._waits))
         self.others["a stream to be made"] = Waiting(group, device.create_stream)
         self.others["a lease"] = Waiting(group, device.lease().__aenter__)
         self.others["a job"] = Waiting(group, lambda: device.run(int))

@@ -1,4 +1,4 @@
-"""The procedures of a device with somebody stuck in C: those that fail, and the one after them that recovers."""
+"""The procedures of a device with a call stuck in C: those that fail, and the one after them that recovers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from tests.reliability.stuck_cases import Case, Somebody
 
 GRACE_SECONDS: Final = 0.02
-DRAIN_SHARE: Final = 0.7  # of a reset's time: a later stage that takes all of it again is late by as much
+DRAIN_SHARE: Final = (
+    0.7  # of a reset's time: a later stage that used all of it again would be late by as much
+)
 AMPLE_TIMES: Final = 3
 AGAIN_SECONDS: Final = 0.05
 AMPLE_SECONDS: Final = 20.0
@@ -63,7 +65,7 @@ class Bench:
 
 
 class Control:
-    """A plain thread that waits as long as the reset may take, beside it: how late a wait ends on this machine now."""
+    """A plain thread that waits for the reset's deadline, beside it: measures how late a wait ends on this machine."""
 
     def __init__(self, seconds: float) -> None:
         self._spent = 0.0
@@ -76,16 +78,16 @@ class Control:
         self._spent = time.monotonic() - began
 
     def late(self, spent: float) -> float:
-        """By how much something has taken longer."""
+        """By how much something took longer."""
         self._thread.join()
         return spent - self._spent
 
 
-# --- somebody is stuck --------------------------------------------------------------------------------------------
+# --- a call is stuck ----------------------------------------------------------------------------------------------
 
 
 async def quarantined_and_back(bench: Bench, case: Case) -> float:
-    """A reset that cannot be made, and the next that can; by how much the first one's report was late."""
+    """A reset that cannot be made, and a later one that can; returns how late the first report was."""
     async with aioacl.open_device(0, bench.waits) as device:
         held, spare = await device.create_stream(), await device.create_stream()
         scene = Scene(device, held, spare, (await device.allocate(64), await device.allocate(64)))
@@ -94,7 +96,7 @@ async def quarantined_and_back(bench: Bench, case: Case) -> float:
         try:
             async with anyio.create_task_group() as group:
                 await procedures.run(group)
-                group.cancel_scope.cancel()  # whoever still waits is a finding by now
+                group.cancel_scope.cancel()  # each wait that is left is a finding by now
         finally:
             simulator.clear()
             simulator.release_all()
@@ -119,7 +121,7 @@ class Procedures:
         self._generation = self._device.generation
 
     async def run(self, group: TaskGroup) -> None:
-        """The reset that finds somebody inside, or hangs itself, one more, and one after the call's return."""
+        """The reset that finds a call in C, or hangs itself; another one; and one after the call's return."""
         self._culprit = await self._case.hang(self._scene, group)
         group.start_soon(self._crowd.listen)
         self._scene.held.fill(self._scene.memory, 1)
@@ -134,10 +136,10 @@ class Procedures:
                 await step()
 
     async def _reset(self, group: TaskGroup) -> ResetReport:
-        """The report, within its time. Two ask for it in one turn of the loop, so they share it."""
+        """Checks that the report comes in time. Two callers reset in one turn of the loop, so they share it."""
         device, timeout = self._device, self._bench.timeout
         grace = timeout * DRAIN_SHARE
-        if self._case.begin is None:  # the procedure must come to where it hangs
+        if self._case.begin is None:  # the procedure must reach the call that hangs
             grace, timeout = GRACE_SECONDS, timeout * AMPLE_TIMES
 
         async def ask() -> tuple[ResetReport, float]:
@@ -150,21 +152,21 @@ class Procedures:
         self._crowd.come_to_the_gate(group)
         report: ResetReport
         (report, spent), (shared, _) = [await one.outcome() for one in asking]
-        self._bench.expect(shared is report, "one who joined the reset got another report")
+        self._bench.expect(shared is report, "a caller that joined the reset got another report")
         self.late = control.late(spent)
         return report
 
     def _names(self, report: ResetReport) -> None:
         case = self._case
-        self._bench.expect(case.name in report.problem, f"it is not named: {report.problem}")
+        self._bench.expect(case.name in report.problem, f"the problem does not name it: {report.problem}")
         if case.begin is not None:
             stuck = [it for it in report.stuck if it.function not in LEAVING]
-            # Whoever waits, or ends waits, may be slow to leave, or may stay.
+            # A call that waits, or that ends waits, may be slow to return, or may not return.
             fine = [(it.function, it.thread > 0, it.seconds > 0) for it in stuck] == [(case.name, True, True)]
-            self._bench.expect(fine, f"the report calls {report.stuck} stuck")
+            self._bench.expect(fine, f"the report lists these calls as stuck: {report.stuck}")
 
     def _has_called(self, resets: int) -> None:
-        """The journal has calls that are over, the count those as well that are still inside."""
+        """The journal has finished calls, the count also those that are still in progress."""
         for function, most in (("aclrtResetDeviceForce", resets), ("aclrtResetDevice", 0)):
             journal = [entry for entry in simulator.journal() if entry["call"] == function]
             called = max(simulator.calls(function), len(journal))
@@ -177,7 +179,7 @@ class Procedures:
             await told(bench, crowd.in_waits, DeviceQuarantined)
         if culprit is not None and case.maintenance:
             end = NoneType if case.closes else DeviceQuarantined
-            await told(bench, People({"whoever waits for it": culprit}), end)
+            await told(bench, People({"the caller that waits for it": culprit}), end)
         await bench.comes_true(
             lambda: crowd.kinds[-1:] == ["quarantined"], lambda: f"the device's events are {crowd.kinds}"
         )
@@ -197,16 +199,17 @@ class Procedures:
 
     async def _fails_again(self) -> None:
         again = await self._device.force_reset(grace=0, timeout=AGAIN_SECONDS)
-        self._bench.expect(not again.ok, "one more reset went well although it is still stuck")
+        self._bench.expect(not again.ok, "another reset succeeded although the call is still stuck")
         self._has_called(self._case.resets)
 
     async def _recovers(self) -> None:
         bench, case, device, culprit = self._bench, self._case, self._device, self._culprit
         case.let_go(self._scene)
         if culprit is not None:
-            await bench.comes_true(lambda: culprit.ended, lambda: "whoever waited for it still does")
+            await bench.comes_true(lambda: culprit.ended, lambda: "the caller that waited for it still waits")
             bench.expect(
-                case.maintenance or culprit.error is None, f"whoever waited for it got {culprit.error!r}"
+                case.maintenance or culprit.error is None,
+                f"the caller that waited for it got {culprit.error!r}",
             )
         report = await device.force_reset(grace=1.0, timeout=AMPLE_SECONDS)
         bench.expect(report.ok, f"the next reset: {report}")
@@ -217,9 +220,11 @@ class Procedures:
 
 
 async def told(bench: Bench, people: People, *errors: type[Exception | None]) -> None:
-    """Notes who is not told one of these."""
-    await bench.comes_true(lambda: not people.hanging(), lambda: f"nobody has told {people.hanging()}")
-    bench.expect(not (misled := people.misled(errors)), f"told something else: {misled}")
+    """Notes each that does not end in one of these errors."""
+    await bench.comes_true(
+        lambda: not people.hanging(), lambda: f"no result and no error for {people.hanging()}"
+    )
+    bench.expect(not (misled := people.misled(errors)), f"ended in another way than expected: {misled}")
 
 
 async def _works(bench: Bench, device: Device) -> None:
@@ -227,14 +232,14 @@ async def _works(bench: Bench, device: Device) -> None:
     async with device.create_stream() as stream, device.allocate(len(SENT)) as memory:
         stream.copy(memory, SENT)
         await stream.copy(back, memory)
-    bench.expect(back == SENT, "a copy went wrong afterwards")
+    bench.expect(back == SENT, "a copy returned wrong bytes afterwards")
 
 
 # --- waits in threads of their own ----------------------------------------------------------------------------------
 
 
 async def sat_out(bench: Bench) -> float:
-    """Threads in waits that cannot be aborted may stay where they are: the reset goes on, and ends them."""
+    """Threads in waits that cannot be aborted may stay there: the reset goes on, and ends the waits."""
     simulator.set_abort_supported(supported=False)
     try:
         await _sit_out(bench)

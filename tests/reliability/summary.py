@@ -1,4 +1,4 @@
-"""What the parts have found, once more, for the end of a run: who sees its last lines only sees it there."""
+"""Repeats the findings at the end of a run, for readers who see only its last lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_LINES: Final = 30  # .ci/run shows the last 40 of a step that failed
 
 
 def _cut(lines: list[str], most: int) -> list[str]:
-    """The first line, which says what was found, and the last ones, where a traceback ends."""
+    """The first line, which describes the finding, and the last ones, where a traceback ends."""
     if len(lines) <= most:
         return lines
     if most < 3:

@@ -1,4 +1,4 @@
-"""The tables of the proofs fit the code as it is: else a gap would be found in the longest run only, or never."""
+"""The tables of the proofs fit the current code: otherwise a gap would be found in the longest run only, or never."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ PACKAGE = Path(aioacl.__file__).parent
 
 
 @pytest.mark.parametrize("kind", ["bug", "small", "mutant"])
-def test_every_change_finds_what_it_changes(kind: str) -> None:
+def test_the_text_of_every_change_is_found(kind: str) -> None:
     def source(patch: Patch) -> str:
         return ((rebuilt.ENGINE if patch.in_c else PACKAGE) / patch.file).read_text()
 
     assert all(patch.apply(source(patch)) != source(patch) for patch in patches(kind))
 
 
-def test_every_bug_of_the_truth_part_finds_what_it_changes() -> None:
+def test_the_text_of_every_bug_of_the_truth_part_is_found() -> None:
     for bug in truth_bugs.BUGS:
         text = (rebuilt.ENGINE / bug.file).read_text()
         assert bug.apply(text) != text
 
 
 @pytest.mark.parametrize("part", [coverage, mutants], ids=["coverage", "mutants"])
-def test_every_name_in_the_tables_of_a_part_is_there(part: ModuleType) -> None:
+def test_every_name_in_the_tables_of_a_part_exists(part: ModuleType) -> None:
     assert part.problems() == []
 
 

@@ -1,4 +1,4 @@
-"""The scheduler that the part `schedules` stands on, with threads that have nothing to do with ACL."""
+"""The scheduler that the part `schedules` uses, with threads that do not use ACL."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Shop:
         self.order: list[str] = []
 
     def open(self, strategy: Strategy, grain: Grain = Grain.LOCKS) -> list[int]:
-        """One run; its decisions."""
+        """Runs once; returns the decisions."""
         self.order.clear()
         assert self.scheduler.run(self._drive, strategy, grain=grain)
         assert self.scheduler.problems == []
@@ -108,7 +108,7 @@ def test_more_preemptions_are_more_schedules_and_none_comes_twice() -> None:
     assert counts[0] < counts[1] < counts[2]
 
 
-def test_the_clock_jumps_when_nobody_can_go_on() -> None:
+def test_the_clock_jumps_when_no_thread_can_go_on() -> None:
     scheduler = Scheduler()
     times: list[float] = []
 
@@ -133,13 +133,13 @@ def test_decisions_that_do_not_fit_are_refused() -> None:
 @pytest.mark.process
 def test_a_deadlock_is_found_with_the_stacks_of_all() -> None:
     told = _run(DEADLOCK)
-    assert told.startswith("False deadlock: everybody waits for ever")
+    assert told.startswith("False deadlock: every thread waits for ever")
     assert "thread 1 a" in told
     assert "thread 2 b" in told
 
 
 def _run(program: str) -> str:
-    """In a process of its own: threads of a run that was broken off wait for ever."""
+    """Runs in a process of its own: threads of an aborted run wait for ever."""
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )

@@ -1,4 +1,4 @@
-"""The last lines of a run of the proofs say which parts found something, and what."""
+"""The last lines of a run of the proofs list the parts that found something, and their findings."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Truth: every await is compared with an oracle that knows which tasks were made to fail; nothing missed or blamed.
+"""Truth: every await is compared with an oracle of the tasks that were made to fail; nothing missed or misattributed.
 
 Each round is one await of a ticket, event, own event, stream, device, upload, download, or a `.result()` on a thread.
 Five processes find failures in different ways: by either registration, by either while another library synchronizes
 the devices, and by synchronizing. In each, half of the devices wait by threads.
 
 - wrong: other bytes came, or another failure was raised than the first that the await covers or depends on;
-- missed: nothing was raised, and a task has failed that the await covers or depends on;
-- blamed: it was raised, and none of them has failed. Where failures are found by synchronizing this is allowed;
-- doubtful: a wait for an event on the stream took a second or more, so a failure behind it may be taken for one of it.
+- missed: nothing was raised, although a task that the await covers or depends on failed;
+- blamed: an error was raised, although no such task failed. If failures are found by synchronizing, this is allowed;
+- doubtful: a wait for an event on the stream took a second or more, so a failure after it may be attributed to it.
 
-A failure that was told of in no event of the device, or collected by nobody and not warned of, is a finding too. While
-another library synchronizes, no wait for an event times out: the runtime reports none of them. Slow: the engine is
-also built with each bug of `truth_bugs.py`, and each must be noticed.
+A failure without an event of the device is a finding too, and so is one that was not collected and emitted no warning.
+While another library synchronizes, no wait for an event times out: the runtime does not report these. Slow: the engine
+is also built with each bug of `truth_bugs.py`, and each must be noticed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 90.0, Scale.DEFAULT: 200.0, Scale.SLOW: 900.0}
-# The wanted rounds of each kind, in all ways together.
+# The required rounds of each kind, in all ways together.
 ROUNDS: Final = {Scale.QUICK: 400, Scale.DEFAULT: 2_000, Scale.SLOW: 10_000}
 MODES: Final = ("acl", "runtime", "acl, other", "runtime, other", "confirmed")
 AT_ONCE: Final = 2
@@ -70,7 +70,7 @@ def _child(mode: str, rounds: int, seed: int, seconds: float, package: Path | No
     except (IndexError, ValueError):
         told = {"findings": [f"it ended with {ended.returncode} and no tally"]}
     if ended.stderr or ended.returncode:
-        told["findings"].append(f"it ended with {ended.returncode}, and complained: {ended.stderr[-2000:]}")
+        told["findings"].append(f"it ended with {ended.returncode}, stderr: {ended.stderr[-2000:]}")
     return told
 
 
@@ -83,7 +83,7 @@ def _rows(mode: str, counts: dict[str, dict[str, int]]) -> list[str]:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """All modes, two at a time."""
+    """Runs all modes, two at a time."""
     outcome = Outcome()
     limit = LIMIT_SECONDS[scale] * SHARE
     each = -(-ROUNDS[scale] // 4)  # two strategies, two registrations

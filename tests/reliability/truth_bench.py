@@ -1,4 +1,4 @@
-"""What the scenes of the truth part work with: two devices, their buffers, a kernel, and how tasks are made to fail."""
+"""What the scenes of the truth part use: two devices, their buffers, a kernel, and how tasks are made to fail."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ NOTIFIES: Final = 12
 BLOBS: Final = (512, 512, 4096, (2 << 20) + 512)  # of the streams of a scene: what they upload and download
 PIECE_BYTES: Final = 1 << 20  # of which upload() and download() make one copy each
 KERNEL: Final = "nothing"
-# Of tasks: a new stream is all that is needed. No two are alike, so that a code tells which task it is of.
-EVENT_TIMEOUT: Final = 507001  # always of a wait for an event that has timed out, and here of nothing else
+# Codes of tasks, for which a new stream is enough. Each is used once, so a code identifies its task.
+EVENT_TIMEOUT: Final = 507001  # only a wait for an event that timed out has this code here
 CODES: Final = (
     507011,
     507014,
@@ -44,7 +44,7 @@ PATIENCE_SECONDS: Final = 60.0
 
 @dataclass
 class Board:
-    """One device, and what is made of it once."""
+    """One device, and the objects that are created on it once."""
 
     device: aioacl.Device
     acl: Any
@@ -53,11 +53,11 @@ class Board:
     own: list[aioacl.Event] = field(default_factory=list[aioacl.Event])
     pinned: list[aioacl.PinnedBuffer] = field(default_factory=list[aioacl.PinnedBuffer])
     function: Any = None
-    beside: Any = None  # a stream of its own, which the engine does not know
+    beside: Any = None  # a stream of its own, which the engine has no record of
     notifies: list[Any] = field(default_factory=list[Any])
 
     async def equip(self, stack: AsyncExitStack) -> None:
-        """Makes all of it."""
+        """Creates all of them."""
         device = self.device
         self.cells = [await stack.enter_async_context(device.allocate(CELL_BYTES)) for _ in range(CELLS)]
         self.blobs = [await stack.enter_async_context(device.allocate(size)) for size in BLOBS]
@@ -84,13 +84,13 @@ class Board:
         self.acl.aclrtLaunchKernelWithHostArgs(self.function, 1, stream, ffi.NULL, args, 8, ffi.NULL, 0)
 
     def await_notify(self, stream: aioacl.Stream, number: int) -> None:
-        """Enqueues a wait for a notify by hand, and beside the stream what ends it. One wait at a time."""
+        """Enqueues by hand a wait for a notify, and on another stream the record that ends it. One wait at a time."""
         self.acl.aclrtRecordNotify(self.notifies[number], self.beside)
         self.acl.aclrtWaitAndResetNotify(self.notifies[number], stream, 0)
 
 
 class Bench:
-    """Two devices with one strategy. One scene at a time uses them."""
+    """Two devices with one strategy of waiting. One scene at a time uses them."""
 
     def __init__(self, number: int, strategy: Strategy) -> None:
         self.number = number
@@ -111,15 +111,15 @@ class Bench:
 
 
 class Ear:
-    """Listens to the failures of which a device tells."""
+    """Listens to the failures that a device reports."""
 
     def __init__(self, device: aioacl.Device) -> None:
         self._events = device.events()
-        self.heard: dict[int, list[tuple[int, int]]] = {}  # of a stream: positions and codes
+        self.heard: dict[int, list[tuple[int, int]]] = {}  # positions and codes by stream
         self.missed = 0
 
     def knows(self, failure: Failure, *, exactly: bool) -> bool:
-        """Whether it was told of."""
+        """Whether the failure was reported."""
         told = self.heard.get(failure.lane.id, [])
         if not exactly:
             return bool(told)
@@ -141,5 +141,5 @@ class Ear:
 
 
 def refuse_next(stream: aioacl.Stream, code: int) -> None:
-    """The next task of the stream fails; 0: it does not."""
+    """Makes the next task of the stream fail with the code; 0: it does not fail."""
     simulator.fail_next(stream, code)

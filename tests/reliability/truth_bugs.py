@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bug:
-    """What is wrong, how to make it so, and the mode of the part that must notice it."""
+    """What is wrong, the change that makes it so, and the mode of the part that must notice it."""
 
     what: str
     file: str
@@ -28,15 +28,17 @@ class Bug:
     mode: str
 
     def apply(self, text: str) -> str:
-        """The changed text; ValueError if what is to be changed is not there exactly once."""
+        """The changed text; ValueError if the text to change does not occur exactly once."""
         if text.count(self.find) != 1:
-            raise ValueError(f"{self.what}: what it changes is there {text.count(self.find)} times")
+            raise ValueError(
+                f"{self.what}: the text to change occurs {text.count(self.find)} times, expected once"
+            )
         return text.replace(self.find, self.replace)
 
 
 BUGS: Final = (
     Bug(
-        "what is complete is believed before the reports are attributed",
+        "what is complete counts as confirmed before the reports are attributed",
         "report.c",
         "    if (atomic_load(&reported) != atomic_load(&resolved)) {",
         "    if (atomic_load(&reported) > atomic_load(&resolved) + 8) {",
@@ -50,7 +52,7 @@ BUGS: Final = (
         "runtime",
     ),
     Bug(
-        "a failure is attributed to the entry behind its own",
+        "a failure is attributed to the entry after its own",
         "attribution.c",
         "return (int32_t)(id - failed) >= 0;",
         "return (int32_t)(id - failed) > 0;",
@@ -74,7 +76,7 @@ BUGS: Final = (
 
 
 def try_all(outcome: Outcome, found_by: Callable[[str, Path], bool]) -> None:
-    """Builds the engine with each of them; `found_by` runs a mode with the package in that folder."""
+    """Builds the engine with each bug; `found_by` runs a mode with the package in that folder."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         library = Path(_acl.__file__ or "")

@@ -43,7 +43,7 @@ MODES: Final = {
 
 
 class Other(threading.Thread):
-    """Another library of the process: it synchronizes the devices, and takes the codes of failed tasks."""
+    """Acts as another library of the process: it synchronizes the devices, and so takes the codes of failed tasks."""
 
     def __init__(self, benches: list[Bench], seed: str) -> None:
         super().__init__(name="other-library", daemon=True)
@@ -58,7 +58,7 @@ class Other(threading.Thread):
                 self._contexts.append(context[0])
 
     def run(self) -> None:
-        """Until it is stopped."""
+        """Synchronizes until it is stopped."""
         while not self._over.wait(self._rng.random() * 0.001):
             functions.aclrtSetCurrentContext(self._rng.choice(self._contexts))
             try:
@@ -67,13 +67,13 @@ class Other(threading.Thread):
                 self.taken += 1
 
     def stop(self) -> None:
-        """Returns when it has ended."""
+        """Stops it, and waits for its end."""
         self._over.set()
         self.join()
 
 
 class Campaign:
-    """Scenes until every kind of await has had its rounds."""
+    """Runs scenes until every kind of await has had its rounds."""
 
     def __init__(self, mode: Mode, rounds: int, seed: int, seconds: float) -> None:
         self.tally = Tally(mode, rounds)
@@ -84,7 +84,7 @@ class Campaign:
         self.scenes = 0
 
     async def run(self) -> None:
-        """All of it."""
+        """Runs the scenes of all benches."""
         warnings.simplefilter("always")
         warnings.showwarning = self._heard  # type: ignore[assignment]  # the place does not matter
         with ThreadPoolExecutor(THREADS) as pool:
@@ -118,7 +118,7 @@ class Campaign:
             try:
                 await scene.run()
             except Exception as error:
-                self.tally.find(f"scene {name} broke off: {error!r}")
+                self.tally.find(f"scene {name} was aborted: {error!r}")
             if time.monotonic() > self._end and not self.tally.found:
                 self.tally.find(f"the rounds were not done in time: {dict(self.tally.begun)}")
 

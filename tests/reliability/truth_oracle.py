@@ -1,7 +1,7 @@
-"""What each await must answer: a model of the streams, kept by the script that enqueues, without a look at the engine.
+"""The expected result of each await: a model of the streams, updated by the script that enqueues, not by the engine.
 
-The script makes a task fail by a rule of the simulator, so it knows which one fails, and with which code. An await
-covers the tasks of its stream up to its place, and, through each wait for an event among them, what that event covers.
+The script makes a task fail by a rule of the simulator, so the failing task and its code are known. An await covers the
+tasks of its stream up to its place. It depends, through each wait for an event among them, on what that event covers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Failure:
     code: int
     what: str
     reported: bool  # the runtime has a callback for its kind
-    position: int = 0  # as the engine counts; 0: it does not
+    position: int = 0  # in the engine's count; 0: not counted
     collected: int = NO
 
     def __str__(self) -> str:
@@ -40,11 +40,11 @@ class Entry:
 
     place: int
     failure: Failure | None = None
-    source: Lane | None = None  # whose event it waits for
+    source: Lane | None = None  # the stream whose event it waits for
     at: int = 0  # the place there
     since: float = 0.0
     done: float = 0.0  # when an await that covers it has returned
-    counted: bool = True  # by the engine: not what is enqueued by hand
+    counted: bool = True  # whether the engine counts it: not if it is enqueued by hand
 
 
 @dataclass(eq=False)
@@ -58,7 +58,7 @@ class Lane:
     entries: list[Entry] = field(default_factory=list[Entry])
     placed: int = 0  # the place of the newest entry that was enqueued
     counted: int = 0  # the same, of those that the engine counts
-    depth: int = 0  # how many waits for events follow one another up to here, at most
+    depth: int = 0  # the longest chain of waits for events up to here
 
     def __str__(self) -> str:
         return f"{self.name} (stream {self.id} of device {self.device})"
@@ -70,7 +70,7 @@ class Lane:
         return entry
 
     def enqueued(self, entry: Entry, position: int = 0) -> None:
-        """The entry was enqueued."""
+        """Notes that the entry was enqueued."""
         self.placed = entry.place
         if entry.counted:
             self.counted = entry.place
@@ -80,7 +80,7 @@ class Lane:
             self.depth = max(self.depth, entry.source.depth + 1)
 
     def own(self, place: int) -> Failure | None:
-        """The first of its own tasks up to the place that fails."""
+        """The first failing task of its own up to the place."""
         return next((e.failure for e in self.entries[:place] if e.failure is not None), None)
 
     def links(self, place: int) -> Iterator[Entry]:
@@ -107,7 +107,7 @@ class Lane:
         return list(found.values())
 
     def seen(self, place: int, now: float) -> None:
-        """What is up to the place is done by now."""
+        """Notes that everything up to the place is done."""
         for link in self.links(place):
             if not link.done and link.source is not None:
                 link.done = now
@@ -122,7 +122,7 @@ class Lane:
         )
 
     def doubtful(self, place: int, now: float) -> list[Failure]:
-        """The failures of which one may be blamed on work up to the place, although that has not failed.
+        """The failures that may be attributed to work up to the place, although that has not failed.
 
         The code of a stream does not say which task it is of, and that of a device not even which stream. So where a
         wait for an event is slow, the failure of any task of the scene may be taken for one of that wait.
@@ -137,7 +137,7 @@ class Lane:
 
 
 def collect(failures: Iterable[Failure], code: int | None) -> None:
-    """An await has raised that code: it is known of which failure, or it is one of several."""
+    """Notes that an await raised that code: of a known failure, or of one of several."""
     candidates = [failure for failure in failures if failure.code == code]
     for failure in candidates:
         failure.collected = max(failure.collected, YES if len(candidates) == 1 else MAYBE)

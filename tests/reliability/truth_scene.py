@@ -1,7 +1,7 @@
-"""One scene of the truth part: streams of two devices, random work, tasks that fail, and many who await it.
+"""One scene of the truth part: streams of two devices, random work, tasks that fail, and many awaits.
 
 The script enqueues on the loop's thread and notes each entry in the oracle. Awaits run beside it, as tasks of the loop
-and as `.result()` on threads. At the end every failure must have been told of, and what nobody collected must warn.
+and as `.result()` on threads. At the end every failure must have been reported; one not collected must emit a warning.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ STEPS: Final = 50
 
 
 class Scene(Script):
-    """See the module."""
+    """A scene; see the module's docstring."""
 
-    # --- the whole of it -------------------------------------------------------------------------------------------
+    # --- a whole scene ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Plays it."""
@@ -78,9 +78,9 @@ class Scene(Script):
                 await asyncio.sleep(0.001)
 
     async def _gone(self, run: Run) -> None:
-        """A wait for the device asks a closed stream until it is destroyed, and the next scene is none of its."""
+        """Waits until a closed stream is destroyed; before that, the next scene's waits for the device cover it."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while run.stream._core in streams_of(run.board.device._manager):  # noqa: ASYNC110 - nothing tells
+            while run.stream._core in streams_of(run.board.device._manager):  # noqa: ASYNC110 - nothing signals it
                 await asyncio.sleep(0.001)
 
     # --- one step ---------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Scene(Script):
     # --- awaits -----------------------------------------------------------------------------------------------------
 
     def _ask(self, run: Run) -> bool:
-        """Some awaits of the kind that is wanted most; False if none is."""
+        """Starts awaits of the kind with the most missing rounds; False if none is missing."""
         kind = self.tally.next_kind(self.bench.strategy)
         if kind is None:
             return False
@@ -229,7 +229,7 @@ class Scene(Script):
             self._start(_joined(job))
 
     def _take(self, kind: str, point: Point | None, run: Run) -> None:
-        """On a thread of the pool."""
+        """Runs on a thread of the pool."""
         lane, error = (point or run).lane, None
         place = point.place if point else 0 if run.leaving else lane.counted
         try:
@@ -277,7 +277,7 @@ class Scene(Script):
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def _exactly(self, failure: Failure) -> bool:
-        """Whether it must be told of as it is: it cannot have been taken for that of a wait that is slow."""
+        """Whether it must be reported as it is: it cannot have been attributed to a slow wait."""
         lane = failure.lane
         return self.tally.mode.exact and failure.reported and not lane.slow(lane.placed, NEVER)
 
@@ -285,7 +285,7 @@ class Scene(Script):
         return [each for each in failures if not ear.knows(each, exactly=self._exactly(each))]
 
     async def _check_reports(self, ears: list[Ear]) -> None:
-        """Every first failure of a stream is told of, whether it was awaited or not."""
+        """Checks that every first failure of a stream is reported, whether it was awaited or not."""
         for ear, board in zip(ears, self.bench.boards, strict=True):
             index = board.device.index
             first = [f for lane in self.lanes if lane.device == index and (f := lane.own(lane.placed))]
@@ -296,10 +296,10 @@ class Scene(Script):
                 self.tally.find(
                     f"unreported: scene {self.name}: {lost}, heard {ear.heard}, {ear.missed} missed"
                 )
-            self.tally.reported["told of"] += len(first)
+            self.tally.reported["reported"] += len(first)
             health = board.device.health
             if health.status != "ok" or (self.tally.mode.exact and health.failed_tasks < len(first)):
-                self.tally.find(f"scene {self.name}: {len(first)} tasks have failed, {health}")
+                self.tally.find(f"scene {self.name}: {len(first)} tasks failed, {health}")
 
     async def _close(self) -> None:
         for run in self.runs:
@@ -318,7 +318,7 @@ class Scene(Script):
                 await asyncio.sleep(0.005)
                 if asyncio.get_running_loop().time() > end:
                     self.tally.find(
-                        f"unreported: scene {self.name}: no warning of {failure}, which nobody collected"
+                        f"unreported: scene {self.name}: no warning of {failure}, which was not collected"
                     )
                     break
         self.tally.reported["uncollected, warned of"] += len(lost)

@@ -1,4 +1,4 @@
-"""How the rounds of the truth part have ended: what the oracle expected of each await, and what came."""
+"""How the rounds of the truth part ended: what the oracle expected of each await, and what came."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN: Final = 20
 
 @dataclass(frozen=True)
 class Mode:
-    """How failures are found, and who else synchronizes."""
+    """How failures are found, and whether another library synchronizes."""
 
     name: str
     ways: int  # of lib.AIO_EXACT_*; 0: confirmed
@@ -29,12 +29,12 @@ class Mode:
 
     @property
     def timeouts(self) -> bool:
-        """Whether waits for events time out: the runtime has no callback for them, so the other may take the code."""
+        """Whether waits for events time out: the runtime has no callback for them, so other code may take it."""
         return not self.other
 
     @property
     def exact(self) -> bool:
-        """Whether work that has not failed must not be blamed."""
+        """Whether no failure may be attributed to work that has not failed."""
         return self.ways != 0
 
 
@@ -57,17 +57,17 @@ class Tally:
         return kind if self.begun[kind, strategy] < self.rounds else None
 
     def begin(self, kind: str, strategy: str) -> None:
-        """One more round is under way."""
+        """Counts a round that has begun."""
         self.begun[kind, strategy] += 1
 
     def find(self, what: str) -> None:
-        """Something is wrong."""
+        """Adds a finding."""
         self.found += 1
         if len(self.findings) < SHOWN:
             self.findings.append(what)
 
     def note(self, row: Row, column: str, what: str = "") -> None:
-        """Counts it, and it is a finding if there is a text."""
+        """Counts the outcome, and adds a finding if there is a text."""
         self.counts.setdefault(row.key, Counter())[column] += 1
         if what:
             self.find(f"{column}: {row}: {what}")
@@ -75,7 +75,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Row:
-    """Which await it was."""
+    """A description of the await."""
 
     scene: str
     kind: str
@@ -99,7 +99,7 @@ class Judge:
     def end(
         self, row: Row, spans: Sequence[tuple[Lane, int, int]], error: BaseException | None, data: str = ""
     ) -> None:
-        """An await has ended. Of each lane: up to which place it must cover, and up to which it may."""
+        """Checks an await that ended. For each lane: up to which place it must cover, and up to which it may."""
         tally, now = self._tally, time.monotonic()
         if error is None:  # an await that raises may end before the work does
             for lane, place, _ in spans:
@@ -128,7 +128,7 @@ class Judge:
         code = error.code if isinstance(error, AclError) else None
         known = [failure for lane, _, place in spans for failure in lane.all(place)]
         doubtful = [failure for lane, _, place in spans for failure in lane.doubtful(place, now)]
-        # One of several streams, or an enqueue in between may have been refused for what was known by then.
+        # One of several streams; or an enqueue in between may have been refused because of a failure known by then.
         several = row.kind in ("upload", "download", "device") or any(
             place != last for _, place, last in spans
         )
@@ -145,10 +145,10 @@ class Judge:
         elif expected:
             tally.note(row, "wrong", f"raised {error!r}, expected {expected[0]}")
         else:
-            tally.note(row, "blamed", f"raised {error!r}, though none of {spans_text(spans)} has failed")
+            tally.note(row, "blamed", f"raised {error!r}, although none of {spans_text(spans)} failed")
 
     def refused(self, row: Row, lane: Lane, source: tuple[Lane, int] | None, error: AclError) -> None:
-        """An enqueue was refused: the stream has failed, or what it was to wait for."""
+        """Checks a refused enqueue: the stream failed, or what it should wait for."""
         spans = [(lane, len(lane.entries), len(lane.entries))]
         spans += [(source[0], source[1], source[1])] if source else []
         now = time.monotonic()
@@ -158,7 +158,7 @@ class Judge:
             collect(known, error.code)
         else:
             self._tally.note(
-                row, "blamed", f"refused with {error!r}, though none of {spans_text(spans)} fails"
+                row, "blamed", f"refused with {error!r}, although none of {spans_text(spans)} fails"
             )
 
 

@@ -31,17 +31,17 @@ TIMEOUT: Final = "a wait for an event that times out"
 
 @dataclass(eq=False)
 class Run:
-    """A stream, and what the script knows of it."""
+    """A stream, and what the script has recorded of it."""
 
     stream: aioacl.Stream
     board: Board
     lane: Lane
     blob: aioacl.DeviceBuffer | None = None
     value: bytes | None = None  # of the whole blob, by the last upload
-    locked: bool = False  # an operation of several enqueues is under way
+    locked: bool = False  # an operation of several enqueues is in progress
     dead: bool = False
     leaving: bool = (
-        False  # it gets a new native stream now, so a wait for the device need not meet the old one
+        False  # it gets a new native stream now, so a wait for the device need not cover the old one
     )
     held: int = 0  # steps until it is released
 
@@ -58,7 +58,7 @@ class Point:
     expected: bytes | None = None
 
     def wrong(self) -> str:
-        """Whether bytes that came are others than those that were sent."""
+        """A text if the bytes that came differ from those that were sent, otherwise ""."""
         if self.target is None or self.expected is None or self.target == self.expected:
             return ""
         return f"{bytes(self.target[:4])!r}... came, expected {self.expected[:4]!r}..., at {self.place} of {self.lane}"
@@ -90,7 +90,7 @@ class Script:
         self.failing = self.rng.choice(FAILING)
 
     def row(self, kind: str) -> Row:
-        """For the table."""
+        """The name for the table."""
         return Row(self.name, kind, self.bench.strategy)
 
     # --- work -------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Script:
         counted: bool = True,
         source: Point | None = None,
     ) -> Any:
-        """What the call returns; None if it was refused."""
+        """Returns the result of the call; None if it was refused."""
         lane, at = run.lane, source.place if source else 0
         failure = Failure(lane, len(lane.entries) + 1, code, what, reported) if code else None
         entry = lane.add(failure=failure, counted=counted, source=source.lane if source else None, at=at)
@@ -171,7 +171,7 @@ class Script:
         self._write(run, "staged copy up", value, lambda cell: run.stream.copy(cell, value))
 
     def _readable(self, run: Run) -> tuple[int, bytes] | None:
-        """A cell whose bytes are there when the stream comes to its next entry."""
+        """A cell whose bytes are written before the stream reaches its next entry."""
         lane = run.lane
         reach = {link.source: link.at for link in lane.links(lane.placed)}
         reach[lane] = lane.placed

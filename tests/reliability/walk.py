@@ -1,8 +1,8 @@
-"""One random walk of sets, resets and looks by several threads, through C and through lowlevel, against the model.
+"""One random walk of sets, resets and queries by several threads, through C and through lowlevel, against the model.
 
-Threads take turns, one at a time, so the seed decides everything. A step does one thing and compares what was answered
-and what is so now. Device by device, different ways in are used: lowlevel alone, whose counts then are the runtime's; C
-alone, as a foreign library would; or both, so that each meets what the other has done behind its back.
+Threads take turns, one at a time, so the seed decides everything. A step makes one call and compares the result and the
+state with the model. Each device is used in one of three ways: by lowlevel alone, whose counts are then the runtime's;
+by C alone, as a foreign library would; or by both, so that each meets changes that the other made without notice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WAYS: Final = (HAND, HAND, C, EITHER, EITHER)
 DEVICES: Final = len(WAYS)
 THREADS: Final = 4
 CONTEXTS: Final = 4
-GATES: Final = (60, 61, 62)  # of no device that there is
+GATES: Final = (60, 61, 62)  # indices of no existing device
 TURNS: Final = (1, 1, 2, 3, 5, 8, 13, 34, 89, 233)
 FAULTY_TURNS: Final = 0.25  # of the long ones
 LONG_TURN: Final = 34
@@ -61,11 +61,11 @@ KINDS: Final = tuple(
 
 
 class Divergence(AssertionError):
-    """The model says one thing, and something else is so."""
+    """The model and the library disagree."""
 
 
 class Hand:
-    """A thread that takes turns, with what the model says it is bound to."""
+    """A thread that takes turns, with its binding in the model."""
 
     def __init__(self) -> None:
         self.binding = Binding()
@@ -84,7 +84,7 @@ class Hand:
                 self._ended.put(None)
 
     def take(self, turn: Callable[[], object]) -> None:
-        """A turn, to its end; raises what it raised."""
+        """Runs a turn to its end; raises what it raised."""
         self._turns.put(turn)
         error = self._ended.get()
         if error is not None:
@@ -97,7 +97,7 @@ class Hand:
 
 
 class Walk:
-    """A walk of so many steps. The same seed walks the same way."""
+    """A walk of that many steps. The same seed makes the same walk."""
 
     def __init__(self, seed: str, steps: int) -> None:
         self._rng = random.Random(seed)
@@ -108,7 +108,7 @@ class Walk:
         self._managers = [manager_of(index) for index in range(DEVICES)]
         self._contexts: list[Context] = []
         self._gone: list[Context] = []
-        self._dead = 0  # times that a destroyed one was bound, of which the usage checker tells
+        self._dead = 0  # times that a destroyed one was bound, which the usage checker reports
         self._violations = simulator.stats().violations
         self._hands: list[Hand] = []
         self._retained = control_function("aclsim_retain_count", "int (*)(int32_t)")
@@ -123,7 +123,7 @@ class Walk:
         self._found = ffi.new("aclrtContext *")
 
     def run(self) -> None:
-        """Walks, and leaves the devices as it has found them. Divergence says what was not as predicted."""
+        """Walks, and leaves the devices as it found them. Raises Divergence if something was not as predicted."""
         try:
             self._hands = [Hand() for _ in range(THREADS)]
             self._hands[0].take(self._meet_primaries)
@@ -135,7 +135,7 @@ class Walk:
                 hand.end()
 
     def _meet_primaries(self) -> None:
-        """A device keeps its primary context's handle for good: no explicit one of ours gets it."""
+        """A device keeps its primary context's handle for ever: no explicit context of the walk gets it."""
         for device in range(DEVICES):
             for step in (Walk._set, Walk._get_context, Walk._force):
                 step(self, self._hands[0].binding, device)
@@ -172,7 +172,7 @@ class Walk:
         self._compare_calls()
 
     def _faulty(self, hand: Hand, length: int) -> None:
-        """A turn in which some resets of a device fail, or work and answer a failure."""
+        """A turn in which some resets of a device fail, or succeed and return a failure."""
         rng = self._rng
         fault = Fault(
             rng.randrange(DEVICES),
@@ -190,7 +190,7 @@ class Walk:
         self._same("hits of a rule", armed.hits, fault.hits)
 
     def _open_and_close(self, device: int) -> None:
-        """An open on top of counts by hand: it refuses more of them, and leaves them as they were."""
+        """An open on top of counts by hand: it refuses more counts, and leaves them as they were."""
         binding, world = Binding(), self._world
         opened = aioacl.open_device(device).result()
         world.act(binding, SET, device)
@@ -204,7 +204,7 @@ class Walk:
         own = world.own[device]
         code = world.act(binding, RESET, device)
         self._same("the reset of the close", code, 0)
-        world.own[device] = states.reset_device(own).counts  # only a reset by others is told
+        world.own[device] = states.reset_device(own).counts  # only a foreign reset is reported
         self._calls[RESET] += 1
         self._compare(device)
         self._compare_calls()
@@ -212,7 +212,7 @@ class Walk:
         self.done += 1
 
     def _tidy(self) -> None:
-        """Gives everything back, on some hand's thread."""
+        """Gives everything back, on the thread of some hand."""
         binding = self._hands[0].binding
         for context in self._contexts:
             self._same("destroy", lib.aio_u_aclrtDestroyContext(context.handle), 0)
@@ -228,7 +228,7 @@ class Walk:
         self._same("contexts left", simulator.stats().contexts, 0)
         self._same("violations", simulator.stats().violations - self._violations, self._dead)
 
-    # --- steps: each says of which kind it was ---------------------------------------------------------------------
+    # --- steps: each returns its kind ------------------------------------------------------------------------------
 
     def _set(self, binding: Binding, device: int) -> str:
         return self._one_way(binding, SET, device)
@@ -252,7 +252,7 @@ class Walk:
         self._calls[act] += 1
         code = IN_C[act](device)
         if code != expected:
-            raise Divergence(f"{ACTS[act]} of device {device}: {code}, and {expected} by the rules")
+            raise Divergence(f"{ACTS[act]} of device {device}: {code}, and {expected} by the model")
         return code
 
     def _hand(self, binding: Binding, act: int, device: int) -> int:
@@ -273,7 +273,7 @@ class Walk:
         return 0
 
     def _no_device(self, binding: Binding, device: int) -> str:
-        """There are as many devices as there are ways."""
+        """A call for an index without a device."""
         act = self._rng.randrange(3)
         missing = DEVICES + device
         self._calls[act] += 1
@@ -300,7 +300,7 @@ class Walk:
         code = lib.aio_u_aclrtGetDevice(self._int)
         expected = (NO_CONTEXT, None) if found is None else (0, found.device)
         self._same("aclrtGetDevice", (code, None if code else self._int[0]), expected)
-        return "look at the device"
+        return "query the device"
 
     def _get_context(self, binding: Binding, _: int) -> str:
         found = self._world.look(binding)
@@ -308,15 +308,15 @@ class Walk:
         self._same("aclrtGetCurrentContext", code, NO_CONTEXT if found is None else 0)
         if found is not None and found.handle is None:
             found.handle = self._found[0]
-        elif found is not None:  # a primary context too: a device that is set anew has the one it had
+        elif found is not None:  # a primary context too: a device that is set again has the one it had
             self._same("the context", self._found[0], found.handle)
-        return "look at the context"
+        return "query the context"
 
     def _get_active(self, _: Binding, device: int) -> str:
         code = lib.aio_u_aclrtGetPrimaryCtxState(device, ffi.NULL, self._int)
         active = int(self._world.counts[device].retained > 0)
         self._same("aclrtGetPrimaryCtxState", (code, self._int[0]), (0, active))
-        return "ask whether it is set"
+        return "query whether it is set"
 
     def _make_context(self, binding: Binding, device: int) -> str:
         if len(self._contexts) == CONTEXTS:
@@ -353,7 +353,7 @@ class Walk:
 
     def _same(self, what: str, seen: object, expected: object) -> None:
         if seen != expected:
-            raise Divergence(f"{what}: {seen!r}, and {expected!r} by the rules")
+            raise Divergence(f"{what}: {seen!r}, and {expected!r} by the model")
 
     def _compare(self, device: int) -> None:
         """The runtime's count and the resets that released the device; lowlevel's count."""
@@ -370,14 +370,14 @@ class Walk:
         )
         if seen != expected:
             raise Divergence(
-                f"device {device}: count, resets, lowlevel's are {seen}, and {expected} by the rules"
+                f"device {device}: count, resets, lowlevel's are {seen}, and {expected} by the model"
             )
 
     def _called(self, act: int) -> int:
         return int(self._count_calls(self._names[act]))
 
     def _compare_calls(self) -> None:
-        """Nothing has reached C but what was let through, once each."""
+        """Checks that C got only the calls that were let through, once each."""
         self._same("calls of each", [self._called(act) for act in range(3)], self._calls)
 
 

@@ -1,9 +1,10 @@
-"""What must be answered to sets, resets and looks: counts by `aioacl._base.states`, contexts and bindings by ACL.
+"""The expected results of sets, resets and queries: counts by `aioacl._base.states`, contexts and bindings by ACL.
 
 The rules beyond the counts: a thread is bound to a device (by setting it) or to a context. It finds a device's primary
-context while that is set, and an explicit context while it lives, whatever becomes of its device. The thread that
-releases a device loses its binding to any device. Looking is an act: a thread that looks for a context and finds its
-binding dead is bound to nothing from then on, while one that does not look revives with the device.
+context while that is set, and an explicit context until it is destroyed, whatever happens to its device. The thread
+that releases a device loses its binding to any device. A query has an effect: a thread that queries its context and
+finds the binding dead is bound to nothing from then on. A thread that does not query is bound again once the device is
+set again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Context:
     device: int
     primary: bool = False
     alive: bool = True
-    handle: Any = None  # unknown until somebody has seen it
+    handle: Any = None  # unknown until a thread has queried it
 
 
 @dataclass(eq=False, slots=True)
@@ -50,9 +51,9 @@ class Binding:
 
 @dataclass(eq=False, slots=True)
 class Fault:
-    """A rule of the simulator: from the `first` reset of the device on, so many of them go wrong with the code.
+    """A rule of the simulator: from the `first` reset of the device on, that many of them fail with the code.
 
-    They fail and are taken back or, if `works`, do what they should and answer the code all the same.
+    They fail and change nothing or, if `works`, take effect and return the code nevertheless.
     """
 
     device: int
@@ -64,7 +65,7 @@ class Fault:
     hits: int = 0
 
     def fires(self) -> bool:
-        """Whether this reset of the device goes wrong."""
+        """Whether this reset of the device fails."""
         self.met += 1
         fired = self.first <= self.met < self.first + self.times
         self.hits += fired
@@ -73,7 +74,7 @@ class Fault:
 
 @dataclass(slots=True)
 class World:
-    """What is so in the runtime, and what lowlevel believes."""
+    """The state of the runtime, and lowlevel's counts."""
 
     devices: int
     counts: list[Counts] = field(init=False)
@@ -89,7 +90,7 @@ class World:
         self.released = [0 for _ in everywhere]
         self.primary = [Context(index, primary=True, alive=False) for index in everywhere]
 
-    # --- looking -------------------------------------------------------------------------------------------------
+    # --- queries -------------------------------------------------------------------------------------------------
 
     def look(self, binding: Binding) -> Context | None:
         """The context that the thread finds."""
@@ -102,7 +103,7 @@ class World:
         return found
 
     def failed(self, binding: Binding, code: int) -> int:
-        """A call has failed: the binding has fetched the runtime's text, which looks for a context."""
+        """A call failed: the binding fetched the runtime's error text, which queries the context."""
         if code:
             self.look(binding)
         return code
@@ -110,7 +111,7 @@ class World:
     # --- counts --------------------------------------------------------------------------------------------------
 
     def act(self, binding: Binding, act: int, device: int) -> int:
-        """The runtime's answer to a set, a reset or a force reset."""
+        """The runtime's code for a set, a reset or a force reset."""
         verdict = RULES[act](self.counts[device])
         if act == SET:
             self._set(binding, device, verdict)
@@ -121,8 +122,8 @@ class World:
             self._reset(binding, device, verdict)
             return self.failed(binding, verdict.code)
         if verdict.releases and not fault.works:
-            self.own[device] = Counts()  # it was told all the same
-            return self.failed(binding, fault.code)  # taken back: nothing has changed
+            self.own[device] = Counts()  # it was notified nevertheless
+            return self.failed(binding, fault.code)  # undone: nothing has changed
         self._reset(binding, device, verdict)
         return self.failed(binding, verdict.code or (fault.code if fault.works else 0))
 
@@ -140,35 +141,35 @@ class World:
             binding.device = None
 
     def by_hand(self, binding: Binding, act: int, device: int) -> tuple[int, bool]:
-        """lowlevel's answer, and whether it asks the runtime: it refuses what would be too much by its own counts."""
+        """lowlevel's result, and whether it calls the runtime: by its own counts it refuses what would be too much."""
         own = self.own[device]
         verdict = RULES[act](own)
         if verdict.code:
             return verdict.code, False
         code = self.act(binding, act, device)
-        self.own[device] = own  # only a reset by others is told
+        self.own[device] = own  # only a foreign reset is reported
         if code == 0:
             self.own[device] = verdict.counts
-        elif code == states.RELEASED_ALREADY:  # somebody else has: nothing of ours is left
+        elif code == states.RELEASED_ALREADY:  # other code has released it: no count of lowlevel's is left
             self.own[device] = Counts()
         return code, True
 
     # --- contexts ------------------------------------------------------------------------------------------------
 
     def made(self, binding: Binding, device: int, handle: Any) -> Context:
-        """The thread has made an explicit context, which needs no set device, and is bound to it."""
+        """The thread created an explicit context, which needs no set device, and is bound to it."""
         context = Context(device, handle=handle)
         binding.context, binding.device = context, None
         return context
 
     def destroyed(self, binding: Binding, context: Context) -> None:
-        """It has destroyed one: who was bound to it finds out when he looks, the caller at once."""
+        """The thread destroyed a context: it loses the binding at once, other bound threads at their next query."""
         context.alive = False
         if binding.context is context:
             self.look(binding)
 
     def bind(self, binding: Binding, context: Context) -> int:
-        """The answer to aclrtSetCurrentContext."""
+        """The code of aclrtSetCurrentContext."""
         if not context.alive:
             return self.failed(binding, NO_SUCH_CONTEXT)
         binding.context, binding.device = context, None

@@ -1,6 +1,6 @@
-"""Random events for a device's state: the state table, the manager that performs it, and the gate in C must agree.
+"""Random events for a device's state: the state table, the manager that applies it, and the gate in C must agree.
 
-The table is stated here once more, as who may pass in each state: what a state is for, the gate has to enforce.
+The table is repeated here in another form: which calls may pass in each state. The gate must enforce that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import random
 
 EVENTS: Final = tuple(Trigger)
-GENERATIONS: Final = 1 << 20  # that the gate's word has room for; 0 is none of them
+GENERATIONS: Final = 1 << 20  # that the gate's word has room for; 0 is not used
 LEADS: Final = {
     State.CLOSED: {Trigger.OPEN: State.OPEN, Trigger.FAIL: State.QUARANTINED},
     State.OPEN: {
@@ -34,7 +34,7 @@ LEADS: Final = {
     State.QUARANTINED: {Trigger.SEIZE: State.RESETTING, Trigger.FOREIGN: State.QUARANTINED},
 }
 ENDS_A_GENERATION: Final = frozenset({Trigger.REVIVE, Trigger.RELEASE, Trigger.FOREIGN})
-LONGEST_LEAP: Final = GENERATIONS // 4  # a gate takes what is further on for a generation that is over
+LONGEST_LEAP: Final = GENERATIONS // 4  # a gate treats a generation that is further ahead as an old one
 ENQUEUE, WAIT, LIFETIME = lib.AIO_ENQUEUE, lib.AIO_WAIT, lib.AIO_LIFETIME
 ANSWERS: Final = {
     State.CLOSED: lib.AIO_NOT_OPEN,
@@ -63,7 +63,7 @@ class States:
             lib.aio_gate_set(index, int(State.CLOSED), generation_of(index) + min(ahead, LONGEST_LEAP))
 
     def step(self, rng: random.Random) -> str:
-        """One event, and a look at what it has led to. What is wrong, or ""."""
+        """Applies one event, and checks its effects. Returns what is wrong, or ""."""
         event = rng.choice(EVENTS)
         before = self.state
         refused = self._happens(event)
@@ -79,7 +79,7 @@ class States:
     def _happens(self, event: Trigger) -> bool:
         if (
             event is Trigger.FOREIGN and event in LEADS[self.state]
-        ):  # C has raised the generation before we hear of it
+        ):  # C has raised the generation before Python is notified
             lib.aio_gate_set(self._index, int(self.state), following(self.generation))
         try:
             with self._gate.changed:
@@ -89,7 +89,7 @@ class States:
         return False
 
     def _seen(self, kind: int) -> str:
-        """What the manager says, what the gate's word says, and whom the gate lets in."""
+        """Compares the manager, the gate's word, and which calls the gate lets in, with the model."""
         now = (self.state, self.generation)
         if (self._gate.state, self._gate.generation) != now:
             return f"the manager is {self._gate.state.name} at {self._gate.generation}, not {now}"

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 180.0, Scale.SLOW: 1200.0}
 LONGEST_WALK: Final = 50_000
-RULE_OF_THREE: Final = 3  # none in n tries: with 95 % confidence the rate is below 3/n
+RULE_OF_THREE: Final = 3  # no failure in n tries: with 95 % confidence the rate is below 3/n
 
 
 @dataclass
 class Walked:
-    """What some walks came to."""
+    """The results of some walks."""
 
     steps: int = 0
     seconds: float = 0.0
@@ -57,7 +57,7 @@ def walked(seeds: Sequence[str], steps: int) -> Walked:
 
 
 def in_processes(seeds: Sequence[str], steps: int, processes: int) -> list[Walked]:
-    """The walks, shared among so many processes."""
+    """Runs the walks, divided among that many processes."""
     if processes == 1:
         return [walked(seeds, steps)]
     shares = [seeds[first::processes] for first in range(processes)]

@@ -1,15 +1,15 @@
-"""Bad weather: which faults a seed brings, as rules of the simulator's fault engine.
+"""The faults that a seed injects, as rules of the simulator's fault engine.
 
-Only what can be survived: a fault may cost work, handles and a reset, but no rule makes a call lie about bytes that it
-has not moved, and none keeps what it has made to itself.
+Only faults from which aioacl can recover: a fault may cost work, handles and a reset. No rule makes a call report bytes
+that it has not moved, and none hides an object that it has created.
 
-    rc, oom       never of a call that gives something back: what it kept would be the simulator's own for ever
-    rc-after      never of a call that makes or enqueues: nobody could know what it has made, or that a copy still runs
+    rc, oom       never of a call that gives something back: what it kept would stay in the simulator for ever
+    rc-after      never of a call that creates or enqueues: the caller could not know what it has done
     lost          of a device that is kept open only: one that cannot be set cannot be opened either, nor reset then
-    foreign reset of calls that take no memory: theirs would be gone in the midst of the call; and at most twice, for
-                  each waits a second for the call for which it fires
-    false-drain   of a wait for the whole device only: behind one for a stream nobody could tell that nothing was done
-    hang          not at all: who hangs is told of by the stuck calls' own tests
+    foreign reset of calls that take no memory: the reset would free theirs during the call; and at most twice, because
+              each waits a second for the call for which it fires
+    false-drain   of a wait for the whole device only: after one for a stream, the missing work could not be detected
+    hang          not at all: the part `stuck` tests hanging calls
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEAST, MOST = 0.001, 0.05
-# What makes something, or asks for facts; what enqueues; what waits, or asks how far the work is.
+# Calls that create or query; calls that enqueue; calls that wait or query the progress of work.
 MAKING: Final = "aclrtMalloc|aclrtMallocHost|aclrtCreateStream|aclrtCreateEventExWithFlag|aclrtGetMemInfo"
 ENQUEUEING: Final = "aclrtMemcpyAsync|aclrtMemsetAsync|aclrtRecordEvent|aclrtStreamWaitEvent"
 ASKING: Final = "query|sync"
@@ -62,13 +62,13 @@ KINDS: Final[dict[str, Callable[[random.Random], str]]] = {
     "foreign reset": lambda dice: f"{MAKING}:times={dice.randint(1, 2)}:ext-reset",
     "text": lambda dice: f"*:errmsg={dice.choice(('null', 'long', 'non-utf8', 'stale'))}",
 }
-TELLS: Final[dict[str, tuple[int, ...]]] = {  # beside the code in the rule
+TELLS: Final[dict[str, tuple[int, ...]]] = {  # besides the code in the rule
     "oom": (207001, 207007, 207008),  # memory, events, streams
     **dict.fromkeys(
         ("sticky", "lost", "reset-lies"), (507899, 507046, 507047)
-    ),  # of a sick device: calls, waits
+    ),  # of a broken device: calls, waits
 }
-SICKENING: Final = ("sticky", "lost", "reset-lies")  # a false drain is nothing without one of them
+SICKENING: Final = ("sticky", "lost", "reset-lies")  # a false drain has no effect without one of them
 
 
 def forecast(seed: int) -> dict[str, str]:
@@ -86,7 +86,7 @@ def forecast(seed: int) -> dict[str, str]:
 
 
 def codes(rules: dict[str, str]) -> frozenset[int]:
-    """What calls may answer in that weather."""
+    """The codes that calls may return under those rules."""
     told = {code for kind in rules for code in TELLS.get(kind, ())}
     return frozenset(
         told | {int(code) for rule in rules.values() for code in re.findall(r"=(\d{6})\b", rule)}

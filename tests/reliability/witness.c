@@ -1,10 +1,10 @@
 /*
- * Stands where a runtime's own destructors stand; the simulator has none.
+ * Runs where a runtime's own destructors would run; the simulator has none.
  *
  * It is loaded before the ACL library, and what was registered last runs first: so its handler runs after the
- * one that aioacl installs when it has loaded that library, as the library's destructors would.  It asks the
- * simulator who is inside, takes its time, asks whether anybody has called since, and says so in one line.  A
- * process that ends on the spot, for somebody is stuck inside, never comes here.
+ * one that aioacl installs when it has loaded that library, as the library's destructors would.  It reads from
+ * the simulator how many calls are inside, sleeps, reads how many calls were made since, and prints both in one
+ * line.  A process that ends at once, because a thread is stuck in a call, never runs it.
  */
 #include <dlfcn.h>
 #include <inttypes.h>
