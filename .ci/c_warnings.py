@@ -1,4 +1,4 @@
-"""Compiles every C file of the repository with one compiler and no patience for warnings.
+"""Compiles every C file of the repository with one compiler; each warning is an error.
 
 python .ci/c_warnings.py COMPILER
 """
@@ -15,11 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import build_ffi  # noqa: E402 - it stands beside the package
+import build_ffi  # noqa: E402 - it is next to the package
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wstrict-prototypes"]
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", *WARNINGS]
-ELSEWHERE = ROOT / "tests" / "contract" / "programs"  # their test compiles them, with the vendor's headers
+ELSEWHERE = (
+    ROOT / "tests" / "contract" / "programs"
+)  # these are compiled by their own test, with the vendor's headers
 
 
 def compiles(compiler: str, source: Path) -> bool:

@@ -1,9 +1,9 @@
-"""Counts tests, branches and mutants, prints them, and ends with 1 if there are fewer than .ci/minimum.toml says.
+"""Counts tests, branches and mutants, prints them, and ends with 1 if a count is below .ci/minimum.toml.
 
     .venv/bin/python .ci/counts.py            prints and compares
     .venv/bin/python .ci/counts.py --record   writes today's numbers as the minimum
 
-So a move or a rename cannot drop checks silently. A commit that lowers a minimum says why in its body.
+So a move or a rename cannot drop checks silently. A commit that lowers a minimum gives the reason in its body.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.reliability.mutation import Mutants  # noqa: E402
 PACKAGE = ROOT / "aioacl"
 MINIMUM = ROOT / ".ci" / "minimum.toml"
 NATIVE = ROOT / "tests" / "native"
-HEAD = "# Written by .ci/counts.py --record. A commit that lowers a number says why in its body.\n"
+HEAD = "# Written by .ci/counts.py --record. A commit that lowers a number gives the reason in its body.\n"
 
 
 class Collected:
@@ -39,7 +39,7 @@ class Collected:
         self.functions: set[str] = set()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """All of them."""
+        """Stores the names of all test functions."""
         self.functions = {item.nodeid.partition("[")[0] for item in session.items}
 
 
@@ -70,7 +70,7 @@ def branches() -> int:
 
 
 def python_mutants() -> int:
-    """All that mutmut makes of the lifecycle's modules."""
+    """All mutants that mutmut makes of the lifecycle's modules."""
     return sum(len(Mutants(name, (PACKAGE / f"{name}.py").read_text())) for name in mutants.FIRST)
 
 
@@ -108,7 +108,7 @@ def main(arguments: list[str]) -> int:
         print(f"{name:<20} {number:>6}, at least {least}{'  FEWER' if number < least else ''}")
     if fewer:
         print(
-            "Something is no longer counted. Restore it, or lower .ci/minimum.toml in a commit that says why."
+            "Something is no longer counted. Restore it, or lower .ci/minimum.toml in a commit that gives the reason."
         )
     return int(fewer)
 

@@ -10,7 +10,7 @@ die() {
     exit 1
 }
 
-# Prints what a Python lacks for the build, and nothing if it will do.
+# Prints what a Python lacks for the build, and nothing if it is suitable.
 lacking() {
     "$1" - <<'PYTHON' 2>/dev/null || echo "it does not start"
 import os, sys, sysconfig
@@ -19,7 +19,7 @@ try:
 except ImportError:
     venv = None
 if sys.version_info < (3, 11):
-    print("it is Python %d.%d, and 3.11 is the oldest that will do" % sys.version_info[:2])
+    print("it is Python %d.%d, expected 3.11 or later" % sys.version_info[:2])
 elif not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
     print("its C headers are missing (on Debian and Ubuntu: apt install python3-dev)")
 elif venv is None:
@@ -27,7 +27,7 @@ elif venv is None:
 PYTHON
 }
 
-# The first Python that will do, in `found`.
+# Sets `found` to the first suitable Python.
 find_python() {
     reasons=
     for name in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
@@ -40,7 +40,7 @@ find_python() {
     die "aioacl needs Python 3.11 or later, with its C headers." "${reasons:-  no python3 is in PATH}"
 }
 
-# setuptools calls $CC, or the compiler that Python was built with, which need not be here.
+# setuptools calls $CC, or the compiler that Python was built with, which may not be installed.
 find_compiler() {
     wanted=${CC:-$("$found" -c 'import sysconfig; print((sysconfig.get_config_var("CC") or "cc").split()[0])')}
     for name in "${wanted%% *}" cc gcc clang; do
@@ -53,7 +53,7 @@ find_compiler() {
         "  On Debian and Ubuntu: apt install gcc libc6-dev"
 }
 
-# A checksum of the files that the installation depends on; the build looks at its own sources. EXTRA is part of it.
+# A checksum of EXTRA and of the files that the installation depends on. The build checks its own sources.
 installation() {
     (cd "$root" && echo "$root $1" && cat pyproject.toml constraints.txt scripts/environment.sh) | cksum
 }
@@ -78,7 +78,7 @@ works() {
     "$1" -c 'import sys, pip; assert sys.version_info >= (3, 11)' 2>/dev/null
 }
 
-# One of the steps of `install`, with the seconds since the start: ./demo and ./test shall not seem to hang.
+# One of the steps of `install`, with the seconds since the start, so that ./demo and ./test do not seem to hang.
 step() {
     echo "[$1/4, $(($(date +%s) - began)) s] $2" >&2
 }
