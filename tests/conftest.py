@@ -1,4 +1,4 @@
-"""Every test meets a simulator that nobody uses, and leaves it so."""
+"""Every test starts with a simulator that is not in use, and must leave it so."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aioacl.testing._snapshot import open_devices
 
 pytest.register_assert_rewrite("tests.kit")
 
-from tests import kit, selection  # noqa: E402 - its assertions show what they compare
+from tests import kit, selection  # noqa: E402 - pytest must rewrite its assertions first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selection.mark(items)
     if config.getoption("--aioacl-waits") == "watch":
         return
-    skip = pytest.mark.skip(reason="threads and CPU are those of the watcher")
+    skip = pytest.mark.skip(reason="the test measures threads and CPU of the watcher")
     for item in items:
         if item.get_closest_marker("watch_only"):
             item.add_marker(skip)
@@ -94,9 +94,9 @@ def _guarded(test: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _simulator() -> None:
-    """The process's library; and what is made once for the life of a process is made."""
+    """Loads the process's library, and creates what is created once per process."""
     aioacl.use_library("simulator")
-    uvloop.run(asyncio.sleep(0))  # it keeps two descriptors
+    uvloop.run(asyncio.sleep(0))  # uvloop keeps two descriptors
     for index in range(len(aioacl.list_devices())):
         device = aioacl.open_device(index).result()
         device.close().result()

@@ -1,4 +1,4 @@
-"""What the tests share: opening with the strategy under test, waiting for a state, and work that stands still."""
+"""What the tests share: opening with the strategy under test, waiting for a state, and work that is held."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ NAP_SECONDS = 0.0005
 SLICE_SECONDS = 0.002
 SETTLE_SECONDS = 1.0
 MANY_READS = 20
-LONG_SECONDS = 1000.0  # a time limit that ends because the test moves the clock on, or not at all
-FAULT = 507013  # of the device: only a reset helps
-TASK_FAULT = 507015  # of one task: a new stream helps
+LONG_SECONDS = 1000.0  # a time limit that ends only if the test moves the clock on
+FAULT = 507013  # of the device: needs a reset
+TASK_FAULT = 507015  # of one task: needs a new stream
 BACKENDS = {
     "asyncio": ("asyncio", {}),
     "uvloop": ("asyncio", {"use_uvloop": True}),
@@ -61,8 +61,8 @@ def opener(waits: Any) -> OpenDevice:
 
 
 def live_streams() -> int:
-    """Native streams that live in the simulator, without those by which the engine wakes the runtime."""
-    while True:  # the maintenance thread may make or destroy one between the two looks
+    """Native streams that exist in the simulator, without those with which the engine wakes the runtime."""
+    while True:  # the maintenance thread may make or destroy one between the two readings
         before = lib.aio_equipped()
         streams = simulator.stats().streams
         if lib.aio_equipped() == before:
@@ -75,7 +75,7 @@ def live_streams() -> int:
 async def until(condition: Callable[[], object]) -> None:
     """Returns once the condition holds."""
     with anyio.fail_after(PATIENCE_SECONDS):
-        while not condition():  # noqa: ASYNC110 - nobody signals what the simulator or a thread does
+        while not condition():  # noqa: ASYNC110 - the simulator and threads send no signal
             await anyio.sleep(NAP_SECONDS)
 
 
@@ -121,7 +121,7 @@ class Waiting:
         self._scope.cancel()
 
     async def outcome(self) -> Any:
-        """What the await has returned; raises what it raised."""
+        """Returns what the await returned; raises what it raised."""
         await until(lambda: self.ended)
         if self.error is not None:
             raise self.error
@@ -129,7 +129,7 @@ class Waiting:
 
 
 class Raised:
-    """What a thread has returned or raised."""
+    """The result or the error of a thread."""
 
     def __init__(self, body: Callable[[], object]) -> None:
         self.error: BaseException | None = None
@@ -146,11 +146,11 @@ class Raised:
 
     @property
     def running(self) -> bool:
-        """Whether the thread is still at it."""
+        """Whether the thread is still running."""
         return self._thread.is_alive()
 
     def join(self, seconds: float = PATIENCE_SECONDS) -> Any:
-        """What the body has returned; raises what it raised."""
+        """Returns what the body returned; raises what it raised."""
         self._thread.join(seconds)
         assert not self._thread.is_alive(), "the thread hangs"
         if self.error is not None:
@@ -159,14 +159,14 @@ class Raised:
 
 
 class Stop:
-    """A piece of work that begins, and stands still until it may go on: what keeps a thread busy."""
+    """Work that begins and then blocks until `go_on` is set: it keeps a thread busy."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Event(), threading.Event()
 
     def __call__(self) -> None:
         self.begun.set()
-        assert self.go_on.wait(PATIENCE_SECONDS), "nobody has let it go on"
+        assert self.go_on.wait(PATIENCE_SECONDS), "expected go_on to be set, it was not"
 
 
 def in_thread(body: Callable[[], T]) -> T:
@@ -210,7 +210,7 @@ class Clock(sync.Threads):
         await until(moved)
 
     async def ends_no_wait(self) -> None:
-        """Returns once a wait has read the clock so often that the present time has not ended it."""
+        """Returns once a wait has read the present time and goes on waiting."""
         before = self._reads
         await until(lambda: self._reads >= before + MANY_READS)
 
@@ -242,11 +242,11 @@ def clock_in_place() -> Generator[Clock]:
         sync.backend = before
 
 
-# --- work that stands still --------------------------------------------------------------------------------------
+# --- work that is held -------------------------------------------------------------------------------------------
 
 
 def fill_queue(stream: Stream, memory: DeviceBuffer) -> int:
-    """Enqueues until the queue is full; how many it took."""
+    """Enqueues until the queue is full; returns the number of enqueued entries."""
     for count in itertools.count():
         try:
             stream.fill(memory, count % 256)
@@ -256,7 +256,7 @@ def fill_queue(stream: Stream, memory: DeviceBuffer) -> int:
 
 
 async def fill_staging(device: Device, stream: Stream, memory: DeviceBuffer) -> None:
-    """Copies to a stream that is held until there is no more staging memory, nor can there be."""
+    """Copies to a held stream until staging memory is exhausted and cannot grow."""
     full = 0
     while True:
         try:
@@ -277,16 +277,16 @@ class Blocker:
         self._event = stream.record()
 
     def block(self, stream: Stream) -> None:
-        """The stream's later work waits."""
+        """Makes the stream's later work wait."""
         stream.wait_event(self._event)
 
     def release(self) -> None:
-        """They go on."""
+        """Lets them go on."""
         simulator.release(self._stream)
 
 
 class FewThreads(sync.Threads):
-    """A world in which so many threads can be started and no more."""
+    """Within it only that many threads can be started."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -298,14 +298,14 @@ class FewThreads(sync.Threads):
         super().spawn(name, body)
 
 
-# --- what the simulator saw ---------------------------------------------------------------------------------------
+# --- what the simulator records------------------------------------------------------------------------------------
 
 
 @contextmanager
 def no_call() -> Generator[None]:
     """Within it no ACL function is called, by any thread.
 
-    The garbage collector does not run meanwhile: finalizers of what earlier tests left would call.
+    The garbage collector does not run meanwhile: finalizers of objects left by earlier tests would make calls.
     """
     settle_maintenance()
     before = simulator.journal()
@@ -321,9 +321,9 @@ def no_call() -> Generator[None]:
 
 
 def settle_maintenance() -> None:
-    """Returns once the maintenance threads have done what they were woken for, such as more staging memory.
+    """Returns once the maintenance threads have done what they were woken for, such as allocating staging memory.
 
-    A thread may run jobs before it answers a wake that came meanwhile, so it is asked to answer as a job.
+    A thread may run jobs before it handles a wake that came meanwhile, so a job makes it handle the wake.
     """
     for manager in open_devices():
         with suppress(WorkerStuck):  # a test may hold the thread in a call
@@ -340,11 +340,11 @@ def no_call_of_mine() -> Generator[None]:
 
 
 def hanging(function: str) -> Callable[[], bool]:
-    """Whether somebody hangs in the function."""
+    """Whether a thread hangs in the function."""
     return lambda: simulator.hung(function) > 0
 
 
-# --- what the process has --------------------------------------------------------------------------------------------
+# --- the process's resources------------------------------------------------------------------------------------------
 
 
 def native_threads(name: str = "aioacl-wait") -> list[int]:
@@ -354,7 +354,7 @@ def native_threads(name: str = "aioacl-wait") -> list[int]:
         try:
             if (task / "comm").read_text().strip() == name:
                 found.append(int(task.name))
-        except OSError:  # it ended while we looked
+        except OSError:  # it ended meanwhile
             continue
     return found
 
@@ -365,18 +365,18 @@ def descriptors() -> int:
 
 
 def elsewhere(*calls: str) -> None:
-    """Makes the calls for device 0 on a thread of somebody else's, one after another."""
+    """Makes the calls for device 0 on a foreign thread, one after another."""
     codes = in_thread(lambda: [getattr(lib, f"aio_u_{call}")(0) for call in calls])
     assert codes == [0] * len(calls)
 
 
 def reset_by_somebody_else() -> None:
-    """What another library of the process might do, on a thread of its own."""
+    """Does what another library of the process might do, on a thread of its own."""
     elsewhere("aclrtResetDeviceForce")
 
 
 async def works(device: Device) -> bool:
-    """Whether bytes that go there come back."""
+    """Whether bytes copied to the device come back."""
     back = bytearray(64)
     async with device.create_stream() as stream, device.allocate(64) as memory:
         await stream.copy(memory, bytes(range(64)))
@@ -387,7 +387,7 @@ async def works(device: Device) -> bool:
 async def runs_out_of_time(
     device: Device, reached: Callable[[], object] | None = None, grace: float = 0
 ) -> ResetReport:
-    """The report of a reset whose time limits end once the state is reached, by default RESETTING, and not before."""
+    """The report of a reset whose time limits end once the state is reached (default: RESETTING), not before."""
     reports: list[ResetReport] = []
 
     async def reset() -> None:

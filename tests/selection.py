@@ -1,7 +1,7 @@
 """Selects the tests of a run.
 
     ./test          the quick tests: in this process, and of each test its asyncio variant only
-    ./test --all    every test that .ci/run runs, with a path only those there
+    ./test --all    every test that .ci/run runs, with a path only those in the path
     ./test PATH     every test there, whatever its markers
 
 `-m` overrides all three. A test is `quick` unless it has one of the markers in `NOT_QUICK`, is in one of the
@@ -59,7 +59,7 @@ def add_option(parser: pytest.Parser) -> None:
 def choose(config: pytest.Config) -> None:
     """Sets the marker expression of the run, unless -m is given; UsageError for a path or marker that is missing.
 
-    An xdist worker parses the same arguments, so it comes to the same expression. xdist hides pytest's own message
+    An xdist worker parses the same arguments, so it computes the same expression. xdist hides pytest's own message
     about a missing path or marker.
     """
     option = config.option
@@ -68,7 +68,7 @@ def choose(config: pytest.Config) -> None:
         check_paths(config.invocation_params.dir, config.args)
     if any(argument.startswith("-m") for argument in config.invocation_params.args):
         check_markers(option.markexpr, (line.partition(":")[0] for line in config.getini("markers")))
-    # Without the plugin of the cache (-p no:cacheprovider) the last two are not there.
+    # Without the cache plugin (-p no:cacheprovider) the last two do not exist.
     elif option.every_test or getattr(option, "lf", False) or getattr(option, "failedfirst", False):
         option.markexpr = ALL
     elif not named:
@@ -76,7 +76,7 @@ def choose(config: pytest.Config) -> None:
 
 
 def check_paths(folder: Path, names: Iterable[str]) -> None:
-    """UsageError unless each file or folder exists; the names may go on with `::` and a test."""
+    """UsageError unless each file or folder exists; `::` and a test may follow the name."""
     for name in names:
         path = folder / name.partition("::")[0].partition("[")[0]
         if not path.exists():

@@ -17,18 +17,18 @@ connection is the only thing that the test process holds open, and it is closed 
 
 The child replaces its descriptors, `os.environ`, `sys.argv` and `sys.path[0]`. Then `serve()` returns the program as a
 code object to BOOT, which executes it as `__main__` on the main thread, with no frame of the server left on the stack
-but BOOT's own. So the interpreter ends as it always does: exit handlers, threads, status and complaints are those of a
+but BOOT's own. So the interpreter ends as it always does: exit handlers, threads, status and stderr are those of a
 real process. Only a traceback shows one more frame.
 
 The server freezes its objects (`gc.freeze`), because a collection in a child would copy their pages. Therefore modules
 are cleared one at a time when the child ends. With `exact_end` the child collects everything, as a real process does;
 that makes its end about ten times as expensive.
 
-The server ends when the test process says so or ends, which it sees by a pidfd, and kills the children that are left.
+The server ends on request, or when the test process ends (a pidfd reports that), and kills the children that are left.
 
 What the interpreter or the dynamic loader reads when a process starts comes from the server: variables such as
-PYTHONUTF8 and LD_LIBRARY_PATH, the hash seed, `sys.orig_argv`. So do the limits of resources, the umask and the signals
-that are ignored. A request whose variables differ in these is refused, see `serves()`. A test of imports, of the
+PYTHONUTF8 and LD_LIBRARY_PATH, the hash seed, `sys.orig_argv`. So do the resource limits, the umask and the ignored
+signals. A request whose variables differ in these is refused, see `serves()`. A test of imports, of the
 start of the interpreter, of inherited limits, or of modules that are missing uses a real process.
 """
 
@@ -70,14 +70,14 @@ READY: Final = b"ready\n"
 END: Final = b"end"
 PLAIN, PYTEST = "plain", "pytest"
 PR_SET_PDEATHSIG: Final = 1
-# Not a module that a command line may name: runpy warns of one that is there already.
+# Not a module that a command line may name: runpy warns if it is already imported.
 PRELOADED: Final = (
     *("asyncio", "anyio", "anyio._backends._asyncio", "anyio._backends._trio", "trio", "runpy"),
     *("aioacl", "aioacl.lowlevel", "aioacl.simulator", "aioacl._cli.selftest", "aioacl._cli.demo"),
     *("aioacl._cli.doctor", "aioacl._cli.devices", "aioacl._cli.simulator", "aioacl._selftest._table"),
 )
 # pytest itself imports its plugins, and this file what its tests are likely to import: it warns of a plugin that was
-# there before it could rewrite the plugin's assertions.
+# imported before it could rewrite the plugin's assertions.
 WARM_UP: Final = """
 import unittest
 import aioacl.simulator, aioacl.testing._hooks, anyio._backends._asyncio, anyio._backends._trio, runpy
@@ -134,7 +134,7 @@ def use(flags: Sequence[str], kind: str, address: str) -> None:
 
 def _start_server(flags: Sequence[str], kind: str) -> Server:
     folder = tempfile.mkdtemp(prefix="aioacl-forks-")
-    address = os.path.join(folder, "server")  # noqa: PTH118 - it is for a socket
+    address = os.path.join(folder, "server")  # noqa: PTH118 - a socket needs a str
     arguments = [str(ROOT), kind, address, str(os.getpid())]
     process = subprocess.Popen(
         [sys.executable, *flags, "-c", BOOT, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
@@ -152,7 +152,7 @@ def _start_server(flags: Sequence[str], kind: str) -> Server:
 
 def _end_server(owner: int, process: subprocess.Popen[bytes], address: str) -> None:
     if os.getpid() != owner:
-        process.returncode = 0  # it is another process's child, and not to be warned of here
+        process.returncode = 0  # it is another process's child, so this process must not warn
         return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(address)
@@ -162,7 +162,7 @@ def _end_server(owner: int, process: subprocess.Popen[bytes], address: str) -> N
 
 
 def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The interpreter's flags, and what it is to run with its arguments."""
+    """The interpreter's flags, and the program with its arguments."""
     if command[0] != sys.executable:
         raise ValueError(f"expected a command of {sys.executable}, got {command[0]}")
     place = 1
@@ -228,7 +228,7 @@ class Forked:
         self.pid, self._pidfd = int(answer), descriptors[0]
 
     def _open(self, number: int, end: int | IO[bytes] | None, theirs: list[int]) -> int:
-        """The child's descriptor; of a pipe, this process has the other end as a file."""
+        """The child's descriptor; this process keeps the other end of a pipe as a file."""
         name = ("stdin", "stdout", "stderr")[number]
         setattr(self, name, None)
         if end == subprocess.PIPE:
@@ -282,7 +282,7 @@ class Forked:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """What it writes until its end, which this waits for."""
+        """Waits for its end; returns what it wrote to stdout and stderr."""
         end = None if timeout is None else time.monotonic() + timeout
         if self.stdin is not None and not self._readers:
             with suppress(BrokenPipeError):
@@ -331,7 +331,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Request:
-    """What a child is to be."""
+    """The program of a child and its surroundings."""
 
     arguments: list[str]
     environ: dict[str, str]
@@ -371,11 +371,11 @@ def serve() -> CodeType:
 
 
 class _Ended(Exception):
-    """The test process has ended, or wants the server to."""
+    """The test process has ended, or has requested the server's end."""
 
 
 def _warm_up() -> None:
-    """Runs pytest, and leaves of that the imported modules."""
+    """Runs pytest once, so that its modules are imported."""
     import pytest
 
     for name in [name for name in os.environ if name.startswith("PYTEST")]:
@@ -391,7 +391,7 @@ def _warm_up() -> None:
 
 
 class _Children:
-    """The children that run, by their pidfd."""
+    """The running children, by pidfd."""
 
     def __init__(self, listener: socket.socket, test_process: int) -> None:
         self._listener = listener
@@ -453,7 +453,7 @@ class _Children:
 
 
 def _become(request: _Request) -> CodeType:
-    """Makes this process what was asked for."""
+    """Makes this process the requested one."""
     if request.exact_end:
         gc.unfreeze()
     _take(request.sent, request.descriptors)
@@ -467,7 +467,7 @@ def _become(request: _Request) -> CodeType:
 
 
 def _take(sent: list[int], wanted: list[int]) -> None:
-    """Gives the descriptors the numbers that they are to have, and closes all others."""
+    """Gives the descriptors the requested numbers, and closes all others."""
     above = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, FIRST_FREE) for descriptor in sent]
     for descriptor, number in zip(above, wanted, strict=True):
         os.dup2(descriptor, number)

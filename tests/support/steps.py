@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @cache
 def beginnings(code: CodeType) -> frozenset[int]:
-    """Where its lines begin and a signal can come: not in front of a bare `try:`, nor of the end of a `with`."""
+    """The offsets of line starts at which a signal can come: not before a bare `try:` or the end of a `with`."""
     first: dict[int, int] = {}
     for offset, line in dis.findlinestarts(code):
         first.setdefault(line, offset)
