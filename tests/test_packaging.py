@@ -101,7 +101,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 @pytest.mark.skipif(not STABLE_ABI, reason="free-threaded builds have no stable ABI")
-def test_the_tag_says_that_one_wheel_is_for_all(wheel: Path) -> None:
+def test_the_tag_declares_one_wheel_for_all_versions(wheel: Path) -> None:
     tags = parse_wheel_filename(wheel.name)[3]
     assert {(tag.interpreter, tag.abi) for tag in tags} == {("cp311", "abi3")}
 

@@ -64,7 +64,7 @@ def test_a_run_with_a_path_takes_every_test_there() -> None:
 
 @pytest.mark.parametrize("source", Source)
 @pytest.mark.parametrize("markexpr", ["sweep", "", "not (slow or quick)"])
-def test_a_run_with_m_takes_what_it_says(source: Source, markexpr: str) -> None:
+def test_a_run_with_m_takes_the_tests_of_its_expression(source: Source, markexpr: str) -> None:
     assert chosen(source, "-m", "tests", markexpr=markexpr, every_test=True) == markexpr
 
 

@@ -25,10 +25,10 @@ PRELUDE = """
 import aioacl, anyio, asyncio, os, signal, sys, threading, time
 from aioacl import DeviceReset, ForkedProcessError, open_device, simulator, use_library
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell hands it down ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell passes it on as ignored
 
 def say(*words):
-    "In one write: print has two, and what another thread or a signal's handler says may come between them."
+    "In one write: print makes two, and output of another thread or a signal handler may come between them."
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
 async def awake(main):
@@ -42,7 +42,7 @@ def start(main):
     anyio.run(awake, main, backend=os.environ["TEST_BACKEND"])
 
 class Copies:
-    "An open device and a stream that stands still with a copy in it."
+    "An open device and a held stream with a copy in it."
     async def __aenter__(self):
         self.opening = open_device(0, os.environ["TEST_WAITS"])
         self.device = await self.opening.__aenter__()
@@ -77,8 +77,8 @@ class Child:
     ) -> None:
         """Starts it.
 
-        `strict` turns its warnings into errors, `real` starts Python anew. With `stuck` a thread will never leave C, so
-        the end of the process waits for less time than usual in vain. `more` is added to its environment.
+        `strict` turns its warnings into errors, `real` starts a new Python. With `stuck` a thread never leaves C, so
+        the process waits for it at its end for less time than usual. `more` is added to its environment.
         """
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
         environ = {**inherited, "TEST_BACKEND": backend, "TEST_WAITS": waits, **(more or {})}
@@ -125,7 +125,7 @@ class Child:
         self._process.send_signal(number)
 
     def end(self) -> tuple[int, str, str]:
-        """Waits for its end: status, what else it printed, and what it complained of."""
+        """Waits for its end. Returns the status, the rest of stdout, and stderr."""
         out, complaints = self._process.communicate(timeout=PATIENCE_SECONDS)
         return self._process.wait(), out, complaints
 
@@ -139,6 +139,6 @@ def run(
     real: bool = False,
     stuck: bool = False,
 ) -> tuple[int, str, str]:
-    """Runs a program to its end; for the rest see `Child`."""
+    """Runs a program to its end; for the parameters see `Child`."""
     with Child(program, backend, waits, strict=strict, real=real, stuck=stuck) as child:
         return child.end()

@@ -1,6 +1,6 @@
 /*
- * A library that tells one lie: compiled with one of the names below defined, and linked with the simulator,
- * which answers everything else. Compiled without any, it tells none.
+ * A library with one wrong result, a "lie". It is compiled with one of the names below defined, and linked with
+ * the simulator, which serves all other calls. Compiled without any of the names, it has no wrong result.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 
 void *honest(const char *name);
 
-/* What the simulator's function of that name is. */
+/* The simulator's function of that name. */
 void *honest(const char *name) {
     void *library = dlopen(HONEST, RTLD_NOW | RTLD_LOCAL);
     return library ? dlsym(library, name) : NULL;
@@ -207,7 +207,7 @@ aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
     return HONESTLY(of_two, "aclrtStreamWaitEvent", stream, event);
 }
 
-/* What a stream waits for it knows; what it works at it takes for done. */
+/* Reports an event behind a running copy as complete, but not one behind a wait for an event. */
 aclError aclrtQueryEventStatus(aclrtEvent event, int *status) {
     aclError code = HONESTLY(of_status, "aclrtQueryEventStatus", event, status);
     *status = *status || copying;

@@ -1,4 +1,4 @@
-"""The search and the simulator in a program that runs with the rights of its file: they do not obey their variables."""
+"""The search and the simulator in a program with the rights of its file: they ignore their variables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ int main(void) {
 """
 
 
-# Its ids do not show any more whose rights it began with.
+# Its ids no longer show with which rights it started.
 GIVES_RIGHTS_BACK = """
 import ctypes, os, sys
 own = os.getgid()

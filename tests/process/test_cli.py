@@ -1,4 +1,4 @@
-"""The other commands as processes: what they find, what they refuse, and what they print last."""
+"""The other commands as processes: what they find, refuse and print."""
 
 import ctypes
 import io
@@ -47,7 +47,7 @@ def run(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
 
 
 def run_really(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Runs Python in a process of its own: for what is read when a process starts, and once for each command."""
+    """Runs Python in a process of its own: for variables that are read at the start, and once for each command."""
     return subprocess.run(
         [*WARNINGS_ARE_ERRORS, *command],
         capture_output=True,
@@ -91,7 +91,7 @@ class TestCommands:
     def test_an_unknown_command_is_refused(self) -> None:
         assert aioacl("dance").returncode == 2
 
-    def test_a_reader_that_leaves_is_no_accident(self) -> None:
+    def test_a_reader_that_closes_the_pipe_is_not_an_error(self) -> None:
         reading, writing = os.pipe()
         os.close(reading)
         with subprocess.Popen(
@@ -105,7 +105,7 @@ class TestCommands:
 
 
 class TestDoctor:
-    def test_the_simulator_is_well_and_said_to_be_one(self) -> None:
+    def test_the_simulator_passes_and_is_named_as_one(self) -> None:
         result = found(aioacl_really("doctor", "--library", "simulator", "--json"))
         assert result["ok"]
         assert result["library"]["backend"] == "simulator"
@@ -127,7 +127,7 @@ assert simulator.stats().contexts == 0
 """
         found(run("-c", program))
 
-    def test_a_library_that_is_none_is_a_candidate_with_its_reason(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_a_library_is_a_candidate_with_its_reason(self, tmp_path: Path) -> None:
         path = tmp_path / "libascendcl.so"
         path.write_bytes(b"INPUT(libacl_rt.so)")
         result = found(aioacl("doctor", "--json", AIOACL_LIBRARY=str(path)), status=1)
@@ -137,7 +137,7 @@ assert simulator.stats().contexts == 0
             {"path": str(path), "reason": "it is not an ELF file (from AIOACL_LIBRARY)"}
         ]
 
-    def test_every_place_of_the_search_is_told(self) -> None:
+    def test_every_place_of_the_search_is_reported(self) -> None:
         done = aioacl("doctor", ASCEND_HOME_PATH="/nowhere")
         assert done.returncode == 1
         assert done.stderr == ""
@@ -152,7 +152,7 @@ assert simulator.stats().contexts == 0
         assert done.stderr == ""
         assert "source set_env.sh" in " ".join(done.stdout.split())
 
-    def test_others_that_may_write_to_the_library_are_told(self, tmp_path: Path) -> None:
+    def test_others_that_may_write_to_the_library_are_reported(self, tmp_path: Path) -> None:
         path = tmp_path / "libascendcl.so"
         path.write_bytes(library_path().read_bytes())
         (tmp_path / "libruntime.so").write_bytes(library_path().with_name("libruntime.so").read_bytes())
@@ -160,7 +160,7 @@ assert simulator.stats().contexts == 0
         result = found(aioacl("doctor", "--json", "--library", str(path)))
         assert any("may write to" in warning for warning in result["warnings"])
 
-    def test_the_list_of_visible_devices_is_looked_at(self) -> None:
+    def test_the_list_of_visible_devices_is_checked(self) -> None:
         result = found(
             aioacl("doctor", "--library", "simulator", "--json", ASCEND_RT_VISIBLE_DEVICES="1, 0,0,x")
         )
@@ -175,7 +175,9 @@ assert simulator.stats().contexts == 0
         assert "simulator: no card is used" in done.stdout
         assert "\033" not in done.stdout
 
-    def test_what_is_missing_has_its_price_beside_it(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_missing_function_is_listed_with_what_it_costs(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         facts = Facts()
         missing = (
             MissingSymbol("aclrtRegDeviceStateCallback", "8.5"),
@@ -199,7 +201,7 @@ class TestVisibleDevices:
         assert "device 0 is card 4, device 1 is card 6" in said["ASCEND_RT_VISIBLE_DEVICES"]
         assert traps({"ASCEND_RT_VISIBLE_DEVICES": "4,6"}, 2) == []
 
-    def test_nothing_set_is_no_trap(self) -> None:
+    def test_nothing_set_is_not_a_trap(self) -> None:
         assert traps({}, 8) == []
 
     @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ class TestVisibleDevices:
     def test_each_trap_is_named(self, value: str, visible: int | None, what: str) -> None:
         assert any(what in trap for trap in traps({"ASCEND_RT_VISIBLE_DEVICES": value}, visible))
 
-    def test_the_variable_of_the_container_runtime_is_not_taken_for_ours(self) -> None:
+    def test_the_variable_of_the_container_runtime_is_ignored(self) -> None:
         environ = {"ASCEND_VISIBLE_DEVICES": "3"}
         assert "container" in meaning(environ)["ASCEND_VISIBLE_DEVICES"]
         assert len(traps(environ, 1)) == 1
@@ -230,11 +232,11 @@ class TestCosts:
         "name",
         ["aclrtRegDeviceStateCallback", "aclFinalizeReference", "aclrtStreamAbort", "aclsysGetVersionStr"],
     )
-    def test_what_older_releases_lack_has_a_price_of_its_own(self, name: str) -> None:
+    def test_each_function_that_older_releases_lack_has_a_cost_of_its_own(self, name: str) -> None:
         assert not is_needed(name)
         assert "nothing" not in cost_of(name)
 
-    def test_what_every_device_needs_is_told_apart(self) -> None:
+    def test_functions_that_every_device_needs_are_distinguished(self) -> None:
         assert is_needed("aclrtSetDevice")
         assert cost_of("aclrtSetDevice") == "no device can be used"
 
@@ -298,7 +300,7 @@ assert simulator.stats().contexts == 0
 """
         found(run("-c", program))
 
-    def test_a_runtime_that_cannot_tell_fails_in_one_line(self) -> None:
+    def test_a_runtime_that_fails_to_report_ends_with_one_line(self) -> None:
         program = """
 import sys
 from aioacl import simulator, use_library
@@ -312,7 +314,7 @@ sys.exit(main(["devices", "--library", "simulator"]))
         (line,) = done.stderr.splitlines()
         assert "ASCEND_RT_VISIBLE_DEVICES" in line
 
-    def test_without_a_library_it_sends_to_the_doctor(self) -> None:
+    def test_without_a_library_it_refers_to_the_doctor(self) -> None:
         done = aioacl("devices", ASCEND_HOME_PATH="/nowhere")
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
@@ -347,7 +349,7 @@ for name in sys.argv[1:]:
         done = run_really("-c", program, *result["links"], LD_LIBRARY_PATH=result["folder"])
         assert (done.returncode, done.stderr) == (0, "")
 
-    def test_what_was_lost_or_changed_is_mended(self, tmp_path: Path) -> None:
+    def test_a_lost_or_changed_file_is_replaced(self, tmp_path: Path) -> None:
         folder = Path(found(aioacl("simulator", "dir", "--json", XDG_CACHE_HOME=str(tmp_path)))["folder"])
         (folder / "libacl_rt.so").unlink()
         (folder / "libacl_mdl.so").unlink()
@@ -371,7 +373,7 @@ for name in sys.argv[1:]:
             assert Path(result["folder"], "libruntime.so").exists() == (cann != "8.1")
         assert len(folders) == len(RELEASES)
 
-    def test_a_release_of_cann_that_there_never_was_is_refused(self, tmp_path: Path) -> None:
+    def test_an_unknown_release_of_cann_is_refused(self, tmp_path: Path) -> None:
         done = aioacl("simulator", "dir", "--cann", "7.0", XDG_CACHE_HOME=str(tmp_path))
         assert (done.returncode, done.stdout) == (2, "")
         assert "8.1" in done.stderr
@@ -392,7 +394,7 @@ for name in sys.argv[1:]:
         assert done.stdout == ""
         assert "other users may write to it" in done.stderr
 
-    def test_a_cache_that_is_no_folder_is_refused_in_one_line(self, tmp_path: Path) -> None:
+    def test_a_cache_that_is_not_a_folder_is_refused_in_one_line(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         done = aioacl("simulator", "dir", XDG_CACHE_HOME=str(tmp_path / "file"))
         assert done.returncode == 2

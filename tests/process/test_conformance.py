@@ -1,4 +1,4 @@
-"""`python -m aioacl simulator conformance`: vectors that hold pass, and whatever differs is told."""
+"""`python -m aioacl simulator conformance`: vectors that hold pass, and every difference is reported."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class TestRecorded:
 
 
 class TestDifferences:
-    def test_another_code_is_told_with_its_step(self, tmp_path: Path) -> None:
+    def test_another_code_is_reported_with_its_step(self, tmp_path: Path) -> None:
         wrong = {"t": 0, "call": "aclrtResetDevice", "args": [0], "rc": 107002}
         result = played(tmp_path, vector("good", SET), vector("bad", SET, SET, wrong), status=1)
         assert (result["passed"], result["failed"], result["total"]) == (1, 1, 2)
@@ -124,12 +124,12 @@ class TestDifferences:
             }
         ]
 
-    def test_another_output_is_told(self, tmp_path: Path) -> None:
+    def test_another_output_is_reported(self, tmp_path: Path) -> None:
         asked = {"t": 0, "call": "aclrtGetDevice", "args": [], "rc": 0, "out": {"device": 1}}
         (failure,) = played(tmp_path, vector("bad", SET, asked), status=1)["failures"]
         assert failure["got"] == '{"rc": 0, "out": {"device": 0}}'
 
-    def test_outputs_that_mean_nothing_are_not_compared(self, tmp_path: Path) -> None:
+    def test_outputs_without_a_meaning_are_not_compared(self, tmp_path: Path) -> None:
         asked = {"t": 0, "call": "aclrtGetDevice", "args": [], "rc": 0, "noout": True}
         assert played(tmp_path, vector("good", SET, asked), status=0)["passed"] == 1
 
@@ -138,12 +138,12 @@ class TestDifferences:
         (failure,) = played(tmp_path, vector("bad", *HELD, waits), status=1)["failures"]
         assert (failure["step"], failure["got"]) == (4, "it blocks")
 
-    def test_a_call_that_should_block_and_does_not_is_one_too(self, tmp_path: Path) -> None:
+    def test_a_call_that_should_block_and_does_not_is_a_failure(self, tmp_path: Path) -> None:
         waits = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s1"], "async": 5000, "done": False}
         (failure,) = played(tmp_path, vector("bad", SET, STREAM, waits), status=1)["failures"]
         assert '"done": true' in failure["got"]
 
-    def test_what_was_begun_can_be_joined(self, tmp_path: Path) -> None:
+    def test_a_call_that_was_begun_can_be_joined(self, tmp_path: Path) -> None:
         waits = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s1"], "async": 1, "done": False}
         others = [
             {"t": 1, "call": "aclrtSetDevice", "args": [0], "rc": 0},
@@ -154,7 +154,7 @@ class TestDifferences:
         assert played(tmp_path, vector("good", *HELD, waits, *others), status=0)["passed"] == 1
 
     @pytest.mark.parametrize("call", ["aclrtDance", "dance"])
-    def test_what_nobody_knows_is_a_failure(self, call: str, tmp_path: Path) -> None:
+    def test_an_unknown_call_is_a_failure(self, call: str, tmp_path: Path) -> None:
         result = played(tmp_path, vector("bad", {"t": 0, "call": call, "args": [], "rc": 0}), status=1)
         assert (result["failed"], result["skipped"]) == (1, 0)
 
@@ -164,19 +164,19 @@ class TestDifferences:
         (failure,) = played(tmp_path, vector("bad", SET, STREAM, log), status=1, options=options)["failures"]
         assert (failure["step"], failure["got"]) == (2, "the library lacks it")
 
-    def test_what_was_never_bound_is_a_failure(self, tmp_path: Path) -> None:
+    def test_a_name_that_was_never_bound_is_a_failure(self, tmp_path: Path) -> None:
         lost = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s9"], "rc": 0}
         (failure,) = played(tmp_path, vector("bad", SET, lost), status=1)["failures"]
         assert failure["got"] == "$s9 is not bound"
 
-    def test_a_crash_is_told_with_its_signal(self, tmp_path: Path) -> None:
+    def test_a_crash_is_reported_with_its_signal(self, tmp_path: Path) -> None:
         into_nowhere = {"t": 0, "call": "fill", "args": [4096, 0, 8, 1], "rc": 0}
         result = played(tmp_path, vector("bad", SET, into_nowhere), vector("good", SET), status=1)
         assert result["passed"] == 1
         assert result["failures"][0]["step"] == 1
         assert result["failures"][0]["got"] == "the process ended with SIGSEGV"
 
-    def test_each_has_as_many_devices_as_it_wants(self, tmp_path: Path) -> None:
+    def test_each_vector_has_the_number_of_devices_that_it_names(self, tmp_path: Path) -> None:
         counts = [
             vector(
                 f"of-{n}",
@@ -228,7 +228,7 @@ class TestForPeople:
             (b"\xff\xfe", "decode"),
         ],
     )
-    def test_a_file_that_holds_none_is_one_line(self, content: bytes, complaint: str, tmp_path: Path) -> None:
+    def test_a_file_without_vectors_is_one_line(self, content: bytes, complaint: str, tmp_path: Path) -> None:
         path = tmp_path / "made.jsonl"
         path.write_bytes(content)
         done = conformance(path)
@@ -251,7 +251,7 @@ class TestForPeople:
             ((str(VECTORS / "errors.jsonl.gz"), "--id", "dance-"), "no vector has an id that begins with"),
         ],
     )
-    def test_what_is_not_there_is_one_line(self, arguments: tuple[str, ...], complaint: str) -> None:
+    def test_a_missing_file_or_vector_is_one_line(self, arguments: tuple[str, ...], complaint: str) -> None:
         done = conformance(*arguments)
         assert (done.returncode, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
@@ -263,12 +263,12 @@ class TestForPeople:
         assert "No such file" in json.loads(done.stdout)["error"]
 
     @pytest.mark.parametrize("jobs", ["0", "x", "257"])
-    def test_a_number_of_jobs_that_is_none_is_told(self, jobs: str) -> None:
+    def test_an_invalid_number_of_jobs_is_refused(self, jobs: str) -> None:
         done = conformance("any.jsonl", "--jobs", jobs)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.endswith(f"argument --jobs: expected a whole number from 1 to 256, got {jobs!r}\n")
 
-    def test_a_setting_that_the_simulator_refuses_is_told(self, tmp_path: Path) -> None:
+    def test_a_setting_that_the_simulator_refuses_is_reported(self, tmp_path: Path) -> None:
         path = tmp_path / "made.jsonl"
         path.write_text(json.dumps(vector("any", SET)))
         done = conformance(path, AIOACL_SIM_DEVICES="99")

@@ -1,4 +1,4 @@
-"""The demo as a process: what it verifies, what it says, and how it ends."""
+"""The demo as a process: what it verifies, what it prints, and how it ends."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def _environment(environ: dict[str, str]) -> dict[str, str]:
 
 
 def demo(*arguments: str | Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """The demo where time does not matter: copies take next to none, and few are compared with blocking ones."""
+    """The demo where time does not matter: copies take almost none, and few are compared with blocking ones."""
     return process("-c", FEW_COMPARED + MAIN, "demo", *map(str, arguments), **QUICK, **environ)
 
 
@@ -85,7 +85,7 @@ def found(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Sizes around everything that is decided by size, in a folder and a folder within it."""
+    """Files with sizes around each limit, in a folder and a folder within it."""
     made = tmp_path / "input"
     (made / "deeper").mkdir(parents=True)
     for size in (0, 1, 4095, 1 << 16, (1 << 20) + 1, (2 << 20) + 3):
@@ -126,7 +126,7 @@ def test_a_file_alone_is_an_input(tmp_path: Path, size: int) -> None:
     assert (result["files"], result["bytes"], result["mismatches"]) == (1, size, 0)
 
 
-def test_what_is_no_regular_file_is_left_out(folder: Path) -> None:
+def test_a_file_that_is_not_regular_is_left_out(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     (folder / "loop").symlink_to(folder, target_is_directory=True)
     assert found(demo("--json", "--input", folder, "--tasks", "2"))["files"] == 7
@@ -135,7 +135,7 @@ def test_what_is_no_regular_file_is_left_out(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"), [("absent", "No such file"), ("empty", "no file in it"), ("pipe", "regular file")]
 )
-def test_an_input_that_is_none_is_refused_in_one_line(tmp_path: Path, name: str, reason: str) -> None:
+def test_an_invalid_input_is_refused_in_one_line(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "pipe")
     done = demo("--input", tmp_path / name)
@@ -155,13 +155,13 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--tasks", "0"), ("--tasks", "many"), ("--streams", "-1")])
-def test_numbers_that_are_none_are_refused(arguments: tuple[str, str]) -> None:
+def test_invalid_numbers_are_refused(arguments: tuple[str, str]) -> None:
     done = demo(*arguments)
     assert done.returncode == 2
     assert "is not a number from 1 to" in done.stderr
 
 
-def test_a_library_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_library_is_refused_in_one_line(tmp_path: Path) -> None:
     done = demo("--library", tmp_path / "libascendcl.so")
     assert done.returncode == 2
     assert done.stderr == f"aioacl: {tmp_path / 'libascendcl.so'}: no such file\n"
@@ -217,7 +217,7 @@ def test_output_on_a_terminal_has_a_bar_for_each_stream_and_the_resets(folder: P
 
 
 def run_after(preparation: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """The demo in a process that has prepared something first."""
+    """The demo in a process that first runs a preparation."""
     program = f"""{FEW_COMPARED}
 import sys
 from aioacl import simulator, use_library
@@ -229,7 +229,7 @@ sys.exit(main(["demo", "--json", "--tasks", "4", "--input", sys.argv[1]]))
     return process("-c", program, str(folder), **QUICK)
 
 
-def test_a_task_that_fails_is_counted_and_told(folder: Path) -> None:
+def test_a_task_that_fails_is_counted_and_reported(folder: Path) -> None:
     done = run_after('simulator.fail_call("aclrtMalloc", 207001, -1)', folder)
     assert done.returncode == 1, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
@@ -238,7 +238,7 @@ def test_a_task_that_fails_is_counted_and_told(folder: Path) -> None:
     assert result["loop_lag_p99_ms"] is None
 
 
-def test_a_reset_that_fails_is_told(folder: Path) -> None:
+def test_a_reset_that_fails_is_reported(folder: Path) -> None:
     done = run_after('simulator.fail_call("aclrtResetDeviceForce", 507899, -1)', folder)
     assert done.returncode == 1, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
@@ -246,7 +246,7 @@ def test_a_reset_that_fails_is_told(folder: Path) -> None:
     assert any("QUARANTINED" in failure for failure in result["failures"])
 
 
-def test_a_file_that_goes_away_under_the_job_is_named(folder: Path) -> None:
+def test_a_file_that_is_removed_during_the_job_is_named(folder: Path) -> None:
     lose_one = """
 import aioacl._cli.demo as demo
 find = demo.find_input
@@ -276,11 +276,11 @@ _demo_lag._digest = lambda back, size: b""
 
 
 def test_ctrl_c_ends_it_at_once_and_without_a_traceback(folder: Path) -> None:
-    """The copies take so long that it is certainly at work; it tells that it is by opening what is read last."""
+    """The copies take so long that the demo is certainly running; it signals that by opening the last file."""
     os.mkfifo(told := folder / "told")
     program = f"""
 import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs us in the background has it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs the tests in the background ignores it
 from aioacl._cli import _demo_job as job
 carry = job.Job._carry
 async def telling(self, file, kit, turn):

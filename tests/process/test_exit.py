@@ -9,7 +9,7 @@ from tests.process.child import run
 EVERYWHERE = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 BOTH_WAYS = pytest.mark.parametrize("waits", ["watch", "thread"])
 
-# Whatever is not closed says so in a ResourceWarning, which Python shows only to those who ask for it.
+# A handle that is not closed emits a ResourceWarning, which Python shows only on request.
 LEAVES = """
 kept = []
 async def main():
@@ -25,7 +25,7 @@ sys.exit(7)
 
 @EVERYWHERE
 @BOTH_WAYS
-def test_with_a_device_open_and_a_stream_that_stands_still(backend: str, waits: str) -> None:
+def test_with_a_device_open_and_a_stream_that_is_held(backend: str, waits: str) -> None:
     assert run(LEAVES.format(act="pass"), backend, waits, strict=False) == (7, "left\n", "")
 
 
@@ -96,7 +96,7 @@ def test_sys_exit_in_an_asyncio_task(waits: str) -> None:
     async def wait(ticket):
         try:
             await ticket
-        except DeviceReset:  # the last close has overtaken it
+        except DeviceReset:  # the last close ended the wait
             pass
     async def leave():
         say("leaving")

@@ -11,7 +11,7 @@ from tests.process.child import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Python itself warns of forks beside threads; that they are there is the point.
+# Python itself warns of forks beside threads; these tests need the threads.
 FORKS = """
 import gc, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -87,7 +87,7 @@ parent(pid)
     assert run(FORKS + ends, real=True) == (0, "child 11\nclosed []\n", "")
 
 
-def test_a_child_that_leaves_what_its_parent_is_in_keeps_its_own_status() -> None:
+def test_a_child_that_leaves_the_blocks_of_its_parent_keeps_its_own_status() -> None:
     program = """
 import asyncio, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -151,7 +151,7 @@ parent(pid)
     assert run(FORKS + ends) == (0, "refused\nrefused\nchild 0\nclosed []\n", "")
 
 
-# The thread that forks has no port of its own: everything was made on another one, or in an event loop.
+# The thread that forks has no port of its own: everything was made on another thread, or in an event loop.
 CLOSES = """
 import asyncio, contextlib, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -211,8 +211,8 @@ parent(pid)
     assert run(FORKS + ends) == (0, "child 0\nclosed []\n", "")
 
 
-# What is under way when the parent forks: a lease that is held, an iteration, a wait that is over; and every lock of
-# the library in the hands of a thread that the child does not have.
+# State when the parent forks: a held lease, an iteration, a wait that is over; and every lock of the library held by a
+# thread that the child does not have.
 LOCKED = """
 import gc, types
 from aioacl._base import sync as _sync

@@ -21,7 +21,7 @@ from tests.support.libraries import compiled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A library of CANN as far as the search looks at it. Its constructor leaves a file, which shows that it was loaded.
+# A stand-in for a library of CANN, sufficient for the search. Its constructor writes a file, which proves the load.
 SOURCE = """
 #include <fcntl.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ def copied_simulator(path: Path) -> Path:
 
 
 def depending_on_the_simulator(cann: Callable[..., Cann], name: str) -> Cann:
-    """A library whose file has nothing of the simulator, which it needs; its name in the linker is its own."""
+    """A library that needs the simulator but contains none of it; it has a linker name of its own."""
     simulator = library_path()
     needs = ["-Wl,--no-as-needed", str(simulator), f"-Wl,-rpath,{simulator.parent}"]
     return cann("stub", name, "-Wl,-soname,stub.so", *needs)

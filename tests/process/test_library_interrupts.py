@@ -26,7 +26,7 @@ from aioacl._library import load, locate
 LOADER = {load.__file__, locate.__file__}
 
 def between_lines(number, act):
-    "Calls `act`, as Python calls a signal handler, before the loader runs the line that is its number-th new one."
+    "Calls `act`, as Python calls a signal handler, before the loader runs its number-th new line."
     seen = set()
     def line(frame, event, argument):
         place = frame.f_code, frame.f_lineno
@@ -55,7 +55,7 @@ def facts(info):
     return [info.path, info.backend, info.origin, sorted(info.extra_paths)]
 """
 
-# In a loop over all lines: the load is torn or interrupted at that line, and what is told then is compared.
+# In a loop over all lines: the load is aborted or interrupted at that line, and the reported results are compared.
 INTERRUPTED = """
 class Torn(Exception):
     pass
@@ -103,7 +103,7 @@ while not told or told[-1] == "hangs" or told[-1][1]:
 print(json.dumps(told))
 """
 
-# A constructor says that it runs, and goes on when it may.
+# A constructor reports that it runs, and goes on after a reply.
 SLOW = """
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,10 +1,10 @@
-"""What the system refuses a process."""
+"""Resources that the system refuses to a process."""
 
 from __future__ import annotations
 
 from tests.process.child import run
 
-# No limit of threads holds for root, so for as long as it is to hold the process is nobody's.
+# A limit of threads has no effect for root, so meanwhile the process runs as an unprivileged user.
 FEW_THREADS = """
 import resource
 user, (soft, hard) = os.getuid(), resource.getrlimit(resource.RLIMIT_NPROC)

@@ -1,4 +1,4 @@
-"""`python -m aioacl selftest`: all holds on the simulator, and each lie of a library is found."""
+"""`python -m aioacl selftest`: all holds on the simulator, and each wrong result of a library is found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 LIAR = Path(__file__).with_name("liar.c")
 LIMIT = "20"
-SHORT_LIMIT = "6"  # half of it is what the tests wait for where a call does not return
+SHORT_LIMIT = "6"  # the tests wait for half of it if a call does not return
 
 
 # The command in a forked process that forks its children too.
@@ -63,12 +63,12 @@ def _environment(environ: dict[str, str]) -> dict[str, str]:
 
 
 def tried(*arguments: str, status: int, limit: str = LIMIT, **environ: str) -> dict[str, Any]:
-    """What it says in JSON."""
+    """Its output in JSON."""
     return _told(selftest(*arguments, "--limit", limit, "--json", **environ), status)
 
 
 def tried_really(*arguments: str, status: int, **environ: str) -> dict[str, Any]:
-    """What it says in JSON, in a process that Python starts."""
+    """Its output in JSON, from a process that Python starts."""
     return _told(selftest_really(*arguments, "--limit", LIMIT, "--json", **environ), status)
 
 
@@ -85,7 +85,7 @@ def broken(result: dict[str, Any]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def liar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Builds the library that tells that lie."""
+    """Builds the library with that wrong result."""
     honest = library_path()
     compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
     folder = tmp_path_factory.mktemp("liars")
@@ -114,7 +114,7 @@ class TestTheTable:
         assert len(members) == len(ASSUMPTIONS) > 100
         assert all(each.id == each.id.lower() and each.says.endswith(".") for each in members)
 
-    def test_each_names_functions_that_the_table_knows(self) -> None:
+    def test_each_names_functions_of_the_table(self) -> None:
         known = {text_of(lib.aio_table_name(index)) for index in range(lib.aio_table_size())}
         for assumption in ASSUMPTIONS.values():
             assert set(assumption.calls) <= known, assumption.id
@@ -144,7 +144,7 @@ class TestTheSimulator:
         assert left == {each.id for each in ASSUMPTIONS.values() if Needs.RESET in each.needs and not reset}
         assert (result["backend"], result["device"]) == ("simulator", 0)
 
-    def test_what_a_release_lacks_is_not_testable_and_the_rest_holds(self) -> None:
+    def test_functions_that_a_release_lacks_are_not_testable_and_the_rest_holds(self) -> None:
         path = str(library_path("8.1"))
         result = tried_really("--library", path, "--family", "hostfuncs", "--family", "waits", status=0)
         verdicts = {each["id"]: each["verdict"] for each in result["assumptions"]}
@@ -160,7 +160,7 @@ class TestTheSimulator:
         assert (result["device"], result["broken"]) == (1, 0)
         assert result["held"] == len(result["assumptions"])
 
-    def test_without_leave_nothing_is_reset(self) -> None:
+    def test_without_permission_nothing_is_reset(self) -> None:
         program = """
 import sys
 from aioacl import simulator, use_library
@@ -177,7 +177,7 @@ def attempt(assumption):
     assumption.check(bench)
     bench.close()
 
-WRONG_CONTEXTS = {"aborts.context", "contexts.foreign-work", "contexts.foreign-destroy"}  # what they try is a violation
+WRONG_CONTEXTS = {"aborts.context", "contexts.foreign-work", "contexts.foreign-destroy"}  # their checks are violations
 
 for assumption in ASSUMPTIONS.values():
     if not (assumption.needs or assumption.alone):
@@ -195,7 +195,7 @@ assert (left.streams, left.events, left.contexts, left.device_blocks, left.host_
         assert (done.returncode, done.stderr) == (0, "")
 
 
-# What each lie is about, and what it breaks.
+# The family that each lie concerns, and the checks that it breaks.
 LIES = {
     "LIE_ZERO": ("waits", "zero"),
     "LIE_EXPIRED": ("waits", "milliseconds stream-limit"),
@@ -229,7 +229,7 @@ CALLS_THAT_DO_NOT_RETURN = {"LIE_NO_RELEASE", "LIE_DESTROY_WAITS", "LIE_EVENT_ST
 
 class TestLies:
     @pytest.mark.parametrize("lie", LIES)
-    def test_it_is_found_and_the_rest_is_not_blamed(self, lie: str, liar: Callable[[str], str]) -> None:
+    def test_it_is_found_and_other_checks_pass(self, lie: str, liar: Callable[[str], str]) -> None:
         family, names = LIES[lie]
         slowly = {"AIOACL_SIM_COPY_LATENCY_US": "5000"} if lie == "LIE_EARLY_STATUS" else {}
         limit = SHORT_LIMIT if lie in CALLS_THAT_DO_NOT_RETURN else LIMIT
@@ -237,12 +237,14 @@ class TestLies:
         assert broken(result).keys() == {f"{family}.{name}" for name in names.split()}
         assert all(broken(result).values())
 
-    def test_an_answer_that_is_none_breaks_what_asked(self, liar: Callable[[str], str]) -> None:
+    def test_an_impossible_answer_breaks_the_checks_that_use_it(self, liar: Callable[[str], str]) -> None:
         result = tried("--library", liar("GARBAGE"), "--family", "streams", status=1)
         assert "-5" in broken(result)["streams.idle"]
         assert result["held"] > 0
 
-    def test_people_are_told_what_was_seen_and_who_relies_on_it(self, liar: Callable[[str], str]) -> None:
+    def test_the_table_shows_the_result_and_the_modules_that_rely_on_it(
+        self, liar: Callable[[str], str]
+    ) -> None:
         done = selftest("--library", liar("LIE_ZERO"), "--family", "waits")
         assert (done.returncode, done.stderr) == (1, "")
         told = " ".join(done.stdout.split())
@@ -253,13 +255,13 @@ class TestLies:
 
 
 class TestAccidents:
-    def test_a_crash_is_a_verdict_and_the_others_are_tried(self, liar: Callable[[str], str]) -> None:
+    def test_a_crash_breaks_its_check_and_the_others_are_tried(self, liar: Callable[[str], str]) -> None:
         result = tried_really("--library", liar("CRASH"), "--family", "events", status=1)
         assert broken(result).keys() == {"events.unrecorded", "events.covers"}
         assert set(broken(result).values()) == {"crashed with SIGSEGV"}
         assert result["held"] == len(result["assumptions"]) - 2
 
-    def test_a_hang_is_a_verdict_and_the_others_are_tried(self, liar: Callable[[str], str]) -> None:
+    def test_a_hang_breaks_its_check_and_the_others_are_tried(self, liar: Callable[[str], str]) -> None:
         done = selftest("--library", liar("HANG"), "--family", "events", "--limit", "3", "--json")
         assert (done.returncode, done.stderr) == (1, "")
         result = json.loads(done.stdout)
@@ -267,7 +269,7 @@ class TestAccidents:
         assert set(broken(result).values()) == {"nothing came back within 3 s"}
         assert result["held"] == len(result["assumptions"]) - 2
 
-    def test_a_crash_at_the_end_is_a_verdict(self, liar: Callable[[str], str]) -> None:
+    def test_a_crash_at_the_end_breaks_the_check_of_the_exit(self, liar: Callable[[str], str]) -> None:
         result = tried_really("--library", liar("CRASH_AT_EXIT"), "--family", "process", status=1)
         assert broken(result) == {"process.exit": "at its end, the process crashed with SIGSEGV"}
 
@@ -282,7 +284,7 @@ class TestAccidents:
 
 
 class TestMisuse:
-    def test_a_library_that_is_not_there_is_one_line(self) -> None:
+    def test_a_missing_library_is_one_line(self) -> None:
         done = selftest_really("--library", "/nowhere/libascendcl.so")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == "aioacl: /nowhere/libascendcl.so: no such file\n"
@@ -294,13 +296,13 @@ class TestMisuse:
         assert "`--library simulator` needs none" in line
 
     @pytest.mark.parametrize("device", ["7", "-1"])
-    def test_a_device_that_is_not_there_is_one_line(self, device: str) -> None:
+    def test_a_missing_device_is_one_line(self, device: str) -> None:
         done = selftest("--library", "simulator", f"--device={device}")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == f"aioacl: there is no device {device}: the number of visible devices is 2\n"
 
     @pytest.mark.parametrize("arguments", [("--limit", "0"), ("--limit", "x"), ("--family", "dance")])
-    def test_arguments_are_looked_at(self, arguments: tuple[str, str]) -> None:
+    def test_invalid_arguments_are_refused(self, arguments: tuple[str, str]) -> None:
         done = selftest(*arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("usage: aioacl selftest")
@@ -308,7 +310,7 @@ class TestMisuse:
         if arguments[0] == "--limit":
             assert "expected a number of seconds, more than 0" in done.stderr
 
-    def test_what_a_reset_will_do_is_told_first(self) -> None:
+    def test_the_effects_of_a_reset_are_printed_first(self) -> None:
         done = selftest("--library", "simulator", "--family", "text", "--reset", "--device", "1")
         assert done.returncode == 0
         assert "set device 1 and reset it many times, with and without force" in done.stderr

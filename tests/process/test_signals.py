@@ -79,14 +79,14 @@ async def main():
         try:
             await port.wait(start)
         finally:
-            aioacl._base.ffi.lib.aio_port_post(port.handle, begun[0], 7)  # late, and nobody's
+            aioacl._base.ffi.lib.aio_port_post(port.handle, begun[0], 7)  # late: no task waits for it any more
 run(main)
 """
 )
 
 
 @EVERYWHERE
-def test_in_the_middle_of_a_wait_it_comes_when_the_wait_has_begun(backend: str) -> None:
+def test_during_a_wait_it_is_raised_after_the_wait_has_begun(backend: str) -> None:
     assert run(IN_BETWEEN, backend) == (130, "begun\ninterrupted\n", "")
 
 
