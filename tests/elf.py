@@ -1,4 +1,4 @@
-"""What a shared object exports and what it calls itself: as much of ELF64 as that takes."""
+"""The exported names, the name and the dependencies of a shared object: a minimal ELF64 reader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _sections(data: bytes) -> list[Section]:
 
 
 def exports(path: Path) -> set[str]:
-    """The names that other objects can find in it."""
+    """The names that it exports."""
     data = path.read_bytes()
     sections = _sections(data)
     symbols = next(section for section in sections if section.kind == DYNSYM)
@@ -51,17 +51,17 @@ def exports(path: Path) -> set[str]:
 
 
 def soname(path: Path) -> str | None:
-    """What it calls itself."""
+    """Its name for the linker (SONAME)."""
     return next(iter(_dynamic(path, DT_SONAME)), None)
 
 
 def needed(path: Path) -> list[str]:
-    """The libraries that are loaded with it."""
+    """The libraries that are loaded with it (NEEDED)."""
     return _dynamic(path, DT_NEEDED)
 
 
 def runpath(path: Path) -> list[str]:
-    """The folders in which those are looked for first."""
+    """The folders in which those are searched first (RUNPATH)."""
     return [folder for text in _dynamic(path, DT_RUNPATH) for folder in text.split(":")]
 
 

@@ -1,4 +1,4 @@
-"""The build finds the sources wherever they are, and rebuilds only what an edit changes."""
+"""The build finds sources in nested folders, and rebuilds only what an edit changes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_an_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_pat
     plan = str(build_ninja.build_folder() / "build.ninja")
 
     def steps() -> list[str]:
-        """What ninja would do, and does not."""
+        """The steps that ninja would run, without running them."""
         command = [build_ninja.ninja(), "-n", "-f", plan]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         return sorted(re.findall(r"^\[\d+/\d+\] (\w+)", done.stdout, flags=re.MULTILINE))

@@ -1,4 +1,4 @@
-"""benchmarks/instructions.py reads what callgrind writes, and compares."""
+"""benchmarks/instructions.py reads the output of callgrind, and compares counts."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_file_with_other_events_is_refused(instructions: Any, line: str, complai
 
 
 def counts(count: int, **disturbed: int) -> dict[tuple[str, int], int]:
-    """Those of a run: 5 instructions for counting, 100 for an enqueue, 50 for an await."""
+    """The instructions of a run: 5 instructions for counting, 100 for an enqueue, 50 for an await."""
     cost = {"nothing": 5, "enqueue": 105, "await": 55}
     return {
         (kind, times): 1000 + cost[kind] * times * count + (disturbed.get(kind, 0) if times == 2 else 0)

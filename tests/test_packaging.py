@@ -1,4 +1,4 @@
-"""The distributions are whole: sdist from the tree, wheel from the sdist, import from the wheel alone."""
+"""The distributions are complete: sdist from the tree, wheel from the sdist, import from the wheel alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ device.close().result()
 
 
 def _run(*command: str | Path, cwd: Path) -> str:
-    """What the command printed."""
+    """Returns what the command printed."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL", "PYTHON"))}
     ran = subprocess.run(
         command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=300, check=False
@@ -57,7 +57,7 @@ def _tracked() -> set[str]:
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of what git knows, so that nothing of the working tree slips in."""
+    """Built from a copy of the files that git tracks, without other files of the working tree."""
     place = tmp_path_factory.mktemp("sdist")
     _run("git", "clone", "--quiet", ROOT, "tree", cwd=place)
     return place / _run(sys.executable, "-c", SDIST, place, cwd=place / "tree").split()[-1]

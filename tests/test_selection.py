@@ -1,4 +1,4 @@
-"""./test runs what CONTRIBUTING.md says, and a quick test starts no process."""
+"""./test runs the tests that CONTRIBUTING.md describes, and a quick test starts no process."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_marker_that_is_not_registered_is_an_error() -> None:
 
 
 def item(*markers: str, loop: str | None = None) -> Any:
-    """What the selection looks at, of a test with these markers."""
+    """A stand-in for a test with these markers, for the selection."""
     variant = SimpleNamespace(params={"anyio_backend": loop} if loop else {})
     return SimpleNamespace(
         callspec=variant, get_closest_marker=lambda name: name if name in markers else None
@@ -116,7 +116,7 @@ def test_a_folder_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         lambda: subprocess.run(["true"], check=True),
         lambda: os.fork(),  # noqa: PLW0108 - looked up when it is called
         lambda: os.posix_spawn("/bin/true", ["true"], {}),
-        lambda: os.system("true"),  # pyright: ignore[reportDeprecated]  # a test may use it all the same
+        lambda: os.system("true"),  # pyright: ignore[reportDeprecated]  # a test may use it nevertheless
         lambda: multiprocessing.get_context("spawn").Process(target=print).start(),
         lambda: forkserver.run([sys.executable, "-c", ""]),
     ],
