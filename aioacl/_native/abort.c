@@ -281,10 +281,10 @@ uint32_t aio_device_foreign(int device) {
  * The callback counts before it shuts the gate. The word is read before the count and swapped after it, so the
  * swap never undoes what a later callback has done.
  */
-void aio_foreign_settle(int device, uint32_t told) {
+void aio_foreign_settle(int device, uint32_t foreign_resets) {
     struct aio_device *self = &aio_devices[device % AIO_DEVICES];
     uint64_t seen = atomic_load(&self->word);
-    while (atomic_load(&self->foreign) == told) {
+    while (atomic_load(&self->foreign) == foreign_resets) {
         if (atomic_compare_exchange_weak(&self->word, &seen,
                                          seen & ~((uint64_t)(AIO_FOREIGN | AIO_FOUND) << 56))) {
             return;

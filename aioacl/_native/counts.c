@@ -7,7 +7,7 @@ static void change(int device, int function, aclError (*call)(int32_t), aio_coun
     aio_thread *self = aio_self();
     bool outer = self->own_reset;
     aio_frame frame;
-    made->told = aio_device_foreign(device);
+    made->foreign_resets = aio_device_foreign(device);
     made->code = AIO_ABSENT;
     if (aio_present[function]) {
         self->own_reset = true;
@@ -35,8 +35,8 @@ static bool is_set(int device) {
 void aio_count_set(int device, aio_counted *made) {
     change(device, AIO_FN_aclrtSetDevice, aio_acl.aclrtSetDevice, made);
     uint32_t now = aio_device_foreign(device);
-    if (made->code == 0 && now != made->told && is_set(device)) {
-        made->told = now;
+    if (made->code == 0 && now != made->foreign_resets && is_set(device)) {
+        made->foreign_resets = now;
     }
     made->returned = 1;
 }

@@ -225,10 +225,10 @@ int aio_equipped(void);
 uint32_t aio_device_foreign(int device);
 /* A call of that generation has found that other code reset the device: shuts the gate, unless it is shut. */
 void aio_foreign_found(int device, uint32_t generation);
-/* To be called after the device was set and the gate was opened. `told`: how many foreign resets had been
- * reported when the device was set. Those are dealt with. If more were reported since, the gate is shut until
- * they are, too. */
-void aio_foreign_settle(int device, uint32_t told);
+/* To be called after the device was set and the gate was opened. `foreign_resets`: how many foreign resets had
+ * been reported when the device was set. Those are dealt with. If more were reported since, the gate is shut
+ * until they are, too. */
+void aio_foreign_settle(int device, uint32_t foreign_resets);
 int aio_watch_foreign(void);
 int64_t aio_threads(void);
 void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);
@@ -238,11 +238,11 @@ void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);
 typedef struct {
     int32_t returned;
     int32_t code;
-    uint32_t told; /* foreign resets reported before the call, or made up for by it */
+    uint32_t foreign_resets; /* foreign resets reported before the call, or made up for by it */
 } aio_counted;
 
-/* Sets the device. A foreign reset that is reported meanwhile is counted in `told` if the device is set all the
- * same; if it is not, that reset has undone this set. */
+/* Sets the device. A foreign reset that is reported meanwhile is counted in `foreign_resets` if the device is
+ * set all the same; if it is not, that reset has undone this set. */
 void aio_count_set(int device, aio_counted *made);
 /* Resets the device; this does not count as a foreign reset. */
 void aio_count_reset(int device, int force, aio_counted *made);

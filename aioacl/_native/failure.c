@@ -26,7 +26,7 @@ enum { NO_ID = -1 };
 static aio_lock failures;
 static _Thread_local bool inside; /* this thread has the lock */
 static _Atomic(aio_stream *) graveyard;
-static aio_failure no_memory = {.references = 1, .code = AIO_NO_MEMORY, .stream = NO_ID, .told = true};
+static aio_failure no_memory = {.references = 1, .code = AIO_NO_MEMORY, .stream = NO_ID};
 
 void aio_failures_lock(void) {
     aio_lock_take(&failures);

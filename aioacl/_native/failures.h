@@ -21,8 +21,7 @@ typedef struct aio_failure {
     int32_t stream; /* its id */
     uint64_t position;
     bool collected; /* a caller has received it */
-    bool told;
-    bool stops; /* the failure has stopped its context */
+    bool stops;     /* the failure has stopped its context */
     char *text;
 } aio_failure;
 

@@ -79,10 +79,10 @@ class _Change(Procedure):
         made = self.made
         if not made.returned or made.code not in (0, RELEASED_ALREADY):
             return
-        if self._resets_seen != made.told:  # a foreign reset has released the earlier counts
+        if self._resets_seen != made.foreign_resets:  # a foreign reset has released the earlier counts
             self._before = Counts()
             self.host.counts.change(self._before)
-        self.host.counts.foreign_resets_seen = made.told
+        self.host.counts.foreign_resets_seen = made.foreign_resets
         self.host.counts.change(Counts() if made.code else self._rule(self._before).counts)
 
 

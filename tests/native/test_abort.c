@@ -196,37 +196,37 @@ static aio_counted counted(aclError (*set)(int32_t)) {
 static void a_set_counts_foreign_resets_that_did_not_undo_it(void) {
     bed_load();
     set_as_it_is = aio_acl.aclrtSetDevice;
-    uint32_t told = aio_device_foreign(0);
+    uint32_t seen = aio_device_foreign(0);
     aio_counted made = counted(set_as_it_is);
     CHECK_EQ(made.code, 0);
-    CHECK_EQ(made.told, told);
+    CHECK_EQ(made.foreign_resets, seen);
     made = counted(set_after_a_reset);
     CHECK_EQ(made.code, 0);
-    CHECK_EQ(made.told, told + 1);
-    CHECK_EQ(aio_device_foreign(0), told + 1);
+    CHECK_EQ(made.foreign_resets, seen + 1);
+    CHECK_EQ(aio_device_foreign(0), seen + 1);
     made = counted(set_before_a_reset);
     CHECK_EQ(made.code, 0);
-    CHECK_EQ(made.told, told + 1);
-    CHECK_EQ(aio_device_foreign(0), told + 2);
+    CHECK_EQ(made.foreign_resets, seen + 1);
+    CHECK_EQ(aio_device_foreign(0), seen + 2);
     CHECK_EQ(counted(set_as_it_is).code, 0);
     made = counted(fail_after_a_reset);
     CHECK_EQ(made.code, 507033);
-    CHECK_EQ(made.told, told + 2);
-    CHECK_EQ(aio_device_foreign(0), told + 3);
+    CHECK_EQ(made.foreign_resets, seen + 2);
+    CHECK_EQ(aio_device_foreign(0), seen + 3);
 }
 
 /* Also if the thread's resets were marked as own ones before. */
 static void an_own_reset_is_not_counted_as_foreign(void) {
     aio_counted made = {0};
     bed_load();
-    uint32_t told = aio_device_foreign(0);
+    uint32_t seen = aio_device_foreign(0);
     for (int force = 0; force < 2; force++) {
         aio_count_set(0, &made);
         made.returned = 0;
         aio_count_reset(0, force, &made);
         CHECK_EQ(made.returned, 1);
         CHECK_EQ(made.code, 0);
-        CHECK_EQ(aio_device_foreign(0), told);
+        CHECK_EQ(aio_device_foreign(0), seen);
     }
     aio_own_reset(1);
     aio_count_reset(0, 0, &made);

@@ -172,9 +172,9 @@ class Procedure:
             lib.aio_count_set(self.index, made)
             code = made.code
             if code == 0:
-                self.host.counts.note_set(made.told)
+                self.host.counts.note_set(made.foreign_resets)
                 code = self._adopt_context()
-            if lib.aio_device_foreign(self.index) == made.told:
+            if lib.aio_device_foreign(self.index) == made.foreign_resets:
                 break
         return code
 
