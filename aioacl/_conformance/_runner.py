@@ -1,7 +1,7 @@
 """The parent: it forks a process for each vector, several at a time, and compares what they answer.
 
 It loads no library and has no threads, so forking is safe and costs a few milliseconds; a vector that crashes or hangs
-ends its own process only. A child tells each answer as it gets it, so a crash says at which step it happened.
+ends its own process only. A child reports each answer as it gets it, so the step of a crash is known.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Symbols:
 
 
 def _nothing(_: int | None) -> None:
-    """What a callback does of which nobody wants to know."""
+    """A callback whose calls are not recorded."""
 
 
 class Callbacks:

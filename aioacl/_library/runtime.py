@@ -32,7 +32,7 @@ EXIT_GRACE_SECONDS: Final = 2.0
 
 _lock = sync.lock()
 _users: set[object] = set()
-_busy: list[object] = []  # the user for whom such a call runs; None if it runs only for pinned memory
+_busy: list[object] = []  # the user of such a call; None if it runs only for pinned memory
 _owner = False
 _debt = 0  # the number of finalizes that failed: ACL still counts these initialisations
 _watching = False
@@ -69,7 +69,7 @@ def load() -> None:
 
 
 def busy() -> tuple[object, ...]:
-    """Returns the user for whom ACL is being initialised or finalized now, in a tuple that may be empty."""
+    """Returns the user for which ACL is being initialised or finalized now, in a tuple that may be empty."""
     return tuple(_busy)
 
 

@@ -53,7 +53,7 @@ def load(choice: str | None) -> LibraryInfo:
 
 
 def devices() -> tuple[int, str]:
-    """How many devices there are, and why nobody can tell."""
+    """The number of devices, and why it is not known."""
     count = ffi.new("uint32_t *")
     code = call("aclrtGetDeviceCount", count)
     return (0, f"aclrtGetDeviceCount answered {named(code)}") if code else (int(count[0]), "")

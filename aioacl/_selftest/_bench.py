@@ -1,8 +1,7 @@
-"""What the checks are made of.
+"""The bench of a check.
 
-Each check gets a bench of its own, on a thread of its own that has set the device and nothing else. Whatever it makes
-there is given back when it ends. A stream is made to stand still by letting it wait for an event that nobody has
-recorded yet: plain ACL, so the same on a card.
+Each check gets its own bench, on a thread that has set the device and nothing else. What it makes there is given back
+when it ends. A stream is held by a wait for an event that is not recorded yet: plain ACL, so it works on a card too.
 
 Time is measured as little as possible. Where a check has to see that a call does not return, it looks for a moment and
 is content: a slow machine can make a broken runtime look well, but never a good one broken.
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 HANDLE_SECONDS: Final = 10.0  # what a call that must return gets
 MOMENT_SECONDS: Final = 0.05  # how long a call is watched that must not return
-ENTER_SECONDS: Final = 0.2  # what a thread gets to be inside a call, where nobody can tell
+ENTER_SECONDS: Final = 0.2  # what a thread gets to be inside a call, where no query shows that it is inside
 WAIT_MS: Final = 8000  # the limit of waits that must succeed
 REPEAT_INITIALIZE: Final = 100002
 NO_CONTEXT: Final = 107002

@@ -54,7 +54,7 @@ class Request:
 
 
 class _Child:
-    """One process, and what it tells."""
+    """One process, and what it reports."""
 
     def __init__(self, request: Request, ids: Iterable[str], complaints: IO[bytes]) -> None:
         ours, theirs = os.pipe()

@@ -125,7 +125,7 @@ def _(bench: Bench) -> None:
         waiter = bench.helper(lambda: call("aclrtSynchronizeStream", other))
         bench.wait_inside(waiter, "aclrtSynchronizeStream")
         abort(bench, aborted)
-        require(not waiter.returned(), "somebody who waited for another stream has left")
+        require(not waiter.returned(), "a wait for another stream has ended")
         release()
         require_code(0, waiter.answer("aclrtSynchronizeStream"), "aclrtSynchronizeStream")
 

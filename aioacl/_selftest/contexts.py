@@ -222,7 +222,7 @@ def _(bench: Bench) -> None:
 
 @CONTEXTS.assumes(
     "destroyed",
-    "A thread whose context somebody has destroyed has none any more.",
+    "A thread whose context another thread destroyed has no context.",
     calls="aclrtCreateContext aclrtDestroyContext aclrtGetCurrentContext",
     used_by="_native/gate.c",
     mark="H",

@@ -39,7 +39,7 @@ def fail(bench: Bench, stream: CData, memory: CData) -> None:
 
 @ERRORS.assumes(
     "once",
-    "The error of a task is delivered to the first who synchronizes the stream, and to nobody after.",
+    "The error of a task is delivered once: to the first synchronize of the stream.",
     calls="aclrtSynchronizeStream",
     used_by="_native/confirm.c _native/waiters.c",
     mark="H",
@@ -214,7 +214,7 @@ def _(bench: Bench) -> None:
     text()
     unread_failure()
     require(str(NO_SUCH_DEVICE) not in on_a_thread(other), "another thread has found the text")
-    require(text(), "the text is gone though nobody has read it")
+    require(text(), "the text is gone although no call has read it")
 
 
 @TEXT.assumes(

@@ -38,7 +38,7 @@ def must_be(bench: Bench, event: CData, wanted: int, when: str) -> None:
 
 @EVENTS.assumes(
     "unrecorded",
-    "A new event that nobody has recorded is complete: waits for it end at once, on the host and on a stream.",
+    "An event that was never recorded is complete: waits for it end at once, on the host and on a stream.",
     calls="aclrtCreateEventExWithFlag aclrtQueryEventStatus aclrtSynchronizeEvent aclrtStreamWaitEvent",
     used_by=NOBODY,
     mark="H",

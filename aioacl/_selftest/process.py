@@ -90,7 +90,7 @@ def _(_: Bench) -> None:
 
 @PROCESS.assumes(
     "initialise",
-    "aclInit without a file answers 0, and 100002 to whoever comes second.",
+    "aclInit without a file returns 0, and 100002 when it is called again.",
     calls="aclInit",
     used_by="_library/runtime",
     mark="doc",

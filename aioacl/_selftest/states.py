@@ -41,11 +41,11 @@ class Told:
     """A registered callback, and what it was told: the state, and the thread it ran on."""
 
     def __init__(self, device: int, also: Callable[[int], object] = lambda _: None) -> None:
-        self.told: list[tuple[int, int]] = []
+        self.reported: list[tuple[int, int]] = []
 
         def note(index: int, state: int, _: Any) -> None:
             if index == device:
-                self.told.append((state, threading.get_native_id()))
+                self.reported.append((state, threading.get_native_id()))
                 also(state)
 
         self._callback = ffi.callback("void(int32_t, int, void *)", note)
@@ -53,9 +53,9 @@ class Told:
 
     def must_be(self, *wanted: int) -> None:
         """Complains unless these states were told since the last look, on this thread."""
-        states = [state for state, _ in self.told]
-        here = all(thread == threading.get_native_id() for _, thread in self.told)
-        self.told.clear()
+        states = [state for state, _ in self.reported]
+        here = all(thread == threading.get_native_id() for _, thread in self.reported)
+        self.reported.clear()
         require(states == list(wanted), f"told {_words(states)}, not {_words(wanted)}")
         require(here, "the callback ran on another thread than the call")
 
@@ -91,7 +91,7 @@ def _(bench: Bench) -> None:
 
 @STATES.assumes(
     "set",
-    "The first aclrtSetDevice tells SET_PRE and SET_POST, each further one SET_POST, on the thread that sets.",
+    "The first aclrtSetDevice reports SET_PRE and SET_POST, each further one SET_POST, on the thread that sets.",
     calls="aclrtRegDeviceStateCallback aclrtSetDevice",
     used_by="_native/abort.c",
     mark="H",
@@ -106,7 +106,7 @@ def _(bench: Bench) -> None:
 
 @STATES.assumes(
     "streams",
-    "The callback on streams tells 1 after a stream was made and 2 before it is destroyed, on the calling thread.",
+    "The callback on streams reports 1 after a stream was made and 2 before it is destroyed, on the calling thread.",
     calls="aclrtRegStreamStateCallback aclrtCreateStream aclrtDestroyStream",
     used_by=NOBODY,
     mark="H",
@@ -134,7 +134,7 @@ def _(bench: Bench) -> None:
 
 @STATES.assumes(
     "reset",
-    "A reset that releases tells RESET_PRE and RESET_POST, on the resetting thread; no other reset tells a thing.",
+    "A reset that releases reports RESET_PRE and RESET_POST, on the resetting thread; no other reset reports a thing.",
     calls="aclrtRegDeviceStateCallback aclrtResetDevice aclrtResetDeviceForce",
     used_by="_native/abort.c",
     mark="H",

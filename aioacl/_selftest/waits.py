@@ -200,7 +200,7 @@ def _(bench: Bench) -> None:
 
 @WAITS.assumes(
     "beside",
-    "While somebody waits, others ask, enqueue, make and destroy.",
+    "While one thread waits, others query, enqueue, make and destroy.",
     calls="aclrtSynchronizeStream aclrtStreamQuery aclrtQueryEventStatus aclrtCreateStream aclrtDestroyStream",
     used_by="_native/watcher.c _native/gate.c",
     mark="H",

@@ -140,7 +140,7 @@ void node_replace(node_t *node, task_t *task) {
     task_t old = node->task;
     node->task = *task;
     if (old.kind == TASK_RECORD) {
-        node->task.event.record = old.event.record; /* which executions begin anew */
+        node->task.event.record = old.event.record; /* which executions begin again */
         old.event.record = task->event.record;
     } else if (old.kind == TASK_WAIT_FLAG) {
         node->task.event.event->waits--; /* it is waited for when the graph runs */

@@ -44,7 +44,8 @@ static bool resident(char *page, size_t length, size_t page_size) {
     return true;
 }
 
-/* Missing permission and a kernel without the advice give the same error. A page that exists tells them apart.
+/* Missing permission and a kernel without the advice give the same error. A page that exists distinguishes
+ * them.
  */
 static bool can_populate(size_t page_size) {
     char here = 0;
