@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import aioacl
 
 SIMULATOR: Final = "simulator"
+LONGEST_SECONDS: Final = 1e7  # four months; more would not fit the clock of the watchdog
 FIXTURES: Final = frozenset({"aioacl_library", "aioacl_simulator", "aioacl_open", "aioacl_device"})
 MARKERS: Final = {
     "aioacl_hardware": "the test needs a card: skipped on the simulator",
@@ -132,8 +133,10 @@ def _seconds(config: pytest.Config, name: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise pytest.UsageError(f"{name}={text!r}: pass seconds, at least 0")
+    if not 0 <= seconds <= LONGEST_SECONDS:
+        raise pytest.UsageError(
+            f"{name}: expected seconds from 0 to {LONGEST_SECONDS:g}, got {text!r}; pass such a number"
+        )
     return seconds
 
 

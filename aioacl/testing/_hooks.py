@@ -142,7 +142,13 @@ class Hooks:
             refuse_unknown(self._settings.leaves, "aioacl_allow_leaks")
             for item in items:
                 for marker in item.iter_markers("aioacl_allow_leaks"):
-                    refuse_unknown(marker.args, f"{item.nodeid}: aioacl_allow_leaks")
+                    place = f"{item.nodeid}: aioacl_allow_leaks"
+                    if marker.kwargs or not marker.args:
+                        raise ParameterError(
+                            f"{place}: expected names, got {', '.join(marker.kwargs) or 'nothing'}",
+                            hint='Pass the names as strings: aioacl_allow_leaks("streams").',
+                        )
+                    refuse_unknown(marker.args, place)
         except ParameterError as error:
             raise pytest.UsageError(str(error)) from None
 

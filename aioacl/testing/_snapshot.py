@@ -52,10 +52,10 @@ THEIR_THREADS: Final = (
 )  # idle workers of event loops, which end them
 
 
-def refuse_unknown(names: Iterable[str], place: str) -> None:
+def refuse_unknown(names: Iterable[object], place: str) -> None:
     """Raises ParameterError for a name that no audit counts, because it would allow nothing."""
     for name in names:
-        if name not in KNOWN:
+        if not isinstance(name, str) or name not in KNOWN:
             like = get_close_matches(str(name), KNOWN, n=1)
             raise ParameterError(
                 f"{place}: expected the name of something that is counted, got {name!r}"

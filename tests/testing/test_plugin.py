@@ -240,8 +240,9 @@ def test_there_is_no_traceback_where_it_would_tell_nothing(broken: Ran) -> None:
     [
         ("aioacl_library=libascendcl.so", "pass `simulator` or an absolute path"),
         ("aioacl_check=some", "pass one of fixtures, all, none"),
-        ("aioacl_watchdog=soon", "pass seconds, at least 0"),
-        ("aioacl_settle_timeout=-1", "pass seconds, at least 0"),
+        ("aioacl_watchdog=soon", "aioacl_watchdog: expected seconds from 0 to 1e+07, got 'soon'"),
+        ("aioacl_watchdog=1e300", "aioacl_watchdog: expected seconds from 0 to 1e+07, got '1e300'"),
+        ("aioacl_settle_timeout=-1", "aioacl_settle_timeout: expected seconds from 0 to 1e+07, got '-1'"),
     ],
 )
 def test_a_setting_that_says_nothing_ends_the_run(project: Path, setting: str, cure: str) -> None:
@@ -417,6 +418,18 @@ def test_what_nobody_counts_cannot_be_left(tmp_path: Path, mark: str, options: t
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "got"),
+    [("streams=1", "got streams"), ("", "got nothing"), ('["streams"]', "got ['streams']")],
+)
+def test_marker_of_leaks_without_names_is_refused(tmp_path: Path, arguments: str, got: str) -> None:
+    mark = f"@pytest.mark.aioacl_allow_leaks({arguments})\n"
+    (tmp_path / "test_it.py").write_text(f"import pytest\n\n{mark}def test_it(aioacl_device): pass\n")
+    ran = run(tmp_path, "test_it.py")
+    assert ran.status == pytest.ExitCode.USAGE_ERROR
+    assert got in ran.output
+
+
 @pytest.mark.parametrize("setting", ["AIOACL_SIM_DEVICES", "AIOACL_SIM_FAULTS", "AIOACL_SIM_NONSENSE"])
 def test_what_the_simulator_cannot_read_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
@@ -435,4 +448,4 @@ def test_the_traceback_of_an_error_ends_at_the_users_line(tmp_path: Path) -> Non
     )
     told = run(tmp_path, "test_it.py").failed["test_it"]
     assert "test_it.py:3: " in told
-    assert "_operation.py" not in told
+    assert "manager.py" not in told

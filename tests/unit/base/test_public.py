@@ -87,3 +87,9 @@ def test_types_of_a_public_class_can_be_looked_up(module: ModuleType, name: str)
     thing = getattr(module, name)
     if inspect.isclass(thing):
         typing.get_type_hints(thing)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_source_of_a_public_class_is_not_found_rather_than_wrong(error: type[aioacl.AclError]) -> None:
+    with pytest.raises(OSError, match="class"):
+        inspect.getsource(error)
