@@ -126,6 +126,16 @@ def wants_trio_on_asyncio(item: pytest.Item) -> bool:
     return on_trio and taken and bool(inspect.iscoroutinefunction(getattr(item, "function", None)))
 
 
+def refuse_unnamed(marker: pytest.Mark, place: str) -> None:
+    """Raises ParameterError for a marker that allows nothing, or something that no audit counts."""
+    if marker.kwargs or not marker.args:
+        raise ParameterError(
+            f"{place}: expected names, got {', '.join(marker.kwargs) or 'nothing'}",
+            hint='Pass the names as strings: aioacl_allow_leaks("streams").',
+        )
+    refuse_unknown(marker.args, place)
+
+
 class Hooks:
     """The implementations of pytest's hooks, for the tests that are checked."""
 
@@ -142,13 +152,7 @@ class Hooks:
             refuse_unknown(self._settings.leaves, "aioacl_allow_leaks")
             for item in items:
                 for marker in item.iter_markers("aioacl_allow_leaks"):
-                    place = f"{item.nodeid}: aioacl_allow_leaks"
-                    if marker.kwargs or not marker.args:
-                        raise ParameterError(
-                            f"{place}: expected names, got {', '.join(marker.kwargs) or 'nothing'}",
-                            hint='Pass the names as strings: aioacl_allow_leaks("streams").',
-                        )
-                    refuse_unknown(marker.args, place)
+                    refuse_unnamed(marker, f"{item.nodeid}: aioacl_allow_leaks")
         except ParameterError as error:
             raise pytest.UsageError(str(error)) from None
 
