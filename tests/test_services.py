@@ -1,4 +1,4 @@
-"""docs/services.md does what it says."""
+"""docs/services.md and docs/failures.md do what they say."""
 
 from __future__ import annotations
 
@@ -19,14 +19,22 @@ from aioacl._library.locate import candidates
 from aioacl._lifecycle.procedures import limits
 from tests.kit import FAULT, TASK_FAULT, hanging, until
 
-PAGE = (Path(__file__).parents[1] / "docs" / "services.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def blocks(page: str) -> list[str]:
+    """The programs of a page."""
+    return re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+(SERVICE,) = blocks("services.md")
+(SHARED,) = blocks("failures.md")
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     path = tmp_path / "service.py"
-    path.write_text(BLOCKS[0])
+    path.write_text(SERVICE)
     return path
 
 
@@ -52,7 +60,7 @@ def test_the_program_runs(program: Path) -> None:
     ran = run(program, AIOACL_LIBRARY="simulator")
     assert (ran.returncode, ran.stderr) == (0, "")
     told = ran.stdout.splitlines()
-    told.remove("True True")  # by the operator, while the guard tells the rest
+    told.remove("True True")  # by the operator, while the guard prints the rest
     assert [line for line in told if not line.startswith("revoked ")] == [
         "draining DRAINING 1 ",
         "resetting RESETTING 1 ",
@@ -110,9 +118,8 @@ def test_the_guard_prints_a_failure_that_nothing_awaits_and_resets_nothing(
 
 
 def test_a_shared_stream_is_renewed_once_for_all_requests(tmp_path: Path) -> None:
-    assert len(BLOCKS) == 2
     path = tmp_path / "shared.py"
-    path.write_text(BLOCKS[1])
+    path.write_text(SHARED)
     parts: dict[str, Any] = runpy.run_path(str(path))
 
     async def main() -> None:
@@ -159,7 +166,7 @@ def test_the_guard_tries_again_until_a_hung_call_is_back(
 
 
 @pytest.mark.thorough
-def test_a_call_that_hangs_for_good_ends_the_service_and_leaves_nobody_behind(
+def test_a_call_that_hangs_for_good_ends_the_service_and_leaves_no_task(
     program: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(limits, "BARRIER_SECONDS", 0.2)

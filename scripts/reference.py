@@ -1,0 +1,506 @@
+"""Makes the pages of docs/reference from the signatures and docstrings.
+
+    .venv/bin/python scripts/reference.py            writes the pages
+    .venv/bin/python scripts/reference.py --check    lists the pages that are not up to date; status 1 if there are any
+
+A page has a template of the same name in docs/reference/_pages. Its text is written by hand; a line `::: aioacl.Stream`
+is replaced by the signature, docstring and members of that name. `::: names`, `::: codes` and `::: functions` are
+replaced by the tables of all public names, of the error codes and of the ACL functions.
+
+The sources are read by griffe and not imported, except the table of error codes and build_ffi.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import griffe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    Item: TypeAlias = griffe.Class | griffe.Function | griffe.Attribute | griffe.Module
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGES: Final = ROOT / "docs" / "reference"
+TEMPLATES: Final = PAGES / "_pages"
+COMMAND: Final = ".venv/bin/python scripts/reference.py"
+MODULES: Final = ("aioacl", "aioacl.simulator", "aioacl.lowlevel", "aioacl.testing")
+PLUGIN: Final = "pytest_aioacl"
+LINE: Final = 88
+DIRECTIVE: Final = re.compile(r"^::: ([\w.]+)$", flags=re.MULTILINE)
+SECTION: Final = re.compile(r"^(Raises):[ \t]*\n((?:[ \t]+\S.*(?:\n|\Z))+)", flags=re.MULTILINE)
+BARE: Final = re.compile(r"^(\s+)(\w+(?:, \w+)*)\.?$")
+HIDDEN: Final = frozenset({"factory", "noun", "default_action", "default_hint"})
+"""Attributes that are for aioacl's own use, or that are shown in another way."""
+
+PROTOCOLS: Final = {
+    "__await__": "`await`",
+    "__aenter__": "`async with`",
+    "__enter__": "`with`",
+    "__aiter__": "`async for`",
+    "__iter__": "`for`",
+    "__len__": "`len()`",
+    "__buffer__": "the buffer protocol",
+}
+PARAMETERS: Final = {
+    "timeout": "seconds to wait at most; `None` waits without a limit",
+    "wait": "`False` raises `DeviceResetting` at once instead of waiting for a reset to end",
+    "nbytes": "a size in bytes",
+    "device": "the index of a device",
+    "stream": "a Stream, or the raw handle of a stream",
+    "function": "the C name of an ACL function",
+    "code": "an ACL error code",
+    "patience": "seconds that threads and unfinished work have to end",
+    "seconds": "a time in seconds",
+    "index": "the index of a device, from 0",
+}
+"""What a parameter means where its docstring does not say it."""
+
+
+# --- sources -------------------------------------------------------------------------------------------------------
+
+
+@cache
+def package(name: str) -> griffe.Module:
+    """The module or package of the repository, read from its sources."""
+    logging.getLogger("griffe").setLevel(logging.ERROR)  # it warns of each `Raises:` line without a description
+    found = griffe.load(name, search_paths=[str(ROOT)], docstring_parser="google", resolve_aliases=True)
+    assert isinstance(found, griffe.Module)
+    return found
+
+
+def find(path: str) -> Item:
+    """The object with a dotted path."""
+    top, _, rest = path.partition(".")
+    found = package(top)[rest] if rest else package(top)
+    return final(found)
+
+
+def final(found: griffe.Object | griffe.Alias) -> Item:
+    """The object itself, for an alias of an import."""
+    target = found.final_target if isinstance(found, griffe.Alias) else found
+    assert isinstance(target, (griffe.Class, griffe.Function, griffe.Attribute, griffe.Module)), target
+    return target
+
+
+def public_names() -> Iterator[tuple[str, str]]:
+    """Each public name with its module."""
+    for module in MODULES:
+        found = find(module)
+        for name in found.exports or ():
+            yield module, str(name)
+
+
+def fixtures() -> list[str]:
+    """The names of the fixtures of the pytest plugin."""
+    return [
+        name
+        for name, member in package(PLUGIN).members.items()
+        if isinstance(member, griffe.Function)
+        and any("pytest.fixture" in str(each.value) for each in member.decorators)
+    ]
+
+
+# --- text ----------------------------------------------------------------------------------------------------------
+
+
+def completed(text: str) -> str:
+    """A docstring in which each line of `Raises:` has a description, as griffe requires; `-` stands for none."""
+
+    def fill(match: re.Match[str]) -> str:
+        lines = [BARE.sub(r"\1\2: -", line) for line in match[2].splitlines()]
+        return "\n".join([f"{match[1]}:", *lines, ""])
+
+    return SECTION.sub(fill, text)
+
+
+def sections(found: Item) -> list[griffe.DocstringSection]:
+    """The parts of a docstring."""
+    if found.docstring is None:
+        return []
+    text = completed(found.docstring.value)
+    return griffe.Docstring(text, parent=found).parse("google", warnings=False)
+
+
+def summary(found: Item) -> str:
+    """The first sentence of a docstring."""
+    text = found.docstring.value.partition("\n\n")[0] if found.docstring else ""
+    return re.split(r"(?<=[.;:]) (?=[A-Z`])", flat(text))[0].rstrip(":;")
+
+
+def flat(text: str) -> str:
+    """A text on one line, for a cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def code(text: object) -> str:
+    """A type or value as code in a cell of a table."""
+    return "`" + " ".join(str(text).split()).replace("|", "\\|") + "`" if str(text) else ""
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table, or nothing without rows."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *lines]) if lines else ""
+
+
+# --- signatures ----------------------------------------------------------------------------------------------------
+
+
+def signature(found: griffe.Function) -> str:
+    """The call of a function, with types and defaults."""
+    words: list[str] = []
+    starred = False
+    kinds = griffe.ParameterKind
+    parameters = [each for each in found.parameters if each.name not in ("self", "cls")]
+    for number, each in enumerate(parameters):
+        kind = each.kind
+        stars = {kinds.var_positional: "*", kinds.var_keyword: "**"}.get(kind or kinds.positional_or_keyword, "")
+        if kind is kinds.keyword_only and not starred:
+            words.append("*")
+        starred = starred or kind in (kinds.keyword_only, kinds.var_positional)
+        word = stars + each.name + (f": {each.annotation}" if each.annotation is not None else "")
+        if each.default is not None and not stars:
+            word += f" = {each.default}" if each.annotation is not None else f"={each.default}"
+        words.append(word)
+        following = parameters[number + 1].kind if number + 1 < len(parameters) else None
+        if kind is kinds.positional_only and following is not kinds.positional_only:
+            words.append("/")
+    answer = f" -> {found.returns}" if found.returns is not None else ""
+    line = f"{found.name}({', '.join(words)}){answer}"
+    if len(line) <= LINE:
+        return line
+    return "\n".join([f"{found.name}(", *(f"    {word}," for word in words), f"){answer}"])
+
+
+def fenced(text: str) -> str:
+    """A signature; `py`, because what is fenced as `python` is a program that the tests run."""
+    return f"```py\n{text}\n```"
+
+
+def parameters_of(found: griffe.Function, told: dict[str, str]) -> str:
+    """The table of a function's parameters."""
+    rows: list[tuple[str, ...]] = []
+    for each in found.parameters:
+        meaning = told.get(each.name.lstrip("*")) or PARAMETERS.get(each.name, "")
+        if each.name not in ("self", "cls") and meaning:
+            rows.append((code(each.name), code(each.annotation or ""), flat(meaning)))
+    return table(("parameter", "type", "meaning"), rows)
+
+
+# --- rendering -----------------------------------------------------------------------------------------------------
+
+
+def render(path: str, level: int = 2) -> str:
+    """The text for a directive."""
+    found = find(path)
+    name = path.rpartition(".")[2]
+    if isinstance(found, griffe.Class):
+        return "\n\n".join(filter(None, class_text(found, name, level)))
+    if isinstance(found, griffe.Module):
+        return "\n\n".join([f"{'#' * level} {name}", *prose(found)])
+    if path.startswith(f"{PLUGIN}.") and isinstance(found, griffe.Function):
+        return "\n\n".join([f"### {name}", fenced(f"{name}: {found.returns}"), *prose(found)])
+    return "\n\n".join(filter(None, member_text(found, name, level, own_module(path))))
+
+
+def own_module(path: str) -> bool:
+    """Whether what a docstring has in brackets is the ACL function behind the name."""
+    return path.count(".") == 1
+
+
+def class_text(found: griffe.Class, name: str, level: int) -> Iterator[str]:
+    """A class: what it is, how it is used, its attributes and methods."""
+    yield f"{'#' * level} {name}"
+    bases = [base for base in map(str, found.bases) if not base.startswith("_") and base in SHOWN_BASES]
+    if bases:
+        yield fenced(f"class {name}({', '.join(bases)})")
+    yield from prose(found)
+    yield uses(found)
+    yield remedy(found)
+    yield attributes(found)
+    if "__init__" in found.members and name == "Audit":
+        init = found.members["__init__"]
+        assert isinstance(init, griffe.Function)
+        yield fenced(signature(init).replace("__init__", name).removesuffix(" -> None"))
+    for member in members(found):
+        if isinstance(member, griffe.Function) or member.docstring is not None:
+            yield from member_text(member, f"{name}.{member.name}", level + 1, acl=True)
+
+
+SHOWN_BASES: Final = frozenset(
+    {"AclError", "DeviceFault", "ValueError", "MemoryError", "TimeoutError", "RuntimeWarning", "AssertionError"}
+)
+
+
+def uses(found: griffe.Class) -> str:
+    """The statements in which an object of the class can be used."""
+    names = found.all_members
+    refused = {"__enter__", "__aenter__"} if "_refuse_block" in names else set[str]()
+    words = [
+        word
+        for name, word in PROTOCOLS.items()
+        if name in names and not (name in refused and "_refuse_block" in source(final(names[name])))
+    ]
+    return f"Use it with {', '.join(words)}." if words else ""
+
+
+def source(found: Item) -> str:
+    """The lines of an object."""
+    return found.source
+
+
+def remedy(found: griffe.Class) -> str:
+    """The usual action and hint of an error."""
+    if "AclError" not in {str(base) for base in lineage(found)} and found.name != "AclError":
+        return ""
+    values: dict[str, str] = {}
+    for each in [found, *mro(found)]:
+        for name in ("default_action", "default_hint"):
+            member = each.members.get(name)
+            if isinstance(member, griffe.Attribute) and member.value is not None:
+                values.setdefault(name, literal(str(member.value)))
+    return f"Usual action: `{values['default_action']}`. Usual hint: {values['default_hint']}"
+
+
+def literal(text: str) -> str:
+    """The value of a constant string, also of a concatenation, or of the constant with that name."""
+    if text.isidentifier():
+        constant = find("aioacl._base.errors").members[text]
+        assert isinstance(constant, griffe.Attribute)
+        text = str(constant.value)
+    value = eval(text, {"__builtins__": {}}, dict.fromkeys(()))  # noqa: S307 - a literal of our own sources
+    return str(value)
+
+
+def mro(found: griffe.Class) -> list[griffe.Class]:
+    """The classes that a class inherits from, as far as they are aioacl's."""
+    return [each for each in found.mro() if each.path.startswith("aioacl.")]
+
+
+def lineage(found: griffe.Class) -> list[str]:
+    """The names of the classes that a class inherits from."""
+    return [each.name for each in mro(found)]
+
+
+def members(found: griffe.Class) -> list[griffe.Function | griffe.Attribute]:
+    """The public members: its own, in the order of the source, then the inherited ones."""
+    own = [final(each) for each in found.members.values()]
+    inherited = [final(each) for each in found.inherited_members.values()]
+    kept: dict[str, griffe.Function | griffe.Attribute] = {}
+    for each in own + inherited:
+        if (
+            isinstance(each, (griffe.Function, griffe.Attribute))
+            and not each.name.startswith("_")
+            and each.name not in HIDDEN
+            and each.path.startswith("aioacl.")
+        ):
+            kept.setdefault(each.name, each)
+    return list(kept.values())
+
+
+def attributes(found: griffe.Class) -> str:
+    """The table of attributes: those of the docstring, or without one the names and types."""
+    told = {
+        item.name: item.description
+        for section in sections(found)
+        if isinstance(section, griffe.DocstringSectionAttributes)
+        for item in section.value
+    }
+    fields = [
+        each
+        for each in members(found)
+        if isinstance(each, griffe.Attribute)
+        and each.docstring is None
+        and "property" not in each.labels
+        and "ClassVar" not in str(each.annotation)
+        and (each.parent is found or told)
+    ]
+    if not told:
+        kinds = [f"`{each.name}: {each.annotation}`" if each.annotation else f"`{each.name}`" for each in fields]
+        return f"Attributes: {', '.join(kinds)}." if kinds else ""
+    rows = [(code(each.name), code(each.annotation or ""), flat(told.get(each.name, ""))) for each in fields]
+    rows += [(code(name), "", flat(text)) for name, text in told.items() if name not in {f.name for f in fields}]
+    return table(("attribute", "type", "meaning"), rows)
+
+
+def member_text(found: Item, name: str, level: int, acl: bool) -> Iterator[str]:
+    """A function, method, property or constant."""
+    yield f"{'#' * level} {name}"
+    if isinstance(found, griffe.Function):
+        yield fenced(signature(found))
+    elif isinstance(found, griffe.Attribute):
+        yield fenced(f"{found.name}: {found.annotation}" if found.annotation is not None else found.name)
+    yield from prose(found)
+    if isinstance(found, griffe.Function):
+        told = {
+            item.name.lstrip("*"): item.description
+            for section in sections(found)
+            if isinstance(section, griffe.DocstringSectionParameters)
+            for item in section.value
+        }
+        yield parameters_of(found, told)
+        yield from answers(found)
+    if acl and found.docstring is not None:
+        inside = " ".join(re.findall(r"\(([^()]*)\)", found.docstring.value))
+        names = dict.fromkeys(re.findall(r"\bacl(?:rt)?[A-Z]\w+", inside))
+        yield f"ACL: {', '.join(f'`{each}`' for each in names)}" if names else ""
+
+
+def prose(found: Item) -> Iterator[str]:
+    """The text of a docstring without its sections."""
+    for section in sections(found):
+        if isinstance(section, griffe.DocstringSectionText):
+            yield section.value.strip()
+        elif isinstance(section, griffe.DocstringSectionAdmonition):
+            yield f"{section.title or section.value.kind}: {section.value.contents}"
+
+
+def answers(found: griffe.Function) -> Iterator[str]:
+    """What a function returns and raises."""
+    for section in sections(found):
+        if isinstance(section, (griffe.DocstringSectionReturns, griffe.DocstringSectionYields)):
+            word = "Returns" if isinstance(section, griffe.DocstringSectionReturns) else "Yields"
+            yield f"{word}: " + " ".join(flat(item.description) for item in section.value)
+        elif isinstance(section, griffe.DocstringSectionRaises):
+            rows = [
+                (marked(str(item.annotation)), "" if item.description == "-" else flat(item.description))
+                for item in section.value
+            ]
+            yield table(("raises", "when"), rows)
+
+
+def marked(names: str) -> str:
+    """The names of errors as code, and words between them as they are."""
+    return re.sub(r"\b[A-Z]\w+", lambda match: f"`{match[0]}`", names.strip("()"))
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+
+def names_table() -> str:
+    """All public names, each with the page that has it."""
+    parts: list[str] = []
+    for module in MODULES:
+        rows = [
+            (f"[`{name}`]({page_of(module, name)}.md#{name.lower()})", summary(find(f"{module}.{name}")))
+            for owner, name in public_names()
+            if owner == module
+        ]
+        parts.append(f"### `{module}`\n\n" + table(("name", "what it is"), rows))
+    rows = [(f"[`{name}`](pytest-plugin.md#{name})", summary(find(f"{PLUGIN}.{name}"))) for name in fixtures()]
+    parts.append("### Fixtures of the pytest plugin\n\n" + table(("fixture", "what it is"), rows))
+    return "\n\n".join(parts)
+
+
+def page_of(module: str, name: str) -> str:
+    """The page of a public name: that with its directive, or that of its module."""
+    return placed().get(f"{module}.{name}", module.rpartition(".")[2])
+
+
+@cache
+def placed() -> dict[str, str]:
+    """The page of each name that has a directive."""
+    return {
+        path: template.stem
+        for template in sorted(TEMPLATES.glob("*.md"))
+        for path in DIRECTIVE.findall(template.read_text())
+    }
+
+
+def codes_table() -> str:
+    """ACL's error codes: the error that each raises, and what to do."""
+    from aioacl._base import codes, errors  # noqa: PLC0415 - it needs the built package
+
+    rows = [
+        (
+            str(each.code),
+            code(each.name),
+            f"`{type(errors.error_for(each.code, '')).__name__}`",
+            f"`{each.action}`",
+        )
+        for each in codes._CODES.values()  # noqa: SLF001 - the table itself
+        if each.code
+    ]
+    return table(("code", "name", "error", "action"), rows)
+
+
+def functions_table() -> str:
+    """The ACL functions by the file of their family, with the release of CANN that introduced each."""
+    import build_ffi  # noqa: PLC0415 - a module of the repository's root
+
+    rows = {row.name: row for row in build_ffi.table()}
+    parts: list[str] = []
+    for path in sorted((ROOT / "aioacl" / "_native" / "api").glob("*.inc")):
+        text = path.read_text()
+        title = re.match(r"/\*\s*(.*?)\s*\*/", text, flags=re.DOTALL)
+        names = [name for name in re.findall(r"\bacl\w+", text) if name in rows]
+        cells = [
+            (code(f"{rows[name].returns} {name}({' '.join(rows[name].params.split())})"), rows[name].since.strip('"'))
+            for name in dict.fromkeys(names)
+        ]
+        heading = " ".join(title[1].split()) if title else path.stem
+        parts.append(f"## {path.stem}\n\n{heading}.\n\n" + table(("function", "since CANN"), cells))
+    return "\n\n".join(parts)
+
+
+TABLES: Final[dict[str, Callable[[], str]]] = {
+    "names": names_table,
+    "codes": codes_table,
+    "functions": functions_table,
+}
+
+
+# --- pages ---------------------------------------------------------------------------------------------------------
+
+
+def pages() -> dict[Path, str]:
+    """The text of each page, by its path."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    note = f"<!-- Made by `{COMMAND}` from docs/reference/_pages and the docstrings: edit these. -->\n"
+
+    def fill(match: re.Match[str]) -> str:
+        return TABLES[match[1]]() if match[1] in TABLES else render(match[1])
+
+    return {
+        PAGES / template.name: note + DIRECTIVE.sub(fill, template.read_text()).rstrip() + "\n"
+        for template in sorted(TEMPLATES.glob("*.md"))
+    }
+
+
+def outdated() -> list[str]:
+    """The names of the pages that are missing, left over, or not what this program makes."""
+    made = pages()
+    wrong = [path.name for path, text in made.items() if not path.exists() or path.read_text() != text]
+    return wrong + [path.name for path in sorted(PAGES.glob("*.md")) if path not in made]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Makes the pages of docs/reference.")
+    parser.add_argument("--check", action="store_true", help="write nothing; list the pages that are not up to date")
+    if parser.parse_args().check:
+        wrong = outdated()
+        print(*(f"not up to date: docs/reference/{name}" for name in wrong), sep="\n", end="\n" if wrong else "")
+        if wrong:
+            print(f"run: {COMMAND}")
+        return bool(wrong)
+    made = pages()
+    for path in PAGES.glob("*.md"):
+        if path not in made:
+            path.unlink()
+    for path, text in made.items():
+        path.write_text(text)
+    print(f"{len(made)} pages in docs/reference")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
