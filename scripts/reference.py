@@ -70,7 +70,9 @@ PARAMETERS: Final = {
 @cache
 def package(name: str) -> griffe.Module:
     """The module or package of the repository, read from its sources."""
-    logging.getLogger("griffe").setLevel(logging.ERROR)  # it warns of each `Raises:` line without a description
+    logging.getLogger("griffe").setLevel(
+        logging.ERROR
+    )  # it warns of each `Raises:` line without a description
     found = griffe.load(name, search_paths=[str(ROOT)], docstring_parser="google", resolve_aliases=True)
     assert isinstance(found, griffe.Module)
     return found
@@ -162,7 +164,9 @@ def signature(found: griffe.Function) -> str:
     parameters = [each for each in found.parameters if each.name not in ("self", "cls")]
     for number, each in enumerate(parameters):
         kind = each.kind
-        stars = {kinds.var_positional: "*", kinds.var_keyword: "**"}.get(kind or kinds.positional_or_keyword, "")
+        stars = {kinds.var_positional: "*", kinds.var_keyword: "**"}.get(
+            kind or kinds.positional_or_keyword, ""
+        )
         if kind is kinds.keyword_only and not starred:
             words.append("*")
         starred = starred or kind in (kinds.keyword_only, kinds.var_positional)
@@ -236,7 +240,15 @@ def class_text(found: griffe.Class, name: str, level: int) -> Iterator[str]:
 
 
 SHOWN_BASES: Final = frozenset(
-    {"AclError", "DeviceFault", "ValueError", "MemoryError", "TimeoutError", "RuntimeWarning", "AssertionError"}
+    {
+        "AclError",
+        "DeviceFault",
+        "ValueError",
+        "MemoryError",
+        "TimeoutError",
+        "RuntimeWarning",
+        "AssertionError",
+    }
 )
 
 
@@ -324,10 +336,14 @@ def attributes(found: griffe.Class) -> str:
         and (each.parent is found or told)
     ]
     if not told:
-        kinds = [f"`{each.name}: {each.annotation}`" if each.annotation else f"`{each.name}`" for each in fields]
+        kinds = [
+            f"`{each.name}: {each.annotation}`" if each.annotation else f"`{each.name}`" for each in fields
+        ]
         return f"Attributes: {', '.join(kinds)}." if kinds else ""
     rows = [(code(each.name), code(each.annotation or ""), flat(told.get(each.name, ""))) for each in fields]
-    rows += [(code(name), "", flat(text)) for name, text in told.items() if name not in {f.name for f in fields}]
+    rows += [
+        (code(name), "", flat(text)) for name, text in told.items() if name not in {f.name for f in fields}
+    ]
     return table(("attribute", "type", "meaning"), rows)
 
 
@@ -395,7 +411,9 @@ def names_table() -> str:
             if owner == module
         ]
         parts.append(f"### `{module}`\n\n" + table(("name", "what it is"), rows))
-    rows = [(f"[`{name}`](pytest-plugin.md#{name})", summary(find(f"{PLUGIN}.{name}"))) for name in fixtures()]
+    rows = [
+        (f"[`{name}`](pytest-plugin.md#{name})", summary(find(f"{PLUGIN}.{name}"))) for name in fixtures()
+    ]
     parts.append("### Fixtures of the pytest plugin\n\n" + table(("fixture", "what it is"), rows))
     return "\n\n".join(parts)
 
@@ -443,7 +461,10 @@ def functions_table() -> str:
         title = re.match(r"/\*\s*(.*?)\s*\*/", text, flags=re.DOTALL)
         names = [name for name in re.findall(r"\bacl\w+", text) if name in rows]
         cells = [
-            (code(f"{rows[name].returns} {name}({' '.join(rows[name].params.split())})"), rows[name].since.strip('"'))
+            (
+                code(f"{rows[name].returns} {name}({' '.join(rows[name].params.split())})"),
+                rows[name].since.strip('"'),
+            )
             for name in dict.fromkeys(names)
         ]
         heading = " ".join(title[1].split()) if title else path.stem
@@ -465,13 +486,13 @@ def pages() -> dict[Path, str]:
     """The text of each page, by its path."""
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
-    note = f"<!-- Made by `{COMMAND}` from docs/reference/_pages and the docstrings: edit these. -->\n"
+    note = f"\n<!-- Made by `{COMMAND}` from docs/reference/_pages and the docstrings: edit these. -->\n"
 
     def fill(match: re.Match[str]) -> str:
         return TABLES[match[1]]() if match[1] in TABLES else render(match[1])
 
     return {
-        PAGES / template.name: note + DIRECTIVE.sub(fill, template.read_text()).rstrip() + "\n"
+        PAGES / template.name: DIRECTIVE.sub(fill, template.read_text()).rstrip() + "\n" + note
         for template in sorted(TEMPLATES.glob("*.md"))
     }
 
@@ -484,11 +505,16 @@ def outdated() -> list[str]:
 
 
 def main() -> int:
+    """Writes or checks the pages; 1 if a page is not up to date."""
     parser = argparse.ArgumentParser(description="Makes the pages of docs/reference.")
-    parser.add_argument("--check", action="store_true", help="write nothing; list the pages that are not up to date")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; list the pages that are not up to date"
+    )
     if parser.parse_args().check:
         wrong = outdated()
-        print(*(f"not up to date: docs/reference/{name}" for name in wrong), sep="\n", end="\n" if wrong else "")
+        print(
+            *(f"not up to date: docs/reference/{name}" for name in wrong), sep="\n", end="\n" if wrong else ""
+        )
         if wrong:
             print(f"run: {COMMAND}")
         return bool(wrong)

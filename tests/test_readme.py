@@ -39,7 +39,9 @@ BLOCK = re.compile(
     r"(?:\n```text\n(?P<prints>.*?)^```\n)?",
     flags=re.DOTALL | re.MULTILINE,
 )
-SETTINGS = '[tool.pytest.ini_options]\naioacl_library = "simulator"\naioacl_check = "all"\nasyncio_mode = "strict"\n'
+SETTINGS = (
+    '[tool.pytest.ini_options]\naioacl_library = "simulator"\naioacl_check = "all"\nasyncio_mode = "strict"\n'
+)
 LOOP = 'asyncio_default_fixture_loop_scope = "function"\n'
 
 
@@ -124,7 +126,9 @@ def test_both_readmes_link_to_each_other_and_have_the_same_blocks() -> None:
     chinese = (ROOT / "README.zh.md").read_text()
     assert "(README.zh.md)" in README.partition("\n## ")[0]
     assert "(README.md)" in chinese.partition("\n## ")[0]
-    blocks = [re.findall(r"^```python\n.*?^```", text, flags=re.DOTALL | re.M) for text in (README, chinese)]
+    blocks = [
+        re.findall(r"^```python\n.*?^```", text, flags=re.DOTALL | re.MULTILINE) for text in (README, chinese)
+    ]
     assert blocks[0] == blocks[1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +13,9 @@ import aioacl
 import pytest_aioacl
 from aioacl import lowlevel, simulator, testing
 from scripts import reference
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "reference"
@@ -89,5 +92,7 @@ def test_page_of_the_plugin_has_its_fixtures_markers_and_settings() -> None:
 def test_functions_page_has_every_acl_function() -> None:
     import build_ffi
 
-    named = re.findall(r"^\| `[^`]*?\b(acl\w+)\(", (PAGES / "acl-functions.md").read_text(), flags=re.MULTILINE)
+    named = re.findall(
+        r"^\| `[^`]*?\b(acl\w+)\(", (PAGES / "acl-functions.md").read_text(), flags=re.MULTILINE
+    )
     assert sorted(named) == sorted(row.name for row in build_ffi.table())
