@@ -13,6 +13,7 @@ The sources are read by griffe and not imported, except the table of error codes
 from __future__ import annotations
 
 import argparse
+import ast
 import logging
 import re
 import sys
@@ -259,14 +260,9 @@ def uses(found: griffe.Class) -> str:
     words = [
         word
         for name, word in PROTOCOLS.items()
-        if name in names and not (name in refused and "_refuse_block" in source(final(names[name])))
+        if name in names and not (name in refused and "_refuse_block" in final(names[name]).source)
     ]
     return f"Use it with {', '.join(words)}." if words else ""
-
-
-def source(found: Item) -> str:
-    """The lines of an object."""
-    return found.source
 
 
 def remedy(found: griffe.Class) -> str:
@@ -288,8 +284,7 @@ def literal(text: str) -> str:
         constant = find("aioacl._base.errors").members[text]
         assert isinstance(constant, griffe.Attribute)
         text = str(constant.value)
-    value = eval(text, {"__builtins__": {}}, dict.fromkeys(()))  # noqa: S307 - a literal of our own sources
-    return str(value)
+    return str(ast.literal_eval(text))
 
 
 def mro(found: griffe.Class) -> list[griffe.Class]:
@@ -505,7 +500,7 @@ def outdated() -> list[str]:
 
 
 def main() -> int:
-    """Writes or checks the pages; 1 if a page is not up to date."""
+    """Writes the pages, or lists those that are not up to date; the exit status."""
     parser = argparse.ArgumentParser(description="Makes the pages of docs/reference.")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; list the pages that are not up to date"
