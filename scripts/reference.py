@@ -41,6 +41,13 @@ BARE: Final = re.compile(r"^(\s+)(\w+(?:, \w+)*)\.?$")
 HIDDEN: Final = frozenset({"factory", "noun", "default_action", "default_hint"})
 """Attributes that are for aioacl's own use, or that are shown in another way."""
 
+INTERNAL: Final = {
+    "DeviceExecutor": {"ended", "one_waits"},
+    "DeviceEvent": {"after"},
+    "Audit": {"counted", "expect", "expect_no_more", "left", "objection"},
+}
+"""Methods that other modules of aioacl call, by class; they are not public."""
+
 PROTOCOLS: Final = {
     "__await__": "`await`",
     "__aenter__": "`async with`",
@@ -144,8 +151,8 @@ def flat(text: str) -> str:
 
 
 def code(text: object) -> str:
-    """A type or value as code in a cell of a table."""
-    return "`" + " ".join(str(text).split()).replace("|", "\\|") + "`" if str(text) else ""
+    """A type or value as code in a cell of a table; without a bar, which renderers of Markdown treat differently."""
+    return "`" + " ".join(str(text).split()).replace(" | ", " or ") + "`" if str(text) else ""
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -306,7 +313,7 @@ def members(found: griffe.Class) -> list[griffe.Function | griffe.Attribute]:
         if (
             isinstance(each, (griffe.Function, griffe.Attribute))
             and not each.name.startswith("_")
-            and each.name not in HIDDEN
+            and each.name not in HIDDEN | INTERNAL.get(found.name, set())
             and each.path.startswith("aioacl.")
         ):
             kept.setdefault(each.name, each)
