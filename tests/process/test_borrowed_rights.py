@@ -136,7 +136,7 @@ def test_trace_to_a_link_is_refused(program: Path, tmp_path: Path, to: str) -> N
     link.symlink_to(target)
     done = run(program, AIOACL_SIM_TRACE=str(link))
     assert done.returncode < 0
-    assert f"AIOACL_SIM_TRACE={link}: it is a link" in done.stderr
+    assert f"AIOACL_SIM_TRACE={link}: expected a file, got a symbolic link" in done.stderr
     assert to != "file" or target.read_text() == "precious"
     assert to != "nothing" or not target.exists()
 
