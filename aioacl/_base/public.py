@@ -25,4 +25,4 @@ def publish(module: str, names: Iterable[str]) -> None:
         if inspect.isclass(thing) or inspect.isfunction(thing):
             thing.__module__ = module
         if "__firstlineno__" in vars(thing):  # Python 3.13: a line of the private file
-            del thing.__firstlineno__
+            delattr(thing, "__firstlineno__")
