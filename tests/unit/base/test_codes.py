@@ -1,4 +1,4 @@
-"""The table of codes: complete, free of contradictions, and never at a loss."""
+"""The table of ACL's codes: it is complete and consistent, and a code without a row gets a record, too."""
 
 import pytest
 
@@ -70,9 +70,7 @@ from aioacl._base.codes import (
         (500000, Family.OTHER, "fix_code"),
     ],
 )
-def test_a_known_code_has_the_family_and_action_of_its_meaning(
-    code: int, family: Family, action: str
-) -> None:
+def test_known_code_has_the_expected_family_and_action(code: int, family: Family, action: str) -> None:
     known = lookup(code)
     assert (known.code, known.family, known.action) == (code, family, action)
     assert not known.name.startswith("ACL_ERROR_UNKNOWN")
@@ -88,7 +86,7 @@ def test_a_known_code_has_the_family_and_action_of_its_meaning(
         (207004, "ASCEND_RT_VISIBLE_DEVICES"),
     ],
 )
-def test_a_puzzling_code_has_its_own_cure(code: int, word: str) -> None:
+def test_code_with_its_own_remedy_names_it_in_the_hint(code: int, word: str) -> None:
     assert word in lookup(code).hint
 
 
@@ -113,14 +111,12 @@ def test_a_puzzling_code_has_its_own_cure(code: int, word: str) -> None:
         (2**64, Family.OTHER),
     ],
 )
-def test_an_unknown_code_keeps_its_number_and_takes_the_family_of_its_range(
-    code: int, family: Family
-) -> None:
+def test_unknown_code_keeps_its_number_and_has_the_family_of_its_range(code: int, family: Family) -> None:
     unknown = lookup(code)
     assert (unknown.code, unknown.name, unknown.family) == (code, f"ACL_ERROR_UNKNOWN_{code}", family)
 
 
-def test_the_table_holds_every_row_and_only_those() -> None:
+def test_table_holds_each_row_and_nothing_else() -> None:
     assert sorted(_CODES) == sorted(row[0] for row in _ROWS)
     assert all(lookup(code) is record for code, record in _CODES.items())
 
@@ -156,21 +152,21 @@ ROW: Row = (1, "ACL_ERROR_ONE", Family.OTHER, "retry")
         ([(*ROW[:3], "new_stream")], {}, r"new_stream and a source go together.*\[1\]"),
     ],
 )
-def test_a_contradiction_in_the_table_is_refused(rows, hints, complaint) -> None:
+def test_contradiction_in_the_table_is_refused(rows, hints, complaint) -> None:
     with pytest.raises(ValueError, match=complaint):
         _table(rows, hints)
 
 
-def test_a_hint_finds_its_row() -> None:
+def test_hint_is_added_to_the_row_of_its_code() -> None:
     assert _table([ROW], {"Wait.": (1,)}) == {1: Code(1, "ACL_ERROR_ONE", Family.OTHER, "retry", "Wait.")}
 
 
-def test_table_source_for_another_action_is_refused() -> None:
+def test_source_for_a_code_with_another_action_is_refused() -> None:
     with pytest.raises(ValueError, match=r"go together.*\[1\]"):
         _table([ROW], {}, {"runtime source": (1,)})
 
 
-def test_table_source_for_no_code_is_refused() -> None:
+def test_source_for_a_code_that_is_not_in_the_table_is_refused() -> None:
     with pytest.raises(ValueError, match=r"not in the table: \[7\]"):
         _table([ROW], {}, {"runtime source": (7,)})
 
@@ -183,7 +179,7 @@ def test_code_with_new_stream_names_its_source() -> None:
 @pytest.mark.parametrize(
     "code", [507010, 507053, 507054, 507055, 507056, 507057, 507899, 507901, 507904, 507914, 345102]
 )
-def test_code_that_speaks_for_the_device_needs_a_reset_or_more(code: int) -> None:
+def test_code_about_the_whole_device_needs_a_reset_or_more(code: int) -> None:
     assert lookup(code).action in DEVICE_ACTIONS
 
 

@@ -45,7 +45,7 @@ TRANSFERS: dict[str, tuple[Callable[[Any, Any], aioacl.Operation[None]], str]] =
 
 
 @pytest.mark.parametrize(("begin", "text"), TRANSFERS.values(), ids=TRANSFERS)
-async def test_transfer_between_wrong_ends_raises_that_names_both_and_the_remedy(
+async def test_transfer_between_wrong_ends_raises_error_that_names_both_and_the_remedy(
     open_device: OpenDevice, begin: Callable[[Any, Any], aioacl.Operation[None]], text: str
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
@@ -90,7 +90,7 @@ ARGUMENTS: dict[str, tuple[Callable[[aioacl.Device, Any], object], object, str]]
 
 
 @pytest.mark.parametrize(("use", "value", "text"), ARGUMENTS.values(), ids=ARGUMENTS)
-async def test_wrong_argument_raises_that_says_what_is_expected_what_came_and_what_to_do(
+async def test_wrong_argument_raises_error_with_what_is_expected_what_came_and_what_to_do(
     open_device: OpenDevice, use: Callable[[aioacl.Device, Any], object], value: object, text: str
 ) -> None:
     async with open_device() as device:
@@ -99,7 +99,9 @@ async def test_wrong_argument_raises_that_says_what_is_expected_what_came_and_wh
         assert str(caught.value) == text
 
 
-async def test_timeout_that_is_no_time_raises_that_says_what_is_expected(open_device: OpenDevice) -> None:
+async def test_timeout_that_is_not_a_number_raises_error_with_what_is_expected(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.create_stream() as stream:
         wrong: Any = "1"
         with no_call(), pytest.raises(aioacl.ParameterError) as caught:
@@ -110,7 +112,7 @@ async def test_timeout_that_is_no_time_raises_that_says_what_is_expected(open_de
         )
 
 
-async def test_stale_handle_raises_that_names_both_generations(open_device: OpenDevice) -> None:
+async def test_stale_handle_raises_error_that_names_both_generations(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         old = device.generation
         assert (await device.force_reset()).ok
@@ -122,7 +124,9 @@ async def test_stale_handle_raises_that_names_both_generations(open_device: Open
         )
 
 
-async def test_lease_entered_twice_raises_that_names_device_lease_and_share(open_device: OpenDevice) -> None:
+async def test_lease_entered_twice_raises_error_that_names_device_lease_and_share(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.lease() as lease:
         with pytest.raises(aioacl.ParameterError) as caught:
             async with lease:
@@ -133,7 +137,7 @@ async def test_lease_entered_twice_raises_that_names_device_lease_and_share(open
         )
 
 
-async def test_share_of_a_lease_that_was_left_raises_that_says_when_to_enter_it(
+async def test_share_of_a_lease_that_was_left_raises_error_that_names_when_to_enter_it(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -154,7 +158,7 @@ USES: dict[str, Callable[[aioacl.Device], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-async def test_quarantined_device_raises_that_names_the_failed_call_once_and_the_remedy(
+async def test_quarantined_device_raises_error_that_names_the_failed_call_once_and_the_remedy(
     open_device: OpenDevice, use: Callable[[aioacl.Device], Awaitable[object]]
 ) -> None:
     async with open_device() as device:
@@ -171,10 +175,10 @@ async def test_quarantined_device_raises_that_names_the_failed_call_once_and_the
         assert (await device.force_reset()).ok
 
 
-async def test_copy_before_staging_memory_is_allocated_raises_what_is_true_and_the_remedy_works(
+async def test_copy_before_staging_memory_is_allocated_raises_queue_full_and_the_remedy_works(
     open_device: OpenDevice,
 ) -> None:
-    simulator.fail_call("aclrtMallocHost", 207001, -1)  # as while a foreign reset is under way
+    simulator.fail_call("aclrtMallocHost", 207001, -1)  # as during a foreign reset
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
         with pytest.raises(aioacl.QueueFull) as caught:
             stream.copy(memory, b"12345678")

@@ -1,4 +1,4 @@
-"""The errors: which class a code becomes, what they say, and that they travel whole."""
+"""The errors: the class of each code, their texts, and that copying and pickling keep all of them."""
 
 import copy
 import inspect
@@ -68,7 +68,7 @@ ALL = [*_CLASSES.values(), *OWN]
         (-1, AclError, Exception),
     ],
 )
-def test_a_code_becomes_the_class_of_its_family(
+def test_error_for_a_code_has_the_class_of_its_family(
     code: int, kind: type[AclError], builtin: type[Exception]
 ) -> None:
     error = error_for(code, "aclrtCall", device=2, generation=5, message="why")
@@ -79,11 +79,11 @@ def test_a_code_becomes_the_class_of_its_family(
     assert (error.call, error.device, error.generation, error.message) == ("aclrtCall", 2, 5, "why")
 
 
-def test_a_fault_that_looks_like_out_of_memory_is_no_memory_error() -> None:
+def test_device_fault_from_malloc_is_not_a_memory_error() -> None:
     assert not isinstance(error_for(507899, "aclrtMalloc"), MemoryError)
 
 
-def test_task_timeout_is_not_the_awaiters_timeout() -> None:
+def test_task_timeout_is_not_a_timeout_of_the_await() -> None:
     assert not issubclass(TaskTimeout, DeviceTimeout | TimeoutError)
 
 
@@ -95,12 +95,12 @@ def test_task_failure_from_a_call_on_a_stream_asks_for_a_new_stream(call: str) -
 
 
 @pytest.mark.parametrize("call", ["aclrtMalloc", "aclrtSetDevice", "aclrtCreateStream", "aclrtFreeHost"])
-def test_code_of_a_task_from_a_call_about_no_task_asks_for_a_reset(call: str) -> None:
+def test_task_code_from_a_call_that_runs_no_task_asks_for_a_reset(call: str) -> None:
     error = error_for(507015, call)
     assert (type(error), error.action, error.hint) == (DeviceFault, "reset", DeviceFault.default_hint)
 
 
-def test_of_device_keeps_everything_but_the_cure() -> None:
+def test_of_device_keeps_everything_but_action_and_hint() -> None:
     error = error_for(507014, "aclrtSynchronizeStream", device=1, generation=2, message="why")
     there = of_device(error)
     assert (there.action, there.hint) == ("reset", DeviceFault.default_hint)
@@ -112,7 +112,7 @@ def test_every_family_has_its_own_class() -> None:
     assert len(set(_CLASSES.values())) == len(Family)
 
 
-def test_the_text_goes_from_the_place_to_the_cure_on_one_line() -> None:
+def test_text_of_an_error_goes_from_the_call_to_the_hint_on_one_line() -> None:
     text = str(
         error_for(507033, "aclrtSetDevice", device=0, generation=3, message="EE1001: \n\tset-up failed")
     )
@@ -130,7 +130,7 @@ def test_the_text_goes_from_the_place_to_the_cure_on_one_line() -> None:
             "size is negative. Give a size of 1 or more.",
         ),
         (ParameterError("Really?", hint="Yes."), "Really? Yes."),
-        (ParameterError("no cure", hint=""), "no cure"),
+        (ParameterError("no hint", hint=""), "no hint"),
         (QueueFull(device=1, hint="Wait."), "device 1. Wait."),
         (QueueFull(call="copy", device=0, hint="Wait."), "copy on device 0. Wait."),
         (StaleHandleError("it is old", generation=3, hint="Renew."), "generation 3: it is old. Renew."),
@@ -138,12 +138,12 @@ def test_the_text_goes_from_the_place_to_the_cure_on_one_line() -> None:
         (AclError(code=-7, hint="Look."), "-7 ACL_ERROR_UNKNOWN_-7. Look."),
     ],
 )
-def test_the_text_leaves_out_what_is_not_known(error: AclError, text: str) -> None:
+def test_text_of_an_error_leaves_out_what_is_not_set(error: AclError, text: str) -> None:
     assert str(error) == text
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_every_error_ends_in_its_cure_and_says_in_a_docstring_when_it_happens(kind: type[AclError]) -> None:
+def test_every_error_ends_in_its_hint_and_has_its_own_docstring(kind: type[AclError]) -> None:
     error = kind("something happened")
     assert error.hint.endswith(".")
     assert str(error) == f"something happened. {error.hint}"
@@ -174,23 +174,23 @@ def test_every_error_ends_in_its_cure_and_says_in_a_docstring_when_it_happens(ki
         (LibraryConflict, "fix_code"),
     ],
 )
-def test_without_a_code_the_class_decides_the_action(kind: type[AclError], action: str) -> None:
+def test_error_without_a_code_has_the_action_of_its_class(kind: type[AclError], action: str) -> None:
     assert kind("why").action == action
 
 
 @pytest.mark.parametrize("kind", OWN)
-def test_an_error_of_the_librarys_own_keeps_its_cure_beside_a_code(kind: type[AclError]) -> None:
+def test_error_that_only_aioacl_raises_keeps_its_hint_if_it_has_a_code(kind: type[AclError]) -> None:
     bare, coded = kind("why"), kind("why", code=207001)
     assert (coded.action, coded.hint) == (bare.action, bare.hint)
     assert coded.name == "ACL_ERROR_RT_MEMORY_ALLOCATION"
 
 
-def test_what_the_caller_says_wins_over_the_table() -> None:
+def test_hint_and_action_of_the_caller_override_the_table() -> None:
     error = DeviceFault("why", code=507015, hint="Do this.", action="replace")
     assert (error.hint, error.action) == ("Do this.", "replace")
 
 
-def test_not_supported_names_the_release_that_helps() -> None:
+def test_not_supported_names_the_release_that_has_the_function() -> None:
     error = NotSupported("absent", call="aclFinalizeReference", since="8.5")
     assert error.since == "8.5"
     assert "CANN 8.5" in str(error)
@@ -199,30 +199,30 @@ def test_not_supported_names_the_release_that_helps() -> None:
 
 def test_library_not_found_lists_each_candidate_on_its_own_line() -> None:
     error = LibraryNotFound(candidates=(("/a.so", "no such file"), ("", "the path is empty")))
-    first, *tried, cure = str(error).splitlines()
+    first, *tried, hint = str(error).splitlines()
     assert first.endswith(":")
     assert tried == ["  '/a.so': no such file", "  '': the path is empty"]
-    assert cure == error.hint
+    assert hint == error.hint
 
 
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize(
-    "travel", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
+    "duplicate", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
 )
-def test_an_error_travels_whole(kind: type[AclError], travel) -> None:
+def test_copied_or_pickled_error_keeps_its_type_attributes_and_text(kind: type[AclError], duplicate) -> None:
     error = kind("why", code=507015, call="c", device=1, generation=2, hint="h", action="replace")
     error.add_note("on the way")
     for extra in ("since", "report", "candidates"):
         if hasattr(error, extra):
             setattr(error, extra, (("some", "thing"),))
-    there = travel(error)
+    there = duplicate(error)
     assert type(there) is kind
     assert vars(there) == vars(error)
     assert (there.args, str(there)) == (error.args, str(error))
 
 
 @pytest.mark.parametrize("text", ["a" * 20_000, "\u4e2d" * 20_000, "\ud800" * 20_000])
-def test_a_long_text_is_cut_to_its_limit_wherever_it_is_kept(text: str) -> None:
+def test_long_message_is_cut_to_its_limit_in_message_and_args(text: str) -> None:
     error = error_for(507015, "c", message=text)
     size = len(error.message.encode("utf-8", "surrogatepass"))
     assert MESSAGE_LIMIT_BYTES - 4 <= size <= MESSAGE_LIMIT_BYTES
@@ -230,7 +230,7 @@ def test_a_long_text_is_cut_to_its_limit_wherever_it_is_kept(text: str) -> None:
     assert error.args == (error.message,)
 
 
-def test_a_text_of_the_limit_is_kept_as_it_is() -> None:
+def test_message_as_long_as_the_limit_is_not_cut() -> None:
     text = "a" * MESSAGE_LIMIT_BYTES
     assert AclError(text).message == text
 
@@ -244,11 +244,11 @@ def test_every_error_of_the_module_is_tested_here() -> None:
     assert public == set(ALL)
 
 
-def test_the_warning_is_a_runtime_warning() -> None:
+def test_acl_warning_is_a_runtime_warning() -> None:
     assert issubclass(AclWarning, RuntimeWarning)
 
 
-def test_an_error_without_a_text_still_shows_its_code_and_call() -> None:
+def test_repr_of_an_error_without_a_message_shows_its_code_and_call() -> None:
     shown = repr(error_for(507015, "aclrtSynchronizeStream", device=0))
     assert shown == "DeviceFault('', code=507015, call='aclrtSynchronizeStream', device=0)"
     assert repr(AclError("why")) == "AclError('why')"

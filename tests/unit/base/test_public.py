@@ -90,6 +90,8 @@ def test_types_of_a_public_class_can_be_looked_up(module: ModuleType, name: str)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
-def test_source_of_a_public_class_is_not_found_rather_than_wrong(error: type[aioacl.AclError]) -> None:
+def test_source_of_a_public_class_raises_os_error_instead_of_a_wrong_source(
+    error: type[aioacl.AclError],
+) -> None:
     with pytest.raises(OSError, match="class"):
         inspect.getsource(error)

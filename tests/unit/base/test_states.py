@@ -1,4 +1,4 @@
-"""The state table: every state meets every event, and either the table knows it or nothing changes."""
+"""The state table: each pair of a state and an event has a transition, or raises TransitionError."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ EVERY = [(state, event) for state in State for event in Trigger]
 
 
 @pytest.mark.parametrize(("state", "event"), [pair for pair in EVERY if pair not in states.TRANSITIONS])
-def test_an_illegal_event_names_both_state_and_event(state: State, event: Trigger) -> None:
+def test_event_without_a_transition_raises_error_that_names_state_and_event(
+    state: State, event: Trigger
+) -> None:
     with pytest.raises(TransitionError, match=f"{state.name}.*'{event.name.lower()}") as caught:
         states.step(state, event)
     assert (caught.value.state, caught.value.event) == (state, event)
 
 
 @pytest.mark.parametrize(("state", "event"), list(states.TRANSITIONS))
-def test_handles_are_stale_exactly_after_what_released_the_device(state: State, event: Trigger) -> None:
+def test_generation_is_raised_by_exactly_the_events_that_release_the_device(
+    state: State, event: Trigger
+) -> None:
     released = event in (Trigger.REVIVE, Trigger.RELEASE, Trigger.FOREIGN)
     assert states.step(state, event).new_generation is released
 
 
-def test_a_device_that_was_reset_or_has_failed_can_be_brought_back() -> None:
+def test_open_draining_or_quarantined_device_is_open_after_a_reset() -> None:
     for start in (State.OPEN, State.DRAINING, State.QUARANTINED):
         assert states.step(states.step(start, Trigger.SEIZE).state, Trigger.REVIVE).state is State.OPEN
 
 
-def test_nothing_but_a_seizure_leads_out_of_quarantine() -> None:
+def test_quarantine_ends_only_by_the_event_seize() -> None:
     ways = {
         event
         for (state, event), step in states.TRANSITIONS.items()
@@ -39,19 +43,20 @@ def test_nothing_but_a_seizure_leads_out_of_quarantine() -> None:
     assert ways == {Trigger.SEIZE}
 
 
-def test_a_foreign_reset_that_comes_while_the_device_is_shut_leaves_it_as_it_is() -> None:
+def test_foreign_reset_of_a_resetting_or_quarantined_device_keeps_its_state() -> None:
     for state in (State.RESETTING, State.QUARANTINED):
         assert states.step(state, Trigger.FOREIGN).state is state
 
 
-def test_the_states_are_the_gates_own_numbers() -> None:
+def test_states_have_the_numbers_of_the_gate() -> None:
     assert [getattr(lib, f"AIO_{state.name}") for state in State] == [int(state) for state in State]
 
 
-def test_generations_go_round_and_none_of_them_is_0() -> None:
+def test_generation_after_the_largest_is_1() -> None:
     newest = 0xFFFFF
     gate = Admission(63)
-    for generation in (newest // 3, newest // 3 * 2, newest):  # one far ahead counts as gone by
+    # In steps: the gate keeps its own generation if that is less than half of the range ahead.
+    for generation in (newest // 3, newest // 3 * 2, newest):
         lib.aio_gate_set(gate.index, int(State.CLOSED), generation)
     seen: list[int] = []
     with gate.changed:

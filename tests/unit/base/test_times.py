@@ -1,4 +1,4 @@
-"""Times: an int, a float, or what has `__float__` or `__index__`, as numpy's numbers do. A bool or a text is none."""
+"""Times: an int, a float, or an object with `__float__` or `__index__`, such as numpy's numbers. No bool, no str."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Real:
-    """Has nothing of a number but `__float__`."""
+    """A number with `__float__` only."""
 
     def __float__(self) -> float:
         return 0.5
@@ -32,7 +32,7 @@ class Real:
 
 
 class Index:
-    """Has nothing of a number but `__index__`."""
+    """A number with `__index__` only."""
 
     def __index__(self) -> int:
         return 1
@@ -52,7 +52,7 @@ HALVES: list[Any] = [
     Real(),
 ]
 ONES: list[Any] = [1, np.int8(1), np.uint64(1), np.int64(1), np.array(1), Index()]
-NO_TIMES: list[Any] = [
+NOT_TIMES: list[Any] = [
     True,
     np.True_,
     np.array(True),
@@ -134,7 +134,7 @@ def memory(device: aioacl.Device) -> Generator[aioacl.DeviceBuffer]:
 
 
 @pytest.mark.parametrize(("values", "seconds"), [(HALVES, 0.5), (ONES, 1.0)])
-def test_real_number_of_any_type_is_a_python_float(values: list[Any], seconds: float) -> None:
+def test_real_of_a_number_of_any_type_is_a_python_float(values: list[Any], seconds: float) -> None:
     for value in values:
         found = real_of(value)
         assert type(found) is float, value
@@ -142,7 +142,7 @@ def test_real_number_of_any_type_is_a_python_float(values: list[Any], seconds: f
 
 
 @ZEROS
-def test_wait_whose_timeout_is_a_number_of_numpy_ends_after_it(
+def test_wait_with_a_zero_timeout_of_another_type_times_out(
     device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer, zero: Any
 ) -> None:
     with simulator.held(stream):
@@ -163,7 +163,7 @@ def test_wait_whose_timeout_is_a_number_of_numpy_ends_after_it(
 
 
 @pytest.mark.parametrize("value", [*HALVES, *ONES], ids=repr)
-def test_time_of_any_such_type_is_taken_by_what_makes_and_resets(
+def test_time_of_any_number_type_is_accepted_by_calls_that_make_handles_or_reset(
     open_device: OpenDevice, device: aioacl.Device, value: Any
 ) -> None:
     with (
@@ -179,7 +179,7 @@ def test_time_of_any_such_type_is_taken_by_what_makes_and_resets(
 
 
 @ZEROS
-def test_job_that_is_not_done_within_a_time_of_numpy_raises_timeout_error(
+def test_unfinished_job_with_a_zero_timeout_of_another_type_raises_timeout_error(
     device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer, zero: Any
 ) -> None:
     with simulator.held(stream):
@@ -188,12 +188,12 @@ def test_job_that_is_not_done_within_a_time_of_numpy_raises_timeout_error(
         with pytest.raises(TimeoutError):
             job.result(timeout=zero)
         with pytest.raises(TimeoutError):
-            job.exception(timeout=-1)  # as of every Future
+            job.exception(timeout=-1)  # as with every Future
     assert job.result() is None
 
 
-@pytest.mark.parametrize("value", NO_TIMES, ids=repr)
-def test_value_that_is_no_time_is_refused_before_c(
+@pytest.mark.parametrize("value", NOT_TIMES, ids=repr)
+def test_value_that_is_not_a_time_is_refused_before_c(
     open_device: OpenDevice, device: aioacl.Device, stream: aioacl.Stream, value: Any
 ) -> None:
     uses: list[Callable[[], object]] = [
@@ -235,13 +235,13 @@ def test_time_whose_own_methods_raise_is_refused_with_that_error_as_the_cause(
         assert isinstance(caught.value.__cause__, kind)
 
 
-def test_rule_of_a_fault_written_with_a_time_of_numpy_is_that_of_the_float() -> None:
+def test_fault_rule_with_a_time_of_another_type_equals_that_of_the_float() -> None:
     for value in (np.float32(0.5), np.float64(0.5), Fraction(1, 2)):
         assert simulator.fault("copy", latency=value).rule == simulator.fault("copy", latency=0.5).rule
     assert simulator.fault("copy", latency=np.int64(2)).rule == simulator.fault("copy", latency=2).rule
 
 
-def test_virtual_clock_moves_on_by_a_time_of_numpy() -> None:
+def test_virtual_clock_advances_by_a_time_of_numpy() -> None:
     simulator.set_virtual_clock(True)
     try:
         before = simulator.clock()

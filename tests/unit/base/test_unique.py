@@ -1,4 +1,4 @@
-"""What stands for something on a device exists once: it is neither copied nor pickled."""
+"""Objects that refer to a device can be neither copied nor pickled."""
 
 from __future__ import annotations
 

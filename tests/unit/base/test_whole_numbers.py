@@ -1,4 +1,4 @@
-"""Sizes, counts and ids: an int, or what has `__index__`, as numpy's integers do. A bool is none."""
+"""Sizes, counts and ids: an int, or an object with `__index__`, such as numpy's integers. A bool is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Index:
-    """Has nothing of a number but `__index__`."""
+    """A number with `__index__` only."""
 
     def __init__(self, value: int) -> None:
         self._value = value
@@ -56,7 +56,7 @@ of_each_kind = pytest.mark.parametrize("number", KINDS.values(), ids=KINDS)
     ],
     ids=lambda value: f"{type(value).__name__} {value!r}",
 )
-def test_whole_of_a_value_is_an_int_of_python_or_none(value: object, meant: int | None) -> None:
+def test_whole_of_a_value_is_a_python_int_or_none(value: object, meant: int | None) -> None:
     assert (whole_of(value), type(whole_of(value))) == (meant, type(meant))
 
 
@@ -76,7 +76,7 @@ def test_size_whose_own_index_raises_is_refused_with_that_error_as_the_cause(dev
 
 
 @of_each_kind
-def test_device_made_with_such_numbers_is_that_of_the_int(number: Callable[[int], Any]) -> None:
+def test_handles_made_with_integers_of_other_types_report_python_ints(number: Callable[[int], Any]) -> None:
     device = aioacl.open_device(number(1)).result()
     stream = device.create_stream(priority=number(7)).result()
     buffers: list[Any] = [device.allocate(number(64)).result(), device.pinned(number(32)).result()]
@@ -89,20 +89,20 @@ def test_device_made_with_such_numbers_is_that_of_the_int(number: Callable[[int]
 
 
 @of_each_kind
-def test_copies_and_fills_with_such_numbers_move_that_much(
+def test_copies_and_fills_with_integers_of_other_types_move_that_many_bytes(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer, number: Callable[[int], Any]
 ) -> None:
     stream.fill(memory, 0).result()
     stream.fill(memory, number(7), nbytes=number(4)).result()
     stream.copy(memory, b"abcd", nbytes=number(2)).result()
     stream.upload(memory, b"AB", nbytes=number(1)).result()
-    told = bytearray(8)
-    stream.download(told, memory, nbytes=number(6)).result()
-    assert told == b"Ab\7\7\0\0\0\0"
+    back = bytearray(8)
+    stream.download(back, memory, nbytes=number(6)).result()
+    assert back == b"Ab\7\7\0\0\0\0"
 
 
 @of_each_kind
-def test_handle_of_another_library_given_as_such_a_number_may_be_aborted(
+def test_abortable_accepts_a_handle_as_an_integer_of_another_type(
     device: aioacl.Device, number: Callable[[int], Any]
 ) -> None:
     def job() -> list[int]:
@@ -113,7 +113,9 @@ def test_handle_of_another_library_given_as_such_a_number_may_be_aborted(
 
 
 @of_each_kind
-def test_counts_by_hand_and_mend_take_such_a_device(number: Callable[[int], Any]) -> None:
+def test_lowlevel_and_recover_device_accept_a_device_of_another_integer_type(
+    number: Callable[[int], Any],
+) -> None:
     lowlevel.set_device(number(1))
     assert simulator.retain_count(number(1)) == 1
     lowlevel.reset_device(number(1))
@@ -122,7 +124,7 @@ def test_counts_by_hand_and_mend_take_such_a_device(number: Callable[[int], Any]
 
 
 @of_each_kind
-def test_controls_of_the_simulator_take_such_numbers(
+def test_controls_of_the_simulator_accept_integers_of_other_types(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer, number: Callable[[int], Any]
 ) -> None:
     simulator.fail_call("aclrtMemsetAsync", number(107000), number(1))
@@ -138,7 +140,7 @@ def test_controls_of_the_simulator_take_such_numbers(
 
 
 @of_each_kind
-def test_raw_handle_given_as_such_a_number_is_that_stream(
+def test_raw_handle_as_an_integer_of_another_type_means_that_stream(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer, number: Callable[[int], Any]
 ) -> None:
     handle = number(pointer(stream._core.native))
@@ -150,7 +152,9 @@ def test_raw_handle_given_as_such_a_number_is_that_stream(
 
 
 @of_each_kind
-def test_rule_of_a_fault_written_with_such_numbers_is_that_of_the_ints(number: Callable[[int], Any]) -> None:
+def test_fault_rule_with_integers_of_other_types_equals_that_of_the_ints(
+    number: Callable[[int], Any],
+) -> None:
     options: dict[str, Any] = {
         "device": 1,
         "stream": 4096,
@@ -164,7 +168,7 @@ def test_rule_of_a_fault_written_with_such_numbers_is_that_of_the_ints(number: C
 
 
 @pytest.mark.parametrize("value", [True, np.True_, 1.0, "1", None], ids=repr)
-def test_value_that_is_no_whole_number_is_refused_before_c(
+def test_value_that_is_not_an_integer_is_refused_before_c(
     device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer, value: Any
 ) -> None:
     uses: list[Callable[[], object]] = [
