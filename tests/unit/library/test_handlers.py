@@ -1,4 +1,4 @@
-"""Signal handlers: what they enqueue and wait for works, or raises at once, wherever they interrupt the main thread."""
+"""Signal handlers: an enqueue or a wait in one works or raises at once, wherever it interrupts the main thread."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def handling(body: Callable[[], object]) -> Generator[None]:
 
 
 def interrupted(step: int, operation: Callable[[], object]) -> bool:
-    """Whether the operation has as many lines; the handler interrupts it before that one."""
+    """Runs the operation with a signal before line number `step`; returns whether it has that many lines."""
     signals, before = Signals(step), sys.gettrace()
     sys.settrace(signals)
     try:
@@ -91,7 +91,7 @@ def interrupted(step: int, operation: Callable[[], object]) -> bool:
 
 
 def walk(operation: Callable[[], object], body: Callable[[], object]) -> int:
-    """Interrupts the operation before each of its lines, one after another; how many there are."""
+    """Interrupts the operation before each of its lines, one after another; returns the number of lines."""
     step = 1
     with handling(body), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # an operation that was refused was not awaited
@@ -151,7 +151,9 @@ def test_result_in_a_handler_that_interrupts_an_enqueue_or_a_wait_works(things: 
 
 
 @pytest.mark.parametrize("what", OTHERS)
-def test_result_in_a_handler_that_interrupts_anything_works_or_is_refused(things: Things, what: str) -> None:
+def test_result_in_a_handler_that_interrupts_another_call_works_or_is_refused(
+    things: Things, what: str
+) -> None:
     ends: list[str] = []
 
     def body() -> None:
@@ -167,14 +169,14 @@ def test_result_in_a_handler_that_interrupts_anything_works_or_is_refused(things
     assert ends.count("done") > len(ends) / 3
 
 
-def test_result_of_a_thread_that_has_a_lock_is_refused_at_once(things: Things) -> None:
+def test_result_on_a_thread_that_holds_a_lock_is_refused_at_once(things: Things) -> None:
     ticket = things.stream.fill(things.memory, 1)
     with things.device._manager.admission.changed, pytest.raises(RuntimeError, match=REFUSED):
         ticket.result()
     ticket.result()
 
 
-def test_fault_that_is_met_while_the_lock_is_owned_is_remembered_afterwards(things: Things) -> None:
+def test_fault_raised_while_the_thread_holds_the_lock_is_recorded_later(things: Things) -> None:
     simulator.fail_call("aclrtMemsetAsync", FAULT)
     with things.device._manager.admission.changed, pytest.raises(aioacl.DeviceFault):
         things.stream.fill(things.memory, 1)
@@ -182,7 +184,7 @@ def test_fault_that_is_met_while_the_lock_is_owned_is_remembered_afterwards(thin
     assert things.device.force_reset().result().ok
 
 
-def test_lock_that_is_gone_is_not_asked_about() -> None:
+def test_deleted_lock_is_removed_from_the_list_of_locks() -> None:
     sync.lock()
     kept = sync.lock()
     assert [lock() for lock in sync._lasting].count(None) == 0

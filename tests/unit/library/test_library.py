@@ -1,4 +1,4 @@
-"""Finding the library: the order of the search, and what it refuses. Nothing here loads anything."""
+"""Finding the library: the order of the search, and what it refuses. The tests of the search load no library."""
 
 import os
 import re
@@ -73,7 +73,7 @@ def configuration(tmp_path: Path) -> Path:
 
 
 class TestOrder:
-    def test_an_argument_comes_before_the_variable(self) -> None:
+    def test_argument_comes_before_the_variable(self) -> None:
         environ = {"AIOACL_LIBRARY": "/b.so", "ASCEND_HOME_PATH": "/cann"}
         assert requested("/a.so", environ) == Candidate("/a.so", "argument")
 
@@ -85,7 +85,7 @@ class TestOrder:
     def test_nothing_is_requested_without_an_argument_and_the_variable(self) -> None:
         assert requested(None, {"ASCEND_HOME_PATH": "/cann"}) is None
 
-    def test_the_search_goes_from_the_environment_by_the_installation_to_the_linkers_folders(
+    def test_search_tries_the_environment_then_the_installation_then_the_linkers_folders(
         self, configuration: Path
     ) -> None:
         environ = {"ASCEND_TOOLKIT_HOME": "/toolkit", "ASCEND_HOME_PATH": "/home", "LD_LIBRARY_PATH": "/p;/q"}
@@ -119,7 +119,7 @@ class TestOrder:
             "include " + "x" * 300,
         ],
     )
-    def test_odd_include_of_the_linkers_configuration_is_passed_over(
+    def test_recursive_or_invalid_include_of_the_linkers_configuration_is_skipped(
         self, configuration: Path, line: str
     ) -> None:
         inner = configuration.parent / "inner"
@@ -140,12 +140,12 @@ class TestOrder:
         origins = [each.origin for each in candidates({}, tmp_path / "nothing")]
         assert set(origins) == {"installation", "linker"}
 
-    def test_a_place_that_two_rules_name_is_tried_once_under_the_first(self) -> None:
+    def test_folder_that_two_variables_name_is_tried_once_under_the_first(self) -> None:
         tries = candidates({"ASCEND_TOOLKIT_HOME": "/cann/", "ASCEND_HOME_PATH": "/cann"})
         origins = [each.origin for each in tries if each.path.startswith("/cann/")]
         assert origins == ["ASCEND_HOME_PATH"] * len(NAMES)
 
-    def test_no_rule_but_a_choice_names_the_simulator(self) -> None:
+    def test_search_without_a_request_never_tries_the_simulator(self) -> None:
         assert [each for each in candidates({}) if "sim" in each.path] == []
 
     @pytest.mark.parametrize("home", ["", "cann", "./cann"])
@@ -175,8 +175,8 @@ class TestOrder:
         assert {str(Path(each).parent) for each in beside} == {"/x"}
 
 
-class TestLook:
-    def test_a_library_in_clean_folders_passes_without_a_word_on_them(self, library: Path) -> None:
+class TestInspect:
+    def test_library_in_safe_folders_passes_without_a_finding_about_them(self, library: Path) -> None:
         assert [
             finding for finding in inspect(named(library), TRUSTING) if str(library.parent) in finding
         ] == []
@@ -199,7 +199,7 @@ class TestLook:
             ("/" + "a" * 300, "too long"),
         ],
     )
-    def test_what_cannot_be_a_library_is_refused(self, path: str, reason: str) -> None:
+    def test_path_that_cannot_be_a_library_is_refused(self, path: str, reason: str) -> None:
         with pytest.raises(Unusable, match=reason):
             inspect(named(path), TRUSTING)
 
@@ -226,9 +226,9 @@ class TestLook:
     def test_a_socket_is_refused(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(folder)
         with socket.socket(socket.AF_UNIX) as server:
-            server.bind("door")
+            server.bind("socket")
             with pytest.raises(Unusable, match="not a regular file"):
-                inspect(named(folder / "door"), TRUSTING)
+                inspect(named(folder / "socket"), TRUSTING)
 
     @pytest.mark.parametrize("content", [b"", b"\x7fEL", b"#!/bin/sh\n", b"INPUT(libacl_rt.so)"])
     def test_a_file_that_is_not_elf_is_refused(self, library: Path, content: bytes) -> None:
@@ -237,7 +237,7 @@ class TestLook:
             inspect(named(library), TRUSTING)
 
     @pytest.mark.parametrize("size", [1 << 10, 1 << 16, 1 << 20])
-    def test_library_without_its_end_is_refused(self, library: Path, size: int) -> None:
+    def test_truncated_library_is_refused(self, library: Path, size: int) -> None:
         whole = library_path().read_bytes()
         library.write_bytes(whole)
         assert inspect(named(library), TRUSTING) == ()
@@ -245,7 +245,7 @@ class TestLook:
         with pytest.raises(Unusable, match="shorter than its program headers require"):
             inspect(named(library), TRUSTING)
 
-    def test_a_circle_of_links_is_refused(self, folder: Path) -> None:
+    def test_cycle_of_symbolic_links_is_refused(self, folder: Path) -> None:
         (folder / "a").symlink_to("b")
         (folder / "b").symlink_to("a")
         with pytest.raises(Unusable, match="cannot be inspected"):
@@ -254,26 +254,28 @@ class TestLook:
 
 class TestPermissions:
     @pytest.mark.parametrize("mode", [0o666, 0o1666, 0o602])
-    def test_a_library_that_anybody_may_write_to_is_refused(self, library: Path, mode: int) -> None:
+    def test_library_that_any_user_may_write_to_is_refused(self, library: Path, mode: int) -> None:
         library.chmod(mode)
         with pytest.raises(Unusable, match=f"any user may write to {re.escape(str(library))}"):
             inspect(named(library), TRUSTING)
 
     @pytest.mark.parametrize("above", [1, 2])
-    def test_so_is_one_below_a_folder_that_anybody_may_write_to(self, library: Path, above: int) -> None:
+    def test_library_below_a_folder_that_any_user_may_write_to_is_refused(
+        self, library: Path, above: int
+    ) -> None:
         open_to_all = library.parents[above - 1]
         open_to_all.chmod(0o777)
         with pytest.raises(Unusable, match=f"any user may write to {re.escape(str(open_to_all))}$"):
             inspect(named(library), TRUSTING)
 
-    def test_the_sticky_bit_excuses_a_folder(self, library: Path) -> None:
+    def test_folder_with_the_sticky_bit_is_accepted(self, library: Path) -> None:
         library.parent.chmod(0o1777)
         assert [
             finding for finding in inspect(named(library), TRUSTING) if str(library.parent) in finding
         ] == []
 
     @pytest.mark.parametrize("hop", ["file", "folder", "chain"])
-    def test_a_link_does_not_hide_a_folder_that_anybody_may_write_to(
+    def test_link_does_not_hide_a_folder_that_any_user_may_write_to(
         self, library: Path, tmp_path: Path, hop: str
     ) -> None:
         exposed = tmp_path / "exposed"
@@ -301,29 +303,27 @@ class TestPermissions:
         with pytest.raises(Unusable, match="exposed"):
             inspect(named(f"{exposed}/../cann/./lib64//{library.name}"), TRUSTING)
 
-    def test_group_writable_is_a_finding_that_strict_refuses(self, library: Path) -> None:
+    def test_group_writable_library_is_a_finding_and_strict_refuses_it(self, library: Path) -> None:
         library.chmod(0o664)
-        told = f"may write to {library}"
-        assert any(finding.endswith(told) for finding in inspect(named(library), TRUSTING))
-        with pytest.raises(Unusable, match=f"{re.escape(told)}.*AIOACL_STRICT"):
+        expected = f"may write to {library}"
+        assert any(finding.endswith(expected) for finding in inspect(named(library), TRUSTING))
+        with pytest.raises(Unusable, match=f"{re.escape(expected)}.*AIOACL_STRICT"):
             inspect(named(library), STRICT)
 
-    def test_foreign_owned_is_a_finding_that_strict_refuses(self, library: Path) -> None:
+    def test_library_of_another_user_is_a_finding_and_strict_refuses_it(self, library: Path) -> None:
         owner = library.stat().st_uid
-        told = f"{library} belongs to user {owner}"
-        assert told in inspect(named(library), Rules(frozenset({owner + 1})))
-        with pytest.raises(Unusable, match=re.escape(told)):
+        expected = f"{library} belongs to user {owner}"
+        assert expected in inspect(named(library), Rules(frozenset({owner + 1})))
+        with pytest.raises(Unusable, match=re.escape(expected)):
             inspect(named(library), Rules(frozenset({owner + 1}), strict=True))
 
 
 class TestSearch:
-    def test_the_first_that_can_be_used_is_loaded(self, library: Path) -> None:
+    def test_first_usable_candidate_is_loaded(self, library: Path) -> None:
         info = search([named("/nowhere.so"), named(library), named("/later.so")], TRUSTING, loaded)
         assert (info.path, info.origin) == (str(library), "argument")
 
-    def test_what_was_there_and_passed_over_is_told_and_what_was_absent_is_not(
-        self, library: Path, tmp_path: Path
-    ) -> None:
+    def test_findings_name_a_skipped_file_but_not_an_absent_one(self, library: Path, tmp_path: Path) -> None:
         text = tmp_path / "text.so"
         text.write_text("not a library")
         findings = search([named("/nowhere.so"), named(text), named(library)], TRUSTING, loaded).findings
@@ -345,7 +345,7 @@ class TestSearch:
             search([Candidate("/nowhere.so", origin)], TRUSTING, refusing)
         assert caught.value.candidates == (("/nowhere.so", f"no such file (from {origin})"),)
 
-    def test_nothing_that_was_refused_is_loaded(self, library: Path) -> None:
+    def test_refused_candidate_is_not_loaded(self, library: Path) -> None:
         library.chmod(0o666)
         asked: list[str] = []
 
@@ -378,14 +378,14 @@ def test_choice_by_a_path_of_bytes_names_fsdecode() -> None:
 @pytest.mark.parametrize(
     "choice", ["/\ud800.so", "\ud800", "/a\0b", "a" * 5000, "/" + "a/" * 5000, "simulator\0"]
 )
-def test_choice_that_no_file_can_have_conflicts_with_the_loaded_library(choice: str) -> None:
+def test_choice_of_an_impossible_path_conflicts_with_the_loaded_library(choice: str) -> None:
     _library.library_info()
     with pytest.raises(LibraryConflict):
         _library.use_library(choice)
 
 
 @pytest.mark.parametrize("effective", ["geteuid", "getegid"])
-def test_search_with_borrowed_rights_ignores_the_environment_and_is_strict(
+def test_search_in_a_setuid_or_setgid_process_ignores_the_environment_and_is_strict(
     monkeypatch: pytest.MonkeyPatch, effective: str
 ) -> None:
     monkeypatch.setenv("AIOACL_LIBRARY", "/b.so")

@@ -1,4 +1,4 @@
-"""Host memory that is copied is released when its copy is done, though nothing awaits or asks the stream."""
+"""Host memory of a copy is released when the copy is done, even if nothing awaits or queries the stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def downloads(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> tuple[weakr
 
 
 def is_released(target: weakref.ref[Any]) -> bool:
-    """Whether it goes, while this thread calls nothing of ACL."""
+    """Whether the target is released while this thread calls no ACL function."""
     with no_call_of_mine():
         return until_now(lambda: target() is None)
 
@@ -70,7 +70,7 @@ def test_bytearray_that_was_copied_to_can_be_resized_when_the_copy_is_done(
     def grows() -> bool:
         try:
             target.append(1)
-        except BufferError:  # the stream still has it
+        except BufferError:  # the stream still refers to it
             return False
         return True
 
@@ -78,7 +78,7 @@ def test_bytearray_that_was_copied_to_can_be_resized_when_the_copy_is_done(
     assert target == b"\7" * 64 + b"\1"
 
 
-def test_target_is_released_by_the_look_that_finds_its_ticket_done(
+def test_target_is_released_when_done_of_its_ticket_reads_true(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
     target, ticket = downloads(stream, memory)
@@ -86,7 +86,7 @@ def test_target_is_released_by_the_look_that_finds_its_ticket_done(
     assert target() is None
 
 
-def test_target_is_released_by_the_query_that_finds_its_event_done(
+def test_target_is_released_when_the_query_of_its_event_returns_true(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
     target, _ = downloads(stream, memory)
@@ -103,12 +103,12 @@ def test_source_of_an_upload_is_not_kept_at_all(stream: aioacl.Stream, memory: a
         del source
         assert kept() is None
         assert not ticket.done
-    told = bytearray(64)
-    stream.copy(told, memory).result()
-    assert told == b"\7" * 64
+    back = bytearray(64)
+    stream.copy(back, memory).result()
+    assert back == b"\7" * 64
 
 
-# --- how it may end otherwise ---------------------------------------------------------------------------------------
+# --- copies that do not complete ------------------------------------------------------------------------------------
 
 
 def test_target_of_a_failed_copy_is_released(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:
@@ -140,7 +140,7 @@ def test_target_of_an_aborted_copy_is_released(stream: aioacl.Stream, memory: ai
 @pytest.mark.parametrize(
     "reset",
     [lambda device: device.force_reset(grace=0).result(), lambda _: reset_by_somebody_else()],
-    ids=["ours", "foreign"],
+    ids=["force reset", "foreign reset"],
 )
 def test_target_of_a_copy_that_a_reset_drops_is_released(
     device: aioacl.Device, reset: Callable[[aioacl.Device], object]
@@ -166,7 +166,7 @@ def test_target_of_a_copy_that_a_close_drops_is_released(open_device: OpenDevice
 
 
 @pytest.mark.anyio
-async def test_source_of_a_cancelled_upload_is_released_while_its_chunks_are_under_way(
+async def test_source_of_a_cancelled_upload_is_released_while_its_chunks_are_in_flight(
     open_device: OpenDevice,
 ) -> None:
     kept: list[weakref.ref[Any]] = []
