@@ -59,7 +59,7 @@ def test_run_without_the_cache_plugin_starts() -> None:
 
 
 def test_a_run_with_a_path_takes_every_test_there() -> None:
-    assert chosen(Source.ARGS, "tests/unit/lifecycle/test_lease.py::test_nested_leases_count") == ""
+    assert chosen(Source.ARGS, "tests/unit/lifecycle/test_lease.py::test_nested_leases_are_counted") == ""
 
 
 @pytest.mark.parametrize("source", Source)

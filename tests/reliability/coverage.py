@@ -96,7 +96,7 @@ SELECTIONS: Final = {
         ("tests/unit/base/test_states.py", "tests/unit/lifecycle/test_counts.py"),
         ("_base/states",),
         0,
-        match="not walk",
+        match="not random_sequences",
     ),
     Scale.DEFAULT: Selection(
         (

@@ -53,7 +53,7 @@ def test_a_name_that_is_missing_is_a_problem(name: str, lacks: str) -> None:
 
 def test_a_word_of_an_expression_that_no_test_has_is_a_problem() -> None:
     (problem,) = unmatched(
-        "not uvloop and (not walk or nowhere)",
+        "not uvloop and (not random_sequences or nowhere)",
         [
             "tests/unit/base/test_states.py",
             "tests/unit/lifecycle/test_admission.py",

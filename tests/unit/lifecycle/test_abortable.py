@@ -1,4 +1,4 @@
-"""Native streams of others that a job waits for: a reset may abort those that the job has named."""
+"""Native streams of other libraries that a job waits for: a reset may abort those that the job has named."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_block_that_is_left_during_the_abort_waits_for_it(
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1 << 64, None, "7", 1.5, True, object(), ffi.NULL])
-async def test_abortable_of_what_is_no_handle_raises_parameter_error(
+async def test_abortable_of_a_value_that_is_not_a_handle_raises_parameter_error(
     open_device: OpenDevice, wrong: object
 ) -> None:
     async with open_device() as device, device.create_stream() as stream:

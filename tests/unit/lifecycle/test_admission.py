@@ -1,4 +1,4 @@
-"""Who may pass, when somebody else acts at the worst moment: between a look and what was decided by it."""
+"""Admission when a reset or another change comes between a check and the step that depends on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Interleaved:
-    """A manager's condition; the first time that it is given up, or a later one, somebody else acts."""
+    """A manager's condition. When this thread has released it for the given time, `act` is called."""
 
     def __init__(self, manager: Manager, act: Callable[[], object], exits: int) -> None:
         self._inner: Any = manager.admission.changed
@@ -62,20 +62,20 @@ def device() -> Generator[aioacl.Device]:
 
 
 def begin_reset(device: aioacl.Device) -> Raised:
-    """A reset that stands still in C, where all but enqueueing is refused."""
+    """Starts a reset that hangs in C."""
     simulator.hang_call("aclrtResetDeviceForce")
     resetting = Raised(lambda: device.force_reset(grace=0).result())
     assert until_now(hanging("aclrtResetDeviceForce"))
     return resetting
 
 
-def test_a_lease_is_not_granted_when_a_reset_began_after_the_look(
+def test_lease_is_not_granted_if_a_reset_begins_after_the_check(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = device._manager
     lease = Lease(manager.admission, wait=False, timeout=None)
     resets: list[Raised] = []
-    # The look is the first time that the lock is held, the grant the second.
+    # The lock is held for the check first, then for the grant.
     between = Interleaved(manager, lambda: resets.append(begin_reset(device)), exits=1)
     monkeypatch.setattr(manager.admission, "changed", between)
     with pytest.raises(aioacl.DeviceResetting):
@@ -87,7 +87,7 @@ def test_a_lease_is_not_granted_when_a_reset_began_after_the_look(
     assert resets[0].join().ok
 
 
-def test_a_job_does_not_begin_when_a_reset_began_after_the_look(
+def test_job_does_not_begin_if_a_reset_begins_after_the_check(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = manager_of(0)
@@ -109,11 +109,11 @@ def test_a_job_does_not_begin_when_a_reset_began_after_the_look(
     entering.join()
     assert [stay.generation for stay in entered] == [generation + 1]
     entered[0].end()
-    assert until_now(lambda: device.health.in_flight == 0)  # what the reset has made ready is inside as well
+    assert until_now(lambda: device.health.in_flight == 0)  # work that the reset has started is counted, too
 
 
 class Overtaken:
-    """The engine; the first job that has entered is overtaken before its thread is bound."""
+    """The engine; `act` is called once: after a job has entered, before its thread is bound."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._acts = [act]
@@ -127,7 +127,7 @@ class Overtaken:
         return getattr(lib, name)
 
 
-def test_a_job_that_a_foreign_reset_overtakes_on_its_way_in_begins_after_it(
+def test_job_that_enters_during_a_foreign_reset_begins_after_it(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generation = device.generation
@@ -148,7 +148,7 @@ def test_a_job_that_a_foreign_reset_overtakes_on_its_way_in_begins_after_it(
     assert until_now(lambda: device.health.in_flight == 0)
 
 
-def test_a_change_between_the_look_and_the_subscription_is_not_lost(
+def test_change_between_the_check_and_the_subscription_is_not_lost(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = device._manager
@@ -161,16 +161,14 @@ def test_a_change_between_the_look_and_the_subscription_is_not_lost(
 
     between = Interleaved(manager, end_reset, exits=1)
     monkeypatch.setattr(manager.admission, "changed", between)
-    lease = Lease(
-        manager.admission, wait=True, timeout=5
-    )  # for who has missed the change waits for another in vain
+    lease = Lease(manager.admission, wait=True, timeout=5)  # it times out if it has missed the change
     with lease:
         assert lease.held
     monkeypatch.undo()
 
 
 class Late(Interleaved):
-    """A manager's condition; before it is taken for the first time, somebody else acts."""
+    """A manager's condition; `act` is called before it is acquired for the first time."""
 
     def __init__(self, manager: Manager, act: Callable[[], object]) -> None:
         super().__init__(manager, act, exits=0)
@@ -182,29 +180,29 @@ class Late(Interleaved):
         return super().__enter__()
 
 
-def test_who_is_rid_of_a_lease_while_he_leaves_it_has_left_it(
+def test_lease_that_a_finalizer_drops_during_its_exit_is_not_held(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = device.lease().__enter__()
     holder = current_holder()
 
-    def forsake() -> None:  # as a finalizer on this thread does, in its name
+    def drop() -> None:  # as a finalizer on this thread does for the holder
         device._manager.admission.forsake_lease(lease, holder)
 
-    monkeypatch.setattr(device._manager.admission, "changed", Late(device._manager, forsake))
+    monkeypatch.setattr(device._manager.admission, "changed", Late(device._manager, drop))
     lease.__exit__(None, None, None)
     monkeypatch.undo()
     assert not lease.held
-    assert until_now(lambda: device.health.leases == 0)  # the maintenance thread sees to that
+    assert until_now(lambda: device.health.leases == 0)  # the maintenance thread completes it
 
 
 def waits_here(manager: Manager) -> bool:
-    """Whether somebody on this loop waits for a change."""
+    """Whether a task of this loop waits for a change."""
     return any(port is current_port() for port, _ in manager.admission._subscribers)
 
 
 @pytest.mark.anyio
-async def test_who_is_cancelled_when_the_change_is_on_its_way_to_him_leaves_no_wait_behind(
+async def test_task_cancelled_after_the_change_was_announced_leaves_no_wait(
     device: aioacl.Device,
 ) -> None:
     manager, waits = device._manager, current_port()._waits
@@ -224,7 +222,7 @@ async def test_who_is_cancelled_when_the_change_is_on_its_way_to_him_leaves_no_w
 
 
 @pytest.mark.anyio
-async def test_who_is_cancelled_when_the_change_came_before_he_waited_leaves_no_wait_behind(
+async def test_task_cancelled_when_the_change_came_before_its_wait_leaves_no_wait(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager, waits = device._manager, current_port()._waits
@@ -248,7 +246,7 @@ async def test_who_is_cancelled_when_the_change_came_before_he_waited_leaves_no_
 
 
 class Waited:
-    """A manager's condition that tells when somebody waits for it."""
+    """A manager's condition that records the names of the threads that wait for it."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -271,7 +269,7 @@ class Waited:
         return getattr(self._inner, name)
 
 
-def test_whoever_has_waited_for_a_reset_goes_before_the_next_one(
+def test_operation_that_waited_for_a_reset_is_tried_before_the_next_drain(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = device._manager
@@ -297,7 +295,7 @@ def test_whoever_has_waited_for_a_reset_goes_before_the_next_one(
     stream.close().result()
 
 
-def test_a_reset_waits_for_a_turn_only_so_long(
+def test_reset_waits_for_a_turn_no_longer_than_its_limit(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = device._manager
@@ -310,7 +308,7 @@ def test_a_reset_waits_for_a_turn_only_so_long(
     monkeypatch.setattr(_reset, "TURN_SECONDS", 0.01)
     try:
         resetting = Raised(lambda: device.force_reset().result())
-        assert until_now(lambda: not resetting.running, 10)  # and nothing but the time has woken it
+        assert until_now(lambda: not resetting.running, 10)  # its time limit has ended the wait
     finally:
         manager.admission.turns.leave(never_left)
     monkeypatch.undo()
@@ -319,7 +317,7 @@ def test_a_reset_waits_for_a_turn_only_so_long(
 
 
 class SeenBetween:
-    """The engine; notes what a device says of itself when the gate is about to be written, and when it has been."""
+    """The engine; records the device's state and generation before and after each write of the gate."""
 
     def __init__(self, device: aioacl.Device) -> None:
         self.seen: set[tuple[str, int]] = set()
@@ -337,12 +335,12 @@ class SeenBetween:
         return getattr(lib, name)
 
 
-def test_who_sees_that_a_device_is_open_again_sees_its_new_generation(
+def test_device_that_is_seen_open_after_a_reset_has_its_new_generation(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generation, between = device.generation, SeenBetween(device)
     monkeypatch.setattr(admission, "lib", between)
     assert device.force_reset().result().ok
-    assert ("OPEN", generation + 1) not in between.seen  # only when all is written
+    assert ("OPEN", generation + 1) not in between.seen  # OPEN is visible only after the last write
     assert {at for state, at in between.seen if state in ("DRAINING", "OPEN")} == {generation}
     assert ("RESETTING", generation + 1) in between.seen

@@ -1,4 +1,4 @@
-"""Closing what lives on a device when that cannot be done now: nobody waits for it for ever, and nothing is lost."""
+"""Closing handles while the device cannot free them: no close waits for ever, and each handle is freed later."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ each_kind = pytest.mark.parametrize("function", MAKE)
 
 @asynccontextmanager
 async def stuck_maintenance(device: aioacl.Device) -> AsyncGenerator[Waiting]:
-    """The maintenance thread hangs in C; at the end it does not, and what it made meanwhile is closed."""
+    """Inside the block the maintenance thread hangs in C. At the end it goes on, and what it allocated is closed."""
     simulator.hang_call("aclrtMalloc")
     async with anyio.create_task_group() as group:
         making = Waiting(group, lambda: device.allocate(64))
@@ -50,7 +50,7 @@ def queued(device: aioacl.Device) -> int:
 
 
 @each_kind
-async def test_a_cancelled_block_does_not_wait_for_a_device_that_hangs(
+async def test_cancelled_block_does_not_wait_for_a_maintenance_thread_that_hangs(
     open_device: OpenDevice, function: str
 ) -> None:
     inside = anyio.Event()
@@ -72,7 +72,7 @@ async def test_a_cancelled_block_does_not_wait_for_a_device_that_hangs(
 
 
 @each_kind
-async def test_a_close_that_is_cancelled_ends_and_is_made_all_the_same(
+async def test_cancelled_close_ends_and_its_handle_is_freed_later(
     open_device: OpenDevice, function: str
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -88,7 +88,7 @@ async def test_a_close_that_is_cancelled_ends_and_is_made_all_the_same(
 
 
 @each_kind
-async def test_a_quarantine_ends_a_close_that_waits_and_none_waits_from_then_on(
+async def test_quarantine_ends_a_waiting_close_and_later_closes_do_not_wait(
     open_device: OpenDevice, function: str
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -101,10 +101,10 @@ async def test_a_quarantine_ends_a_close_that_waits_and_none_waits_from_then_on(
             await second.close()
         assert (await device.force_reset()).ok
         assert await works(device)
-    assert simulator.stats().host_bytes == 0  # what a reset does not take was given back after it
+    assert simulator.stats().host_bytes == 0  # memory that a reset does not free was freed after it
 
 
-async def test_the_last_close_of_a_quarantined_device_does_not_wait_again_for_who_is_stuck(
+async def test_last_close_of_a_quarantined_device_does_not_wait_again_for_the_stuck_thread(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "CLOSE_SECONDS", 1000)
@@ -121,7 +121,7 @@ async def test_the_last_close_of_a_quarantined_device_does_not_wait_again_for_wh
             await making.outcome()
         monkeypatch.setattr(limits, "CLOSE_SECONDS", 0.1)
 
-        async def open_in_vain() -> None:
+        async def open_is_refused() -> None:
             with pytest.raises(
                 aioacl.DeviceQuarantined, match=r"aclrtMalloc on thread.*Open the device again"
             ):
@@ -129,7 +129,7 @@ async def test_the_last_close_of_a_quarantined_device_does_not_wait_again_for_wh
             await until(lambda: device._manager.procedure is None)
 
         with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
-            await open_in_vain()
+            await open_is_refused()
         monkeypatch.setattr(limits, "CLOSE_SECONDS", 5.0)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(device._manager, "start_procedure", lambda _: None)
@@ -141,15 +141,14 @@ async def test_the_last_close_of_a_quarantined_device_does_not_wait_again_for_wh
 
 
 @pytest.mark.parametrize("grace", [0, 1000])
-async def test_the_last_close_hurries_the_reset_that_it_waits_for(
+async def test_last_close_makes_the_reset_that_it_waits_for_end_early(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, grace: float
 ) -> None:
     monkeypatch.setattr(limits, "BARRIER_SECONDS", 1000)
     monkeypatch.setattr(limits, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(limits, "CLOSE_SECONDS", 0.1)
-    monkeypatch.setattr(
-        limits, "HOPELESS_SECONDS", 0.05
-    )  # the close's own wait for the thread, after the reset
+    # The close's own wait for the thread, after the reset.
+    monkeypatch.setattr(limits, "HOPELESS_SECONDS", 0.05)
     device = await open_device()
     async with anyio.create_task_group() as group, stuck_maintenance(device) as making:
         resetting = Waiting(group, lambda: device.force_reset(grace=grace, timeout=5000))
@@ -163,7 +162,7 @@ async def test_the_last_close_hurries_the_reset_that_it_waits_for(
         assert await works(device)
 
 
-async def test_an_abort_of_a_quarantined_devices_stream_fails_at_once(open_device: OpenDevice) -> None:
+async def test_abort_of_a_stream_of_a_quarantined_device_fails_at_once(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         async with stuck_maintenance(device):
             await runs_out_of_time(device)
@@ -172,7 +171,7 @@ async def test_an_abort_of_a_quarantined_devices_stream_fails_at_once(open_devic
         assert (await device.force_reset()).ok
 
 
-async def test_a_last_close_that_gives_up_ends_what_waits_for_the_maintenance_thread(
+async def test_last_close_that_gives_up_ends_calls_that_wait_for_the_maintenance_thread(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = await open_device()
@@ -187,11 +186,11 @@ async def test_a_last_close_that_gives_up_ends_what_waits_for_the_maintenance_th
         await closing.outcome()
         with pytest.raises(aioacl.DeviceQuarantined):
             await making.outcome()
-    async with open_device() as device:  # which makes up for the close
+    async with open_device() as device:  # the open completes the close first
         assert await works(device)
 
 
-async def test_what_is_closed_while_the_last_close_ends_the_maintenance_thread_is_freed_by_it(
+async def test_handle_closed_while_the_last_close_stops_the_maintenance_thread_is_freed_by_that_thread(
     open_device: OpenDevice,
 ) -> None:
     device = await open_device()
@@ -212,7 +211,7 @@ async def test_what_is_closed_while_the_last_close_ends_the_maintenance_thread_i
 
 
 @pytest.mark.parametrize("threads", [1, 0])
-async def test_pinned_memory_is_given_back_after_its_device_was_closed_and_not_by_a_loop_that_turns(
+async def test_pinned_memory_closed_after_its_device_is_freed_by_another_thread_if_one_can_start(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     async with open_device() as device:
@@ -223,16 +222,16 @@ async def test_pinned_memory_is_given_back_after_its_device_was_closed_and_not_b
             await pinned.close()
     else:
         monkeypatch.setattr(sync, "backend", FewThreads(0))
-        await pinned.close()  # better late than never
+        await pinned.close()  # no other thread can start, so the loop's thread frees it
     assert simulator.calls("aclrtFreeHost") == before + 1
 
 
 @pytest.mark.leaves("device_bytes", "device_blocks")  # what could not be freed
-async def test_a_clean_up_that_raises_when_nobody_waits_any_more_is_reported(
+async def test_clean_up_that_raises_after_its_close_was_cancelled_is_reported(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    reported: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
     async with open_device() as device, anyio.create_task_group() as group:
         memory = await device.allocate(64)
         with warnings.catch_warnings(), simulator.fault("aclrtFree", rc=107000, nth=1):
@@ -243,8 +242,8 @@ async def test_a_clean_up_that_raises_when_nobody_waits_any_more_is_reported(
                 closing.cancel()
                 await until(lambda: closing.ended)
                 simulator.unhang("aclrtMalloc")
-                await until(lambda: told)
-        assert told[0].exc_type is aioacl.AclWarning
+                await until(lambda: reported)
+        assert reported[0].exc_type is aioacl.AclWarning
         assert await works(device)
 
 

@@ -1,4 +1,4 @@
-"""The rules of counts, by the sequences of the vendor's documents, three times: as a table, by hand, and in C."""
+"""ACL's set counts: the state table, aioacl.lowlevel and the simulator return the codes of the vendor's documents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SEQUENCES = {
 
 
 class Subject(Protocol):
-    """Something that keeps the rules."""
+    """An implementation of the rules."""
 
     def __call__(self, act: str) -> int:
         """Performs set, reset or force, and returns the code."""
@@ -47,7 +47,7 @@ class Subject(Protocol):
 
 
 class Table:
-    """The rules alone."""
+    """The rules of the state table."""
 
     rules: ClassVar = {
         "set": states.set_device,
@@ -60,13 +60,13 @@ class Table:
         self.released = False  # by the last act
 
     def __call__(self, act: str) -> int:
-        verdict = self.rules[act](self.counts)
-        self.counts, self.released = verdict.counts, verdict.releases
-        return verdict.code
+        outcome = self.rules[act](self.counts)
+        self.counts, self.released = outcome.counts, outcome.releases
+        return outcome.code
 
 
 def in_c(act: str) -> int:
-    """The simulator."""
+    """Makes the call in the simulator."""
     calls = {
         "set": lib.aio_u_aclrtSetDevice,
         "reset": lib.aio_u_aclrtResetDevice,
@@ -76,7 +76,7 @@ def in_c(act: str) -> int:
 
 
 def by_hand(act: str) -> int:
-    """aioacl.lowlevel."""
+    """Makes the call with aioacl.lowlevel."""
     calls = {
         "set": lowlevel.set_device,
         "reset": lowlevel.reset_device,
@@ -90,7 +90,7 @@ def by_hand(act: str) -> int:
 
 
 class Hand:
-    """A thread that performs what it is told, one act after another."""
+    """A thread that performs the given acts, one after another."""
 
     def __init__(self, subject: Subject) -> None:
         self._acts: SimpleQueue[str | None] = SimpleQueue()
@@ -114,17 +114,17 @@ class Hand:
 
 
 def table() -> Subject:
-    """Rules of its own for each sequence."""
+    """A new table, without counts of earlier sequences."""
     return Table()
 
 
 def simulated() -> Subject:
-    """The C runtime's."""
+    """The functions of the simulator."""
     return in_c
 
 
 def handmade() -> Subject:
-    """aioacl's."""
+    """The functions of aioacl.lowlevel."""
     return by_hand
 
 
@@ -138,7 +138,7 @@ def _device_unset() -> Generator[None]:
 
 @pytest.mark.parametrize("make", [table, simulated, handmade])
 @pytest.mark.parametrize(("sequence", "codes"), SEQUENCES.items(), ids=list(SEQUENCES))
-def test_the_sequences_of_the_vendors_documents(
+def test_sequence_of_the_vendors_documents_returns_their_codes(
     make: Callable[[], Subject], sequence: str, codes: tuple[int, ...]
 ) -> None:
     subject = make()
@@ -158,7 +158,7 @@ def test_the_sequences_of_the_vendors_documents(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["set", "reset", "force"]), max_size=25))
-def test_rules_and_hand_and_simulator_agree_on_any_walk(acts: list[str]) -> None:
+def test_table_lowlevel_and_simulator_agree_on_random_sequences(acts: list[str]) -> None:
     rules = Table()
     hand = Hand(by_hand)
     try:
@@ -173,14 +173,14 @@ def test_rules_and_hand_and_simulator_agree_on_any_walk(acts: list[str]) -> None
         hand.end()
 
 
-def test_what_the_runtime_would_refuse_does_not_reach_it() -> None:
+def test_lowlevel_reset_that_the_runtime_would_refuse_does_not_reach_it() -> None:
     before = simulator.calls("aclrtResetDeviceForce"), simulator.calls("aclrtResetDevice")
     assert (by_hand("force"), by_hand("reset")) == (RELEASED, RELEASED)
     assert (simulator.calls("aclrtResetDeviceForce"), simulator.calls("aclrtResetDevice")) == before
 
 
 @pytest.mark.parametrize("act", ["reset", "force"])
-def test_what_somebody_else_has_released_is_known_once_the_runtime_has_said_so(act: str) -> None:
+def test_set_released_by_other_code_is_forgotten_after_one_refusal_of_the_runtime(act: str) -> None:
     assert (by_hand("set"), by_hand("set"), in_c("force")) == (0, 0, 0)
     assert by_hand(act) == RELEASED
     before = simulator.stats().calls
@@ -189,15 +189,15 @@ def test_what_somebody_else_has_released_is_known_once_the_runtime_has_said_so(a
     assert (by_hand("set"), by_hand("reset"), by_hand("reset")) == (0, 0, RELEASED)
 
 
-def test_the_runtime_tells_whether_a_device_is_set() -> None:
-    told = [context_lives(DEVICE)]
+def test_context_lives_reports_whether_the_device_is_set() -> None:
+    lives = [context_lives(DEVICE)]
     for act in ("set", "set", "reset", "reset"):
         in_c(act)
-        told.append(context_lives(DEVICE))
-    assert told == [False, True, True, True, False]
+        lives.append(context_lives(DEVICE))
+    assert lives == [False, True, True, True, False]
 
 
-def test_a_device_that_there_is_not_answers_107001() -> None:
+def test_set_of_a_missing_device_raises_107001() -> None:
     missing = len(aioacl.list_devices())
     with pytest.raises(aioacl.ParameterError) as caught:
         lowlevel.set_device(missing)
@@ -205,15 +205,15 @@ def test_a_device_that_there_is_not_answers_107001() -> None:
 
 
 @pytest.mark.parametrize("index", [-1, 64, True, 1.0, "0", None])
-def test_what_is_no_index_is_refused_before_c(index: object) -> None:
+def test_value_that_is_not_an_index_is_refused_before_c(index: object) -> None:
     simulator.forget()
     with pytest.raises(aioacl.ParameterError, match="list_devices"):
-        lowlevel.set_device(index)  # type: ignore[arg-type]  # that is the test
+        lowlevel.set_device(index)  # type: ignore[arg-type]  # the test passes wrong types
     assert simulator.stats().calls == 0 or not simulator.calls("aclrtSetDevice")
 
 
 @pytest.mark.parametrize("act", [lowlevel.set_device, lowlevel.reset_device, lowlevel.reset_device_force])
-def test_counts_by_hand_are_refused_while_the_device_is_open(act: Callable[[int], None]) -> None:
+def test_lowlevel_counts_are_refused_while_the_device_is_open(act: Callable[[int], None]) -> None:
     device = aioacl.open_device(DEVICE).result()
     try:
         with pytest.raises(aioacl.ParameterError, match=r"force_reset|Close it"):

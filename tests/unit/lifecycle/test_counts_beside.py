@@ -1,4 +1,4 @@
-"""ACL's counts by hand beside aioacl: which set belongs to which, and that opening a device blocks no loop."""
+"""Sets with aioacl.lowlevel while aioacl uses the device: which set belongs to which, and no loop is blocked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-async def open_and_close_beside_a_set_by_hand(open_device: OpenDevice) -> None:
+async def open_and_close_beside_a_lowlevel_set(open_device: OpenDevice) -> None:
     async with open_device():
         assert simulator.retain_count() == 2
     assert simulator.retain_count() == 1
@@ -29,7 +29,7 @@ async def open_and_close_beside_a_set_by_hand(open_device: OpenDevice) -> None:
     assert simulator.retain_count() == 0
 
 
-async def test_a_reset_of_the_last_close_that_comes_late_is_not_made_again(
+async def test_reset_of_the_last_close_that_returns_late_is_not_repeated(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lowlevel.set_device(0)
@@ -42,7 +42,7 @@ async def test_a_reset_of_the_last_close_that_comes_late_is_not_made_again(
     monkeypatch.undo()
     simulator.unhang("aclrtResetDevice")
     await until(lambda: manager_of(0).counts.now.retained == 1)
-    await open_and_close_beside_a_set_by_hand(open_device)
+    await open_and_close_beside_a_lowlevel_set(open_device)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ async def test_a_reset_of_the_last_close_that_comes_late_is_not_made_again(
     [lambda: lowlevel.reset_device(0), lambda: lowlevel.reset_device_force(0), reset_by_somebody_else],
     ids=["reset", "force reset", "foreign reset"],
 )
-async def test_a_set_that_a_close_could_not_give_back_and_another_has_is_not_given_back_again(
+async def test_set_that_a_close_failed_to_reset_is_not_reset_again_after_other_code_did(
     open_device: OpenDevice, end: Callable[[], None]
 ) -> None:
     simulator.fail_call("aclrtResetDevice", 507000)
@@ -60,10 +60,10 @@ async def test_a_set_that_a_close_could_not_give_back_and_another_has_is_not_giv
     end()
     assert simulator.retain_count() == 0
     lowlevel.set_device(0)
-    await open_and_close_beside_a_set_by_hand(open_device)
+    await open_and_close_beside_a_lowlevel_set(open_device)
 
 
-async def test_a_set_by_hand_during_which_a_foreign_reset_comes_is_nobody_elses(
+async def test_lowlevel_set_during_a_foreign_reset_belongs_to_its_caller(
     open_device: OpenDevice,
 ) -> None:
     simulator.fail_call("aclrtResetDevice", 507000)
@@ -76,10 +76,10 @@ async def test_a_set_by_hand_during_which_a_foreign_reset_comes_is_nobody_elses(
     reset_by_somebody_else()
     simulator.unhang("aclrtSetDevice")
     setting.join()
-    await open_and_close_beside_a_set_by_hand(open_device)
+    await open_and_close_beside_a_lowlevel_set(open_device)
 
 
-async def test_who_is_done_with_a_device_waits_for_no_change_by_hand(open_device: OpenDevice) -> None:
+async def test_closed_handle_does_not_wait_for_a_running_lowlevel_set(open_device: OpenDevice) -> None:
     device = await open_device()
     await device.close()
     simulator.hang_call("aclrtSetDevice")
@@ -93,7 +93,7 @@ async def test_who_is_done_with_a_device_waits_for_no_change_by_hand(open_device
     lowlevel.reset_device(0)
 
 
-async def test_who_opens_a_device_that_is_set_by_hand_meanwhile_waits_in_his_loop(
+async def test_open_during_a_lowlevel_set_waits_without_blocking_its_loop(
     open_device: OpenDevice,
 ) -> None:
     simulator.hang_call("aclrtSetDevice")
@@ -113,7 +113,7 @@ async def test_who_opens_a_device_that_is_set_by_hand_meanwhile_waits_in_his_loo
         sets = 2
         try:
             another.join()
-        except aioacl.ParameterError:  # the other was first, and then aioacl keeps it
+        except aioacl.ParameterError:  # the open came first, so lowlevel sets are refused
             sets = 1
         assert simulator.retain_count() == sets + 1
         await device.close()

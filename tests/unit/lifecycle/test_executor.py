@@ -27,7 +27,7 @@ variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
 
 
 def current_device() -> int:
-    """The device of the calling thread, as the runtime knows it."""
+    """The device that the runtime reports for the calling thread."""
     device = ffi.new("int32_t *")
     assert lib.aio_u_aclrtGetDevice(device) == 0
     return int(device[0])
@@ -46,12 +46,12 @@ async def test_a_job_runs_with_the_device_bound_and_its_result_comes_back(open_d
 
 
 @pytest.mark.anyio
-async def test_what_a_job_raises_is_raised_by_its_await(open_device: OpenDevice) -> None:
+async def test_exception_of_a_job_is_raised_by_its_await(open_device: OpenDevice) -> None:
     async with open_device() as device:
         with pytest.raises(ZeroDivisionError):
             await device.run(divide, 1, 0)
         with pytest.raises(TypeError):
-            await device.run(divide)  # type: ignore[call-arg]  # that is the test
+            await device.run(divide)  # type: ignore[call-arg]  # an argument is missing on purpose
 
 
 @pytest.mark.anyio
@@ -62,7 +62,7 @@ async def test_a_job_sees_the_callers_context_variables(open_device: OpenDevice)
 
 
 @pytest.mark.anyio
-async def test_jobs_that_wait_for_each_other_do_not_keep_a_stream_from_being_created(
+async def test_jobs_that_wait_for_each_other_do_not_block_the_creation_of_a_stream(
     open_device: OpenDevice,
 ) -> None:
     barrier = threading.Barrier(3)
@@ -155,13 +155,13 @@ async def test_the_executor_is_a_concurrent_futures_executor(open_device: OpenDe
 
 
 @pytest.mark.asyncio
-async def test_asyncios_run_in_executor_takes_it(open_device: OpenDevice) -> None:
+async def test_run_in_executor_of_asyncio_accepts_the_executor(open_device: OpenDevice) -> None:
     async with open_device() as device:
         assert await asyncio.get_running_loop().run_in_executor(device.executor, current_device) == 0
 
 
 @pytest.mark.anyio
-async def test_the_close_of_a_device_drops_jobs_that_have_not_begun(open_device: OpenDevice) -> None:
+async def test_close_of_a_device_drops_jobs_that_have_not_begun(open_device: OpenDevice) -> None:
     go_on, begun = threading.Event(), threading.Event()
     device = await open_device()
     device.executor._limit = 1
@@ -183,7 +183,7 @@ async def test_the_close_of_a_device_drops_jobs_that_have_not_begun(open_device:
 
 
 @pytest.mark.anyio
-async def test_a_fault_in_a_job_is_the_jobs_and_health_knows_it(open_device: OpenDevice) -> None:
+async def test_fault_in_a_job_is_raised_by_its_await_and_recorded_in_health(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, FAULT)
         with pytest.raises(aioacl.DeviceFault):
@@ -192,19 +192,19 @@ async def test_a_fault_in_a_job_is_the_jobs_and_health_knows_it(open_device: Ope
 
 
 @pytest.mark.anyio
-async def test_a_job_for_which_no_thread_can_be_had_is_refused_or_waits_for_one_that_there_is(
+async def test_job_without_a_new_thread_is_refused_or_waits_for_a_running_thread(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device:
         executor = device.executor
-        world = FewThreads(0)
-        monkeypatch.setattr(sync, "backend", world)
+        threads = FewThreads(0)
+        monkeypatch.setattr(sync, "backend", threads)
         refused: list[int] = []
         with pytest.raises(RuntimeError, match="can't start new thread"):
             executor.submit(refused.append, 1)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             await device.run(refused.append, 2)
-        world.left = 1
+        threads.left = 1
         begun, go_on = threading.Event(), threading.Event()
 
         def block() -> None:
@@ -223,7 +223,7 @@ async def test_a_job_for_which_no_thread_can_be_had_is_refused_or_waits_for_one_
 
 
 @pytest.mark.anyio
-async def test_a_job_whose_thread_cannot_be_bound_fails_and_is_no_longer_inside(
+async def test_job_whose_thread_cannot_be_bound_fails_and_is_no_longer_inside(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -260,7 +260,7 @@ async def test_job_whose_future_is_locked_does_not_stay_inside_the_device(open_d
 
         future = device.executor.submit(block)
         await until(begun.is_set)
-        with future._condition:  # as `concurrent.futures.wait` has it, where Ctrl-C may leave it so
+        with future._condition:  # as `concurrent.futures.wait` holds it; Ctrl-C may leave it locked
             go_on.set()
             assert (await device.force_reset()).ok
             assert not future.done()
@@ -275,14 +275,14 @@ async def test_cancellation_that_ctrl_c_has_interrupted_is_completed_by_the_work
         with simulator.fault("aclrtSetCurrentContext", hang="bind"):
             future = device.executor.submit(int)
             await until(lambda: simulator.hung("aclrtSetCurrentContext"))
-            future._unclaimed.pop()  # the first step of cancel(), and no more
+            future._unclaimed.pop()  # the first step of cancel() only
             simulator.release_key("bind")
             await until(future.done)
         assert future.cancelled()
 
 
 @pytest.mark.anyio
-async def test_shutdown_waits_for_what_was_submitted_if_asked_to(open_device: OpenDevice) -> None:
+async def test_shutdown_with_wait_returns_after_all_submitted_jobs(open_device: OpenDevice) -> None:
     async with open_device() as device:
         executor = device.executor
         begun, go_on = threading.Event(), threading.Event()
@@ -308,7 +308,7 @@ async def test_shutdown_waits_for_what_was_submitted_if_asked_to(open_device: Op
 
 
 @pytest.mark.anyio
-async def test_an_idle_thread_ends_after_a_while_and_another_is_started(
+async def test_idle_thread_ends_after_a_while_and_a_later_job_starts_another(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_executor, "LINGER_SECONDS", 0.01)
@@ -321,7 +321,7 @@ async def test_an_idle_thread_ends_after_a_while_and_another_is_started(
 
 
 @pytest.mark.anyio
-async def test_no_more_threads_are_started_than_there_are_jobs_or_the_limit(open_device: OpenDevice) -> None:
+async def test_executor_starts_at_most_one_thread_per_job_up_to_its_limit(open_device: OpenDevice) -> None:
     barrier = threading.Barrier(4)
     async with open_device() as device:
         executor = device.executor
@@ -341,7 +341,7 @@ async def test_no_more_threads_are_started_than_there_are_jobs_or_the_limit(open
 
 
 @pytest.mark.anyio
-async def test_a_run_that_the_last_close_overtakes_says_that_the_device_is_closed(
+async def test_run_that_the_last_close_drops_raises_that_the_device_is_closed(
     open_device: OpenDevice,
 ) -> None:
     go_on, begun = threading.Event(), threading.Event()
@@ -365,12 +365,12 @@ async def test_a_run_that_the_last_close_overtakes_says_that_the_device_is_close
 
 
 @pytest.mark.anyio
-async def test_a_run_that_meets_the_end_of_the_executor_asks_for_another(
+async def test_run_on_an_executor_that_was_shut_down_uses_another(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device:
         ended = device.executor
-        with ended:  # as a user might, for whom it is an executor like any other
+        with ended:  # as a user might with any executor
             assert ended.submit(int).result() == 0
         assert await device.run(int) == 0
         given = iter([ended, device.executor])

@@ -1,4 +1,4 @@
-"""A failing copy is raised: early, late, again, and by everybody whom it concerns."""
+"""The failure of a copy is raised by each await that depends on it: at once, late, and repeatedly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def failing_with_event(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> tuple[aioacl.Ticket, aioacl.Event]:
     """A copy that will fail, and an event recorded behind it."""
-    with simulator.held(stream):  # else the record may come too late, and be refused
+    with simulator.held(stream):  # otherwise the record may come too late, and be refused
         ticket, event = failing(stream, memory), stream.record()
     return ticket, event
 
@@ -54,7 +54,7 @@ every_awaitable = pytest.mark.parametrize("awaited", AWAITABLES.values(), ids=AW
 
 
 @every_awaitable
-async def test_a_failing_copy_with_nothing_behind_it_is_raised(
+async def test_failure_of_a_copy_with_no_work_behind_it_is_raised(
     open_device: OpenDevice, awaited: Callable[..., Any]
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -62,7 +62,7 @@ async def test_a_failing_copy_with_nothing_behind_it_is_raised(
 
 
 @every_awaitable
-async def test_it_is_raised_although_the_stream_has_long_been_idle(
+async def test_failure_is_raised_after_the_stream_has_become_idle(
     open_device: OpenDevice, awaited: Callable[..., Any]
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -76,7 +76,7 @@ async def test_it_is_raised_although_the_stream_has_long_been_idle(
 
 
 @pytest.mark.parametrize("first", AWAITABLES.values(), ids=AWAITABLES)
-async def test_a_ticket_raises_it_after_another_task_has_consumed_it(
+async def test_ticket_raises_the_failure_after_another_await_has_raised_it(
     open_device: OpenDevice, first: Callable[..., Any]
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -87,7 +87,7 @@ async def test_a_ticket_raises_it_after_another_task_has_consumed_it(
         await raises_fault(ticket)
 
 
-async def test_every_one_of_many_waiters_gets_it(open_device: OpenDevice) -> None:
+async def test_failure_is_raised_in_each_of_many_waiting_tasks(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with simulator.held(stream):
             ticket = failing(stream, memory)
@@ -138,7 +138,7 @@ async def test_failed_stream_refuses_work_until_it_is_renewed(open_device: OpenD
         await good
 
 
-async def test_another_stream_is_not_blamed(open_device: OpenDevice) -> None:
+async def test_failure_does_not_affect_another_stream(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -152,7 +152,7 @@ async def test_another_stream_is_not_blamed(open_device: OpenDevice) -> None:
         await raises_fault(ticket)
 
 
-async def test_a_failed_download_leaves_its_target_alone(open_device: OpenDevice) -> None:
+async def test_failed_download_leaves_its_target_unchanged(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         await stream.fill(memory, 7)
         target = bytearray(b"x" * 64)
@@ -171,7 +171,7 @@ async def test_the_runtimes_text_comes_with_the_error(open_device: OpenDevice) -
             assert (caught.value.call, caught.value.device) == ("aclrtSynchronizeStream", 0)
 
 
-async def test_health_is_poisoned_by_a_fault_and_cured_by_a_reset(open_device: OpenDevice) -> None:
+async def test_health_is_poisoned_by_a_fault_until_a_reset(open_device: OpenDevice) -> None:
     async with open_device() as device:
         assert (device.health.status, device.health.last_fault) == ("ok", "")
         async with device.create_stream() as stream, device.allocate(64) as memory:
@@ -184,7 +184,7 @@ async def test_health_is_poisoned_by_a_fault_and_cured_by_a_reset(open_device: O
         assert device.health.generation == report.generation
 
 
-async def test_native_events_stay_as_many_over_faults_that_are_each_followed_by_a_reset(
+async def test_number_of_native_events_is_unchanged_after_faults_that_are_each_followed_by_a_reset(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -196,15 +196,15 @@ async def test_native_events_stay_as_many_over_faults_that_are_each_followed_by_
             async with device.create_stream() as stream, device.allocate(64) as memory:
                 await raises_fault(failing(stream, memory))
             assert (await device.force_reset()).ok
-            await device.memory_info()  # behind the filling of the pool, on the maintenance thread
+            await device.memory_info()  # the maintenance thread fills the pool before it
             assert simulator.stats().events == before
 
 
-async def test_a_fault_that_health_remembers_keeps_nothing_of_where_it_was_raised(
+async def test_fault_recorded_in_health_keeps_no_reference_to_where_it_was_raised(
     open_device: OpenDevice,
 ) -> None:
     class Local:
-        """What a frame holds."""
+        """An object that only a frame refers to."""
 
     async def job(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> weakref.ref[Local]:
         local = Local()
@@ -212,7 +212,7 @@ async def test_a_fault_that_health_remembers_keeps_nothing_of_where_it_was_raise
             await failing(stream, memory)
         except aioacl.DeviceFault:
             return weakref.ref(local)
-        raise AssertionError("it has not failed")
+        raise AssertionError("expected the copy to fail, it did not")
 
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         assert (await job(stream, memory))() is None
@@ -234,7 +234,7 @@ async def test_task_failure_leaves_the_device_ready(open_device: OpenDevice) -> 
             await stream.copy(memory, bytes(64))
 
 
-async def test_close_after_a_task_failure_gives_back_one_by_one(open_device: OpenDevice) -> None:
+async def test_close_after_a_task_failure_frees_each_handle(open_device: OpenDevice) -> None:
     freed = ("aclrtFree", "aclrtFreeHost", "aclrtDestroyStream")
     async with open_device() as device:
         memory, pinned = await device.allocate(64), await device.pinned(64)
@@ -272,7 +272,7 @@ async def test_clean_up_that_meets_a_task_failure_leaves_the_device_ready(open_d
         assert device.health.ready
 
 
-async def test_code_of_a_task_from_a_call_about_no_task_marks_the_device(open_device: OpenDevice) -> None:
+async def test_task_code_from_a_call_that_runs_no_task_poisons_the_device(open_device: OpenDevice) -> None:
     async with open_device() as device:
         simulator.fail_call("aclrtMalloc", TASK_FAULT)
         with pytest.raises(aioacl.DeviceFault) as caught:
@@ -298,7 +298,7 @@ async def test_in_stop_mode_the_failure_stops_the_whole_context_until_a_reset(
             await stream.fill(fresh, 1)
 
 
-async def test_a_call_that_fails_while_enqueueing_raises_at_once_and_costs_no_position(
+async def test_call_that_fails_while_enqueueing_raises_at_once_and_uses_no_position(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -316,7 +316,7 @@ async def test_a_call_that_fails_while_enqueueing_raises_at_once_and_costs_no_po
         await stream
 
 
-MEETS: dict[str, tuple[str, Callable[[aioacl.Device], Any]]] = {
+CALLS: dict[str, tuple[str, Callable[[aioacl.Device], Any]]] = {
     "allocate": ("aclrtMalloc", lambda device: device.allocate(64)),
     "create_stream": ("aclrtCreateStream", lambda device: device.create_stream()),
     "memory_info": ("aclrtGetMemInfo", lambda device: device.memory_info()),
@@ -324,11 +324,11 @@ MEETS: dict[str, tuple[str, Callable[[aioacl.Device], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("what", MEETS)
-async def test_a_fault_that_no_task_meets_is_remembered_and_told_too(
+@pytest.mark.parametrize("what", CALLS)
+async def test_fault_of_a_call_that_runs_no_task_is_recorded_and_sent_to_listeners(
     open_device: OpenDevice, what: str
 ) -> None:
-    function, begin = MEETS[what]
+    function, begin = CALLS[what]
     async with open_device() as device:
         events = device.events()
         simulator.fail_call(function, FAULT)
@@ -338,7 +338,7 @@ async def test_a_fault_that_no_task_meets_is_remembered_and_told_too(
         assert (await anext(events)).kind == "fault"
 
 
-async def test_a_fault_that_is_heard_of_after_the_reset_that_cured_it_does_not_poison(
+async def test_fault_that_is_raised_again_after_the_reset_does_not_poison_health(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -357,8 +357,11 @@ DEVICE_WAIT = "aclrtSynchronizeDeviceWithTimeout"
 
 
 @asynccontextmanager
-async def waited_for_as_a_whole(device: aioacl.Device) -> AsyncGenerator[Waiting]:
-    """A wait for the device that asks C no earlier than the block's end: what is enqueued in it was not awaited."""
+async def device_wait_before_c(device: aioacl.Device) -> AsyncGenerator[Waiting]:
+    """A `device.synchronize()` that calls C only after `aclrtGetMemInfo` was released.
+
+    It has already waited for the positions of all streams, so it waits for work enqueued in the block only in C.
+    """
     async with anyio.create_task_group() as group:
         simulator.hang_call("aclrtGetMemInfo")
         Waiting(group, device.memory_info)
@@ -368,14 +371,14 @@ async def waited_for_as_a_whole(device: aioacl.Device) -> AsyncGenerator[Waiting
         yield waiting
 
 
-async def test_an_abort_that_a_wait_for_the_device_meets_is_not_blamed_on_all_work(
+async def test_abort_code_of_a_device_wait_does_not_fail_the_work_of_streams(
     open_device: OpenDevice,
 ) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
         device.allocate(64) as memory,
-        waited_for_as_a_whole(device) as waiting,
+        device_wait_before_c(device) as waiting,
     ):
         simulator.hold(stream)
         ticket = stream.fill(memory, 1)
@@ -395,7 +398,7 @@ async def test_a_wait_for_the_device_whose_work_a_reset_aborts_ends_in_device_re
         open_device() as device,
         device.create_stream() as stream,
         device.allocate(64) as memory,
-        waited_for_as_a_whole(device) as waiting,
+        device_wait_before_c(device) as waiting,
     ):
         simulator.hold(stream)
         stream.fill(memory, 1)

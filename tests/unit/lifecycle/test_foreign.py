@@ -1,4 +1,4 @@
-"""A reset by somebody else: it is noticed, handles are stale at once, and the device is set again."""
+"""A foreign reset: it is noticed, handles are stale at once, and the device is set again."""
 
 from __future__ import annotations
 
@@ -35,24 +35,26 @@ pytestmark = pytest.mark.anyio
 
 
 def force_reset() -> int:
-    """As pyACL would call it."""
+    """Resets device 0 as pyACL would."""
     code: int = lib.aio_u_aclrtResetDeviceForce(0)
     return code
 
 
-def mended(device: aioacl.Device, generation: int) -> bool:
-    """Whether a foreign reset was met, which clears its flag, and the device set again after it."""
+def handled(device: aioacl.Device, generation: int) -> bool:
+    """Whether a foreign reset was handled, which clears its flag, and the device was set again after it."""
     met = not lib.aio_gate_foreign(0)
     return met and device.state is aioacl.State.OPEN and device.generation > generation
 
 
-async def test_old_handles_are_stale_at_once_and_new_ones_work(open_device: OpenDevice) -> None:
+async def test_old_handles_are_stale_at_once_after_a_foreign_reset_and_new_ones_work(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.allocate(64) as memory, device.create_stream() as stream:
         generation = device.generation
         reset_by_somebody_else()
         with pytest.raises((aioacl.StaleHandleError, aioacl.DeviceResetting)):
             stream.fill(memory, 1)
-        await until(lambda: mended(device, generation))
+        await until(lambda: handled(device, generation))
         assert stream.stale
         async with device.allocate(64) as fresh, device.create_stream() as another:
             await another.fill(fresh, 1)
@@ -66,7 +68,7 @@ async def test_state_read_while_a_foreign_reset_is_noticed_is_not_open(
     seen: list[aioacl.State] = []
 
     class Observed:
-        """The engine; notes the device's state when the flag of a foreign reset has been cleared."""
+        """The engine; records the device's state when the flag of a foreign reset has been cleared."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(lib, name)
@@ -79,11 +81,11 @@ async def test_state_read_while_a_foreign_reset_is_noticed_is_not_open(
         generation = device.generation
         monkeypatch.setattr(admission, "lib", Observed())
         reset_by_somebody_else()
-        await until(lambda: mended(device, generation))
+        await until(lambda: handled(device, generation))
         assert seen == [aioacl.State.RESETTING]
 
 
-async def test_it_ends_a_fault_and_what_is_closed_then_is_given_back_again(open_device: OpenDevice) -> None:
+async def test_foreign_reset_clears_a_fault_and_later_closes_free_memory(open_device: OpenDevice) -> None:
     async with open_device() as device:
         generation = device.generation
         async with device.allocate(64) as memory, device.create_stream() as stream:
@@ -92,18 +94,18 @@ async def test_it_ends_a_fault_and_what_is_closed_then_is_given_back_again(open_
                 await stream.fill(memory, 1)
             assert device.health.status == "poisoned"
             reset_by_somebody_else()
-            await until(lambda: mended(device, generation))
+            await until(lambda: handled(device, generation))
         assert (device.health.status, device.health.last_fault) == ("ok", "")
         blocks = simulator.stats().device_blocks
         assert await works(device)
         assert simulator.stats().device_blocks == blocks
 
 
-async def test_it_revokes_leases_for_their_steps_are_parted(open_device: OpenDevice) -> None:
+async def test_foreign_reset_revokes_leases(open_device: OpenDevice) -> None:
     async with open_device() as device, device.lease() as lease:
         generation, events = device.generation, device.events()
         reset_by_somebody_else()
-        await until(lambda: mended(device, generation))
+        await until(lambda: handled(device, generation))
         assert not lease.held
         with pytest.raises(aioacl.DeviceResetting, match="the lease was revoked") as caught:
             await device.create_stream()
@@ -111,14 +113,14 @@ async def test_it_revokes_leases_for_their_steps_are_parted(open_device: OpenDev
         assert [(await anext(events)).kind for _ in range(2)] == ["revoked", "foreign reset"]
 
 
-async def told_until(events: aioacl.DeviceEvents, kind: str) -> list[tuple[str, aioacl.State, int]]:
-    told = [await anext(events)]
-    while told[-1].kind != kind:
-        told.append(await anext(events))
-    return [(event.kind, event.state, event.generation) for event in told]
+async def events_until(events: aioacl.DeviceEvents, kind: str) -> list[tuple[str, aioacl.State, int]]:
+    received = [await anext(events)]
+    while received[-1].kind != kind:
+        received.append(await anext(events))
+    return [(event.kind, event.state, event.generation) for event in received]
 
 
-async def test_who_listens_is_told_of_one_that_comes_while_a_reset_of_ours_drains(
+async def test_listener_receives_a_foreign_reset_that_comes_while_a_force_reset_drains(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -128,7 +130,7 @@ async def test_who_listens_is_told_of_one_that_comes_while_a_reset_of_ours_drain
             await until(lambda: device.state is aioacl.State.DRAINING)
             reset_by_somebody_else()
             assert (await reset.outcome()).ok
-        assert await told_until(events, "reopened") == [
+        assert await events_until(events, "reopened") == [
             ("draining", aioacl.State.DRAINING, generation),
             ("revoked", aioacl.State.RESETTING, generation + 1),
             ("foreign reset", aioacl.State.RESETTING, generation + 1),
@@ -137,7 +139,7 @@ async def test_who_listens_is_told_of_one_that_comes_while_a_reset_of_ours_drain
         ]
 
 
-async def test_who_listens_is_told_once_of_one_that_comes_while_a_reset_of_ours_fails(
+async def test_listener_receives_a_foreign_reset_that_comes_while_a_force_reset_fails_once(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -152,7 +154,7 @@ async def test_who_listens_is_told_once_of_one_that_comes_while_a_reset_of_ours_
         await until(lambda: not lib.aio_gate_foreign(0))
         simulator.clear()
         assert (await device.force_reset()).ok
-        assert await told_until(events, "reopened") == [
+        assert await events_until(events, "reopened") == [
             ("draining", aioacl.State.DRAINING, generation),
             ("resetting", aioacl.State.RESETTING, generation),
             ("foreign reset", aioacl.State.RESETTING, generation + 1),
@@ -162,16 +164,16 @@ async def test_who_listens_is_told_once_of_one_that_comes_while_a_reset_of_ours_
         ]
 
 
-async def test_after_it_the_pool_of_events_is_filled_anew(open_device: OpenDevice) -> None:
+async def test_pool_of_events_is_filled_again_after_a_foreign_reset(open_device: OpenDevice) -> None:
     async with open_device() as device:
         generation, made = device.generation, simulator.calls("aclrtCreateEventExWithFlag")
         assert made == POOL_EVENTS
         reset_by_somebody_else()
-        await until(lambda: mended(device, generation))
+        await until(lambda: handled(device, generation))
         await until(lambda: simulator.calls("aclrtCreateEventExWithFlag") == 2 * POOL_EVENTS)
 
 
-async def test_while_it_is_quarantined_a_foreign_reset_only_raises_the_generation(
+async def test_foreign_reset_of_a_quarantined_device_only_raises_the_generation(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -186,7 +188,7 @@ async def test_while_it_is_quarantined_a_foreign_reset_only_raises_the_generatio
         assert (await device.force_reset()).ok
 
 
-async def test_during_the_last_close_it_changes_nothing(open_device: OpenDevice) -> None:
+async def test_foreign_reset_during_the_last_close_changes_nothing(open_device: OpenDevice) -> None:
     device = await open_device()
     simulator.hang_call("aclrtResetDevice")
     async with anyio.create_task_group() as group:
@@ -201,7 +203,7 @@ async def test_during_the_last_close_it_changes_nothing(open_device: OpenDevice)
         await stream
 
 
-async def test_a_reset_of_ours_waits_until_the_foreign_one_is_mended(open_device: OpenDevice) -> None:
+async def test_force_reset_waits_until_the_foreign_reset_is_handled(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         generation = device.generation
         simulator.hang_call("aclrtSetDevice")
@@ -216,7 +218,9 @@ async def test_a_reset_of_ours_waits_until_the_foreign_one_is_mended(open_device
         assert (report.ok, report.generation) == (True, generation + 2)
 
 
-async def test_a_reset_that_waited_until_the_device_was_closed_says_so(open_device: OpenDevice) -> None:
+async def test_calls_that_waited_until_the_device_was_closed_raise_that_it_is_closed(
+    open_device: OpenDevice,
+) -> None:
     device = await open_device()
     simulator.hang_call("aclrtSetDevice")
     reset_by_somebody_else()
@@ -227,14 +231,14 @@ async def test_a_reset_that_waited_until_the_device_was_closed_says_so(open_devi
         closing = Waiting(group, device.close)
         await turns()
         simulator.unhang("aclrtSetDevice")
-        assert until_now(lambda: device.state is aioacl.State.CLOSED)  # nobody here has a turn until then
+        assert until_now(lambda: device.state is aioacl.State.CLOSED)  # no task of this loop runs until then
         for one in (resetting, making):
             with pytest.raises(aioacl.ParameterError, match="got a closed one"):
                 await one.outcome()
         await closing.outcome()
 
 
-async def test_what_need_not_wait_and_is_overtaken_by_a_foreign_reset_is_refused(
+async def test_create_without_waiting_is_refused_if_a_foreign_reset_comes_before_its_turn(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -253,10 +257,10 @@ async def test_what_need_not_wait_and_is_overtaken_by_a_foreign_reset_is_refused
         assert not patient.ended
         simulator.release_all()
         await (await patient.outcome()).close()
-        assert mended(device, generation)
+        assert handled(device, generation)
 
 
-async def test_it_is_set_again_only_when_those_who_were_inside_have_left(open_device: OpenDevice) -> None:
+async def test_device_is_set_again_only_after_jobs_inside_have_ended(open_device: OpenDevice) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def allocate() -> int:
@@ -273,12 +277,12 @@ async def test_it_is_set_again_only_when_those_who_were_inside_have_left(open_de
         await until(lambda: isinstance(device._manager.procedure, ForeignProcedure))
         assert not until_now(lambda: simulator.calls("aclrtSetDevice") > sets, 0.1)
         go_on.set()
-        assert await job.outcome() == 107002  # our context is not alive again under it
-        await until(lambda: mended(device, generation))
+        assert await job.outcome() == 107002  # the context was not made again while the job used it
+        await until(lambda: handled(device, generation))
         assert simulator.stats().device_blocks == 0
 
 
-async def test_it_is_set_again_after_a_while_also_if_somebody_stays_inside(
+async def test_device_is_set_again_after_a_time_limit_if_a_job_stays_inside(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
@@ -298,7 +302,9 @@ async def test_it_is_set_again_after_a_while_also_if_somebody_stays_inside(
         await job.outcome()
 
 
-async def test_waits_in_flight_end_and_the_device_is_set_again(open_device: OpenDevice) -> None:
+async def test_foreign_reset_ends_waits_in_flight_and_the_device_is_set_again(
+    open_device: OpenDevice,
+) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -321,7 +327,7 @@ async def test_waits_in_flight_end_and_the_device_is_set_again(open_device: Open
     assert simulator.retain_count() == 0
 
 
-async def test_a_set_and_a_reset_that_only_count_go_unnoticed(open_device: OpenDevice) -> None:
+async def test_set_and_reset_by_other_code_that_only_count_change_nothing(open_device: OpenDevice) -> None:
     async with open_device() as device:
         generation = device.generation
         elsewhere("aclrtSetDevice", "aclrtResetDevice")
@@ -330,14 +336,14 @@ async def test_a_set_and_a_reset_that_only_count_go_unnoticed(open_device: OpenD
         assert simulator.retain_count() == 1
 
 
-async def test_what_others_have_set_is_not_reset_by_our_close(open_device: OpenDevice) -> None:
+async def test_set_by_other_code_is_not_reset_by_the_last_close(open_device: OpenDevice) -> None:
     async with open_device():
         elsewhere("aclrtSetDevice")
     assert simulator.retain_count() == 1
     elsewhere("aclrtResetDevice")
 
 
-async def test_a_reset_by_others_ends_the_set_of_others_too(open_device: OpenDevice) -> None:
+async def test_foreign_reset_ends_the_earlier_set_of_other_code_too(open_device: OpenDevice) -> None:
     async with open_device() as device:
         elsewhere("aclrtSetDevice", "aclrtResetDeviceForce", "aclrtSetDevice")
         assert await works(device)
@@ -356,7 +362,7 @@ async def test_a_job_that_resets_the_device_itself_does_not_wait_for_itself(open
         assert simulator.violations() == []
 
 
-async def test_a_drain_that_meets_a_foreign_reset_has_nothing_more_to_wait_for(
+async def test_drain_ends_when_a_foreign_reset_comes(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:

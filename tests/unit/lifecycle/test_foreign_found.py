@@ -1,4 +1,4 @@
-"""A reset by somebody else of which the runtime tells nothing, as CANN 8.5 for instance: the next call finds it out."""
+"""A foreign reset without the runtime's callback, as with CANN 8.5: the next call finds that its context is gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 CONTEXT_IS_NULL = 107002
-UNTOLD = {"AIOACL_SIM_FAULTS": "aclrtRegDeviceStateCallback:after=0:rc=507000"}
+NO_CALLBACK = {"AIOACL_SIM_FAULTS": "aclrtRegDeviceStateCallback:after=0:rc=507000"}
 PROGRAM = """
 from aioacl._base.ffi import lib
 
@@ -38,27 +38,27 @@ async def main():
 start(main)
 """
 USES = {
-    "what is enqueued": ("stream.fill(memory, 2)", "DeviceReset aclrtMemsetAsync 0 1"),
-    "what is made": ("return (await device.create_event(timing=True)).generation", "2"),
-    "what is made and need not wait": (
+    "enqueue": ("stream.fill(memory, 2)", "DeviceReset aclrtMemsetAsync 0 1"),
+    "create": ("return (await device.create_event(timing=True)).generation", "2"),
+    "create without waiting": (
         "await device.create_event(timing=True, wait=False)",
         "DeviceResetting aclrtSetCurrentContext 0 2",
     ),
-    "what is destroyed": ("await stream.close()", "None"),
-    "what is freed": ("await memory.close()", "None"),
-    "a job": ("return await device.run(lambda: device.generation)", "2"),
+    "destroy": ("await stream.close()", "None"),
+    "free": ("await memory.close()", "None"),
+    "job": ("return await device.run(lambda: device.generation)", "2"),
 }
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(("use", "outcome"), USES.values(), ids=USES)
-def test_it_is_found_out_by(use: str, outcome: str) -> None:
-    with Child(PROGRAM.format(use=use), more=UNTOLD) as child:
+def test_foreign_reset_without_a_callback_is_found_by(use: str, outcome: str) -> None:
+    with Child(PROGRAM.format(use=use), more=NO_CALLBACK) as child:
         assert child.end() == (0, f"0\n{outcome}\n2 1 []\n", "")
 
 
 @pytest.mark.anyio
-async def test_a_call_without_a_context_on_a_device_that_is_set_is_the_calls_own_error(
+async def test_missing_context_on_a_device_that_is_set_is_an_error_of_the_call(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:

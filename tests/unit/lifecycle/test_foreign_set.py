@@ -1,4 +1,4 @@
-"""Resets by somebody else that meet us while we set the device: the first time, anew, or in a reset of ours."""
+"""Foreign resets while aioacl sets the device: in the first open, after a foreign reset, or in a force reset."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-async def test_when_the_device_cannot_be_set_again_it_is_quarantined_until_a_reset(
+async def test_device_that_cannot_be_set_again_is_quarantined_until_a_reset(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
-        assert (await device.force_reset()).ok  # its report is not to blame
+        assert (await device.force_reset()).ok  # the error must not carry its report
         simulator.hang_call("aclrtSetDevice")
         with simulator.fault("aclrtSetDevice", rc=507033):
             reset_by_somebody_else()
@@ -45,7 +45,7 @@ async def test_when_the_device_cannot_be_set_again_it_is_quarantined_until_a_res
             assert simulator.retain_count() == 1
 
 
-async def test_when_it_cannot_be_set_again_nobody_waits_behind_a_thread_that_is_stuck(
+async def test_device_that_cannot_be_set_again_ends_calls_that_wait_for_a_stuck_thread(
     open_device: OpenDevice,
 ) -> None:
     looking, meet, go_on = threading.Event(), threading.Event(), threading.Event()
@@ -56,9 +56,8 @@ async def test_when_it_cannot_be_set_again_nobody_waits_behind_a_thread_that_is_
 
     async with open_device() as device, anyio.create_task_group() as group:
         maintenance = device._manager.maintenance
-        device._manager.deferred.leave_note(
-            look
-        )  # after which the thread meets the reset, and then works off its jobs
+        # When `look` returns, the thread handles the reset, and then its jobs.
+        device._manager.deferred.leave_note(look)
         await until(looking.is_set)
         maintenance.submit(Job(go_on.wait))
         making = Waiting(group, device.create_stream)
@@ -75,9 +74,11 @@ async def test_when_it_cannot_be_set_again_nobody_waits_behind_a_thread_that_is_
         assert (await device.force_reset()).ok
 
 
-async def test_a_reset_during_the_first_open_is_made_up_for(open_device: OpenDevice) -> None:
+async def test_foreign_reset_during_the_first_open_is_followed_by_another_set(
+    open_device: OpenDevice,
+) -> None:
     async with anyio.create_task_group() as group:
-        simulator.hang_call("aclrtGetCurrentContext")  # which asks for what aclrtSetDevice has made
+        simulator.hang_call("aclrtGetCurrentContext")  # it reads the context that aclrtSetDevice has made
         opening = Waiting(group, open_device().__aenter__)
         await until(hanging("aclrtGetCurrentContext"))
         elsewhere("aclrtResetDeviceForce")
@@ -89,7 +90,7 @@ async def test_a_reset_during_the_first_open_is_made_up_for(open_device: OpenDev
     assert simulator.retain_count() == 0
 
 
-async def test_a_set_that_came_after_a_foreign_reset_stands(open_device: OpenDevice) -> None:
+async def test_set_that_comes_after_a_foreign_reset_is_kept(open_device: OpenDevice) -> None:
     async with anyio.create_task_group() as group:
         simulator.hang_call("aclrtSetDevice")
         opening = Waiting(group, open_device().__aenter__)
@@ -97,7 +98,7 @@ async def test_a_set_that_came_after_a_foreign_reset_stands(open_device: OpenDev
         elsewhere("aclrtSetDevice", "aclrtResetDeviceForce")
         simulator.unhang("aclrtSetDevice")
         device: aioacl.Device = await opening.outcome()
-        assert simulator.calls("aclrtSetDevice") == 2  # theirs and one of ours
+        assert simulator.calls("aclrtSetDevice") == 2  # one by the other code and one by aioacl
         assert simulator.retain_count() == 1
         await device.close()
 
@@ -114,27 +115,27 @@ async def test_a_first_open_that_is_reset_each_time_fails_and_leaves_nothing_set
         assert await works(device)
 
 
-async def test_a_reset_that_came_after_our_set_is_not_taken_for_one_before_it(
+async def test_foreign_reset_after_the_set_is_not_taken_for_one_before_it(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
         generation = device.generation
-        told = lib.aio_device_foreign(0)
-        lib.aio_foreign_settle(0, told)  # there was none
+        resets = lib.aio_device_foreign(0)
+        lib.aio_foreign_settle(0, resets)  # no reset has come
         assert (device.generation, lib.aio_gate_foreign(0)) == (generation, 0)
-        with device._manager.admission.changed:  # nobody can meet it
+        with device._manager.admission.changed:  # the reset cannot be handled meanwhile
             reset_by_somebody_else()
-            lib.aio_foreign_settle(0, told)
+            lib.aio_foreign_settle(0, resets)
             assert (device.generation, lib.aio_gate_foreign(0)) == (generation + 1, 1)
             lib.aio_gate_met(0)
-            lib.aio_foreign_settle(0, told)  # not known by its flag, but by the count
+            lib.aio_foreign_settle(0, resets)  # found by the count, not by the flag
             assert (device.generation, lib.aio_gate_foreign(0)) == (generation + 2, 1)
         assert await works(device)
         assert simulator.retain_count() == 1
 
 
 @pytest.mark.parametrize("call", ["aclrtCreateStream", "aclrtMemcpy"])
-async def test_a_reset_while_we_probe_is_made_up_for_and_nothing_dead_is_given_back(
+async def test_foreign_reset_during_the_probe_is_followed_by_another_attempt_and_no_stale_handle_is_freed(
     open_device: OpenDevice, call: str
 ) -> None:
     async with open_device() as device:
@@ -149,7 +150,7 @@ async def test_a_reset_while_we_probe_is_made_up_for_and_nothing_dead_is_given_b
 
 
 class Overtaken:
-    """The C library, where somebody else resets the device each time we have just set it, as often as we try."""
+    """The C library; a foreign reset follows each set by aioacl, as often as aioacl tries."""
 
     resets = limits.SETS_TRIED
 
@@ -163,22 +164,22 @@ class Overtaken:
         return getattr(lib, name)
 
 
-async def set_for_the_last_time(device: aioacl.Device, sets: int) -> bool:
-    """Whether the device is there again, after so many sets of ours."""
+async def works_after(device: aioacl.Device, sets: int) -> bool:
+    """Whether the device works after that many calls of aclrtSetDevice."""
     await until(lambda: simulator.calls("aclrtSetDevice") == sets and device.health.ready)
-    await until(lambda: lib.aio_stage_free_slots(0, 1) > 0)  # made behind the set, by another thread
+    await until(lambda: lib.aio_stage_free_slots(0, 1) > 0)  # allocated after the set, by another thread
     return await works(device) and simulator.retain_count() == 1
 
 
-async def test_a_first_open_that_is_overtaken_each_time_meets_the_last_reset_as_any_other(
+async def test_open_that_meets_a_foreign_reset_after_each_set_leaves_the_last_to_a_foreign_procedure(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(procedure, "lib", Overtaken())
     async with open_device() as device:
-        assert await set_for_the_last_time(device, Overtaken.resets + 1)
+        assert await works_after(device, Overtaken.resets + 1)
 
 
-async def test_a_reset_between_our_set_and_the_probe_is_seen_before_the_probe_calls_anything(
+async def test_foreign_reset_between_set_and_probe_is_found_before_the_probe_makes_a_call(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device:
@@ -191,7 +192,7 @@ async def test_a_reset_between_our_set_and_the_probe_is_seen_before_the_probe_ca
         assert simulator.retain_count() == 1
 
 
-async def test_a_probe_counts_as_inside_and_makes_nothing_where_there_is_no_room(
+async def test_probe_is_counted_in_the_gate_and_makes_no_call_if_the_count_is_full(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -211,10 +212,10 @@ async def test_a_probe_counts_as_inside_and_makes_nothing_where_there_is_no_room
             assert (await resetting.outcome()).ok
 
 
-async def test_a_set_that_is_overtaken_each_time_meets_the_last_reset_as_any_other(
+async def test_foreign_procedure_that_meets_a_reset_after_each_set_leaves_the_last_to_another_procedure(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device:
         monkeypatch.setattr(procedure, "lib", Overtaken())
         reset_by_somebody_else()
-        assert await set_for_the_last_time(device, 1 + Overtaken.resets + 1)
+        assert await works_after(device, 1 + Overtaken.resets + 1)

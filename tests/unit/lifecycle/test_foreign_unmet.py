@@ -1,4 +1,4 @@
-"""Between a reset by somebody else and the moment when it is met."""
+"""The device between a foreign reset and its handling by the maintenance thread."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def unmet(device: aioacl.Device) -> Generator[None]:
-    """A reset by somebody else that is met at the end of the block."""
+def unhandled(device: aioacl.Device) -> Generator[None]:
+    """A foreign reset that is handled at the end of the block."""
     begun, go_on = threading.Event(), threading.Event()
 
     def block() -> None:
@@ -29,7 +29,7 @@ def unmet(device: aioacl.Device) -> Generator[None]:
         go_on.wait(PATIENCE_SECONDS)
 
     try:
-        device._manager.maintenance.submit(Job(block))  # it is this thread that meets it
+        device._manager.maintenance.submit(Job(block))  # this thread handles foreign resets
         assert begun.wait(PATIENCE_SECONDS)
         reset_by_somebody_else()
         yield
@@ -37,29 +37,29 @@ def unmet(device: aioacl.Device) -> Generator[None]:
         go_on.set()
 
 
-def test_until_a_foreign_reset_is_met_nothing_new_begins(open_device: OpenDevice) -> None:
+def test_unhandled_foreign_reset_refuses_new_handles(open_device: OpenDevice) -> None:
     device = open_device().result()
-    with unmet(device):
+    with unhandled(device):
         for new in (device.create_stream(wait=False), open_device(wait=False)):
             with pytest.raises(aioacl.DeviceResetting, match="got one that is RESETTING"):
                 new.result(timeout=5)
     device.close().result()
 
 
-def test_until_a_foreign_reset_is_met_nobody_is_told_that_the_device_is_open(open_device: OpenDevice) -> None:
+def test_unhandled_foreign_reset_is_reported_as_resetting(open_device: OpenDevice) -> None:
     device = open_device().result()
-    with unmet(device):
+    with unhandled(device):
         assert device.state is device.health.state is aioacl.State.RESETTING
         assert not device.health.ready
     assert until_now(lambda: device.health.ready)
     device.close().result()
 
 
-def test_until_a_foreign_reset_is_met_nobody_is_told_that_he_holds_a_lease(open_device: OpenDevice) -> None:
+def test_unhandled_foreign_reset_ends_the_hold_of_a_lease(open_device: OpenDevice) -> None:
     device = open_device().result()
     with device.lease() as lease:
         generation, before = device.generation, lease.held
-        with unmet(device):
+        with unhandled(device):
             assert before
             assert device.generation == generation + 1
             assert not lease.held
@@ -68,13 +68,13 @@ def test_until_a_foreign_reset_is_met_nobody_is_told_that_he_holds_a_lease(open_
     device.close().result()
 
 
-def test_until_a_foreign_reset_is_met_what_its_copies_use_is_kept(open_device: OpenDevice) -> None:
+def test_unhandled_foreign_reset_keeps_the_in_flight_references_of_copies(open_device: OpenDevice) -> None:
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
     pinned = device.pinned(64).result()
     simulator.hold(stream)
     stream.copy(memory, pinned)
-    with unmet(device):
+    with unhandled(device):
         stream._core.release_done()
         assert stream._core.in_flight
     assert until_now(lambda: device.health.ready)

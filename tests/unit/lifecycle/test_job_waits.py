@@ -1,4 +1,4 @@
-"""Jobs on a device's executor that wait through aioacl: they are not inside meanwhile, and are so again then."""
+"""Jobs on a device's executor that wait through aioacl: they are not inside the device during the wait."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def bound_to() -> object:
     return context[0] if lib.aio_u_aclrtGetCurrentContext(context) == 0 else None
 
 
-class Told:
-    """A job that is told something by its wait, and what it may do then."""
+class WaitsTwice:
+    """A job that waits twice: the error of each wait, and the thread's context after the first."""
 
     def __init__(self, wait: Callable[[], object]) -> None:
         self._wait = wait
@@ -59,7 +59,7 @@ class Told:
             self.afterwards = error
 
 
-async def test_a_reset_waits_for_a_job_that_waits_and_the_job_may_make_something_meanwhile(
+async def test_reset_waits_for_a_job_that_waits_and_the_job_may_make_handles_meanwhile(
     open_device: OpenDevice,
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
@@ -86,7 +86,7 @@ async def test_a_reset_waits_for_a_job_that_waits_and_the_job_may_make_something
             assert (report.ok, report.generation, bytes(back)) == (True, before + 1, b"\7" * 64)
 
 
-async def test_a_job_whose_work_does_not_end_is_told_of_the_reset_and_is_inside_again_after_it(
+async def test_job_whose_work_does_not_end_gets_device_reset_and_is_inside_again_after_it(
     open_device: OpenDevice,
 ) -> None:
     simulator.set_abort_supported(False)
@@ -94,7 +94,7 @@ async def test_a_job_whose_work_does_not_end_is_told_of_the_reset_and_is_inside_
         generation = device.generation
         simulator.hold(stream)
         stream.fill(memory, 1)
-        job = Told(lambda: stream.synchronize().result())
+        job = WaitsTwice(lambda: stream.synchronize().result())
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
             await until(lambda: device._manager.jobs.outside)
@@ -108,11 +108,11 @@ async def test_a_job_whose_work_does_not_end_is_told_of_the_reset_and_is_inside_
         assert await works(device)
 
 
-async def test_a_job_that_waits_is_told_when_somebody_else_resets_the_device(open_device: OpenDevice) -> None:
+async def test_waiting_job_gets_device_reset_on_a_foreign_reset(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.hold(stream)
         stream.fill(memory, 1)
-        job = Told(lambda: stream.synchronize().result())
+        job = WaitsTwice(lambda: stream.synchronize().result())
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
             await until(lambda: device._manager.jobs.outside)
@@ -123,14 +123,14 @@ async def test_a_job_that_waits_is_told_when_somebody_else_resets_the_device(ope
         assert await works(device)
 
 
-async def test_a_job_that_waits_is_told_of_a_foreign_reset_also_while_the_maintenance_thread_is_busy(
+async def test_waiting_job_gets_device_reset_on_a_foreign_reset_while_the_maintenance_thread_is_busy(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         busy = Stop()
         simulator.hold(stream)
         stream.fill(memory, 1)
-        job = Told(lambda: stream.synchronize().result())
+        job = WaitsTwice(lambda: stream.synchronize().result())
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
             await until(lambda: device._manager.jobs.outside)
@@ -144,12 +144,14 @@ async def test_a_job_that_waits_is_told_of_a_foreign_reset_also_while_the_mainte
         assert isinstance(job.error, aioacl.DeviceReset)
 
 
-async def test_a_job_that_waits_does_not_keep_the_last_close_and_is_told(open_device: OpenDevice) -> None:
+async def test_waiting_job_does_not_delay_the_last_close_and_gets_device_reset(
+    open_device: OpenDevice,
+) -> None:
     device = await open_device()
     stream, memory = await device.create_stream(), await device.allocate(64)
     simulator.hold(stream)
     stream.fill(memory, 1)
-    job = Told(lambda: stream.synchronize().result())
+    job = WaitsTwice(lambda: stream.synchronize().result())
     future = device.executor.submit(job)
     await until(lambda: device._manager.jobs.outside)
     await device.close()
@@ -160,13 +162,15 @@ async def test_a_job_that_waits_does_not_keep_the_last_close_and_is_told(open_de
     assert simulator.retain_count() == 0
 
 
-async def test_a_job_that_waits_is_told_when_its_device_is_quarantined(open_device: OpenDevice) -> None:
+async def test_waiting_job_gets_device_quarantined_when_its_device_is_quarantined(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, open_device(1) as other:
-        job = Told(lambda: device.allocate(64).result())
+        job = WaitsTwice(lambda: device.allocate(64).result())
 
         def job_and_more() -> int:
             job()
-            return other.memory_info().result().free  # it goes on without being inside
+            return other.memory_info().result().free  # the job goes on without being inside
 
         simulator.hang_call("aclrtMalloc")
         async with anyio.create_task_group() as group:
@@ -181,7 +185,7 @@ async def test_a_job_that_waits_is_told_when_its_device_is_quarantined(open_devi
         assert (await device.force_reset()).ok
 
 
-async def test_what_was_made_for_a_job_that_is_told_of_a_reset_is_given_back(open_device: OpenDevice) -> None:
+async def test_memory_made_for_a_job_that_gets_device_reset_is_freed(open_device: OpenDevice) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def job() -> None:
@@ -204,7 +208,7 @@ async def test_what_was_made_for_a_job_that_is_told_of_a_reset_is_given_back(ope
         assert (await device.memory_info()).free == free
 
 
-async def test_a_job_is_refused_the_reset_that_would_wait_for_it(open_device: OpenDevice) -> None:
+async def test_force_reset_from_a_job_of_the_same_device_is_refused(open_device: OpenDevice) -> None:
     async with open_device() as device, open_device(1) as other:
         generation = device.generation
         with pytest.raises(aioacl.LeaseHeldError, match="got a job on device 0") as caught:
@@ -244,8 +248,8 @@ async def test_nested_job_without_a_thread_for_it_raises_resource_exhausted(
     async with open_device() as device:
         executor = device.executor
         executor._limit = 1
-        world = FewThreads(1)
-        monkeypatch.setattr(sync, "backend", world)
+        threads = FewThreads(1)
+        monkeypatch.setattr(sync, "backend", threads)
         with pytest.raises(aioacl.ResourceExhausted, match="no thread could be started") as caught:
             await device.run(lambda: executor.submit(int).result())
         assert (caught.value.call, caught.value.device) == ("pthread_create", 0)
@@ -267,14 +271,14 @@ async def test_reset_during_nested_jobs_ends_all_their_waits(open_device: OpenDe
             stream.synchronize().result()
             return 0
 
-        jobs = [Told(lambda: NEST[way](device, wait)) for _ in range(3)]
+        jobs = [WaitsTwice(lambda: NEST[way](device, wait)) for _ in range(3)]
         futures = [device.executor.submit(job) for job in jobs]
         await until(lambda: device._manager.jobs.outside == 2 * len(jobs))
         report = await device.force_reset(grace=0)
         assert (report.ok, report.stuck) == (True, ())
         await until(lambda: all(future.done() for future in futures))
         assert all(isinstance(job.error, aioacl.DeviceReset) for job in jobs)
-        await until(lambda: device.health.in_flight == 0)  # the watcher looks after work now and then
+        await until(lambda: device.health.in_flight == 0)  # the watcher checks work at intervals
         assert await works(device)
 
 

@@ -1,4 +1,4 @@
-"""ACL's count on our account: what a call has done counts when it returns, and what others have set is theirs."""
+"""ACL's counts as aioacl keeps them: a late call counts when it returns, and sets by other code are not reset."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-UNTOLD = {"AIOACL_SIM_FAULTS": "aclrtRegDeviceStateCallback:after=0:rc=507000"}
+NO_CALLBACK = {"AIOACL_SIM_FAULTS": "aclrtRegDeviceStateCallback:after=0:rc=507000"}
 FOUND_BEFORE_THE_CLOSE = """
 from aioacl._base.ffi import lib
 from tests.kit import elsewhere
@@ -38,7 +38,7 @@ async def main():
     device = await open_device()
     stream, memory = await device.create_stream(), await device.allocate(64)
     blocked, go_on = threading.Event(), threading.Event()
-    device._manager.deferred.leave_note(lambda: (blocked.set(), go_on.wait()))  # nobody can meet it before the close
+    device._manager.deferred.leave_note(lambda: (blocked.set(), go_on.wait()))  # it is not handled before the close
     blocked.wait()
     elsewhere("aclrtResetDeviceForce")
     try:
@@ -55,7 +55,9 @@ start(main)
 """
 
 
-async def test_a_set_that_comes_back_after_the_reset_gave_up_is_given_back(open_device: OpenDevice) -> None:
+async def test_set_that_returns_after_the_reset_gave_up_is_reset_by_the_close(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device:
         await gives_up_in(device, "aclrtSetDevice")
         simulator.unhang("aclrtSetDevice")
@@ -63,7 +65,7 @@ async def test_a_set_that_comes_back_after_the_reset_gave_up_is_given_back(open_
     assert simulator.retain_count() == 0
 
 
-async def test_a_set_that_comes_back_after_a_foreign_reset_was_given_up_is_given_back(
+async def test_set_that_returns_after_a_foreign_procedure_gave_up_is_reset_by_the_close(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -77,7 +79,7 @@ async def test_a_set_that_comes_back_after_a_foreign_reset_was_given_up_is_given
     assert simulator.retain_count() == 0
 
 
-async def test_after_a_reset_that_comes_back_late_what_others_have_set_is_theirs(
+async def test_set_by_other_code_after_a_reset_that_returns_late_is_kept(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -89,7 +91,7 @@ async def test_after_a_reset_that_comes_back_late_what_others_have_set_is_theirs
     elsewhere("aclrtResetDevice")
 
 
-async def test_what_others_have_set_while_we_close_is_theirs(open_device: OpenDevice) -> None:
+async def test_set_by_other_code_during_the_last_close_is_kept(open_device: OpenDevice) -> None:
     device, busy = await open_device(), Stop()
     device._manager.deferred.leave_note(busy)  # the close waits for the maintenance thread
     await until(busy.begun.is_set)
@@ -104,12 +106,12 @@ async def test_what_others_have_set_while_we_close_is_theirs(open_device: OpenDe
 
 
 @pytest.mark.process
-def test_a_reset_that_was_found_out_before_the_close_leaves_nothing_to_give_back() -> None:
-    with Child(FOUND_BEFORE_THE_CLOSE, more=UNTOLD) as child:
+def test_close_after_a_foreign_reset_that_a_call_has_found_resets_nothing() -> None:
+    with Child(FOUND_BEFORE_THE_CLOSE, more=NO_CALLBACK) as child:
         assert child.end() == (0, "DeviceReset 1 0\n1 []\n", "")
 
 
-async def test_a_probe_that_failed_after_a_foreign_reset_has_left_the_device_set(
+async def test_probe_that_fails_after_a_foreign_reset_leaves_the_device_set(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -125,7 +127,7 @@ async def test_a_probe_that_failed_after_a_foreign_reset_has_left_the_device_set
     assert simulator.retain_count() == 0
 
 
-def test_what_others_have_set_is_theirs_for_who_counts_by_hand() -> None:
+def test_set_by_other_code_is_not_reset_by_lowlevel() -> None:
     lowlevel.set_device(0)
     elsewhere("aclrtResetDeviceForce", "aclrtSetDevice")
     with pytest.raises(aioacl.AclError) as caught:
@@ -137,8 +139,8 @@ def test_what_others_have_set_is_theirs_for_who_counts_by_hand() -> None:
     elsewhere("aclrtResetDevice")
 
 
-def set_by_hand_while_he(*calls: str) -> None:
-    """Sets the device once more; our call is in C before and after his."""
+def lowlevel_set_during(*calls: str) -> None:
+    """Sets the device with aioacl.lowlevel; other code makes the calls while that set hangs in C."""
     simulator.hang_call("aclrtSetDevice")
     setting = Raised(lambda: lowlevel.set_device(0))
     assert until_now(hanging("aclrtSetDevice"))
@@ -147,9 +149,9 @@ def set_by_hand_while_he(*calls: str) -> None:
     setting.join()
 
 
-def test_a_set_by_hand_that_came_after_a_foreign_reset_is_given_back() -> None:
+def test_lowlevel_set_that_returns_after_a_foreign_reset_can_be_reset() -> None:
     lowlevel.set_device(0)
-    set_by_hand_while_he("aclrtResetDeviceForce")
+    lowlevel_set_during("aclrtResetDeviceForce")
     assert simulator.retain_count() == 1
     lowlevel.reset_device(0)
     assert simulator.retain_count() == 0
@@ -158,9 +160,11 @@ def test_a_set_by_hand_that_came_after_a_foreign_reset_is_given_back() -> None:
     assert caught.value.code == 507007
 
 
-async def test_what_others_have_reset_and_set_behind_our_set_is_theirs(open_device: OpenDevice) -> None:
+async def test_reset_and_set_by_other_code_right_after_the_set_of_an_open_keep_that_set(
+    open_device: OpenDevice,
+) -> None:
     async with anyio.create_task_group() as group:
-        simulator.hang_call("aclrtGetCurrentContext")  # behind aclrtSetDevice
+        simulator.hang_call("aclrtGetCurrentContext")  # called right after aclrtSetDevice
         opening = Waiting(group, open_device().__aenter__)
         await until(hanging("aclrtGetCurrentContext"))
         elsewhere("aclrtResetDeviceForce", "aclrtSetDevice")
@@ -173,9 +177,11 @@ async def test_what_others_have_reset_and_set_behind_our_set_is_theirs(open_devi
     elsewhere("aclrtResetDevice")
 
 
-async def test_what_others_have_reset_and_set_behind_our_reset_is_theirs(open_device: OpenDevice) -> None:
+async def test_reset_and_set_by_other_code_right_after_the_set_of_a_reset_keep_that_set(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
-        simulator.hang_call("aclrtGetCurrentContext")  # behind aclrtSetDevice
+        simulator.hang_call("aclrtGetCurrentContext")  # called right after aclrtSetDevice
         resetting = Waiting(group, device.force_reset)
         await until(hanging("aclrtGetCurrentContext"))
         elsewhere("aclrtResetDeviceForce", "aclrtSetDevice")

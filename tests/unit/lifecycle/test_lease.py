@@ -1,4 +1,4 @@
-"""Leases: who holds one, what a drain owes to it, and how it is revoked."""
+"""Leases: which task or thread holds one, how a drain waits for it, and how it is revoked."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_drain_waits_for_a_lease_and_its_holder_goes_on_meanwhile(open_d
 
 
 class Sweeping:
-    """The engine; somebody else acts while staging memory is looked for."""
+    """The engine; `act` is called while staging memory is searched for."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -63,7 +63,7 @@ class Sweeping:
         return getattr(lib, name)
 
 
-async def test_a_holder_who_looks_for_staging_memory_when_the_drain_begins_is_still_a_holder(
+async def test_holder_that_searches_staging_memory_when_the_drain_begins_still_holds_its_lease(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resets: list[Raised] = []
@@ -85,7 +85,7 @@ async def test_a_holder_who_looks_for_staging_memory_when_the_drain_begins_is_st
         assert resets[0].join().ok
 
 
-async def test_others_are_refused_while_it_drains_but_may_wait_query_and_close(
+async def test_other_tasks_are_refused_during_a_drain_but_may_wait_query_and_close(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -129,7 +129,7 @@ async def test_others_are_refused_while_it_drains_but_may_wait_query_and_close(
         await made.close()
 
 
-async def test_after_the_grace_time_a_lease_is_revoked_and_the_holders_next_call_says_so(
+async def test_lease_is_revoked_after_the_grace_time_and_the_next_call_of_its_holder_raises_device_resetting(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -152,14 +152,14 @@ async def test_after_the_grace_time_a_lease_is_revoked_and_the_holders_next_call
             stream.fill(memory, 1)
 
 
-async def test_a_lease_that_was_revoked_holds_off_no_later_reset(open_device: OpenDevice) -> None:
+async def test_revoked_lease_does_not_delay_a_later_reset(open_device: OpenDevice) -> None:
     async with open_device() as device, device.lease(), anyio.create_task_group() as group:
         assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
         report = await Waiting(group, lambda: device.force_reset(grace=20)).outcome()
         assert report.ok
 
 
-async def test_who_waited_for_a_lease_holds_it_before_the_next_reset(open_device: OpenDevice) -> None:
+async def test_task_that_waited_for_a_lease_holds_it_before_the_next_reset(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         held: list[int] = []
 
@@ -187,13 +187,13 @@ async def test_a_holder_may_open_the_device_once_more_while_it_drains(open_devic
             await until(lambda: draining(device))
             async with open_device(wait=False) as again:
                 assert again.generation == device.generation
-            stranger = Waiting(group, lambda: open_device(wait=False))
+            other = Waiting(group, lambda: open_device(wait=False))
             with pytest.raises(aioacl.DeviceResetting):
-                await stranger.outcome()
+                await other.outcome()
         assert (await resetting.outcome()).ok
 
 
-async def test_a_reset_by_its_holder_is_refused_at_once(open_device: OpenDevice) -> None:
+async def test_force_reset_by_the_holder_of_a_lease_is_refused_at_once(open_device: OpenDevice) -> None:
     async with open_device() as device:
         async with device.lease():
             with (
@@ -267,7 +267,7 @@ async def test_a_shared_lease_may_be_entered_asynchronously_too(open_device: Ope
             assert len(lease._holders) == 1
 
 
-async def test_a_lease_entered_with_a_plain_with_where_a_loop_runs_says_how_to_enter_it(
+async def test_lease_entered_with_a_plain_with_in_an_event_loop_raises_error_that_names_async_with(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -288,7 +288,9 @@ async def test_a_lease_that_has_ended_cannot_be_entered_by_sharing(open_device: 
             pass
 
 
-async def test_sharing_a_lease_that_was_revoked_meanwhile_says_so(open_device: OpenDevice) -> None:
+async def test_share_that_is_entered_after_its_lease_was_revoked_raises_device_resetting(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.lease() as lease, anyio.create_task_group() as group:
         shared = lease.share()
         assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
@@ -296,7 +298,7 @@ async def test_sharing_a_lease_that_was_revoked_meanwhile_says_so(open_device: O
             pass
 
 
-async def test_nested_leases_count(open_device: OpenDevice) -> None:
+async def test_nested_leases_are_counted(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         async with device.lease() as outer:
             async with device.lease():
@@ -305,14 +307,14 @@ async def test_nested_leases_count(open_device: OpenDevice) -> None:
             assert outer.held
             resetting = Waiting(group, lambda: device.force_reset(grace=20))
             await until(lambda: draining(device))
-            async with device.lease(wait=False):  # a holder gets another one while it drains
+            async with device.lease(wait=False):  # a holder gets another lease during a drain
                 await turns()
                 assert not resetting.ended
         assert (await resetting.outcome()).ok
 
 
 @pytest.mark.parametrize("what", ["lease", "create_stream", "allocate", "pinned", "create_event", "open"])
-async def test_what_makes_something_new_waits_for_the_reset_or_is_refused_at_once_or_times_out(
+async def test_call_that_makes_a_handle_waits_for_the_reset_or_is_refused_or_times_out(
     open_device: OpenDevice, what: str
 ) -> None:
     async with open_device() as device:
@@ -343,7 +345,7 @@ async def test_what_makes_something_new_waits_for_the_reset_or_is_refused_at_onc
             assert (await resetting.outcome()).ok
 
 
-async def test_a_holder_from_whom_it_was_revoked_can_begin_nothing_until_he_enters_anew(
+async def test_holder_of_a_revoked_lease_can_begin_nothing_until_it_leaves_the_block(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -362,7 +364,7 @@ async def test_a_holder_from_whom_it_was_revoked_can_begin_nothing_until_he_ente
             assert lease.held
 
 
-async def test_when_a_shared_lease_is_revoked_each_holder_is_told_until_he_leaves(
+async def test_revoked_shared_lease_refuses_each_holder_until_it_leaves(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -381,16 +383,16 @@ async def test_when_a_shared_lease_is_revoked_each_holder_is_told_until_he_leave
             sharing = Waiting(group, lambda: other(lease.share()))
             await entered.wait()
             assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
-        async with device.create_stream():  # who has left is free, whatever the other does
+        async with device.create_stream():  # this task has left, so it is not refused
             leaving.set()
         await sharing.outcome()
 
 
-async def test_who_does_not_hold_a_lease_cannot_give_it_back(open_device: OpenDevice) -> None:
+async def test_task_or_thread_without_the_lease_cannot_leave_it(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         async with device.lease() as lease:
             await Waiting(group, lease.__aexit__).outcome()
-            with device._manager.admission.changed:  # who has nothing to give back does not ask for the lock
+            with device._manager.admission.changed:  # a thread without the lease does not take the lock
                 in_thread(lease.__exit__)
             assert lease.held
             assert device.health.leases == 1
@@ -420,7 +422,7 @@ async def test_a_plain_thread_holds_a_lease_too(open_device: OpenDevice) -> None
         assert device.health.leases == 0
 
 
-async def test_a_job_has_the_lease_of_whoever_submitted_it(open_device: OpenDevice) -> None:
+async def test_job_has_the_lease_of_the_task_that_submitted_it(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         generation = device.generation
 
@@ -441,7 +443,7 @@ async def test_a_job_has_the_lease_of_whoever_submitted_it(open_device: OpenDevi
         assert others.result() == generation + 1
 
 
-async def test_a_job_of_another_device_has_the_lease_that_it_has_entered(open_device: OpenDevice) -> None:
+async def test_job_of_another_device_holds_the_lease_that_it_has_entered(open_device: OpenDevice) -> None:
     async with open_device() as device, open_device(1) as other, anyio.create_task_group() as group:
         entered, go_on = threading.Event(), threading.Event()
 
@@ -473,7 +475,7 @@ def begun(lease: aioacl.Lease | aioacl.SharedLease) -> Generator[bool]:
     return generator
 
 
-async def test_a_generator_that_is_closed_after_the_revocation_leaves_others_to_be_told(
+async def test_generator_closed_after_the_revocation_does_not_hide_it_from_other_holders(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -483,14 +485,14 @@ async def test_a_generator_that_is_closed_after_the_revocation_leaves_others_to_
             assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
             in_thread(holding.close)
             assert len(lease._lost) == 1
-            in_thread(lambda: device._manager.maintenance.call(int, None))  # it is behind the note
+            in_thread(lambda: device._manager.maintenance.call(int, None))  # it runs after the note
             with pytest.raises(aioacl.DeviceResetting, match="the lease was revoked"):
                 await device.create_stream()
         async with device.create_stream():
             pass
 
 
-async def test_a_generator_that_another_closes_leaves_its_own_entry_of_a_lease(
+async def test_generator_closed_by_another_thread_leaves_only_its_own_hold_of_the_lease(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:

@@ -1,4 +1,4 @@
-"""Leaving a lease or a shared one more often than it was entered: that takes nothing from its other holders."""
+"""Leaving a lease or a shared lease more often than it was entered: its other holders keep it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A short walk of the machine that `python -m tests.reliability machine` walks for long."""
+"""A short run of the state machine that `python -m tests.reliability machine` runs for long."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Lifecycle(Devices, Work):
     """All rules."""
 
 
-# Where somebody else has reset a device, or a fault came before the reset, native events are left to the runtime.
-def test_every_call_does_what_the_model_says_and_nothing_is_left() -> None:
+# After a foreign reset, or a reset that follows a fault, aioacl leaves native events to the runtime.
+def test_every_call_does_what_the_model_predicts_and_nothing_is_left() -> None:
     shape = settings(
         max_examples=EXAMPLES,
         stateful_step_count=STEPS_AN_EXAMPLE,

@@ -1,4 +1,4 @@
-"""What a device's maintenance thread does unasked: it makes more of what runs low, and prods the runtime."""
+"""What a device's maintenance thread does on its own: it refills pools that run low, and wakes the runtime."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.anyio
 
 
 def slots(device: aioacl.Device, *, large: bool) -> int:
-    """Free ones of that size; what is small may take a large one when no other is left."""
+    """Free staging slots of that size; a small copy may take a large slot when no small one is left."""
     of_large: int = lib.aio_stage_free_slots(device.index, MEGABYTE)
     return of_large if large else lib.aio_stage_free_slots(device.index, 1) - of_large
 
 
 async def looked_again(device: aioacl.Device) -> None:
-    """The maintenance thread has done what it was kicked for by now: notes come first, then kicks, then jobs."""
+    """Returns once the maintenance thread has handled earlier wakes: notes come first, then wakes, then jobs."""
     noted = threading.Event()
     device._manager.deferred.leave_note(noted.set)
     await until(noted.is_set)
@@ -38,7 +38,7 @@ async def looked_again(device: aioacl.Device) -> None:
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
-async def test_staging_memory_that_runs_low_becomes_more_although_some_is_left(
+async def test_staging_memory_that_runs_low_grows_before_it_is_used_up(
     open_device: OpenDevice, large: bool
 ) -> None:
     nbytes = MEGABYTE if large else 64
@@ -51,19 +51,17 @@ async def test_staging_memory_that_runs_low_becomes_more_although_some_is_left(
         await stream
 
 
-async def test_a_pool_of_events_that_runs_low_is_filled_again_although_some_are_left(
+async def test_pool_of_events_that_runs_low_is_filled_again_before_it_is_empty(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         await until(lambda: device.health.in_flight == 0)
-        there = simulator.stats().events  # and those that tests before have left for good
+        there = simulator.stats().events  # including those that earlier tests have left
         with simulator.held(stream):
             stream.fill(memory, 1)
             kept = [stream.record() for _ in range(POOL_EVENTS - 1)]
             await until(lambda: simulator.stats().events > there)
-            await looked_again(
-                device
-            )  # events that were taken while it was filled may have it filled once more
+            await looked_again(device)  # events taken during the filling may cause another one
             made = simulator.calls("aclrtCreateEventExWithFlag")
             kept += [stream.record() for _ in range(3)]
             assert simulator.calls("aclrtCreateEventExWithFlag") == made
@@ -87,11 +85,11 @@ async def test_a_wait_without_progress_wakes_the_runtime_by_a_stream_of_its_own(
         assert live_streams() == 1
 
 
-async def test_what_the_maintenance_thread_was_kicked_for_is_done_though_a_note_raises(
+async def test_maintenance_thread_handles_its_wake_although_a_note_raises(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[sys.UnraisableHookArgs] = []
-    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    reported: list[sys.UnraisableHookArgs] = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
     begun, go = threading.Event(), threading.Event()
 
     def stay() -> None:
@@ -110,4 +108,4 @@ async def test_what_the_maintenance_thread_was_kicked_for_is_done_though_a_note_
         go.set()
         await until(lambda: device.generation > before and device.state is aioacl.State.OPEN)
         assert await works(device)
-    assert [args.exc_type for args in told] == [aioacl.AclWarning]
+    assert [args.exc_type for args in reported] == [aioacl.AclWarning]

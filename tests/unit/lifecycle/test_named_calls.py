@@ -1,4 +1,4 @@
-"""`report.stuck` and `error.call` name the function that blocks or has failed, not the one that it was called for."""
+"""`report.stuck` and `error.call` name the function that blocks or has failed, not the call that needed it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_call_whose_context_cannot_be_set_fails_with_that_call_named(
 
 
 @pytest.mark.parametrize("failing", ["aclrtQueryEventStatus", "aclrtStreamQuery"])
-async def test_query_that_fails_names_what_was_asked(open_device: OpenDevice, failing: str) -> None:
+async def test_query_that_fails_names_the_function_that_failed(open_device: OpenDevice, failing: str) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.hold(stream)
         stream.fill(memory, 1)

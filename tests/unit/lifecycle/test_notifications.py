@@ -1,4 +1,4 @@
-"""device.events(): what happens to a device, in order, for everybody who listens."""
+"""device.events(): each listener receives what happens to a device, in order."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ pytestmark = pytest.mark.anyio
 
 
 async def taken(events: aioacl.DeviceEvents, count: int) -> list[aioacl.DeviceEvent]:
-    """So many events."""
+    """The next `count` events."""
     with anyio.fail_after(20):
         return [await anext(events) for _ in range(count)]
 
 
-async def test_a_reset_is_told_step_by_step_with_its_report(open_device: OpenDevice) -> None:
+async def test_reset_sends_an_event_for_each_step_and_its_report(open_device: OpenDevice) -> None:
     async with open_device() as device:
         generation = device.generation
         events = device.events()
         report = await device.force_reset()
-        told = await taken(events, 3)
-        assert [event.kind for event in told] == ["draining", "resetting", "reopened"]
-        assert [event.state for event in told] == [
+        received = await taken(events, 3)
+        assert [event.kind for event in received] == ["draining", "resetting", "reopened"]
+        assert [event.state for event in received] == [
             aioacl.State.DRAINING,
             aioacl.State.RESETTING,
             aioacl.State.OPEN,
         ]
-        assert [event.generation for event in told] == [generation, generation, generation + 1]
-        assert [event.report for event in told] == [None, None, report]
-        assert {event.device for event in told} == {0}
-        assert [event.at for event in told] == sorted(event.at for event in told)
-        assert {(event.missed, event.text) for event in told} == {(0, "")}
+        assert [event.generation for event in received] == [generation, generation, generation + 1]
+        assert [event.report for event in received] == [None, None, report]
+        assert {event.device for event in received} == {0}
+        assert [event.at for event in received] == sorted(event.at for event in received)
+        assert {(event.missed, event.text) for event in received} == {(0, "")}
 
 
 async def test_a_thread_without_a_loop_iterates_too_until_the_device_is_closed(
@@ -61,19 +61,19 @@ async def test_a_thread_without_a_loop_iterates_too_until_the_device_is_closed(
     assert listening.join() == ["draining", "resetting", "reopened", "draining", "resetting", "closed"]
 
 
-async def test_a_fault_that_only_a_clean_up_has_met_is_told_all_the_same(open_device: OpenDevice) -> None:
+async def test_fault_of_a_clean_up_is_sent_to_listeners(open_device: OpenDevice) -> None:
     async with open_device() as device:
         events, stream = device.events(), await device.create_stream()
         simulator.fail_call("aclrtDestroyStream", FAULT)
         with pytest.warns(aioacl.AclWarning, match="aclrtDestroyStream returned"):
             await stream.close()
         assert (device.health.status, device.health.ready) == ("poisoned", False)
-        (told,) = await taken(events, 1)
-        assert (told.kind, "aclrtDestroyStream" in told.text) == ("fault", True)
+        (received,) = await taken(events, 1)
+        assert (received.kind, "aclrtDestroyStream" in received.text) == ("fault", True)
         assert (await device.force_reset()).ok
 
 
-async def test_a_revoked_lease_and_a_fault_are_told_with_a_text(open_device: OpenDevice) -> None:
+async def test_event_of_revoked_leases_has_their_number_as_text(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         events = device.events()
         async with device.lease(), device.lease():
@@ -85,7 +85,7 @@ async def test_a_revoked_lease_and_a_fault_are_told_with_a_text(open_device: Ope
         assert [event.text for event in await taken(events, 4)] == ["", "1 lease", "", ""]
 
 
-async def test_a_fault_is_told_with_its_text(open_device: OpenDevice) -> None:
+async def test_event_of_a_fault_has_its_text(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         events = device.events()
         simulator.fail_next(stream, FAULT)
@@ -96,7 +96,7 @@ async def test_a_fault_is_told_with_its_text(open_device: OpenDevice) -> None:
         assert str(FAULT) in fault.text
 
 
-async def test_a_reset_by_somebody_else_is_told(open_device: OpenDevice) -> None:
+async def test_foreign_reset_is_sent_to_listeners(open_device: OpenDevice) -> None:
     async with open_device() as device:
         events = device.events()
         reset_by_somebody_else()
@@ -122,7 +122,7 @@ async def test_iterating_waits_for_the_next_and_ends_with_the_last_close(open_de
         device.events()
 
 
-async def test_what_was_told_before_the_end_can_still_be_taken(open_device: OpenDevice) -> None:
+async def test_events_before_the_close_can_be_read_after_it(open_device: OpenDevice) -> None:
     async with open_device() as device:
         events = device.events()
     assert [event.kind async for event in events] == ["draining", "resetting", "closed"]
@@ -138,20 +138,22 @@ async def test_events_end_with_their_own_handle_although_the_device_stays_open(
             await anext(events)
 
 
-async def test_who_is_too_slow_loses_the_oldest_and_is_told_how_many(open_device: OpenDevice) -> None:
+async def test_slow_listener_loses_the_oldest_events_and_receives_their_number(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device:
         events = device.events()
         await device.force_reset()
         with device._manager.admission.changed:
             for number in range(KEPT):
                 device._manager.admission.listeners.tell("fault", aioacl.State.OPEN, 1, text=str(number))
-        told = await taken(events, KEPT)
-        assert told[0].missed == 3
-        assert {event.missed for event in told[1:]} == {0}
-        assert [event.text for event in told] == [str(number) for number in range(KEPT)]
+        received = await taken(events, KEPT)
+        assert received[0].missed == 3
+        assert {event.missed for event in received[1:]} == {0}
+        assert [event.text for event in received] == [str(number) for number in range(KEPT)]
 
 
-async def test_each_event_comes_to_one_of_those_who_share_an_iterator_and_to_every_iterator(
+async def test_each_event_goes_to_every_iterator_and_to_one_task_of_a_shared_iterator(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -167,7 +169,7 @@ async def test_each_event_comes_to_one_of_those_who_share_an_iterator_and_to_eve
 
 
 class _Slow(weakref.WeakSet[aioacl.DeviceEvents]):
-    """Listeners that somebody joins while they are told, if he can."""
+    """Listeners; another thread tries to join them while an event is sent to them."""
 
     def __init__(self, there: Iterable[aioacl.DeviceEvents], join: Callable[[], object]) -> None:
         super().__init__(there)
@@ -178,11 +180,14 @@ class _Slow(weakref.WeakSet[aioacl.DeviceEvents]):
         for listener in super().__iter__():
             if not self.joins:
                 self.joins.append(Raised(self._join))
-                until_now(lambda: not self.joins[0].running, 0.2)  # never, when he has to wait for us
+                # The thread is still running if it has to wait for this one.
+                until_now(lambda: not self.joins[0].running, 0.2)
             yield listener
 
 
-async def test_who_begins_to_listen_while_others_are_told_disturbs_nobody(open_device: OpenDevice) -> None:
+async def test_listener_that_joins_while_an_event_is_sent_does_not_disturb_others(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device:
         listening = [device.events() for _ in range(3)]
         there = _Slow(listening, device.events)

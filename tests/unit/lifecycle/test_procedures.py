@@ -1,4 +1,4 @@
-"""Procedures that do not go well: no thread for them, a call that does not return, an accident on the way."""
+"""Procedures that fail: no thread can be started for them, a call does not return, or a step raises."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.anyio
 
 @contextmanager
 def given_up(message: str) -> Generator[None]:
-    """A close in here meets what does not end, gives up early, and says so."""
+    """A close inside the block gives up early on what does not end, and warns."""
     warned = pytest.warns(aioacl.AclWarning, match=message)
     with pytest.MonkeyPatch.context() as patch, warned:
         for name in ("CLOSE_SECONDS", "EVENTS_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
@@ -53,7 +53,7 @@ def given_up(message: str) -> Generator[None]:
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2])
-async def test_an_open_for_which_there_are_too_few_threads_leaves_nothing(
+async def test_open_with_too_few_threads_leaves_nothing(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     monkeypatch.setattr(sync, "backend", FewThreads(threads))  # the procedure's, and two worker threads
@@ -82,22 +82,22 @@ class Unwatched:
         return getattr(lib, name)
 
 
-async def test_an_open_for_which_there_is_no_watcher_leaves_nothing(
+async def test_open_whose_watcher_cannot_start_leaves_nothing(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_procedure, "lib", Unwatched())
     with pytest.raises(aioacl.ResourceExhausted, match="no thread") as caught:
         await open_device()
     monkeypatch.undo()
-    told = caught.value.device, caught.value.generation, caught.value.call
-    assert told == (0, manager_of(0).generation, "pthread_create")
+    reported = caught.value.device, caught.value.generation, caught.value.call
+    assert reported == (0, manager_of(0).generation, "pthread_create")
     assert simulator.retain_count() == 0
     async with open_device() as device, device.create_stream() as stream:
         await stream
 
 
 class Looks:
-    """How often somebody has begun to wait for a device's next change."""
+    """Counts how often tasks have begun to wait for a device's next change."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.count = self._waiting = 0
@@ -114,7 +114,7 @@ class Looks:
             self._waiting -= 1
 
     async def sleep(self, waiting: int) -> bool:
-        """Whether so many wait, and go on waiting once what had changed by now has reached them."""
+        """Whether that many tasks wait, and still do so after earlier changes have reached them."""
         await until(lambda: self._waiting == waiting)
         for _ in range(20):
             before = self.count
@@ -124,7 +124,7 @@ class Looks:
         return False
 
 
-async def test_who_waits_for_a_procedure_sleeps_until_it_ends(
+async def test_task_that_waits_for_a_foreign_procedure_sleeps_until_it_ends(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -141,7 +141,7 @@ async def test_who_waits_for_a_procedure_sleeps_until_it_ends(
         assert (await resetting.outcome()).ok
 
 
-async def test_who_waits_for_a_reset_of_ours_sleeps_until_it_ends(
+async def test_task_that_waits_for_a_force_reset_sleeps_until_it_ends(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -154,7 +154,7 @@ async def test_who_waits_for_a_reset_of_ours_sleeps_until_it_ends(
         assert (await resetting.outcome()).ok
 
 
-async def test_who_waits_for_a_close_sleeps_until_it_has_ended(
+async def test_task_that_waits_for_a_close_sleeps_until_it_has_ended(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = await open_device()
@@ -170,7 +170,7 @@ async def test_who_waits_for_a_close_sleeps_until_it_has_ended(
         await (await opening.outcome()).close()
 
 
-async def test_a_reset_for_which_there_is_no_thread_is_refused_and_changes_nothing(
+async def test_reset_without_a_thread_for_it_is_refused_and_changes_nothing(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -178,13 +178,13 @@ async def test_a_reset_for_which_there_is_no_thread_is_refused_and_changes_nothi
         with pytest.raises(aioacl.ResourceExhausted, match="no thread") as caught:
             await device.force_reset()
         monkeypatch.undo()
-        told = caught.value.device, caught.value.generation, caught.value.call
-        assert told == (0, device.generation, "pthread_create")
+        reported = caught.value.device, caught.value.generation, caught.value.call
+        assert reported == (0, device.generation, "pthread_create")
         await stream.fill(memory, 1)
         assert (await device.force_reset()).ok
 
 
-async def test_a_close_for_which_there_is_no_thread_says_so_and_the_next_open_makes_up_for_it(
+async def test_close_without_a_thread_for_it_raises_and_the_next_open_completes_it(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = await open_device()
@@ -201,7 +201,7 @@ async def test_a_close_for_which_there_is_no_thread_says_so_and_the_next_open_ma
     assert simulator.retain_count() == 0
 
 
-async def test_a_last_close_that_meets_a_job_gives_up_and_the_next_open_makes_up_for_it(
+async def test_last_close_during_a_job_gives_up_and_the_next_open_completes_it(
     open_device: OpenDevice,
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
@@ -219,13 +219,13 @@ async def test_a_last_close_that_meets_a_job_gives_up_and_the_next_open_makes_up
     with pytest.raises(aioacl.DeviceQuarantined, match=r"a job on device\.executor on thread"):
         await device._manager.admission.until_open()
 
-    async def open_in_vain() -> None:
+    async def open_is_refused() -> None:
         with pytest.raises(aioacl.DeviceQuarantined):
             await open_device()
         await until(lambda: device._manager.procedure is None)
 
     with given_up("stays set"):
-        await open_in_vain()
+        await open_is_refused()
     go_on.set()
     await until(running.done)
     async with open_device() as again:
@@ -234,7 +234,7 @@ async def test_a_last_close_that_meets_a_job_gives_up_and_the_next_open_makes_up
     assert simulator.retain_count() == 0
 
 
-async def test_open_times_out_during_the_close_that_it_began_and_the_error_says_that_the_close_goes_on(
+async def test_open_that_times_out_during_the_close_that_it_began_raises_that_the_close_continues(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = await open_device()
@@ -251,15 +251,15 @@ async def test_open_times_out_during_the_close_that_it_began_and_the_error_says_
         assert simulator.retain_count() == 1
 
 
-async def test_a_close_that_gives_up_is_not_blamed_on_a_reset_that_failed_before(
+async def test_error_of_a_close_that_gives_up_carries_no_report_of_an_earlier_reset(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device:
         simulator.fail_call("aclrtResetDeviceForce", 507000, times=3)
         report = await device.force_reset()
-        with pytest.raises(aioacl.DeviceQuarantined, match="failed in all 3 attempts") as blamed:
+        with pytest.raises(aioacl.DeviceQuarantined, match="failed in all 3 attempts") as refused:
             await device.create_stream()
-        assert blamed.value.report is report
+        assert refused.value.report is report
     device = await open_device()
     monkeypatch.setattr(sync, "backend", FewThreads(0))
     with pytest.raises(aioacl.ResourceExhausted, match="no thread"):
@@ -324,7 +324,7 @@ async def test_last_close_during_a_query_that_hangs_gives_up_and_names_it(open_d
         assert simulator.retain_count() == 1
 
 
-async def test_a_thread_that_is_stuck_is_named_when_nobody_is_inside(
+async def test_stuck_job_of_aioacl_is_named_when_no_call_is_inside(
     open_device: OpenDevice,
 ) -> None:
     device, busy = await open_device(), Stop()
@@ -337,10 +337,10 @@ async def test_a_thread_that_is_stuck_is_named_when_nobody_is_inside(
         assert simulator.retain_count() == 1
 
 
-class Accident(Procedure):
-    """A procedure that breaks off on its way."""
+class FailingProcedure(Procedure):
+    """A procedure that raises after some steps."""
 
-    name = "accident"
+    name = "failing"
 
     def __init__(self, manager: Any, *events: Trigger) -> None:
         super().__init__(manager)
@@ -349,34 +349,34 @@ class Accident(Procedure):
     def run(self) -> None:
         for event in self._events:
             self._apply(event)
-        raise ZeroDivisionError("an accident")
+        raise ZeroDivisionError("a failed step")
 
 
 @pytest.mark.parametrize("events", [(Trigger.DRAIN,), (Trigger.DRAIN, Trigger.SEIZE)])
-async def test_a_procedure_that_breaks_off_tells_all_its_callers_and_leaves_the_device_quarantined(
+async def test_procedure_that_fails_raises_in_all_its_callers_and_leaves_the_device_quarantined(
     open_device: OpenDevice, events: tuple[Trigger, ...]
 ) -> None:
     async with open_device() as device:
         manager = device._manager
-        procedure = Accident(manager, *events)
+        procedure = FailingProcedure(manager, *events)
         with manager.admission.changed:
             manager.start_procedure(procedure)
         raised: list[BaseException] = []
         for _ in range(2):
-            with pytest.raises(ZeroDivisionError, match="an accident") as caught:
+            with pytest.raises(ZeroDivisionError, match="a failed step") as caught:
                 await procedure.wait(None)
             raised.append(caught.value)
-        assert raised[0] is not raised[1]  # each has a traceback of his own
+        assert raised[0] is not raised[1]  # each has its own traceback
         assert device.state is aioacl.State.QUARANTINED
         assert (await device.force_reset()).ok
 
 
-async def test_a_procedure_that_breaks_off_before_it_changed_anything_changes_nothing(
+async def test_procedure_that_fails_before_its_first_change_changes_nothing(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
         manager, generation = device._manager, device.generation
-        procedure = Accident(manager)
+        procedure = FailingProcedure(manager)
         with manager.admission.changed:
             manager.start_procedure(procedure)
         with pytest.raises(ZeroDivisionError):
@@ -385,7 +385,7 @@ async def test_a_procedure_that_breaks_off_before_it_changed_anything_changes_no
         assert manager.procedure is None
 
 
-async def test_who_waits_for_a_procedure_no_longer_than_his_deadline_leaves_it_running(
+async def test_wait_for_a_procedure_that_times_out_leaves_it_running(
     open_device: OpenDevice,
 ) -> None:
     simulator.hang_call("aclrtSetDevice")
@@ -408,7 +408,7 @@ async def test_who_waits_for_a_procedure_no_longer_than_his_deadline_leaves_it_r
         ("aclrtResetDevice", r"The close continues: close\(\) waits for it"),
     ],
 )
-def test_a_threads_deadline_ends_its_wait_for_a_procedure_that_goes_on_and_asking_again_waits_for_it(
+def test_thread_whose_wait_for_a_procedure_times_out_can_wait_for_it_again(
     open_device: OpenDevice, call: str, hint: str
 ) -> None:
     def ask(timeout: float | None) -> None:
@@ -422,9 +422,8 @@ def test_a_threads_deadline_ends_its_wait_for_a_procedure_that_goes_on_and_askin
         in_thread(lambda: ask(0.05))
     assert until_now(hanging(call))
     again = Raised(lambda: ask(None))
-    assert until_now(
-        lambda: device._manager.admission._subscribers
-    )  # else it might ask when the procedure has ended
+    # Otherwise the thread might ask after the procedure has ended.
+    assert until_now(lambda: device._manager.admission._subscribers)
     simulator.release_all()
     again.join()
     assert simulator.calls(call) == before + 1
@@ -432,7 +431,7 @@ def test_a_threads_deadline_ends_its_wait_for_a_procedure_that_goes_on_and_askin
     assert simulator.retain_count() == 0
 
 
-async def test_cleanups_that_call_for_each_other_are_each_done_once(open_device: OpenDevice) -> None:
+async def test_clean_ups_that_start_each_other_are_each_done_once(open_device: OpenDevice) -> None:
     done: list[str] = []
     async with open_device() as device:
         manager = device._manager
@@ -443,7 +442,7 @@ async def test_cleanups_that_call_for_each_other_are_each_done_once(open_device:
         assert not manager.deferred.leftovers
 
 
-async def test_a_note_that_another_thread_has_worked_off_meanwhile_is_nobodys_any_more(
+async def test_note_that_another_thread_has_already_handled_is_skipped(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
@@ -451,29 +450,29 @@ async def test_a_note_that_another_thread_has_worked_off_meanwhile_is_nobodys_an
     monkeypatch.setattr(sys, "unraisablehook", raised.append)
     async with open_device() as device:
         manager = device._manager
-        manager.deferred.notes.append(manager.clean_up)  # as if it were done by the close, just then
+        manager.deferred.notes.append(manager.clean_up)  # as if the close handled the note at this moment
         manager.deferred.leave_note(lambda: done.append("second"))
         await until(lambda: done)
-        async with device.create_stream() as stream:  # behind it, on the same thread
+        async with device.create_stream() as stream:  # made after it, on the same thread
             await stream
     assert (done, raised) == (["second"], [])
 
 
-async def test_a_clean_up_that_raises_is_reported_and_the_thread_goes_on(
+async def test_clean_up_that_raises_is_reported_and_the_thread_continues(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    reported: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
     async with open_device() as device:
         device._manager.deferred.leave_note(lambda: 1 / 0)
-        await until(lambda: told)
-        assert told[0].exc_type is ZeroDivisionError
+        await until(lambda: reported)
+        assert reported[0].exc_type is ZeroDivisionError
         async with device.create_stream() as stream:
             await stream
         await turns()
 
 
-async def test_a_close_during_a_reset_that_fails_closes_all_the_same(open_device: OpenDevice) -> None:
+async def test_close_during_a_reset_that_fails_closes_the_device(open_device: OpenDevice) -> None:
     device = await open_device()
     simulator.hang_call("aclrtResetDeviceForce")
     simulator.fail_call("aclrtMalloc", FAULT, times=3)  # the probes'

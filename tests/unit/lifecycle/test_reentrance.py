@@ -1,4 +1,4 @@
-"""A signal handler that calls what its own thread is in the middle of: both get the same object."""
+"""A signal handler that interrupts a call and makes the same call: both get the same object."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNUSED_DEVICE = 63
 
 
 def again_at(step: int, code: CodeType, call: Callable[[], T]) -> tuple[T, T] | None:
-    """What the call returns, and what it returned when called again at that line of `code`; None: it has fewer."""
+    """The result of the call, and of the same call at line `step` of `code`; None if `code` has fewer lines."""
     left, inside = step, list[T]()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -42,7 +42,7 @@ def again_at(step: int, code: CodeType, call: Callable[[], T]) -> tuple[T, T] | 
     return (outer, inside[0]) if inside else None
 
 
-def test_handler_that_asks_for_a_new_manager_gets_the_one_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handler_that_asks_for_a_new_manager_gets_the_same_one(monkeypatch: pytest.MonkeyPatch) -> None:
     step = 0
     while True:
         step += 1
@@ -54,7 +54,7 @@ def test_handler_that_asks_for_a_new_manager_gets_the_one_that_stays(monkeypatch
     assert step > 10
 
 
-def test_handler_that_asks_for_the_executor_gets_the_one_that_stays(device: aioacl.Device) -> None:
+def test_handler_that_asks_for_the_executor_gets_the_same_one(device: aioacl.Device) -> None:
     code = aioacl.DeviceExecutor.__init__.__code__
     jobs = manager.manager_of(0).jobs
     step = 0

@@ -1,4 +1,4 @@
-"""A force reset: its ladder, its report, who shares it, and what it does to those who wait."""
+"""A force reset: its steps, its report, calls that join it, and its effect on waits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_report_tells_what_the_procedure_did(open_device: OpenDevice) -> None:
+async def test_report_holds_what_the_procedure_did(open_device: OpenDevice) -> None:
     async with open_device() as device:
         report = await device.force_reset(reason="because")
         assert (report.device, report.ok, report.generation) == (0, True, device.generation)
@@ -91,9 +91,10 @@ async def test_work_that_ends_within_the_grace_time_is_drained(open_device: Open
             waiting = Waiting(group, lambda: device.force_reset(grace=20))
             await until(lambda: device.state is aioacl.State.DRAINING)
             asked = simulator.calls("aclrtStreamQuery")
-            await until(lambda: simulator.calls("aclrtStreamQuery") > asked + 1)  # it has seen the work
+            # Until the reset has found the work.
+            await until(lambda: simulator.calls("aclrtStreamQuery") > asked + 1)
             awaited = Waiting(group, lambda: wait_for(ticket))
-            await until(lambda: lib.aio_device_waits(0) == 1)  # a wait that begins later may meet the reset
+            await until(lambda: lib.aio_device_waits(0) == 1)  # a reset may interrupt a later wait
             simulator.release(stream)
             await awaited.outcome()
             report = await waiting.outcome()
@@ -101,7 +102,7 @@ async def test_work_that_ends_within_the_grace_time_is_drained(open_device: Open
 
 
 @pytest.mark.parametrize("supported", [True, False])
-async def test_work_that_does_not_end_is_aborted_where_that_can_be_done(
+async def test_work_that_does_not_end_is_aborted_if_the_runtime_supports_it(
     open_device: OpenDevice, supported: bool
 ) -> None:
     simulator.set_abort_supported(supported)
@@ -155,7 +156,7 @@ async def test_two_resets_at_once_are_one_procedure_with_one_report(open_device:
             assert (reports[0].joined, simulator.resets()) == (5, before + 1)
 
 
-async def test_one_after_the_other_are_two_procedures(open_device: OpenDevice) -> None:
+async def test_two_resets_in_sequence_are_two_procedures(open_device: OpenDevice) -> None:
     async with open_device() as device:
         before = simulator.resets()
         first, second = await device.force_reset(), await device.force_reset()
@@ -179,20 +180,22 @@ async def test_a_cancelled_caller_leaves_and_the_procedure_goes_on(open_device: 
         assert device.generation == generation + 1
 
 
-async def test_a_reset_that_has_ended_is_no_answer_to_who_asks_after_it(open_device: OpenDevice) -> None:
-    landed, go_on = threading.Event(), threading.Event()
+async def test_reset_that_is_requested_after_another_has_ended_does_not_join_it(
+    open_device: OpenDevice,
+) -> None:
+    ended, go_on = threading.Event(), threading.Event()
 
     class Lingering(ResetProcedure):
         def _finish(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
             super()._finish(problem, stuck)
-            landed.set()
+            ended.set()
             go_on.wait()
 
     async with open_device() as device, anyio.create_task_group() as group:
         manager, resets = device._manager, simulator.resets()
         with manager.admission.changed:
             manager.start_procedure(Lingering(manager, grace=20, timeout=60, reason="", by=""))
-        await until(landed.is_set)
+        await until(ended.is_set)
         asking = Waiting(group, device.force_reset)
         await turns()
         go_on.set()
@@ -201,7 +204,9 @@ async def test_a_reset_that_has_ended_is_no_answer_to_who_asks_after_it(open_dev
         assert simulator.resets() == resets + 2
 
 
-async def test_a_reset_without_time_says_where_it_went(open_device: OpenDevice) -> None:
+async def test_report_of_a_reset_without_time_left_names_the_time_of_each_step(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device:
         report = await device._manager.force_reset(grace=0.0, timeout=0.0, reason="")
         assert re.match(
@@ -212,7 +217,7 @@ async def test_a_reset_without_time_says_where_it_went(open_device: OpenDevice) 
 
 
 @pytest.mark.parametrize("timeout", [0, 0.0, 1e-9, 0.049])
-async def test_reset_with_a_timeout_in_which_none_ends_is_refused_and_the_device_stays_usable(
+async def test_reset_with_a_too_short_timeout_is_refused_and_the_device_stays_usable(
     open_device: OpenDevice, timeout: float
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.lease() as lease:
@@ -227,7 +232,7 @@ async def test_reset_with_a_timeout_in_which_none_ends_is_refused_and_the_device
 
 
 @pytest.mark.parametrize("reason", [None, 1, b"because", ValueError("because")])
-async def test_a_reason_is_text(open_device: OpenDevice, reason: Any) -> None:
+async def test_reason_that_is_not_a_str_is_refused(open_device: OpenDevice, reason: Any) -> None:
     async with open_device() as device:
         with pytest.raises(aioacl.ParameterError, match=r"must be a str, got .*Pass a text"):
             device.force_reset(reason=reason)
@@ -283,7 +288,7 @@ async def test_a_closed_device_is_not_reset(open_device: OpenDevice) -> None:
 
 @pytest.mark.parametrize("name", ["grace", "timeout"])
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "1", None, True])
-async def test_a_bound_that_is_none_is_refused_with_the_cure(
+async def test_invalid_time_limit_is_refused_with_the_remedy(
     open_device: OpenDevice, name: str, value: Any
 ) -> None:
     async with open_device() as device:
@@ -295,7 +300,7 @@ async def test_a_bound_that_is_none_is_refused_with_the_cure(
         assert simulator.calls("aclrtResetDeviceForce") == 0
 
 
-async def test_a_grace_that_no_float_can_hold_is_a_grace_without_end(open_device: OpenDevice) -> None:
+async def test_grace_that_is_too_large_for_a_float_is_unlimited(open_device: OpenDevice) -> None:
     async with open_device() as device:
         assert (await device.force_reset(grace=10**400, timeout=10**400)).ok
 

@@ -1,4 +1,4 @@
-"""Resets that the runtime refuses, takes back or does not mean: tries, quarantine, and what a later procedure finds."""
+"""Resets that fail in the runtime: attempts, quarantine, and what the next procedure does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_failing_reset_set_or_probe_is_tried_again(
 
 
 @pytest.mark.parametrize("function", ["aclrtResetDeviceForce", "aclrtSetDevice", "aclrtMemcpy"])
-async def test_after_three_failures_the_device_is_quarantined_until_a_procedure_succeeds(
+async def test_device_is_quarantined_after_three_failures_until_a_reset_succeeds(
     open_device: OpenDevice, function: str
 ) -> None:
     async with open_device() as device:
@@ -44,7 +44,7 @@ async def test_after_three_failures_the_device_is_quarantined_until_a_procedure_
 
 
 @pytest.mark.parametrize("function", ["aclrtSetDevice", "aclrtMemcpy"])
-async def test_a_procedure_after_one_that_has_reset_in_vain_asks_no_dead_stream(
+async def test_reset_after_a_failed_one_does_not_query_or_abort_streams_that_no_longer_exist(
     open_device: OpenDevice, function: str
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -60,7 +60,7 @@ async def test_a_procedure_after_one_that_has_reset_in_vain_asks_no_dead_stream(
         assert simulator.violations() == []
 
 
-async def test_a_reset_that_was_taken_back_does_not_bring_streams_back_that_one_before_has_ended(
+async def test_attempt_that_fails_after_a_successful_call_does_not_restore_the_streams_that_it_ended(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -76,7 +76,7 @@ async def test_a_reset_that_was_taken_back_does_not_bring_streams_back_that_one_
         assert simulator.violations() == []
 
 
-async def test_a_reset_that_was_taken_back_leaves_streams_that_can_be_aborted(
+async def test_reset_that_fails_in_each_attempt_leaves_streams_that_can_be_aborted(
     open_device: OpenDevice,
 ) -> None:
     simulator.set_abort_supported(False)

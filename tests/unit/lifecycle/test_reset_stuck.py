@@ -1,4 +1,4 @@
-"""A reset while somebody does not come back from C: nothing is reset under him, and the next procedure recovers."""
+"""A reset while a call does not return from C: none is tried, as it would crash that call; the next one recovers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_
             await stream.fill(memory, 1)
 
 
-async def test_waits_that_a_failed_reset_has_ended_say_that_the_device_is_quarantined(
+async def test_waits_that_a_failed_reset_has_ended_raise_device_quarantined(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -118,7 +118,7 @@ async def gives_up_during_the_abort(device: aioacl.Device, _: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("gives_up", [gives_up_during_the_abort, gives_up_after_the_abort])
-async def test_an_abort_hung_in_c_means_quarantine_for_a_reset_would_run_into_it(
+async def test_abort_hung_in_c_means_quarantine_without_a_reset(
     open_device: OpenDevice,
     monkeypatch: pytest.MonkeyPatch,
     gives_up: Callable[[aioacl.Device, pytest.MonkeyPatch], Awaitable[aioacl.ResetReport]],
@@ -162,7 +162,7 @@ async def test_the_watcher_hung_in_a_query_means_quarantine(open_device: OpenDev
         waiting = Waiting(group, lambda: stream.fill(memory, 1))
         await until(lambda: lib.aio_device_waits(0) == 1)
         simulator.hang_call("aclrtStreamQuery")
-        await until(hanging("aclrtStreamQuery"))  # nobody but the watcher asks
+        await until(hanging("aclrtStreamQuery"))  # only the watcher queries
         try:
             report = await runs_out_of_time(device)
         finally:
@@ -191,7 +191,7 @@ async def test_a_user_job_that_does_not_end_means_quarantine(open_device: OpenDe
         assert (await device.force_reset()).ok
 
 
-async def test_a_reset_that_comes_back_late_has_ended_the_streams_all_the_same(
+async def test_reset_that_returns_late_has_ended_the_streams(
     open_device: OpenDevice,
 ) -> None:
     simulator.set_abort_supported(False)
@@ -206,7 +206,7 @@ async def test_a_reset_that_comes_back_late_has_ended_the_streams_all_the_same(
         assert (simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")) == asked
 
 
-async def test_a_reset_past_its_deadline_is_not_started_a_second_time_beside_it(
+async def test_reset_call_past_its_deadline_is_not_made_a_second_time_while_it_hangs(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "RESET_SECONDS", 2 * LONG_SECONDS)
@@ -229,8 +229,9 @@ async def test_a_reset_past_its_deadline_is_not_started_a_second_time_beside_it(
         assert stuck[0].seconds > 0
         await until(lambda: device.health.status == "stuck")
         assert device.health.stuck_for > 0.1
-        report = await runs_out_of_time(device, lambda: device._manager.control._jobs)  # behind the hung call
-        assert "aclrtResetDeviceForce did not return" in report.problem  # and that is to blame
+        # The second reset waits behind the hung call.
+        report = await runs_out_of_time(device, lambda: device._manager.control._jobs)
+        assert "aclrtResetDeviceForce did not return" in report.problem  # the hung call is named again
         assert [(call.function, call.thread) for call in report.stuck] == [
             (stuck[0].function, stuck[0].thread)
         ]
@@ -259,7 +260,7 @@ async def test_a_set_past_its_deadline_is_named_by_the_report_and_by_the_close(
     assert simulator.retain_count() == 0
 
 
-async def test_a_set_that_takes_its_time_is_not_stuck_while_it_is_waited_for(
+async def test_slow_set_is_not_reported_as_stuck_while_a_reset_waits_for_it(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "STUCK_SECONDS", 0.1)
@@ -273,7 +274,7 @@ async def test_a_set_that_takes_its_time_is_not_stuck_while_it_is_waited_for(
         assert (await resetting.outcome()).ok
 
 
-async def test_an_enqueuer_stuck_in_c_means_quarantine_for_a_reset_would_crash_the_runtime(
+async def test_enqueue_stuck_in_c_means_quarantine_without_a_reset(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:

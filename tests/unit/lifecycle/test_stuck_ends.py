@@ -1,4 +1,4 @@
-"""A call of an open or a close that does not return: a limit ends the wait, a report names it, and others go on."""
+"""A call of an open or a close that does not return: a limit ends the wait, a report names it, other devices work."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def short_limits() -> Generator[None]:
         yield
 
 
-async def is_closed() -> None:
-    """Returns when nothing of device 0 is under way; what hung has been released."""
+async def no_procedure_runs() -> None:
+    """Returns when no procedure of device 0 is running."""
     await until(lambda: manager_of(0).procedure is None)
 
 
@@ -69,11 +69,11 @@ async def test_open_whose_call_does_not_return_raises_device_quarantined_with_a_
     with short_limits():
         with pytest.raises(aioacl.DeviceQuarantined, match=f"{call} on thread [1-9]") as caught:
             await open_device()
-        await is_closed()
+        await no_procedure_runs()
         assert manager_of(0).admission.state is aioacl.State.QUARANTINED
         with pytest.raises(aioacl.DeviceQuarantined, match=call) as again:
             await open_device()
-        await is_closed()
+        await no_procedure_runs()
     for error in (caught.value, again.value):
         report = error.report
         assert report is not None
@@ -130,7 +130,7 @@ async def test_other_device_stays_usable_while_a_close_does_not_return(
 
 
 @pytest.mark.filterwarnings("ignore:device . stays set")
-async def test_open_of_another_device_while_acl_is_stuck_names_the_call_that_hangs(
+async def test_open_of_another_device_while_aclinit_hangs_names_it(
     open_device: OpenDevice,
 ) -> None:
     simulator.hang_call("aclInit")

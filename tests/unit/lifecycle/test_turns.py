@@ -1,4 +1,4 @@
-"""Turns: who waited for a reset goes before the next one, and who waits for a turn hears of its end."""
+"""Turns: operations that waited for a reset are tried before the next one, which is woken when their turn ends."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 
-def test_nobody_waits_for_who_was_thrown_away_in_his_place() -> None:
+def test_operation_that_is_dropped_while_it_waits_leaves_no_turn_due() -> None:
     turns = Turns(sync.condition())
 
-    def wait_in_vain() -> Generator[None]:
+    def waits() -> Generator[None]:
         with turns.place() as place:
             with turns.changed:
                 turns.wait(place)
             yield
 
     for given in (False, True):
-        waiting = wait_in_vain()
+        waiting = waits()
         next(waiting)
         with turns.changed:
             if given:
                 turns.give()
-            waiting.close()  # as a finalizer does it, on a thread that has the lock
+            waiting.close()  # as a finalizer does, on a thread that holds the lock
             turns.give()
             assert not turns.due
 
 
-def test_a_turn_ends_for_who_waits_for_it_when_its_owner_has_to_wait_again() -> None:
+def test_turn_ends_for_the_thread_that_waits_for_it_when_its_owner_waits_again() -> None:
     turns = Turns(sync.condition())
     place = turns.place()
     waits = threading.Event()
@@ -52,6 +52,6 @@ def test_a_turn_ends_for_who_waits_for_it_when_its_owner_has_to_wait_again() -> 
             turns.give()
         waiter = Raised(until_all_were_taken)
         waits.wait()
-        with turns.changed:  # the lock is free only when he waits
+        with turns.changed:  # the lock is free only while the thread waits
             turns.wait(place)
         assert waiter.join(2 * PATIENCE_SECONDS)
