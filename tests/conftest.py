@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "leaves(name, ...): what the test may leave in the simulator, with its reason"
     )
-    config.stash[_stderr] = os.dup(2)  # the real one: while a test runs, pytest has its own at 2
+    config.stash[_stderr] = os.dup(2)  # the real stderr: during a test, descriptor 2 is pytest's
     selection.choose(config)
 
 

@@ -1,4 +1,4 @@
-"""What the tests share: opening with the strategy under test, waiting for a state, and work that is held."""
+"""What the tests share: opening devices with the strategy under test, waiting for a state, and held work."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAP_SECONDS = 0.0005
 SLICE_SECONDS = 0.002
 SETTLE_SECONDS = 1.0
 MANY_READS = 20
-LONG_SECONDS = 1000.0  # a time limit that ends only if the test moves the clock on
+LONG_SECONDS = 1000.0  # a time limit that ends only if the test advances the clock
 FAULT = 507013  # of the device: needs a reset
 TASK_FAULT = 507015  # of one task: needs a new stream
 BACKENDS = {
@@ -52,7 +52,7 @@ class OpenDevice(Protocol):
 
 
 def opener(waits: Any) -> OpenDevice:
-    """Opens devices with that strategy."""
+    """Returns a function that opens devices with that strategy."""
 
     def open_it(index: int = 0, *, wait: bool = True, timeout: float | None = None) -> Opening[Device]:
         return open_device(index, waits, wait=wait, timeout=timeout)
@@ -61,7 +61,7 @@ def opener(waits: Any) -> OpenDevice:
 
 
 def live_streams() -> int:
-    """Native streams that exist in the simulator, without those with which the engine wakes the runtime."""
+    """The number of native streams in the simulator, without those that the engine uses to wake the runtime."""
     while True:  # the maintenance thread may make or destroy one between the two readings
         before = lib.aio_equipped()
         streams = simulator.stats().streams
@@ -80,12 +80,12 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def until_now(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> bool:
-    """Blocks until the condition holds; False if it never does."""
+    """Blocks until the condition holds; returns False if it does not within that time."""
     return holds_within(condition, seconds)
 
 
 async def turns(count: int = 20) -> None:
-    """Lets every task that can run have some turns of the loop."""
+    """Yields to the event loop that often, so that each task that can run does so."""
     for _ in range(count):
         await anyio.lowlevel.checkpoint()
 
@@ -170,7 +170,7 @@ class Stop:
 
 
 def in_thread(body: Callable[[], T]) -> T:
-    """The body's result on a plain thread, without a loop."""
+    """Runs the body on a plain thread without a loop, and returns its result."""
     result: T = Raised(body).join()
     return result
 
@@ -186,10 +186,10 @@ class SlicedCondition(sync.Uninterrupted):
 
 
 class Clock(sync.Threads):
-    """A clock for the library that a test moves on, so that a time limit ends without the test spending the time.
+    """A clock for the library that a test advances, so that a time limit ends without a real wait.
 
-    It decides the time limits of resets, of foreign resets and of calls on the control thread. The stop of a thread
-    that was made before, the timers of event loops and the engine in C use the real clock.
+    It decides the time limits of resets, of foreign resets and of calls on the control thread. The engine in C, the
+    timers of event loops and the stop of a thread that was made before use the real clock.
     """
 
     def __init__(self) -> None:
@@ -197,11 +197,11 @@ class Clock(sync.Threads):
         self._reads = 0
 
     def advance(self, seconds: float) -> None:
-        """Moves the clock on."""
+        """Advances the clock."""
         self._ahead += seconds
 
     async def advance_until(self, condition: Callable[[], object]) -> None:
-        """Moves the clock on until the condition holds. One move may come before the wait has read the clock."""
+        """Advances the clock until the condition holds. One advance may come before the wait has read the clock."""
 
         def moved() -> object:
             self.advance(LONG_SECONDS)
@@ -210,7 +210,7 @@ class Clock(sync.Threads):
         await until(moved)
 
     async def ends_no_wait(self) -> None:
-        """Returns once a wait has read the present time and goes on waiting."""
+        """Returns once waits have read the present time many times and still wait."""
         before = self._reads
         await until(lambda: self._reads >= before + MANY_READS)
 
@@ -233,7 +233,7 @@ class Clock(sync.Threads):
 
 @contextmanager
 def clock_in_place() -> Generator[Clock]:
-    """Inside the block the library uses a clock that the test moves on."""
+    """Inside the block the library uses a clock that the test advances."""
     before, clock = sync.backend, Clock()
     sync.backend = clock
     try:
@@ -268,7 +268,7 @@ async def fill_staging(device: Device, stream: Stream, memory: DeviceBuffer) -> 
 
 
 class Blocker:
-    """Makes other streams wait in their queues: for an event behind held work, until it is released."""
+    """Makes other streams wait for an event behind held work, until that work is released."""
 
     def __init__(self, stream: Stream, memory: DeviceBuffer) -> None:
         self._stream = stream
@@ -281,12 +281,12 @@ class Blocker:
         stream.wait_event(self._event)
 
     def release(self) -> None:
-        """Lets them go on."""
+        """Releases the held work, so that the other streams go on."""
         simulator.release(self._stream)
 
 
 class FewThreads(sync.Threads):
-    """Within it only that many threads can be started."""
+    """Threads and locks with which only `left` more threads can be started."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -298,12 +298,12 @@ class FewThreads(sync.Threads):
         super().spawn(name, body)
 
 
-# --- what the simulator records------------------------------------------------------------------------------------
+# --- what the simulator records -----------------------------------------------------------------------------------
 
 
 @contextmanager
 def no_call() -> Generator[None]:
-    """Within it no ACL function is called, by any thread.
+    """Asserts that no thread calls an ACL function inside the block.
 
     The garbage collector does not run meanwhile: finalizers of objects left by earlier tests would make calls.
     """
@@ -332,7 +332,7 @@ def settle_maintenance() -> None:
 
 @contextmanager
 def no_call_of_mine() -> Generator[None]:
-    """Within it this thread calls no ACL function; the device's own threads may."""
+    """Asserts that this thread calls no ACL function inside the block; the device's own threads may."""
     mine = threading.get_native_id()
     before = max((entry["seq"] for entry in simulator.journal()), default=-1)
     yield
@@ -340,11 +340,11 @@ def no_call_of_mine() -> Generator[None]:
 
 
 def hanging(function: str) -> Callable[[], bool]:
-    """Whether a thread hangs in the function."""
+    """Returns a function that returns whether a thread hangs in the ACL function."""
     return lambda: simulator.hung(function) > 0
 
 
-# --- the process's resources------------------------------------------------------------------------------------------
+# --- the process's resources -----------------------------------------------------------------------------------------
 
 
 def native_threads(name: str = "aioacl-wait") -> list[int]:
@@ -371,7 +371,7 @@ def elsewhere(*calls: str) -> None:
 
 
 def reset_by_somebody_else() -> None:
-    """Does what another library of the process might do, on a thread of its own."""
+    """Force-resets device 0 on another thread, as another library of the process might."""
     elsewhere("aclrtResetDeviceForce")
 
 
@@ -387,7 +387,7 @@ async def works(device: Device) -> bool:
 async def runs_out_of_time(
     device: Device, reached: Callable[[], object] | None = None, grace: float = 0
 ) -> ResetReport:
-    """The report of a reset whose time limits end once the state is reached (default: RESETTING), not before."""
+    """The report of a failed reset, whose time limits end once `reached` returns true (default: in RESETTING)."""
     reports: list[ResetReport] = []
 
     async def reset() -> None:

@@ -57,7 +57,9 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def choose(config: pytest.Config) -> None:
-    """Sets the marker expression of the run, unless -m is given; UsageError for a path or marker that is missing.
+    """Sets the marker expression of the run, unless -m is given.
+
+    Raises UsageError for a path that does not exist or a marker that is not registered.
 
     An xdist worker parses the same arguments, so it computes the same expression. xdist hides pytest's own message
     about a missing path or marker.
@@ -76,7 +78,7 @@ def choose(config: pytest.Config) -> None:
 
 
 def check_paths(folder: Path, names: Iterable[str]) -> None:
-    """UsageError unless each file or folder exists; `::` and a test may follow the name."""
+    """Raises UsageError unless each file or folder exists; `::` and a test may follow the name."""
     for name in names:
         path = folder / name.partition("::")[0].partition("[")[0]
         if not path.exists():
@@ -84,7 +86,7 @@ def check_paths(folder: Path, names: Iterable[str]) -> None:
 
 
 def check_markers(expression: str, registered: Iterable[str]) -> None:
-    """UsageError unless each name in the expression is a registered marker."""
+    """Raises UsageError unless each name in the expression is a registered marker."""
     known = {name.partition("(")[0].strip() for name in registered}
     for name in re.findall(r"[A-Za-z_]\w*", expression):
         if name not in known | {"and", "or", "not", "True", "False", "None"}:
@@ -103,7 +105,7 @@ def header(config: pytest.Config) -> str:
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Adds the markers `process` and `quick`; an error if a folder of tests is missing."""
+    """Adds the markers `process` and `quick`; raises UsageError if a folder of tests is missing."""
     for folder in PROCESS_FOLDERS:
         if not folder.is_dir():
             raise pytest.UsageError(
@@ -124,14 +126,14 @@ def is_quick(item: pytest.Item) -> bool:
 
 
 def loop_of(item: pytest.Item) -> str:
-    """The event loop of a test that is run on several, or nothing."""
+    """The event loop of a test that runs on several; "" for other tests."""
     variant = getattr(item, "callspec", None)
     return str(variant.params.get("anyio_backend", "")) if variant is not None else ""
 
 
 @contextmanager
 def guarded(item: pytest.Item) -> Generator[None]:
-    """Within it a quick test cannot start a process.
+    """Inside the block a quick test cannot start a process.
 
     The functions are replaced during the test. An audit hook cannot be removed, and makes tests that trace each line
     five times slower.

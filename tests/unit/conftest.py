@@ -1,4 +1,4 @@
-"""What tests without an event loop of their own use: a device, with a stream and memory."""
+"""Fixtures of tests without an event loop: a device, a stream and memory."""
 
 from __future__ import annotations
 
