@@ -370,7 +370,7 @@ def elsewhere(*calls: str) -> None:
     assert codes == [0] * len(calls)
 
 
-def reset_by_somebody_else() -> None:
+def reset_by_other_code() -> None:
     """Force-resets device 0 on another thread, as another library of the process might."""
     elsewhere("aclrtResetDeviceForce")
 

@@ -20,7 +20,7 @@ from tests.kit import (
     hanging,
     live_streams,
     no_call_of_mine,
-    reset_by_somebody_else,
+    reset_by_other_code,
     runs_out_of_time,
     turns,
     until,
@@ -380,7 +380,7 @@ async def our_reset(device: aioacl.Device) -> None:
 
 
 async def foreign_reset(_: aioacl.Device) -> None:
-    reset_by_somebody_else()
+    reset_by_other_code()
 
 
 @anyio_test

@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.failures import CALL
-from tests.kit import Waiting, hanging, no_call_of_mine, reset_by_somebody_else, until, wait_for
+from tests.kit import Waiting, hanging, no_call_of_mine, reset_by_other_code, until, wait_for
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -60,7 +60,7 @@ async def test_ticket_whose_work_a_reset_drops_raises_the_same_at_each_await(ope
 async def test_ticket_whose_work_a_foreign_reset_drops_names_the_reset(open_device: OpenDevice) -> None:
     async with open_device() as device:
         ticket, generation, _kept = await held_fill(device)
-        reset_by_somebody_else()
+        reset_by_other_code()
         await until(lambda: device.state is aioacl.State.OPEN and device.generation > generation)
         assert str(await error_of_await(ticket)) == text(generation, "reset", AGAIN)
 

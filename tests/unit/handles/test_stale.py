@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import Raised, no_call, no_call_of_mine, reset_by_somebody_else, until
+from tests.kit import Raised, no_call, no_call_of_mine, reset_by_other_code, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -203,7 +203,7 @@ async def test_ticket_whose_await_succeeded_succeeds_after_a_reset(
         if reset == "ours":
             await device.force_reset(grace=0)
         else:
-            reset_by_somebody_else()
+            reset_by_other_code()
             await until(lambda: device.state is aioacl.State.OPEN and device.generation > generation)
         await ended
         with no_call_of_mine(), pytest.raises(aioacl.DeviceReset):

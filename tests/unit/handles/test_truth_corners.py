@@ -20,7 +20,7 @@ from tests.kit import (
     fill_queue,
     hanging,
     in_thread,
-    reset_by_somebody_else,
+    reset_by_other_code,
     until,
     until_now,
     wait_for,
@@ -245,7 +245,7 @@ async def test_wait_event_that_fails_during_a_foreign_reset_leaves_no_link(open_
         waiting = Raised(lambda: stream.wait_event(event))
         assert until_now(hanging("aclrtStreamWaitEvent"))
         generation = device.generation
-        last = Raised(reset_by_somebody_else)
+        last = Raised(reset_by_other_code)
         await until(lambda: lib.aio_gate_foreign(0) or device.generation > generation)
         assert (await other.force_reset(grace=0)).ok  # takes the links of streams that are gone
         simulator.fail_call("aclrtStreamWaitEvent", FAULT)

@@ -11,7 +11,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import TASK_FAULT, Waiting, no_call_of_mine, reset_by_somebody_else, until, until_now
+from tests.kit import TASK_FAULT, Waiting, no_call_of_mine, reset_by_other_code, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,7 +139,7 @@ def test_target_of_an_aborted_copy_is_released(stream: aioacl.Stream, memory: ai
 
 @pytest.mark.parametrize(
     "reset",
-    [lambda device: device.force_reset(grace=0).result(), lambda _: reset_by_somebody_else()],
+    [lambda device: device.force_reset(grace=0).result(), lambda _: reset_by_other_code()],
     ids=["force reset", "foreign reset"],
 )
 def test_target_of_a_copy_that_a_reset_drops_is_released(

@@ -11,7 +11,7 @@ import aioacl
 from aioacl import lowlevel, simulator
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.procedures import limits
-from tests.kit import Raised, Waiting, hanging, reset_by_somebody_else, turns, until
+from tests.kit import Raised, Waiting, hanging, reset_by_other_code, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ async def test_reset_of_the_last_close_that_returns_late_is_not_repeated(
 
 @pytest.mark.parametrize(
     "end",
-    [lambda: lowlevel.reset_device(0), lambda: lowlevel.reset_device_force(0), reset_by_somebody_else],
+    [lambda: lowlevel.reset_device(0), lambda: lowlevel.reset_device_force(0), reset_by_other_code],
     ids=["reset", "force reset", "foreign reset"],
 )
 async def test_set_that_a_close_failed_to_reset_is_not_reset_again_after_other_code_did(
@@ -73,7 +73,7 @@ async def test_lowlevel_set_during_a_foreign_reset_belongs_to_its_caller(
     simulator.hang_call("aclrtSetDevice")
     setting = Raised(lambda: lowlevel.set_device(0))
     await until(hanging("aclrtSetDevice"))
-    reset_by_somebody_else()
+    reset_by_other_code()
     simulator.unhang("aclrtSetDevice")
     setting.join()
     await open_and_close_beside_a_lowlevel_set(open_device)

@@ -21,7 +21,7 @@ from tests.kit import (
     Waiting,
     elsewhere,
     hanging,
-    reset_by_somebody_else,
+    reset_by_other_code,
     turns,
     until,
     until_now,
@@ -51,7 +51,7 @@ async def test_old_handles_are_stale_at_once_after_a_foreign_reset_and_new_ones_
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory, device.create_stream() as stream:
         generation = device.generation
-        reset_by_somebody_else()
+        reset_by_other_code()
         with pytest.raises((aioacl.StaleHandleError, aioacl.DeviceResetting)):
             stream.fill(memory, 1)
         await until(lambda: handled(device, generation))
@@ -80,7 +80,7 @@ async def test_state_read_while_a_foreign_reset_is_noticed_is_not_open(
     async with open_device() as device:
         generation = device.generation
         monkeypatch.setattr(admission, "lib", Observed())
-        reset_by_somebody_else()
+        reset_by_other_code()
         await until(lambda: handled(device, generation))
         assert seen == [aioacl.State.RESETTING]
 
@@ -93,7 +93,7 @@ async def test_foreign_reset_clears_a_fault_and_later_closes_free_memory(open_de
             with pytest.raises(aioacl.DeviceFault):
                 await stream.fill(memory, 1)
             assert device.health.status == "poisoned"
-            reset_by_somebody_else()
+            reset_by_other_code()
             await until(lambda: handled(device, generation))
         assert (device.health.status, device.health.last_fault) == ("ok", "")
         blocks = simulator.stats().device_blocks
@@ -104,7 +104,7 @@ async def test_foreign_reset_clears_a_fault_and_later_closes_free_memory(open_de
 async def test_foreign_reset_revokes_leases(open_device: OpenDevice) -> None:
     async with open_device() as device, device.lease() as lease:
         generation, events = device.generation, device.events()
-        reset_by_somebody_else()
+        reset_by_other_code()
         await until(lambda: handled(device, generation))
         assert not lease.held
         with pytest.raises(aioacl.DeviceResetting, match="the lease was revoked") as caught:
@@ -128,7 +128,7 @@ async def test_listener_receives_a_foreign_reset_that_comes_while_a_force_reset_
         async with device.lease():
             reset = Waiting(group, lambda: device.force_reset(grace=60))
             await until(lambda: device.state is aioacl.State.DRAINING)
-            reset_by_somebody_else()
+            reset_by_other_code()
             assert (await reset.outcome()).ok
         assert await events_until(events, "reopened") == [
             ("draining", aioacl.State.DRAINING, generation),
@@ -168,7 +168,7 @@ async def test_pool_of_events_is_filled_again_after_a_foreign_reset(open_device:
     async with open_device() as device:
         generation, made = device.generation, simulator.calls("aclrtCreateEventExWithFlag")
         assert made == POOL_EVENTS
-        reset_by_somebody_else()
+        reset_by_other_code()
         await until(lambda: handled(device, generation))
         await until(lambda: simulator.calls("aclrtCreateEventExWithFlag") == 2 * POOL_EVENTS)
 
@@ -181,7 +181,7 @@ async def test_foreign_reset_of_a_quarantined_device_only_raises_the_generation(
         assert not (await device.force_reset()).ok
         simulator.clear()
         generation, sets = device.generation, simulator.calls("aclrtSetDevice")
-        reset_by_somebody_else()
+        reset_by_other_code()
         await until(lambda: not lib.aio_gate_foreign(0))
         assert (device.state, device.generation) == (aioacl.State.QUARANTINED, generation + 1)
         assert simulator.calls("aclrtSetDevice") == sets
@@ -194,7 +194,7 @@ async def test_foreign_reset_during_the_last_close_changes_nothing(open_device: 
     async with anyio.create_task_group() as group:
         closing = Waiting(group, device.close)
         await until(hanging("aclrtResetDevice"))
-        reset_by_somebody_else()
+        reset_by_other_code()
         assert lib.aio_gate_foreign(0)
         simulator.release_all()
         await closing.outcome()
@@ -207,7 +207,7 @@ async def test_force_reset_waits_until_the_foreign_reset_is_handled(open_device:
     async with open_device() as device, anyio.create_task_group() as group:
         generation = device.generation
         simulator.hang_call("aclrtSetDevice")
-        reset_by_somebody_else()
+        reset_by_other_code()
         await until(hanging("aclrtSetDevice"))
         resetting = Waiting(group, device.force_reset)
         await turns()
@@ -223,7 +223,7 @@ async def test_calls_that_waited_until_the_device_was_closed_raise_that_it_is_cl
 ) -> None:
     device = await open_device()
     simulator.hang_call("aclrtSetDevice")
-    reset_by_somebody_else()
+    reset_by_other_code()
     async with anyio.create_task_group() as group:
         await until(hanging("aclrtSetDevice"))
         resetting, making = Waiting(group, device.force_reset), Waiting(group, device.create_stream)
@@ -249,7 +249,7 @@ async def test_create_without_waiting_is_refused_if_a_foreign_reset_comes_before
         patient = Waiting(group, device.create_stream)
         await turns()
         simulator.hang_call("aclrtSetDevice")
-        reset_by_somebody_else()
+        reset_by_other_code()
         busy.go_on.set()
         await until(hanging("aclrtSetDevice"))
         with pytest.raises(aioacl.DeviceResetting):
@@ -273,7 +273,7 @@ async def test_device_is_set_again_only_after_jobs_inside_have_ended(open_device
         generation, sets = device.generation, simulator.calls("aclrtSetDevice")
         job = Waiting(group, lambda: device.run(allocate))
         await until(begun.is_set)
-        reset_by_somebody_else()
+        reset_by_other_code()
         await until(lambda: isinstance(device._manager.procedure, ForeignProcedure))
         assert not until_now(lambda: simulator.calls("aclrtSetDevice") > sets, 0.1)
         go_on.set()
@@ -295,7 +295,7 @@ async def test_device_is_set_again_after_a_time_limit_if_a_job_stays_inside(
     async with open_device() as device, anyio.create_task_group() as group:
         job = Waiting(group, lambda: device.run(stay))
         await until(begun.is_set)
-        reset_by_somebody_else()
+        reset_by_other_code()
         assert await works(device)
         assert not job.ended
         go_on.set()
@@ -369,7 +369,7 @@ async def test_drain_ends_when_a_foreign_reset_comes(
         async with device.lease():
             reset = Waiting(group, lambda: device.force_reset(grace=60))
             await until(lambda: device.state is aioacl.State.DRAINING)
-            reset_by_somebody_else()
+            reset_by_other_code()
             with pytest.raises(aioacl.DeviceResetting):
                 await device.create_stream()
             assert (await reset.outcome()).ok

@@ -15,7 +15,7 @@ from aioacl._lifecycle.gate import counts
 from aioacl._lifecycle.probe import probe
 from aioacl._lifecycle.procedures import limits, procedure
 from aioacl._wait.workers import Job
-from tests.kit import Waiting, elsewhere, hanging, reset_by_somebody_else, turns, until, works
+from tests.kit import Waiting, elsewhere, hanging, reset_by_other_code, turns, until, works
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -30,7 +30,7 @@ async def test_device_that_cannot_be_set_again_is_quarantined_until_a_reset(
         assert (await device.force_reset()).ok  # the error must not carry its report
         simulator.hang_call("aclrtSetDevice")
         with simulator.fault("aclrtSetDevice", rc=507033):
-            reset_by_somebody_else()
+            reset_by_other_code()
             await until(hanging("aclrtSetDevice"))
             making = Waiting(group, device.create_stream)
             await turns()
@@ -64,7 +64,7 @@ async def test_device_that_cannot_be_set_again_ends_calls_that_wait_for_a_stuck_
         await turns()
         try:
             with simulator.fault("aclrtSetDevice", rc=507033):
-                reset_by_somebody_else()
+                reset_by_other_code()
                 meet.set()
                 with pytest.raises(aioacl.DeviceQuarantined, match="could not be set again"):
                     await making.outcome()
@@ -124,7 +124,7 @@ async def test_foreign_reset_after_the_set_is_not_taken_for_one_before_it(
         lib.aio_foreign_settle(0, resets)  # no reset has come
         assert (device.generation, lib.aio_gate_foreign(0)) == (generation, 0)
         with device._manager.admission.changed:  # the reset cannot be handled meanwhile
-            reset_by_somebody_else()
+            reset_by_other_code()
             lib.aio_foreign_settle(0, resets)
             assert (device.generation, lib.aio_gate_foreign(0)) == (generation + 1, 1)
             lib.aio_gate_met(0)
@@ -158,7 +158,7 @@ class Overtaken:
         lib.aio_set_context(device, context)
         if self.resets:
             self.resets -= 1
-            reset_by_somebody_else()
+            reset_by_other_code()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(lib, name)
@@ -217,5 +217,5 @@ async def test_foreign_procedure_that_meets_a_reset_after_each_set_leaves_the_la
 ) -> None:
     async with open_device() as device:
         monkeypatch.setattr(procedure, "lib", Overtaken())
-        reset_by_somebody_else()
+        reset_by_other_code()
         assert await works_after(device, 1 + Overtaken.resets + 1)

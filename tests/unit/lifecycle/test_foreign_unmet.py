@@ -11,7 +11,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._wait.workers import Job
-from tests.kit import PATIENCE_SECONDS, reset_by_somebody_else, until_now
+from tests.kit import PATIENCE_SECONDS, reset_by_other_code, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -31,7 +31,7 @@ def unhandled(device: aioacl.Device) -> Generator[None]:
     try:
         device._manager.maintenance.submit(Job(block))  # this thread handles foreign resets
         assert begun.wait(PATIENCE_SECONDS)
-        reset_by_somebody_else()
+        reset_by_other_code()
         yield
     finally:
         go_on.set()

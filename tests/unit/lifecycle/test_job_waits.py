@@ -18,7 +18,7 @@ from tests.kit import (
     Stop,
     Waiting,
     hanging,
-    reset_by_somebody_else,
+    reset_by_other_code,
     runs_out_of_time,
     until,
     works,
@@ -116,7 +116,7 @@ async def test_waiting_job_gets_device_reset_on_a_foreign_reset(open_device: Ope
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
             await until(lambda: device._manager.jobs.outside)
-            reset_by_somebody_else()
+            reset_by_other_code()
             await running.outcome()
         assert isinstance(job.error, aioacl.DeviceReset)
         assert job.context == await device.run(bound_to)
@@ -136,7 +136,7 @@ async def test_waiting_job_gets_device_reset_on_a_foreign_reset_while_the_mainte
             await until(lambda: device._manager.jobs.outside)
             device._manager.deferred.leave_note(busy)
             await until(busy.begun.is_set)
-            reset_by_somebody_else()
+            reset_by_other_code()
             try:
                 await running.outcome()
             finally:

@@ -17,7 +17,7 @@ from tests.kit import (
     elsewhere,
     gives_up_in,
     hanging,
-    reset_by_somebody_else,
+    reset_by_other_code,
     until,
     until_now,
     works,
@@ -71,7 +71,7 @@ async def test_set_that_returns_after_a_foreign_procedure_gave_up_is_reset_by_th
     async with open_device() as device:
         simulator.hang_call("aclrtSetDevice")
         with clock_in_place() as clock:
-            reset_by_somebody_else()
+            reset_by_other_code()
             await until(hanging("aclrtSetDevice"))
             await clock.advance_until(lambda: device.state is aioacl.State.QUARANTINED)
         simulator.unhang("aclrtSetDevice")

@@ -14,7 +14,7 @@ from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.procedures.limits import POOL_EVENTS
 from aioacl._wait.workers import Job
-from tests.kit import Waiting, live_streams, reset_by_somebody_else, until, works
+from tests.kit import Waiting, live_streams, reset_by_other_code, until, works
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -104,7 +104,7 @@ async def test_maintenance_thread_handles_its_wake_although_a_note_raises(
         device._manager.maintenance.submit(Job(stay))
         await until(begun.is_set)
         device._manager.deferred.leave_note(fail)
-        reset_by_somebody_else()
+        reset_by_other_code()
         go.set()
         await until(lambda: device.generation > before and device.state is aioacl.State.OPEN)
         assert await works(device)

@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.notifications import KEPT
-from tests.kit import FAULT, Raised, Waiting, no_call, reset_by_somebody_else, turns, until, until_now
+from tests.kit import FAULT, Raised, Waiting, no_call, reset_by_other_code, turns, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -99,7 +99,7 @@ async def test_event_of_a_fault_has_its_text(open_device: OpenDevice) -> None:
 async def test_foreign_reset_is_sent_to_listeners(open_device: OpenDevice) -> None:
     async with open_device() as device:
         events = device.events()
-        reset_by_somebody_else()
+        reset_by_other_code()
         assert [event.kind for event in await taken(events, 2)] == ["foreign reset", "reopened"]
 
 

@@ -28,7 +28,7 @@ from tests.kit import (
     Waiting,
     hanging,
     in_thread,
-    reset_by_somebody_else,
+    reset_by_other_code,
     turns,
     until,
     until_now,
@@ -130,7 +130,7 @@ async def test_task_that_waits_for_a_foreign_procedure_sleeps_until_it_ends(
     async with open_device() as device, anyio.create_task_group() as group:
         looks = Looks(monkeypatch)
         simulator.hang_call("aclrtSetDevice")
-        reset_by_somebody_else()
+        reset_by_other_code()
         await until(hanging("aclrtSetDevice"))
         opening, making = Waiting(group, open_device), Waiting(group, device.create_stream)
         resetting = Waiting(group, device.force_reset)
