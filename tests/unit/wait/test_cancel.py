@@ -1,4 +1,4 @@
-"""A cancelled task is free at once; the device finishes what it was given, and its memory waits for that."""
+"""Cancelled awaits: the task returns at once, and the memory of its work stays until the device is done with it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def copied(scope: anyio.CancelScope, stream: aioacl.Stream, target: Any, s
         await stream.copy(target, source)
 
 
-async def test_a_task_cancelled_in_mid_copy_returns_at_once_and_its_target_lives_until_the_copy_is_done(
+async def test_task_cancelled_during_a_copy_returns_at_once_and_its_target_lives_until_the_copy_is_done(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -54,7 +54,7 @@ async def test_a_task_cancelled_in_mid_copy_returns_at_once_and_its_target_lives
         assert simulator.pending(stream) == 0
 
 
-async def test_a_cancelled_copys_buffer_is_freed_only_when_the_simulator_says_that_the_copy_is_done(
+async def test_buffer_of_a_cancelled_copy_is_freed_when_the_copy_is_done(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream:
@@ -78,7 +78,9 @@ async def test_a_cancelled_copys_buffer_is_freed_only_when_the_simulator_says_th
         assert simulator.stats().device_blocks == blocks
 
 
-async def test_a_cancelled_wait_harms_no_other_wait_for_the_same(open_device: OpenDevice) -> None:
+async def test_cancelled_wait_does_not_affect_other_waits_for_the_same_ticket(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with simulator.held(stream):
             ticket = stream.fill(memory, 1)
@@ -100,7 +102,7 @@ async def enter(make: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("turns_before", range(4))
-async def test_an_opening_cancelled_at_any_turn_leaves_nothing_behind(
+async def test_opening_cancelled_at_any_turn_of_the_loop_leaves_nothing_open(
     open_device: OpenDevice, turns_before: int
 ) -> None:
     async with open_device() as device:
@@ -117,7 +119,7 @@ async def test_an_opening_cancelled_at_any_turn_leaves_nothing_behind(
         assert made.violations == 0
 
 
-async def test_a_job_on_the_executor_goes_on_when_its_await_is_cancelled(open_device: OpenDevice) -> None:
+async def test_executor_job_whose_await_is_cancelled_keeps_running(open_device: OpenDevice) -> None:
     go_on, done, begun = threading.Event(), threading.Event(), threading.Event()
 
     def job() -> None:
@@ -136,7 +138,7 @@ async def test_a_job_on_the_executor_goes_on_when_its_await_is_cancelled(open_de
         await until(done.is_set)
 
 
-async def test_a_cancelled_job_that_has_not_begun_never_begins(open_device: OpenDevice) -> None:
+async def test_job_cancelled_before_it_begins_never_runs(open_device: OpenDevice) -> None:
     go_on, called = threading.Event(), list[int]()
     async with open_device() as device, anyio.create_task_group() as group:
         device.executor._limit = 1
@@ -160,7 +162,9 @@ async def enqueued(stream: aioacl.Stream, target: Any, source: Any) -> aioacl.Ti
             await stream.ready()
 
 
-async def test_many_abandoned_copies_are_swept_and_the_queue_never_overflows(open_device: OpenDevice) -> None:
+async def test_references_of_many_cancelled_copies_are_dropped_while_the_queue_is_used(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         seen = []
         for _ in range(3000):
@@ -175,7 +179,7 @@ async def test_many_abandoned_copies_are_swept_and_the_queue_never_overflows(ope
         assert [ref for ref in seen if ref() is not None] == []
 
 
-async def test_cancelling_a_close_leaves_the_device_to_close_by_itself(open_device: OpenDevice) -> None:
+async def test_cancelled_close_of_a_device_still_closes_it(open_device: OpenDevice) -> None:
     device = await open_device()
     simulator.hang_call("aclrtResetDevice")
     async with anyio.create_task_group() as group:
@@ -194,7 +198,7 @@ async def next_event(device: aioacl.Device) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cancelled", "timed out"])
-async def test_who_leaves_before_the_device_changes_leaves_no_subscription_behind(
+async def test_wait_for_a_device_change_that_is_cancelled_or_times_out_removes_its_subscription(
     open_device: OpenDevice, kind: str
 ) -> None:
     async with open_device() as device:
@@ -218,7 +222,7 @@ async def test_who_leaves_before_the_device_changes_leaves_no_subscription_behin
             assert (await resetting.outcome()).ok
 
 
-async def test_a_cancelled_job_that_was_queued_leaves_no_wait_behind(open_device: OpenDevice) -> None:
+async def test_queued_job_that_is_cancelled_removes_its_wait(open_device: OpenDevice) -> None:
     async with open_device() as device:
         waits = current_port()._waits
         simulator.hang_call("aclrtMalloc")
@@ -232,6 +236,6 @@ async def test_a_cancelled_job_that_was_queued_leaves_no_wait_behind(open_device
             await until(lambda: all(one.ended for one in queued))
             simulator.release_all()
             await (await first.outcome()).close()
-        await device.memory_info()  # behind those that were withdrawn
+        await device.memory_info()  # runs after the cancelled jobs in the maintenance thread's queue
         assert simulator.calls("aclrtMalloc") == 1
         assert waits == {}

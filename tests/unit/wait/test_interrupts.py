@@ -1,4 +1,4 @@
-"""Ctrl-C on a plain thread: wherever it comes, nothing is left half done."""
+"""Ctrl-C on a plain thread: at whatever step it comes, aioacl's state stays consistent."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def within(name: str, frame: FrameType | None) -> bool:
 
 
 class Interrupt:
-    """Ctrl-C at the nth step of aioacl's on this thread: a function that begins, a line, or a return.
+    """Ctrl-C at the nth step of aioacl's code on this thread: the begin of a function, a line, or a return.
 
-    `where`: only steps of that function, and of what it calls, count. `places`: only steps of files in these.
+    `where`: only steps of that function and of its callees count. `places`: only steps in files of these paths.
     """
 
     def __init__(self, step: int, where: str = "", places: tuple[str, ...] = PLACE) -> None:
@@ -62,7 +62,7 @@ class Interrupt:
         code = frame.f_code
         if not code.co_filename.startswith(self._places) or within(
             "__del__", frame
-        ):  # what that raises is nobody's
+        ):  # no caller receives what a finalizer raises
             return None
         if self._where and not within(self._where, frame):
             return self
@@ -76,7 +76,7 @@ class Interrupt:
 def interrupted(
     step: int, operation: Callable[[], object], where: str = "", places: tuple[str, ...] = PLACE
 ) -> bool:
-    """Whether the operation has as many steps; it is interrupted at that one."""
+    """Runs the operation and interrupts it at this step; returns whether it has that many steps."""
     interrupt, before = Interrupt(step, where, places), sys.gettrace()
     sys.settrace(interrupt)
     try:
@@ -91,10 +91,12 @@ def interrupted(
 def walk(
     operation: Callable[[], object], check: Callable[[], object], places: tuple[str, ...] = PLACE
 ) -> int:
-    """Interrupts the operation at each of its steps, one after another, and checks each time; how many there are."""
+    """Runs the operation once per step, interrupts it there, and calls `check`. Returns the number of steps."""
     step = 1
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what was interrupted before it was awaited says so, and is right
+        warnings.simplefilter(
+            "ignore"
+        )  # an operation that is interrupted before its await warns, as it should
         while interrupted(step, operation, places=places):
             try:
                 check()
@@ -113,7 +115,7 @@ def closed() -> bool:
 
 
 @pytest.mark.thorough
-def test_who_is_interrupted_while_he_opens_or_closes_has_nothing_open(open_device: OpenDevice) -> None:
+def test_open_or_close_that_is_interrupted_leaves_the_device_closed(open_device: OpenDevice) -> None:
     def check() -> None:
         assert until_now(closed), manager_of(0).procedure
         open_device().result(PATIENCE_SECONDS).close().result(PATIENCE_SECONDS)
@@ -122,23 +124,23 @@ def test_who_is_interrupted_while_he_opens_or_closes_has_nothing_open(open_devic
 
 
 def works(device: aioacl.Device) -> None:
-    """What hangs if a procedure was started and no thread runs it."""
+    """Asserts that resets and jobs work; they would time out if a procedure was started and no thread ran it."""
     assert device.force_reset(grace=0).result(PATIENCE_SECONDS).ok
     assert device.run(int).result(PATIENCE_SECONDS) == 0
 
 
 @pytest.mark.thorough
-def test_a_reset_that_is_interrupted_runs_or_does_not(device: aioacl.Device) -> None:
+def test_reset_that_is_interrupted_leaves_the_device_working(device: aioacl.Device) -> None:
     assert walk(lambda: device.force_reset(grace=0).result(), lambda: works(device)) > 50
 
 
-def test_a_job_that_is_interrupted_holds_nobody_up(device: aioacl.Device) -> None:
+def test_job_that_is_interrupted_does_not_delay_later_operations(device: aioacl.Device) -> None:
     assert walk(lambda: device.run(int).result(), lambda: works(device)) > 50
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("submit", [False, True])
-def test_job_interrupted_inside_the_standard_library_leaves_the_device(
+def test_job_interrupted_inside_the_standard_library_is_no_longer_in_flight(
     device: aioacl.Device, submit: bool
 ) -> None:
     def operation() -> None:
@@ -146,7 +148,9 @@ def test_job_interrupted_inside_the_standard_library_leaves_the_device(
         job.result()
 
     assert walk(operation, lambda: works(device), PLACE + STANDARD) > 80
-    assert until_now(lambda: not device.health.in_flight)  # the watcher looks after work now and then
+    assert until_now(
+        lambda: not device.health.in_flight
+    )  # the count goes to 0 only at the watcher's next round
 
 
 @pytest.mark.thorough
@@ -163,7 +167,7 @@ def test_executor_whose_start_of_a_thread_is_interrupted_counts_only_real_thread
 
 
 @pytest.mark.thorough
-def test_a_lease_is_held_by_nobody_who_was_interrupted(device: aioacl.Device) -> None:
+def test_lease_block_that_is_interrupted_releases_the_lease(device: aioacl.Device) -> None:
     def operation() -> None:
         with device.lease() as lease, lease.share(), device.lease():
             pass
@@ -175,7 +179,9 @@ def test_a_lease_is_held_by_nobody_who_was_interrupted(device: aioacl.Device) ->
     works(device)
 
 
-def test_who_waits_for_a_change_is_woken_though_the_waking_was_interrupted(device: aioacl.Device) -> None:
+def test_announcement_that_is_interrupted_still_wakes_waiting_threads_at_the_next_one(
+    device: aioacl.Device,
+) -> None:
     manager, waiting = manager_of(device.index), list[Raised]()
 
     def wait() -> None:
@@ -197,7 +203,7 @@ def test_who_waits_for_a_change_is_woken_though_the_waking_was_interrupted(devic
     assert walk(operation, check) > 5
 
 
-def test_a_loop_that_is_interrupted_while_completions_are_handed_out_loses_none(
+def test_loop_interrupted_while_its_port_is_drained_loses_no_completion(
     device: aioacl.Device,
 ) -> None:
     streams = [device.create_stream().result() for _ in range(3)]
@@ -214,20 +220,20 @@ def test_a_loop_that_is_interrupted_while_completions_are_handed_out_loses_none(
     async def end() -> None:
         await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_SECONDS)
 
-    def step_is_struck(step: int) -> bool:
+    def step_is_interrupted(step: int) -> bool:
         loop.run_until_complete(begin())
         simulator.release_all()
-        there_is = interrupted(step, lambda: loop.run_until_complete(end()), "drain")
+        has_step = interrupted(step, lambda: loop.run_until_complete(end()), "drain")
         loop.run_until_complete(end())
-        return there_is
+        return has_step
 
-    assert next(step for step in itertools.count(1) if not step_is_struck(step)) > 20
+    assert next(step for step in itertools.count(1) if not step_is_interrupted(step)) > 20
     loop.close()
     for one in (*streams, memory):
         one.close().result()
 
 
-def test_what_a_copy_uses_is_kept_wherever_it_is_interrupted(device: aioacl.Device) -> None:
+def test_copy_that_is_interrupted_after_its_enqueue_keeps_its_buffers(device: aioacl.Device) -> None:
     stream = device.create_stream().result()
     memory = device.allocate(64).result()
     simulator.hold(stream)
@@ -242,7 +248,7 @@ def test_what_a_copy_uses_is_kept_wherever_it_is_interrupted(device: aioacl.Devi
         nonlocal enqueued
         before, enqueued = enqueued, simulator.calls("aclrtMemcpyAsync") - calls
         if enqueued > before:
-            with pytest.raises(BufferError):  # somebody keeps it
+            with pytest.raises(BufferError):  # an in-flight reference exports the buffer
                 target.append(0)
         assert memory._unused() is (enqueued == 0)
 
@@ -257,7 +263,7 @@ def test_what_a_copy_uses_is_kept_wherever_it_is_interrupted(device: aioacl.Devi
 
 
 @pytest.mark.thorough
-def test_counts_by_hand_are_right_wherever_they_are_interrupted() -> None:
+def test_lowlevel_set_and_reset_that_are_interrupted_leave_the_counts_right() -> None:
     acts = (lowlevel.set_device, lowlevel.set_device, lowlevel.reset_device, lowlevel.reset_device_force)
 
     def operation() -> None:
@@ -265,19 +271,21 @@ def test_counts_by_hand_are_right_wherever_they_are_interrupted() -> None:
             act(0)
 
     def check() -> None:
-        stood = manager_of(0).counts.standing().retained
-        assert simulator.retain_count(0) == stood
-        told = lib.aio_device_foreign(0)
+        retained = manager_of(0).counts.standing().retained
+        assert simulator.retain_count(0) == retained
+        before = lib.aio_device_foreign(0)
         lib.aio_u_aclrtSetDevice(0)
         lib.aio_u_aclrtResetDeviceForce(0)
-        assert lib.aio_device_foreign(0) == told + 1  # also by the thread that was interrupted
+        assert (
+            lib.aio_device_foreign(0) == before + 1
+        )  # a foreign reset by the interrupted thread is counted too
         assert manager_of(0).counts.standing().retained == 0
 
     assert walk(operation, check) > 50
 
 
 class Interrupted(sync.Threads):
-    """A world in which Ctrl-C comes with the next thread that is started."""
+    """A backend of threads whose first `spawn` raises KeyboardInterrupt, before or after it starts the thread."""
 
     def __init__(self, *, started: bool) -> None:
         self._started: bool | None = started
@@ -291,7 +299,7 @@ class Interrupted(sync.Threads):
 
 
 @pytest.mark.parametrize("started", [False, True])
-def test_a_close_that_is_interrupted_closes_all_the_same(
+def test_close_interrupted_at_the_start_of_its_thread_closes_the_device(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, started: bool
 ) -> None:
     opened: Any = open_device().result()
@@ -302,22 +310,22 @@ def test_a_close_that_is_interrupted_closes_all_the_same(
 
 
 class Pending(int):
-    """The number of a signal; looking at `now` sends it, and unlike a call is nothing after which Python handles it."""
+    """The number of a signal. Reading `now` sends it; Python handles signals after a call, but not after a read."""
 
     now = property(_thread.interrupt_main)
 
 
 @pytest.fixture
 def sigint() -> Generator[None]:
-    """Python handles SIGINT: a process that a background shell started ignores it."""
+    """Installs Python's handler of SIGINT, because a process started by a background shell ignores that signal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("sigint")
-class TestBetweenACoroutinesMakingAndItsBeginning:
-    """A Ctrl-C is not lost there, and leaves no coroutine that complains."""
+class TestBetweenTheCreationAndTheStartOfACoroutine:
+    """A Ctrl-C there is raised, and no coroutine emits "was never awaited"."""
 
     @staticmethod
     async def nothing() -> None:
@@ -325,11 +333,11 @@ class TestBetweenACoroutinesMakingAndItsBeginning:
 
     def interrupted(self) -> Coroutine[Any, Any, None]:
         made = self.nothing()
-        Pending(signal.SIGINT).now  # noqa: B018 - it is looked at for what that does
+        Pending(signal.SIGINT).now  # noqa: B018 - the read sends the signal
         return made
 
     @staticmethod
-    def complaints(awaits: Callable[[], Coroutine[Any, Any, object]]) -> list[str]:
+    def warnings_of(awaits: Callable[[], Coroutine[Any, Any, object]]) -> list[str]:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             running = awaits()
@@ -339,7 +347,7 @@ class TestBetweenACoroutinesMakingAndItsBeginning:
             gc.collect()
         return [str(warning.message) for warning in caught]
 
-    def test_python_complains_where_something_is_called_in_between(self) -> None:
+    def test_await_with_a_call_in_between_warns(self) -> None:
         made = self.interrupted
 
         class Native:
@@ -349,32 +357,34 @@ class TestBetweenACoroutinesMakingAndItsBeginning:
         async def awaits() -> None:
             await Native()
 
-        assert self.complaints(awaits) == [f"coroutine '{self.nothing.__qualname__}' was never awaited"]
+        assert self.warnings_of(awaits) == [f"coroutine '{self.nothing.__qualname__}' was never awaited"]
 
-    def test_an_operation_does_not(self) -> None:
+    def test_await_of_an_operation_does_not_warn(self) -> None:
         async def awaits() -> None:
             await Operation("it", self.interrupted)
 
-        assert self.complaints(awaits) == []
+        assert self.warnings_of(awaits) == []
 
     @pytest.mark.parametrize("name", ["stream", "event", "ticket"])
-    def test_nor_does_what_is_waited_for(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        with_it: dict[str, Any] = {}
+    def test_await_of_a_stream_event_or_ticket_does_not_warn(
+        self, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        awaited: dict[str, Any] = {}
 
         async def awaits() -> None:
-            await with_it[name]
+            await awaited[name]
 
         device = aioacl.open_device().result()
         stream, event = device.create_stream().result(), device.create_event().result()
-        with_it |= {"stream": stream, "event": event, "ticket": event.record(stream)}
+        awaited |= {"stream": stream, "event": event, "ticket": event.record(stream)}
         for owner, method in ((Stream, "_wait"), (Event, "_wait"), (StreamCore, "arrive")):
             monkeypatch.setattr(owner, method, lambda *_: self.interrupted())
-        assert self.complaints(awaits) == []
+        assert self.warnings_of(awaits) == []
         monkeypatch.undo()
         for thing in (event, stream, device):
             thing.close().result()
 
-    def test_nor_does_a_wait_that_blocks_a_thread(self) -> None:
+    def test_blocking_wait_does_not_warn(self) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with pytest.raises(KeyboardInterrupt):
@@ -390,7 +400,7 @@ def sleeps_in_poll(thread: threading.Thread) -> bool:
     return (frame.f_code.co_name, state) == ("readable", "S")
 
 
-@pytest.mark.thorough  # a wait notices such a signal at its next look
+@pytest.mark.thorough  # a wait notices such a signal only at its next check
 @pytest.mark.usefixtures("sigint")
 def test_ctrl_c_that_another_thread_received_ends_a_wait(device: aioacl.Device) -> None:
     ended, in_time = threading.Event(), list[bool]()

@@ -1,4 +1,4 @@
-"""Ports: how a wait begins, is refused, ends and is forgotten, on each kind of loop and on none."""
+"""Ports: how a wait begins, is refused, ends, and is dropped, on each kind of event loop and on a plain thread."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ KINDS = {"asyncio": "AsyncioPort", "uvloop": "AsyncioPort", "trio": "TrioPort"}
 
 
 def posted(port: CData, key: int) -> int:
-    """A wait that is over at once."""
+    """Begins a wait that completes at once."""
     return lib.aio_port_post(port, key, 41)
 
 
 def refused(_port: CData, _key: int) -> int:
-    """A wait that does not begin."""
+    """Refuses to begin a wait."""
     return lib.AIO_STALE
 
 
 def endless(_port: CData, _key: int) -> int:
-    """A wait that nobody ends."""
+    """Begins a wait that never completes."""
     return 0
 
 
 async def wait_in_turns(answers: list[int], late: list[int]) -> None:
-    """Three waits at the port of here."""
+    """Waits four times at the current port: refused, completed, timed out, and completed before its deadline."""
     port = current_port()
     answers.append(await port.wait(refused))
     answers.append(await port.wait(posted, after=lambda: late.append(1)))
@@ -62,16 +62,16 @@ EXPECTED = [failure(lib.AIO_STALE), 41, TIMED_OUT, 41]
 
 
 @pytest.mark.anyio
-async def test_a_wait_is_refused_ends_or_times_out(anyio_backend_name: str) -> None:
+async def test_wait_is_refused_or_completes_or_times_out(anyio_backend_name: str) -> None:
     answers: list[int] = []
     late: list[int] = []
     await wait_in_turns(answers, late)
     assert (answers, late) == (EXPECTED, [1])
     assert type(current_port()).__name__ == KINDS[anyio_backend_name]
-    assert len(current_port()._waits) == 1  # the endless one: its key may still come
+    assert len(current_port()._waits) == 1  # the endless wait: its completion may still come
 
 
-def test_a_wait_on_a_plain_thread_is_refused_ends_or_times_out() -> None:
+def test_wait_on_a_plain_thread_is_refused_or_completes_or_times_out() -> None:
     answers: list[int] = []
     late: list[int] = []
 
@@ -84,7 +84,9 @@ def test_a_wait_on_a_plain_thread_is_refused_ends_or_times_out() -> None:
 
 
 @pytest.mark.parametrize(("own", "outer"), [(20.0, 0.0), (0.0, 20.0), (None, 0.0), (0.0, None)])
-def test_on_a_thread_the_earlier_of_two_deadlines_counts(own: float | None, outer: float | None) -> None:
+def test_wait_on_a_thread_with_two_deadlines_ends_at_the_earlier_one(
+    own: float | None, outer: float | None
+) -> None:
     async def wait() -> int:
         deadline = None if own is None else sync.monotonic() + own
         return await current_port().wait(endless, deadline=deadline)
@@ -92,7 +94,7 @@ def test_on_a_thread_the_earlier_of_two_deadlines_counts(own: float | None, oute
     assert in_thread(lambda: run_blocking(wait, outer)) == TIMED_OUT
 
 
-def test_a_deadline_of_a_result_ends_with_it() -> None:
+def test_deadline_of_a_blocking_wait_does_not_outlive_the_wait() -> None:
     async def wait() -> int:
         return await current_port().wait(posted)
 
@@ -110,7 +112,7 @@ def test_a_deadline_of_a_result_ends_with_it() -> None:
     assert in_thread(body) == ([TIMED_OUT, 41], 41, None)
 
 
-def test_what_waits_for_anything_but_a_port_cannot_be_run_on_a_plain_thread() -> None:
+def test_coroutine_that_suspends_outside_a_port_raises_on_a_plain_thread() -> None:
     ended: list[str] = []
 
     class Turn:
@@ -133,7 +135,7 @@ def test_what_waits_for_anything_but_a_port_cannot_be_run_on_a_plain_thread() ->
     assert ended == ["closed"]
 
 
-def test_a_wait_in_a_signals_handler_leaves_the_one_that_it_interrupts_what_it_waits_for(
+def test_wait_in_a_signal_handler_leaves_the_completion_of_the_interrupted_wait(
     open_device: OpenDevice,
 ) -> None:
     device, free = open_device().result(), []
@@ -142,7 +144,7 @@ def test_a_wait_in_a_signals_handler_leaves_the_one_that_it_interrupts_what_it_w
     def handle(*_: object) -> None:
         simulator.release(stream)
         port = current_port()
-        assert sync.readable(port.fd, PATIENCE_SECONDS)  # what the outer wait is for has come
+        assert sync.readable(port.fd, PATIENCE_SECONDS)  # the completion of the outer wait has come
         free.append(device.memory_info().result().free)
 
     before = signal.signal(signal.SIGUSR1, handle)
@@ -167,7 +169,7 @@ def test_a_wait_in_a_signals_handler_leaves_the_one_that_it_interrupts_what_it_w
     assert free
 
 
-def test_a_port_for_which_no_descriptor_can_be_had_says_so_and_leaves_nothing() -> None:
+def test_port_without_a_free_descriptor_raises_resource_exhausted_and_leaks_nothing() -> None:
     before = descriptors()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
@@ -179,7 +181,7 @@ def test_a_port_for_which_no_descriptor_can_be_had_says_so_and_leaves_nothing() 
     assert descriptors() == before
 
 
-def test_two_loops_that_take_turns_on_a_thread_keep_their_ports() -> None:
+def test_two_loops_that_alternate_on_a_thread_keep_their_ports() -> None:
     async def port() -> Port:
         return current_port()
 
@@ -193,7 +195,7 @@ def test_two_loops_that_take_turns_on_a_thread_keep_their_ports() -> None:
         other.close()
 
 
-def test_a_port_whose_reader_somebody_has_removed_is_replaced() -> None:
+def test_port_whose_reader_was_removed_is_replaced() -> None:
     async def use() -> int:
         asyncio.get_running_loop().remove_reader(current_port().fd)
         return await current_port().wait(posted)
@@ -205,7 +207,7 @@ def test_a_port_whose_reader_somebody_has_removed_is_replaced() -> None:
         loop.close()
 
 
-def test_the_port_of_a_thread_lasts_as_long_as_the_thread() -> None:
+def test_port_of_a_thread_ends_with_the_thread() -> None:
     def body() -> int:
         port = current_port()
         assert current_port() is port
@@ -216,19 +218,19 @@ def test_the_port_of_a_thread_lasts_as_long_as_the_thread() -> None:
     assert fd not in [port.fd for port in thread_ports()]
 
 
-def test_a_kick_and_a_second_completion_under_a_key_are_nobodys() -> None:
+def test_drain_ignores_a_kick_and_a_second_completion_of_a_key() -> None:
     def body() -> list[int]:
-        port, told = ThreadPort(), list[int]()
-        key = port.expect(told.append, None)
+        port, received = ThreadPort(), list[int]()
+        key = port.expect(received.append, None)
         for completion in ((KICK, 1), (key, 2), (key, 3)):
             lib.aio_port_post(port.handle, *completion)
         port.drain()
-        return told
+        return received
 
     assert in_thread(body) == [2]
 
 
-def test_all_of_a_batch_is_handed_out_though_some_raise_and_the_first_error_comes_then() -> None:
+def test_drain_with_callbacks_that_raise_runs_the_whole_batch_and_raises_the_first_error() -> None:
     def body() -> list[str]:
         port, done = ThreadPort(), []
 
@@ -248,29 +250,29 @@ def test_all_of_a_batch_is_handed_out_though_some_raise_and_the_first_error_come
     assert in_thread(body) == ["deliver", "after it", "delivered", "after", "last"]
 
 
-def test_a_drain_that_is_broken_off_has_the_reader_come_again_for_the_rest() -> None:
+def test_drain_that_is_interrupted_leaves_the_port_readable_for_the_rest() -> None:
     def body() -> list[int]:
-        port, told = ThreadPort(), list[int]()
+        port, received = ThreadPort(), list[int]()
 
         def interrupt(result: int) -> None:
-            told.append(-result)
-            if told == [-41]:
+            received.append(-result)
+            if received == [-41]:
                 raise KeyboardInterrupt
 
         port.begin(posted, interrupt, None)
-        port.begin(posted, told.append, None)
+        port.begin(posted, received.append, None)
         with pytest.raises(KeyboardInterrupt):
             port.drain()
         assert sync.readable(port.fd, 0)
         port.drain()
         assert not port._waits
-        return told
+        return received
 
     assert in_thread(body) == [-41, -41, 41]
 
 
 @pytest.mark.parametrize("begun", [(), ("lowlevel",)], ids=["no name", "lowlevel only"])
-def test_while_another_thread_imports_trio_nobody_is_in_it(
+def test_current_port_while_another_thread_imports_trio_is_a_thread_port(
     monkeypatch: pytest.MonkeyPatch, begun: tuple[str, ...]
 ) -> None:
     half = types.ModuleType("trio")
@@ -281,7 +283,7 @@ def test_while_another_thread_imports_trio_nobody_is_in_it(
     assert isinstance(in_thread(current_holder), threading.Thread)
 
 
-def test_more_completions_than_fit_into_a_batch_all_come() -> None:
+def test_more_completions_than_one_batch_are_all_delivered() -> None:
     def body() -> int:
         port = ThreadPort()
         results: list[int] = []
@@ -296,7 +298,7 @@ def test_more_completions_than_fit_into_a_batch_all_come() -> None:
 
 
 @pytest.mark.asyncio
-async def test_awaits_that_have_nothing_to_wait_for_let_others_run_now_and_then() -> None:
+async def test_row_of_awaits_that_need_no_wait_lets_other_tasks_run() -> None:
     port = current_port()
     others: list[int] = []
     task = asyncio.get_running_loop().create_task(asyncio.sleep(0))
@@ -309,7 +311,7 @@ async def test_awaits_that_have_nothing_to_wait_for_let_others_run_now_and_then(
 
 
 @pytest.mark.asyncio
-async def test_each_turn_of_the_loop_begins_anew_to_count_what_had_nothing_to_wait_for(
+async def test_count_of_awaits_that_need_no_wait_restarts_with_each_turn_of_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(asyncio_port, "QUICK_SECONDS", 3600.0)
@@ -326,7 +328,7 @@ async def test_each_turn_of_the_loop_begins_anew_to_count_what_had_nothing_to_wa
 
 
 @pytest.mark.anyio
-async def test_a_wait_that_is_left_leaves_the_others_alone() -> None:
+async def test_cancelled_wait_does_not_affect_other_waits_at_the_port() -> None:
     port = current_port()
     keys: list[int] = []
 
@@ -359,25 +361,25 @@ class CancelledMeanwhile(asyncio.Future[Any]):
         super().set_result(result)
 
 
-def test_wait_that_a_signal_cancels_as_its_result_comes_is_cancelled_only(
+def test_wait_cancelled_by_a_signal_as_its_result_comes_raises_only_the_cancellation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    complaints: list[Any] = []
+    reported: list[Any] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        loop.set_exception_handler(lambda _, context: reported.append(context))
         port = current_port()
         monkeypatch.setattr(loop, "create_future", lambda: CancelledMeanwhile(loop=loop))
         with pytest.raises(asyncio.CancelledError):
             await port.wait(posted)
 
     asyncio.run(main())
-    assert complaints == []
+    assert reported == []
 
 
 @pytest.mark.asyncio
-async def test_await_that_has_nothing_to_wait_for_yields_after_a_millisecond_in_one_turn(
+async def test_await_that_needs_no_wait_yields_after_a_millisecond_in_one_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0

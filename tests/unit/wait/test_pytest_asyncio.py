@@ -1,4 +1,4 @@
-"""The same API under pytest-asyncio: asyncio's own timeouts, gather, shield, wait_for and task groups."""
+"""The API under pytest-asyncio, with asyncio's own timeouts, gather, shield, wait_for and task groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Bench:
-    """A stream and memory."""
+    """A device with a stream and a buffer."""
 
     def __init__(self, device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:
         self.device, self.stream, self.memory = device, stream, memory
@@ -41,15 +41,15 @@ async def job(bench: Bench, byte: int) -> bytes:
     return bytes(target)
 
 
-async def test_a_fixture_that_yields_a_device_works(bench: Bench) -> None:
+async def test_fixture_that_yields_a_device_works(bench: Bench) -> None:
     assert await job(bench, 7) == b"\x07" * 64
 
 
-async def test_gather_runs_many(bench: Bench) -> None:
+async def test_gather_runs_many_jobs(bench: Bench) -> None:
     assert await asyncio.gather(*(job(bench, i) for i in range(50))) == [bytes([i]) * 64 for i in range(50)]
 
 
-async def test_asyncio_timeout_frees_the_awaiter_and_the_stream_stays_usable(bench: Bench) -> None:
+async def test_asyncio_timeout_ends_the_await_and_the_stream_stays_usable(bench: Bench) -> None:
     with simulator.held(bench.stream):
         ticket = bench.stream.fill(bench.memory, 1)
         with pytest.raises(TimeoutError):
@@ -62,7 +62,7 @@ async def test_asyncio_timeout_frees_the_awaiter_and_the_stream_stays_usable(ben
     assert await job(bench, 3) == b"\x03" * 64
 
 
-async def test_shield_keeps_a_job_going(bench: Bench) -> None:
+async def test_shielded_job_goes_on_after_a_cancellation(bench: Bench) -> None:
     with simulator.held(bench.stream):
         inner = asyncio.ensure_future(job(bench, 5))
         outer = asyncio.create_task(shielded(inner))
@@ -78,7 +78,7 @@ async def shielded(inner: asyncio.Future[bytes]) -> bytes:
     return await asyncio.shield(inner)
 
 
-async def test_a_failing_job_cancels_its_task_group(bench: Bench) -> None:
+async def test_failing_job_cancels_its_task_group(bench: Bench) -> None:
     async with bench.device.create_stream() as other:
         simulator.hold(other)
         stuck = other.fill(bench.memory, 1)
@@ -107,7 +107,7 @@ async def waiter(ticket: aioacl.Ticket) -> None:
     await ticket
 
 
-async def test_result_is_refused_beside_the_loop_and_works_in_to_thread(bench: Bench) -> None:
+async def test_result_is_refused_on_the_loops_thread_and_works_in_to_thread(bench: Bench) -> None:
     ticket = bench.stream.fill(bench.memory, 1)
     with pytest.raises(RuntimeError, match="await it instead"):
         ticket.result()
@@ -115,7 +115,7 @@ async def test_result_is_refused_beside_the_loop_and_works_in_to_thread(bench: B
     await asyncio.to_thread(bench.stream.result)
 
 
-async def test_a_force_reset_costs_a_running_task_a_documented_error(bench: Bench) -> None:
+async def test_task_that_waits_during_a_force_reset_raises_device_reset_with_the_report(bench: Bench) -> None:
     with simulator.held(bench.stream):
         task = asyncio.create_task(job(bench, 1))
         await until(lambda: lib.aio_device_waits(0) == 1)

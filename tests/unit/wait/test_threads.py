@@ -1,4 +1,4 @@
-"""One device, many threads and loops, and resets among them."""
+"""One device used from many threads and loops, also during resets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INTERRUPTED = (aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleErr
 
 
 class Traffic:
-    """Round trips over the device, from any thread, until told to stop."""
+    """Copies to the device and back from any thread, until `stop` is set."""
 
     def __init__(self, device: aioacl.Device) -> None:
         self.device = device
@@ -40,7 +40,7 @@ class Traffic:
         self.interruptions = 0
 
     async def coroutine(self, number: int) -> None:
-        """Round trips by await."""
+        """Round trips in a coroutine, until `stop` is set."""
         while not self.stop.is_set():
             try:
                 await self.trip(bytes([number]) * 256)
@@ -49,7 +49,7 @@ class Traffic:
                 self.interruptions += 1
 
     async def trip(self, message: bytes) -> None:
-        """There and back, each step awaited in another way."""
+        """Copies to the device and back; each step is awaited in another way."""
         device = self.device
         async with (
             device.create_stream() as stream,
@@ -67,7 +67,7 @@ class Traffic:
             assert back == message
 
     def thread(self) -> None:
-        """Round trips by `.result()`."""
+        """Round trips by `.result()`, until `stop` is set."""
         while not self.stop.is_set():
             try:
                 self.blocking_trip()
@@ -76,7 +76,7 @@ class Traffic:
                 self.interruptions += 1
 
     def blocking_trip(self) -> None:
-        """There and back on a thread without a loop."""
+        """Copies to the device and back on a thread without a loop."""
         stream = self.device.create_stream().result()
         memory = self.device.allocate(256).result()
         try:
@@ -90,7 +90,7 @@ class Traffic:
             stream.close().result()
 
     def loop(self, backend: str, options: dict[str, Any], coroutines: int) -> None:
-        """Coroutines on a loop of this thread."""
+        """Runs coroutines on an event loop of this thread."""
 
         async def main() -> None:
             async with anyio.create_task_group() as group:
@@ -100,13 +100,13 @@ class Traffic:
         anyio.run(main, backend=backend, backend_options=options)
 
     def reset(self) -> int:
-        """Resets again and again; how many have succeeded."""
+        """Resets RESETS times; returns how many resets succeeded."""
         done = sum(self.device.force_reset(grace=0.002 * (i % 3)).result().ok for i in range(RESETS))
         self.stop.set()
         return done
 
 
-def test_32_coroutines_on_three_loops_and_a_plain_thread_go_on_through_50_resets(
+def test_32_coroutines_on_three_loops_and_a_plain_thread_survive_50_resets(
     open_device: OpenDevice,
 ) -> None:
     device = open_device().result()
@@ -135,7 +135,7 @@ def test_32_coroutines_on_three_loops_and_a_plain_thread_go_on_through_50_resets
 
 
 @pytest.mark.parametrize(("backend", "options"), LOOPS, ids=["asyncio", "uvloop", "trio"])
-def test_what_one_loop_has_made_another_loop_and_a_thread_may_use(
+def test_handles_made_on_one_thread_work_on_other_loops_and_threads(
     open_device: OpenDevice, backend: str, options: dict[str, Any]
 ) -> None:
     device = open_device().result()
@@ -156,7 +156,9 @@ def test_what_one_loop_has_made_another_loop_and_a_thread_may_use(
         closing.close().result()
 
 
-def test_opens_from_many_threads_are_counted_and_the_last_close_resets_once(open_device: OpenDevice) -> None:
+def test_opens_from_many_threads_set_the_device_once_and_the_last_close_resets_it_once(
+    open_device: OpenDevice,
+) -> None:
     sets, resets = simulator.calls("aclrtSetDevice"), simulator.resets()
     barrier = threading.Barrier(8)
 
@@ -174,7 +176,7 @@ def test_opens_from_many_threads_are_counted_and_the_last_close_resets_once(open
     assert simulator.resets() == resets + 1
 
 
-def test_between_a_with_and_the_lock_there_is_no_line_at_which_an_interrupt_could_come() -> None:
+def test_condition_is_entered_and_left_without_python_code_that_could_be_interrupted() -> None:
     condition, lines = sync.condition(), list[str]()
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -190,7 +192,7 @@ def test_between_a_with_and_the_lock_there_is_no_line_at_which_an_interrupt_coul
     assert lines == []
 
 
-def test_a_condition_wakes_who_waits_and_is_free_afterwards() -> None:
+def test_condition_wakes_waiting_threads_and_is_free_after_the_block() -> None:
     condition, ready = sync.condition(), list[int]()
 
     def wait() -> bool:

@@ -1,4 +1,4 @@
-"""What is special about trio: Ctrl-C waits for a checkpoint while a function of aioacl is on the stack."""
+"""What is special about trio: while a function of aioacl is on the stack, Ctrl-C is raised at the next checkpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 PLACE = str(Path(aioacl.__file__).parent)
-OF_WEAK_REFERENCES = {"gone"}  # a nested function, which the collector calls
+OF_WEAK_REFERENCES = {"gone"}  # a nested function that the garbage collector calls
 
 
 async def work(open_device: OpenDevice) -> None:
@@ -34,7 +34,7 @@ async def work(open_device: OpenDevice) -> None:
 
 
 @pytest.mark.thorough
-def test_every_function_of_a_trio_run_is_protected_from_ctrl_c(open_device: OpenDevice) -> None:
+def test_functions_that_a_trio_run_calls_are_protected_from_ctrl_c(open_device: OpenDevice) -> None:
     seen: set[str] = set()
     unprotected: set[str] = set()
 
@@ -45,7 +45,7 @@ def test_every_function_of_a_trio_run_is_protected_from_ctrl_c(open_device: Open
                 unprotected.add(f"{frame.f_code.co_filename}: {frame.f_code.co_name}")
 
     async def main() -> None:
-        await work(open_device)  # the first wait of a process makes it so
+        await work(open_device)  # the first wait of a process protects the functions
         sys.settrace(trace)
         try:
             await work(open_device)
@@ -57,7 +57,7 @@ def test_every_function_of_a_trio_run_is_protected_from_ctrl_c(open_device: Open
     assert len(seen) > 50
 
 
-def test_functions_of_a_module_are_found_while_another_thread_binds_a_global() -> None:
+def test_search_for_functions_of_a_module_while_a_global_is_bound_finds_them() -> None:
     namespace = dict(vars(trio_port))
     found = trio_port._functions(namespace, trio_port.__name__)
     first = next(found)
