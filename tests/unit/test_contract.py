@@ -1,4 +1,4 @@
-"""docs/contract.md, sentence by sentence. A test's number is its sentence's."""
+"""docs/contract.md, sentence by sentence. The number of a test is the number of its sentence."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def force_resets() -> int:
     return simulator.calls("aclrtResetDeviceForce")
 
 
-def test_every_sentence_has_its_test_and_no_other_is_here() -> None:
+def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
     promised = re.findall(r"^(\d+)\. ", PAGE.read_text(), flags=re.MULTILINE)
     names = [*globals(), *vars(test_contract_awaits)]
     tested = [found[1] for name in names if (found := re.match(r"test_0*(\d+)_", name))]
@@ -53,7 +53,7 @@ def test_every_sentence_has_its_test_and_no_other_is_here() -> None:
 
 
 @anyio_test
-async def test_01_nobody_is_inside_while_the_device_is_reset(open_device: OpenDevice) -> None:
+async def test_01_reset_waits_until_no_call_is_inside(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtMalloc")
         making = Waiting(group, lambda: device.allocate(64))
@@ -64,11 +64,11 @@ async def test_01_nobody_is_inside_while_the_device_is_reset(open_device: OpenDe
         simulator.unhang("aclrtMalloc")
         assert (await resetting.outcome()).ok
         await (await making.outcome()).close()
-    assert simulator.violations() == []  # the simulator counts every reset that runs into a call
+    assert simulator.violations() == []  # the simulator reports each reset that meets a running call
 
 
 @anyio_test
-async def test_02_callers_share_a_reset_and_those_who_come_later_get_their_own(
+async def test_02_concurrent_callers_share_a_reset_and_a_later_caller_gets_a_new_one(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -85,7 +85,7 @@ async def test_02_callers_share_a_reset_and_those_who_come_later_get_their_own(
 
 
 @anyio_test
-async def test_03_a_caller_that_leaves_does_not_stop_it(open_device: OpenDevice) -> None:
+async def test_03_reset_whose_caller_is_cancelled_goes_on(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         generation = device.generation
         simulator.hang_call("aclrtResetDeviceForce")
@@ -99,7 +99,9 @@ async def test_03_a_caller_that_leaves_does_not_stop_it(open_device: OpenDevice)
 
 
 @anyio_test
-async def test_04_a_lease_is_waited_for_and_revoked_and_an_open_is_not(open_device: OpenDevice) -> None:
+async def test_04_reset_waits_for_a_lease_then_revokes_it_and_opens_stay_valid(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, open_device() as another, device.lease() as lease:
         stream = await device.create_stream()
         report = await in_a_task(lambda: device.force_reset(grace=0))
@@ -116,22 +118,22 @@ async def test_04_a_lease_is_waited_for_and_revoked_and_an_open_is_not(open_devi
             await until(lambda: device.state is aioacl.State.DRAINING)
             assert force_resets() == 1
             group.start_soon(until, lambda: resetting.ended)
-            return_from = device.lease()
-            await return_from.__aenter__()  # nested, while it drains
-            await return_from.__aexit__()
+            nested = device.lease()
+            await nested.__aenter__()  # while the device drains
+            await nested.__aexit__()
             assert not resetting.ended
             group.cancel_scope.cancel()
         await until(lambda: device.state is aioacl.State.OPEN and force_resets() == 2)
 
 
 async def in_a_task(begin: Any) -> Any:
-    """The outcome of an await in a task of its own, which holds nothing."""
+    """The outcome of an await in a new task, which holds no lease."""
     async with anyio.create_task_group() as group:
         return await Waiting(group, begin).outcome()
 
 
 @anyio_test
-async def test_05_while_it_drains_holders_go_on_and_others_wait_or_are_refused(
+async def test_05_drain_lets_lease_holders_and_jobs_go_on_and_others_wait_or_are_refused(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -175,7 +177,7 @@ async def test_05_while_it_drains_holders_go_on_and_others_wait_or_are_refused(
 
 
 @anyio_test
-async def test_06_a_holder_cannot_call_for_a_reset(open_device: OpenDevice) -> None:
+async def test_06_reset_by_a_lease_holder_or_a_job_raises_lease_held_error(open_device: OpenDevice) -> None:
     async with open_device() as device:
         async with device.lease():
             with pytest.raises(aioacl.LeaseHeldError):
@@ -186,7 +188,7 @@ async def test_06_a_holder_cannot_call_for_a_reset(open_device: OpenDevice) -> N
 
 
 @anyio_test
-async def test_07_resets_and_work_take_turns(open_device: OpenDevice) -> None:
+async def test_07_resets_and_waiting_operations_alternate(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtResetDeviceForce")
         first = Waiting(group, device.force_reset)
@@ -198,19 +200,19 @@ async def test_07_resets_and_work_take_turns(open_device: OpenDevice) -> None:
         report = await second.outcome()
         assert waiter.ended
         stream = await waiter.outcome()
-        assert stream.generation == report.generation - 1  # it was made between the two
+        assert stream.generation == report.generation - 1  # it was made between the two resets
         await stream.close()
 
 
 async def reset_again(device: aioacl.Device, first: Waiting) -> Any:
-    """The next reset, asked for in the very turn in which the first has ended."""
+    """Requests the next reset in the same turn of the loop in which the first one ended."""
     while not first.ended:
         await anyio.lowlevel.checkpoint()
     return await device.force_reset(grace=0)
 
 
 @anyio_test
-async def test_08_a_reset_that_does_not_help_leaves_a_quarantine(open_device: OpenDevice) -> None:
+async def test_08_reset_that_fails_or_times_out_quarantines_the_device(open_device: OpenDevice) -> None:
     async with open_device() as device:
         with simulator.fault("aclrtMemcpy", rc=507000, after=0):
             report = await device.force_reset()
@@ -236,7 +238,7 @@ async def test_08_a_reset_that_does_not_help_leaves_a_quarantine(open_device: Op
 
 
 @anyio_test
-async def test_09_with_somebody_stuck_there_is_no_reset(open_device: OpenDevice) -> None:
+async def test_09_reset_while_a_call_is_stuck_is_not_attempted(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtMalloc")
         making = Waiting(group, lambda: device.allocate(64))
@@ -252,7 +254,7 @@ async def test_09_with_somebody_stuck_there_is_no_reset(open_device: OpenDevice)
 
 
 @anyio_test
-async def test_10_a_reset_that_only_says_so_is_found_out(open_device: OpenDevice) -> None:
+async def test_10_reset_that_reports_success_without_a_reset_is_repeated(open_device: OpenDevice) -> None:
     async with open_device() as device:
         with simulator.fault("aclrtResetDeviceForce", reset_lies=True, nth=1):
             report = await device.force_reset()
@@ -261,8 +263,8 @@ async def test_10_a_reset_that_only_says_so_is_found_out(open_device: OpenDevice
 
 
 @anyio_test
-@pytest.mark.leaves("streams", "device_bytes", "device_blocks")  # to the reset, which releases the device
-async def test_11_after_a_fault_nothing_is_destroyed_one_by_one(open_device: OpenDevice) -> None:
+@pytest.mark.leaves("streams", "device_bytes", "device_blocks")  # the reset releases these
+async def test_11_handles_closed_after_a_device_fault_are_left_to_the_reset(open_device: OpenDevice) -> None:
     one_by_one = ("aclrtDestroyEvent", "aclrtDestroyStream", "aclrtFree", "aclrtFreeHost")
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         idle = await device.create_stream(), await device.allocate(64), await device.pinned(64)
@@ -281,11 +283,13 @@ async def test_11_after_a_fault_nothing_is_destroyed_one_by_one(open_device: Ope
         assert len(destroyed) >= 32
         assert max(destroyed) < reset
         assert await works(device)
-        assert simulator.calls("aclrtFreeHost") == 1  # that is the host's, and no reset gives it back
+        assert simulator.calls("aclrtFreeHost") == 1  # host memory: a reset does not free it
 
 
 @anyio_test
-async def test_12_a_close_gives_back_the_set_of_the_reset_alone(open_device: OpenDevice) -> None:
+async def test_12_last_close_after_a_reset_releases_only_the_set_of_that_reset(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, open_device():
         await device.force_reset()
         assert simulator.calls("aclrtResetDevice") == 0
@@ -293,7 +297,7 @@ async def test_12_a_close_gives_back_the_set_of_the_reset_alone(open_device: Ope
     async with open_device() as device:
         with simulator.fault("aclrtSetDevice", rc=507033, after=0):
             assert not (await device.force_reset()).ok
-    assert simulator.calls("aclrtResetDevice") == 1  # nothing is set, so nothing is given back
+    assert simulator.calls("aclrtResetDevice") == 1  # the device is not set, so the close resets nothing
     assert simulator.retain_count() == 0
 
 
@@ -301,7 +305,7 @@ async def test_12_a_close_gives_back_the_set_of_the_reset_alone(open_device: Ope
 
 
 @anyio_test
-async def test_13_an_old_handle_does_not_reach_c(open_device: OpenDevice) -> None:
+async def test_13_stale_handle_is_refused_before_c(open_device: OpenDevice) -> None:
     async with open_device() as device:
         stream, memory, event = (
             await device.create_stream(),
@@ -325,9 +329,9 @@ async def test_13_an_old_handle_does_not_reach_c(open_device: OpenDevice) -> Non
 
 
 @anyio_test
-async def test_14_a_wait_that_is_overtaken_ends(open_device: OpenDevice) -> None:
+async def test_14_wait_during_a_reset_raises_device_reset(open_device: OpenDevice) -> None:
     async with open_device() as device:
-        for overtake in (our_reset, foreign_reset):
+        for reset in (our_reset, foreign_reset):
             async with (
                 device.create_stream() as stream,
                 device.allocate(64) as memory,
@@ -338,7 +342,7 @@ async def test_14_a_wait_that_is_overtaken_ends(open_device: OpenDevice) -> None
                 waits = (partial(wait_for, ticket), stream.synchronize, device.synchronize)
                 waiting = [Waiting(group, wait) for wait in waits]
                 await until(lambda: lib.aio_device_waits(0) >= 3)
-                await overtake(device)
+                await reset(device)
                 for one in waiting:
                     with pytest.raises(aioacl.DeviceReset):
                         await one.outcome()
@@ -384,7 +388,7 @@ async def foreign_reset(_: aioacl.Device) -> None:
 
 
 @anyio_test
-async def test_15_a_cancelled_await_ends_and_its_bytes_stay(open_device: OpenDevice) -> None:
+async def test_15_cancelled_copy_ends_its_await_and_still_copies_its_bytes(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -398,7 +402,7 @@ async def test_15_a_cancelled_await_ends_and_its_bytes_stay(open_device: OpenDev
         waiting.cancel()
         await turns(3)
         assert waiting.cancelled
-        source[:] = b"y" * 64  # pageable memory was staged: the copy has bytes of its own
+        source[:] = b"y" * 64  # pageable memory was staged, so the copy does not see this
         back = bytearray(64)
         simulator.release(stream)
         await stream.copy(back, memory)
@@ -406,7 +410,7 @@ async def test_15_a_cancelled_await_ends_and_its_bytes_stay(open_device: OpenDev
 
 
 @anyio_test
-async def test_16_what_nobody_waits_for_is_destroyed(open_device: OpenDevice) -> None:
+async def test_16_allocation_whose_await_was_cancelled_is_freed(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtMalloc")
         making = Waiting(group, lambda: device.allocate(64))
@@ -420,7 +424,7 @@ async def test_16_what_nobody_waits_for_is_destroyed(open_device: OpenDevice) ->
 
 
 @anyio_test
-async def test_17_failures_of_making_and_of_cleaning_up(open_device: OpenDevice) -> None:
+async def test_17_failed_creation_raises_and_failed_free_warns(open_device: OpenDevice) -> None:
     async with open_device() as device:
         streams = live_streams()
         with (
@@ -436,14 +440,14 @@ async def test_17_failures_of_making_and_of_cleaning_up(open_device: OpenDevice)
 
 
 async def in_order(device: aioacl.Device, memory: aioacl.DeviceBuffer) -> None:
-    """Frees it, and returns when the device's own thread has done so."""
+    """Closes the buffer, and returns when the maintenance thread has freed it."""
     await memory.close()
     async with device.allocate(64):
         pass
 
 
 @anyio_test
-async def test_18_closing_twice_closes_once(open_device: OpenDevice) -> None:
+async def test_18_handle_closed_twice_is_released_once(open_device: OpenDevice) -> None:
     async with open_device() as device:
         stream, memory = await device.create_stream(), await device.allocate(64)
         async with anyio.create_task_group() as group:
@@ -467,11 +471,11 @@ async def wait_closed(thing: Any) -> None:
     await thing.close()
 
 
-# --- other users, processes, loops --------------------------------------------------------------------------------
+# --- other code, processes, loops ---------------------------------------------------------------------------------
 
 
 @anyio_test
-async def test_19_a_foreign_reset_is_met_and_the_counts_stay_right(open_device: OpenDevice) -> None:
+async def test_19_foreign_reset_reopens_the_device_and_the_counts_stay_right(open_device: OpenDevice) -> None:
     async with open_device() as device:
         generation = device.generation
         await foreign_reset(device)
@@ -479,7 +483,7 @@ async def test_19_a_foreign_reset_is_met_and_the_counts_stay_right(open_device: 
         assert device.generation == generation + 1
         elsewhere("aclrtSetDevice")
         assert simulator.retain_count() == 2
-    assert simulator.retain_count() == 1  # theirs
+    assert simulator.retain_count() == 1  # the set of the other code
     elsewhere("aclrtResetDevice")
 
 
@@ -488,7 +492,7 @@ async def main():
     use_library("simulator")
     aioacl.list_devices()
     from aioacl._base.ffi import ffi, lib
-    assert lib.aio_u_aclInit(ffi.NULL) == 0  # as torch_npu would have it
+    assert lib.aio_u_aclInit(ffi.NULL) == 0  # as torch_npu does
     async with open_device():
         pass
     say([simulator.calls(name) for name in ("aclInit", "aclFinalize", "aclFinalizeReference")])
@@ -497,7 +501,7 @@ start(main)
 
 
 @pytest.mark.process
-def test_20_a_guest_does_not_finalize() -> None:
+def test_20_acl_that_other_code_initialised_is_not_finalized() -> None:
     assert run(INITIALISED_BEFORE) == (0, "[2, 0, 0]\n", "")
 
 
@@ -520,7 +524,7 @@ start(main)
 
 
 @pytest.mark.process
-def test_21_a_forked_child_is_refused() -> None:
+def test_21_use_in_a_forked_child_raises_forked_process_error() -> None:
     assert run(FORK) == (0, "42\n", "")
 
 
@@ -542,14 +546,14 @@ start(main)
 
 
 @pytest.mark.process
-def test_22_a_process_ends_although_a_call_does_not() -> None:
-    status, said, complaints = run(STUCK, strict=False)
-    assert (status, said) == (3, "leaving\n")
-    assert "Traceback" not in complaints
+def test_22_process_ends_while_a_call_is_stuck() -> None:
+    status, output, errors = run(STUCK, strict=False)
+    assert (status, output) == (3, "leaving\n")
+    assert "Traceback" not in errors
 
 
 @anyio_test
-async def test_23_a_loop_turns_while_a_call_is_inside(open_device: OpenDevice) -> None:
+async def test_23_event_loop_keeps_running_while_a_call_is_inside(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -570,15 +574,15 @@ async def test_23_a_loop_turns_while_a_call_is_inside(open_device: OpenDevice) -
 
 
 @anyio_test
-async def test_24_health_and_events_tell_and_ask_nobody(open_device: OpenDevice) -> None:
+async def test_24_health_and_events_report_without_a_call_to_acl(open_device: OpenDevice) -> None:
     async with open_device() as device:
         with no_call_of_mine():
             events, health = device.events(), device.health
             assert (health.status, health.ready, health.generation) == ("ok", True, device.generation)
         report = await device.force_reset()
         with no_call_of_mine():
-            told = [await anext(events) for _ in range(3)]
-        assert [event.kind for event in told] == ["draining", "resetting", "reopened"]
-        assert told[-1].report == report
-        assert told[-1].generation == device.generation
+            received = [await anext(events) for _ in range(3)]
+        assert [event.kind for event in received] == ["draining", "resetting", "reopened"]
+        assert received[-1].report == report
+        assert received[-1].generation == device.generation
     assert [event.kind async for event in events] == ["draining", "resetting", "closed"]

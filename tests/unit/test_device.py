@@ -1,4 +1,4 @@
-"""The device: opening and closing, what it says of itself, and what nobody closed."""
+"""The device: opens and closes, health and repr, and warnings for what was not closed or awaited."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-async def test_opens_are_counted_the_first_sets_and_the_last_close_resets(open_device: OpenDevice) -> None:
+async def test_first_open_sets_the_device_and_the_last_close_resets_it(open_device: OpenDevice) -> None:
     assert simulator.retain_count() == 0
     async with open_device() as first:
         async with open_device() as second:
@@ -39,7 +39,7 @@ async def test_opens_are_counted_the_first_sets_and_the_last_close_resets(open_d
     assert (str(first.state), f"{first.state:>7}", int(first.state)) == ("CLOSED", " CLOSED", 0)
 
 
-async def test_many_first_opens_at_once_set_the_device_once(open_device: OpenDevice) -> None:
+async def test_many_concurrent_opens_set_the_device_once(open_device: OpenDevice) -> None:
     devices: list[aioacl.Device] = []
 
     async def enter() -> None:
@@ -55,7 +55,7 @@ async def test_many_first_opens_at_once_set_the_device_once(open_device: OpenDev
     assert simulator.calls("aclrtResetDevice") == 1
 
 
-async def test_an_open_during_the_last_close_waits_and_sets_again(open_device: OpenDevice) -> None:
+async def test_open_during_the_last_close_waits_and_sets_the_device_again(open_device: OpenDevice) -> None:
     device = await open_device()
     generation = device.generation
     simulator.hang_call("aclrtResetDevice")
@@ -72,7 +72,7 @@ async def test_an_open_during_the_last_close_waits_and_sets_again(open_device: O
         await again.close()
 
 
-async def test_an_open_whose_caller_has_left_is_closed_again(open_device: OpenDevice) -> None:
+async def test_open_whose_caller_was_cancelled_is_closed_again(open_device: OpenDevice) -> None:
     simulator.hang_call("aclrtSetDevice")
     async with anyio.create_task_group() as group:
         opening = Waiting(group, open_device)
@@ -84,7 +84,7 @@ async def test_an_open_whose_caller_has_left_is_closed_again(open_device: OpenDe
     assert simulator.retain_count() == 0
 
 
-async def test_a_failed_open_leaves_nothing_and_the_next_one_works(open_device: OpenDevice) -> None:
+async def test_failed_open_leaves_the_device_unset_and_the_next_open_works(open_device: OpenDevice) -> None:
     simulator.fail_call("aclrtSetDevice", 507033)
     with pytest.raises(aioacl.AclError) as caught:
         await open_device()
@@ -95,7 +95,7 @@ async def test_a_failed_open_leaves_nothing_and_the_next_one_works(open_device: 
         assert device.health.status == "ok"
 
 
-async def test_a_failed_init_is_told_and_tried_again(open_device: OpenDevice) -> None:
+async def test_failed_init_is_raised_and_tried_again_by_the_next_open(open_device: OpenDevice) -> None:
     simulator.fail_call("aclInit", 500000)
     with pytest.raises(aioacl.AclError) as caught:
         await open_device()
@@ -106,7 +106,7 @@ async def test_a_failed_init_is_told_and_tried_again(open_device: OpenDevice) ->
 
 @pytest.mark.parametrize("call", ["aclrtSetDevice", "aclrtGetCurrentContext"])
 async def test_open_that_fails_gives_everything_back(open_device: OpenDevice, call: str) -> None:
-    async with open_device():  # which makes the loop's port
+    async with open_device():  # makes the loop's port
         pass
     before = testing.snapshot()
     simulator.forget()
@@ -119,7 +119,7 @@ async def test_open_that_fails_gives_everything_back(open_device: OpenDevice, ca
 
 
 @pytest.mark.parametrize("code", [0, 100002])
-async def test_only_an_owner_of_acl_finalizes(open_device: OpenDevice, code: int) -> None:
+async def test_acl_is_finalized_only_if_aioacl_initialised_it(open_device: OpenDevice, code: int) -> None:
     if code:
         simulator.fail_call("aclInit", code)
     async with open_device(), open_device(1):
@@ -128,7 +128,7 @@ async def test_only_an_owner_of_acl_finalizes(open_device: OpenDevice, code: int
     assert simulator.calls("aclFinalize") == 0
 
 
-async def test_a_finalize_that_failed_is_made_up_for_by_the_next(open_device: OpenDevice) -> None:
+async def test_failed_finalize_is_repeated_by_the_next_last_close(open_device: OpenDevice) -> None:
     async def codes_of_init() -> list[int]:
         simulator.forget()
         async with open_device():
@@ -143,7 +143,7 @@ async def test_a_finalize_that_failed_is_made_up_for_by_the_next(open_device: Op
 
 
 @pytest.mark.parametrize("viewed", [False, True])
-async def test_acl_is_finalized_when_the_last_pinned_memory_was_given_back(
+async def test_acl_is_finalized_after_the_last_pinned_memory_is_freed(
     open_device: OpenDevice, viewed: bool
 ) -> None:
     async with open_device() as device:
@@ -167,7 +167,7 @@ async def test_acl_is_finalized_when_the_last_pinned_memory_was_given_back(
 
 
 @pytest.mark.parametrize("index", [-1, 64, 1.0, "0", None, True])
-def test_what_is_no_index_is_refused_before_c(index: Any) -> None:
+def test_open_of_an_invalid_index_is_refused_before_c(index: Any) -> None:
     with (
         no_call(),
         pytest.raises(
@@ -178,19 +178,21 @@ def test_what_is_no_index_is_refused_before_c(index: Any) -> None:
         aioacl.open_device(index)
 
 
-async def test_a_device_that_there_is_not_is_refused_by_the_runtime(open_device: OpenDevice) -> None:
+async def test_open_of_a_device_that_does_not_exist_is_refused_by_the_runtime(
+    open_device: OpenDevice,
+) -> None:
     with pytest.raises(aioacl.ParameterError) as caught:
         await open_device(len(aioacl.list_devices()))
     assert caught.value.code == 107001
 
 
 @pytest.mark.parametrize("waits", ["", "poll", None, 1, "WATCH"])
-def test_an_unknown_strategy_is_refused_with_those_there_are(waits: Any) -> None:
+def test_open_with_an_unknown_strategy_is_refused_with_the_valid_ones(waits: Any) -> None:
     with no_call(), pytest.raises(aioacl.ParameterError, match='must be "watch" or "thread", got'):
         aioacl.open_device(0, waits)
 
 
-async def test_a_strategy_that_only_who_has_left_wanted_binds_nobody(
+async def test_strategy_of_an_open_that_timed_out_does_not_bind_a_later_open(
     open_device: OpenDevice, waits: str
 ) -> None:
     other: Any = "thread" if waits == "watch" else "watch"
@@ -207,7 +209,9 @@ async def test_a_strategy_that_only_who_has_left_wanted_binds_nobody(
         await device.close()
 
 
-async def test_the_first_open_fixes_the_strategy(open_device: OpenDevice, waits: str) -> None:
+async def test_open_with_another_strategy_than_the_first_open_is_refused(
+    open_device: OpenDevice, waits: str
+) -> None:
     other: Any = "thread" if waits == "watch" else "watch"
     async with open_device():
         with (
@@ -220,7 +224,9 @@ async def test_the_first_open_fixes_the_strategy(open_device: OpenDevice, waits:
 
 
 @pytest.mark.parametrize("priority", [-1, 8, 1.5, "0", None, True])
-async def test_a_priority_that_is_none_is_refused(open_device: OpenDevice, priority: Any) -> None:
+async def test_create_stream_with_an_invalid_priority_is_refused(
+    open_device: OpenDevice, priority: Any
+) -> None:
     async with open_device() as device:
         with (
             no_call(),
@@ -230,13 +236,15 @@ async def test_a_priority_that_is_none_is_refused(open_device: OpenDevice, prior
 
 
 @pytest.mark.parametrize("on_failure", ["", "abort", None, 1])
-async def test_an_unknown_failure_mode_is_refused(open_device: OpenDevice, on_failure: Any) -> None:
+async def test_create_stream_with_an_unknown_failure_mode_is_refused(
+    open_device: OpenDevice, on_failure: Any
+) -> None:
     async with open_device() as device:
         with no_call(), pytest.raises(aioacl.ParameterError, match='must be "continue" or "stop", got'):
             device.create_stream(on_failure=on_failure)
 
 
-async def test_a_device_says_what_it_is(open_device: OpenDevice) -> None:
+async def test_device_reports_its_index_state_and_health(open_device: OpenDevice) -> None:
     async with open_device(1) as device:
         assert device.index == 1
         assert repr(device) == f"<Device 1, OPEN, generation {device.generation}>"
@@ -244,7 +252,7 @@ async def test_a_device_says_what_it_is(open_device: OpenDevice) -> None:
         assert (health.status, health.state, health.stuck_for) == ("ok", aioacl.State.OPEN, 0.0)
         assert (health.leases, health.in_flight, health.generation) == (0, 0, device.generation)
         with pytest.raises(AttributeError):
-            health.status = "stuck"  # type: ignore[misc]  # it is frozen
+            health.status = "stuck"  # type: ignore[misc]  # the record is frozen
     assert repr(device).startswith("<Device 1, CLOSED")
 
 
@@ -260,11 +268,11 @@ async def test_health_counts_waits_and_jobs_and_calls_no_acl_function(open_devic
                     await one.outcome()
         await ticket
         await until(lambda: device.health.in_flight == 0)
-        with no_call_of_mine():  # the watcher may look after work, and be in flight
+        with no_call_of_mine():  # a round of the watcher may be in flight
             assert device.health.in_flight <= 1
 
 
-async def test_health_says_stuck_when_a_call_does_not_return(
+async def test_health_of_a_device_whose_call_does_not_return_is_stuck(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_health, "STUCK_SECONDS", 0.1)
@@ -278,7 +286,7 @@ async def test_health_says_stuck_when_a_call_does_not_return(
         assert device.health.status == "ok"
 
 
-async def test_an_unclosed_device_warns_and_is_closed(open_device: OpenDevice) -> None:
+async def test_unclosed_device_warns_and_is_closed(open_device: OpenDevice) -> None:
     device = await open_device()
     with pytest.warns(ResourceWarning, match="close it, or use `async with open_device"):
         del device
@@ -295,7 +303,7 @@ OPENINGS: dict[str, Callable[[OpenDevice, aioacl.Device], object]] = {
 
 
 @pytest.mark.parametrize(("what", "forget"), OPENINGS.items(), ids=OPENINGS)
-async def test_an_opening_that_was_never_awaited_warns_and_makes_nothing(
+async def test_opening_that_was_never_awaited_warns_and_makes_nothing(
     open_device: OpenDevice, what: str, forget: Callable[[OpenDevice, aioacl.Device], object]
 ) -> None:
     async with open_device() as device:
@@ -306,7 +314,7 @@ async def test_an_opening_that_was_never_awaited_warns_and_makes_nothing(
             forget(open_device, device)
 
 
-async def test_an_operation_that_was_never_awaited_warns(open_device: OpenDevice) -> None:
+async def test_operation_that_was_never_awaited_warns(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         for forget in (
             device.synchronize,
@@ -327,7 +335,7 @@ def test_list_devices_makes_no_context() -> None:
 
 
 @pytest.mark.parametrize(
-    ("noun", "factory"),
+    ("cls", "factory"),
     [
         (aioacl.Device, "open_device"),
         (aioacl.Stream, "device.create_stream"),
@@ -336,14 +344,14 @@ def test_list_devices_makes_no_context() -> None:
         (aioacl.PinnedBuffer, "device.pinned"),
     ],
 )
-def test_no_noun_has_a_public_constructor_and_each_names_its_factory(noun: Any, factory: str) -> None:
+def test_constructor_of_a_handle_class_raises_and_names_the_factory(cls: Any, factory: str) -> None:
     with pytest.raises(TypeError, match=factory):
-        noun()
+        cls()
     with pytest.raises(TypeError, match=factory):
-        noun(1, index=2)
+        cls(1, index=2)
 
 
-async def test_the_memory_of_somebody_elses_stream_is_waited_for_by_the_device(
+async def test_synchronize_of_a_device_without_own_work_waits_in_acl_for_other_code(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -354,7 +362,7 @@ async def test_the_memory_of_somebody_elses_stream_is_waited_for_by_the_device(
         assert lib.aio_device_waits(0) == 0
 
 
-async def test_an_open_that_finds_no_context_does_not_leave_the_device_set(open_device: OpenDevice) -> None:
+async def test_open_that_finds_no_context_leaves_the_device_unset(open_device: OpenDevice) -> None:
     simulator.fail_call("aclrtGetCurrentContext", 507000)
     with pytest.raises(aioacl.DeviceFault):
         await open_device()
@@ -363,7 +371,7 @@ async def test_an_open_that_finds_no_context_does_not_leave_the_device_set(open_
         assert simulator.retain_count() == 1
 
 
-async def test_where_warnings_are_errors_the_last_close_raises_them_and_ends_all_the_same(
+async def test_last_close_whose_warning_is_an_error_raises_it_and_closes_the_device(
     open_device: OpenDevice,
 ) -> None:
     device = await open_device()
@@ -374,7 +382,7 @@ async def test_where_warnings_are_errors_the_last_close_raises_them_and_ends_all
         assert simulator.retain_count() > 0
 
 
-async def test_what_is_cleaned_up_by_the_last_close_may_fail_and_it_ends_all_the_same(
+async def test_last_close_with_a_cleanup_that_fails_raises_and_closes_the_device(
     open_device: OpenDevice,
 ) -> None:
     device = await open_device()
@@ -387,7 +395,7 @@ async def test_what_is_cleaned_up_by_the_last_close_may_fail_and_it_ends_all_the
 
 
 @pytest.mark.parametrize("failures", [1, 2])
-async def test_a_close_whose_reset_failed_is_made_up_for_by_a_later_close(
+async def test_failed_reset_of_a_close_is_repeated_by_a_later_close(
     open_device: OpenDevice, failures: int
 ) -> None:
     simulator.fail_call("aclrtResetDevice", 507000, failures)
@@ -401,7 +409,7 @@ async def test_a_close_whose_reset_failed_is_made_up_for_by_a_later_close(
     assert simulator.retain_count() == 0
 
 
-async def test_a_close_makes_up_for_nothing_that_a_force_reset_has_mended(open_device: OpenDevice) -> None:
+async def test_failed_reset_of_a_close_is_not_repeated_after_a_force_reset(open_device: OpenDevice) -> None:
     simulator.fail_call("aclrtResetDevice", 507000)
     with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice returned 507000"):
         async with open_device():
@@ -412,7 +420,7 @@ async def test_a_close_makes_up_for_nothing_that_a_force_reset_has_mended(open_d
     assert (simulator.retain_count(), simulator.calls("aclrtResetDevice")) == (0, 2)
 
 
-async def test_resets_that_fail_leave_the_count_as_it_was(open_device: OpenDevice) -> None:
+async def test_force_reset_that_fails_leaves_the_count_of_sets(open_device: OpenDevice) -> None:
     async with open_device() as device:
         simulator.fail_call("aclrtResetDeviceForce", 507000, -1)
         assert not (await device.force_reset()).ok

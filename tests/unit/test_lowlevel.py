@@ -1,4 +1,4 @@
-"""ACL function by function, with and without a device."""
+"""`aioacl.lowlevel`: ACL's functions called by hand, with and without a device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONTROL = [row.name for row in TABLE.values() if row.kind == "CONTROL"]
 # --- the namespace ------------------------------------------------------------------------------------------------
 
 
-def test_it_has_every_function_of_the_table_with_the_c_names_of_its_parameters() -> None:
+def test_namespace_has_each_function_of_the_table_with_its_c_parameter_names() -> None:
     for row in TABLE.values():
         names = list(inspect.signature(getattr(functions, row.name)).parameters)
         arguments = [name.strip() for name in row.args.split(",") if name.strip()]
@@ -35,18 +35,18 @@ def test_it_has_every_function_of_the_table_with_the_c_names_of_its_parameters()
     assert set(TABLE) <= set(dir(functions))
 
 
-def test_what_no_header_declares_is_no_attribute() -> None:
+def test_function_that_no_header_declares_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no function aclrtNothing"):
-        functions.aclrtNothing  # type: ignore[attr-defined]  # noqa: B018 - that is the test
+        functions.aclrtNothing  # type: ignore[attr-defined]  # noqa: B018 - the access is the test
 
 
-def test_constants_are_those_of_the_headers() -> None:
+def test_constants_match_the_stub_file() -> None:
     assert constants.ACL_MEMCPY_HOST_TO_DEVICE == 1
     assert constants.ACL_DT_UNDEFINED == -1
     assert constants.ACL_EVENT_TIME_LINE == 8
     assert all(isinstance(getattr(constants, name), int) for name in dir(constants))
-    told = re.findall(r"^(\w+): Final = (\S+)$", CONSTANTS.read_text(), re.MULTILINE)
-    assert {name: int(value, 0) for name, value in told} == {
+    declared = re.findall(r"^(\w+): Final = (\S+)$", CONSTANTS.read_text(), re.MULTILINE)
+    assert {name: int(value, 0) for name, value in declared} == {
         name: getattr(constants, name) for name in dir(constants)
     }
     for name in ("AIO_STALE", "aio_threads", "ACL_NOTHING"):
@@ -55,7 +55,7 @@ def test_constants_are_those_of_the_headers() -> None:
 
 
 @pytest.mark.parametrize("name", CONTROL)
-def test_functions_that_concern_everybody_are_refused_with_a_way_out(name: str) -> None:
+def test_function_that_affects_the_whole_process_is_refused_with_an_alternative(name: str) -> None:
     with pytest.raises(aioacl.ParameterError, match="for the whole process") as caught:
         getattr(functions, name)(0)
     assert caught.value.call == name
@@ -66,7 +66,7 @@ def test_functions_that_concern_everybody_are_refused_with_a_way_out(name: str) 
 # --- without a device ---------------------------------------------------------------------------------------------
 
 
-def test_an_unguarded_call_returns_none_and_fills_what_it_was_given() -> None:
+def test_unguarded_call_returns_none_and_fills_its_output() -> None:
     count = ffi.new("uint32_t *")
     before = simulator.calls("aclrtGetDeviceCount")
     answer: object = functions.aclrtGetDeviceCount(count)  # type: ignore[func-returns-value]  # that is the test
@@ -74,12 +74,12 @@ def test_an_unguarded_call_returns_none_and_fills_what_it_was_given() -> None:
     assert simulator.calls("aclrtGetDeviceCount") == before + 1
 
 
-def test_a_function_that_answers_a_value_returns_it() -> None:
+def test_function_without_an_error_code_returns_its_value() -> None:
     assert ffi.string(functions.aclrtGetSocName()).startswith(b"Ascend")
     assert isinstance(functions.aclFloatToFloat16(value=1.5), int)
 
 
-def test_a_code_is_raised_as_the_error_of_its_family() -> None:
+def test_error_code_is_raised_as_the_exception_of_its_family() -> None:
     with pytest.raises(aioacl.ContextError) as caught:
         functions.aclrtGetCurrentContext(ffi.new("aclrtContext *"))
     assert caught.value.code == 107002
@@ -87,7 +87,7 @@ def test_a_code_is_raised_as_the_error_of_its_family() -> None:
     assert caught.value.device is None
 
 
-def test_the_thread_s_last_error_is_an_answer() -> None:
+def test_last_error_of_the_thread_is_returned_and_not_raised() -> None:
     with pytest.raises(aioacl.AclError) as caught:
         functions.aclrtSynchronizeDevice()
     assert functions.aclrtGetLastError(constants.ACL_RT_THREAD_LEVEL) == caught.value.code
@@ -108,16 +108,14 @@ def test_the_thread_s_last_error_is_an_answer() -> None:
         ((ffi.NULL, 8, b"x", 1, 1 << 80), "expected kind to be aclrtMemcpyKind, got int"),
     ],
 )
-def test_an_argument_that_does_not_fit_is_named_with_its_c_type(
-    arguments: tuple[Any, ...], words: str
-) -> None:
+def test_argument_of_the_wrong_type_is_named_with_its_c_type(arguments: tuple[Any, ...], words: str) -> None:
     with pytest.raises(aioacl.ParameterError, match=words) as caught:
         functions.aclrtMemcpy(*arguments)
     assert "aclError aclrtMemcpy(void *dst" in caught.value.hint
     assert simulator.calls("aclrtMemcpy") == 0
 
 
-def test_a_missing_argument_is_named() -> None:
+def test_missing_argument_is_named() -> None:
     with pytest.raises(
         aioacl.ParameterError, match=r"aclrtGetMemInfo: missing: free, total\. The function is"
     ):
@@ -128,7 +126,7 @@ def test_a_missing_argument_is_named() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_call_on_a_device_finds_its_context_and_takes_handles(open_device: OpenDevice) -> None:
+async def test_call_on_a_device_uses_its_context_and_takes_handles(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
         acl = on(device)
         number, again = ffi.new("int32_t *"), ffi.new("int32_t *")
@@ -141,11 +139,11 @@ async def test_a_call_on_a_device_finds_its_context_and_takes_handles(open_devic
         read = ffi.new("char[8]")
         acl.aclrtMemcpy(read, 8, memory, 8, constants.ACL_MEMCPY_DEVICE_TO_HOST)
         assert bytes(ffi.buffer(read)) == b"12345678"
-        assert acl.aclrtGetSocName() == functions.aclrtGetSocName()  # it needs no device
+        assert acl.aclrtGetSocName() == functions.aclrtGetSocName()  # this function needs no device
 
 
 @pytest.mark.anyio
-async def test_what_is_made_by_hand_is_used_and_destroyed_by_hand(open_device: OpenDevice) -> None:
+async def test_stream_created_by_hand_is_used_and_destroyed_by_hand(open_device: OpenDevice) -> None:
     async with open_device() as device:
         acl = on(device)
         made, done = ffi.new("aclrtStream *"), ffi.new("aclrtStreamStatus *")
@@ -156,7 +154,7 @@ async def test_what_is_made_by_hand_is_used_and_destroyed_by_hand(open_device: O
 
 
 @pytest.mark.anyio
-async def test_an_event_stands_for_its_newest_record(open_device: OpenDevice) -> None:
+async def test_event_passed_to_a_call_is_its_newest_record(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         event, status = stream.record(), ffi.new("aclrtEventRecordedStatus *")
         await event
@@ -169,7 +167,7 @@ async def test_an_event_stands_for_its_newest_record(open_device: OpenDevice) ->
 
 
 @pytest.mark.anyio
-async def test_a_code_on_a_device_is_raised_with_the_device(open_device: OpenDevice) -> None:
+async def test_error_code_of_a_call_on_a_device_is_raised_with_the_device(open_device: OpenDevice) -> None:
     async with open_device(1) as device:
         simulator.fail_call("aclrtGetMemInfo", 507899)
         with pytest.raises(aioacl.DeviceFault) as caught:
@@ -180,7 +178,7 @@ async def test_a_code_on_a_device_is_raised_with_the_device(open_device: OpenDev
 
 
 @pytest.mark.anyio
-async def test_a_handle_in_the_wrong_place_is_named(open_device: OpenDevice) -> None:
+async def test_handle_of_the_wrong_kind_or_device_is_named(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         open_device(1) as other,
@@ -202,7 +200,7 @@ async def test_a_handle_in_the_wrong_place_is_named(open_device: OpenDevice) -> 
 
 
 @pytest.mark.anyio
-async def test_only_live_handles_have_a_raw_pointer(open_device: OpenDevice) -> None:
+async def test_raw_pointer_of_a_closed_or_stale_handle_is_refused(open_device: OpenDevice) -> None:
     async with open_device() as device:
         stream = await device.create_stream()
         await stream.close()
@@ -216,7 +214,7 @@ async def test_only_live_handles_have_a_raw_pointer(open_device: OpenDevice) -> 
 
 
 @pytest.mark.anyio
-async def test_on_wants_an_open_device(open_device: OpenDevice) -> None:
+async def test_on_without_an_open_device_is_refused(open_device: OpenDevice) -> None:
     async with open_device() as device:
         pass
     for refused in (device, 0):
@@ -225,7 +223,7 @@ async def test_on_wants_an_open_device(open_device: OpenDevice) -> None:
 
 
 @pytest.mark.anyio
-async def test_arguments_that_do_not_fit_the_parameters_are_told_with_the_prototype(
+async def test_arguments_that_do_not_match_the_parameters_raise_with_the_prototype(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream:
@@ -240,15 +238,17 @@ async def test_arguments_that_do_not_fit_the_parameters_are_told_with_the_protot
             ),
             "given twice: stream": ((stream, number), {"stream": stream}),
         }
-        for told, (arguments, named) in calls.items():
+        for problem, (arguments, named) in calls.items():
             with pytest.raises(
-                aioacl.ParameterError, match=f"aclrtStreamGetId: {told}. The function is aclError aclrt"
+                aioacl.ParameterError, match=f"aclrtStreamGetId: {problem}. The function is aclError aclrt"
             ):
                 acl.aclrtStreamGetId(*arguments, **named)
 
 
 @pytest.mark.anyio
-async def test_what_has_no_place_in_a_pointer_is_told_with_its_cure(open_device: OpenDevice) -> None:
+async def test_argument_that_cannot_become_a_pointer_is_refused_with_what_to_pass(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
         acl: Any = on(device)
         kind = lowlevel.constants.ACL_MEMCPY_HOST_TO_DEVICE
@@ -269,7 +269,7 @@ async def test_what_has_no_place_in_a_pointer_is_told_with_its_cure(open_device:
             acl.aclrtStreamGetId(nothing, ffi.new("int32_t *"))
 
 
-def test_names_that_nobody_declares_are_met_with_the_nearest() -> None:
+def test_unknown_name_raises_attribute_error_with_the_closest_name() -> None:
     with pytest.raises(AttributeError, match=r"aclrtStreamGetID .*did you mean aclrtStreamGetId\?"):
         _ = functions.aclrtStreamGetID  # type: ignore[attr-defined]  # that is the test
     with pytest.raises(AttributeError, match=r"did you mean ACL_MEMCPY_HOST_TO_DEVICE\?"):
@@ -277,7 +277,7 @@ def test_names_that_nobody_declares_are_met_with_the_nearest() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_closed_device_is_called_closed(open_device: OpenDevice) -> None:
+async def test_call_on_a_closed_device_raises_that_it_is_closed(open_device: OpenDevice) -> None:
     async with open_device() as device:
         acl = on(device)
     with pytest.raises(
@@ -292,7 +292,7 @@ async def test_a_closed_device_is_called_closed(open_device: OpenDevice) -> None
 
 
 @pytest.mark.anyio
-async def test_after_a_reset_it_is_stale_and_nothing_of_it_reaches_c(open_device: OpenDevice) -> None:
+async def test_handles_of_before_a_reset_are_stale_and_refused_before_c(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         acl, raw, number = on(device), handle(stream), ffi.new("int32_t *")
         assert (await device.force_reset(grace=0)).ok
@@ -308,7 +308,7 @@ async def test_after_a_reset_it_is_stale_and_nothing_of_it_reaches_c(open_device
 
 
 @pytest.mark.anyio
-async def test_a_reset_waits_for_a_call_by_hand(open_device: OpenDevice) -> None:
+async def test_reset_waits_for_a_call_by_hand(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         simulator.hang_call("aclrtMemsetAsync")
         acl = on(device)
@@ -328,7 +328,7 @@ async def test_a_reset_waits_for_a_call_by_hand(open_device: OpenDevice) -> None
 
 
 @pytest.mark.anyio
-async def test_an_unguarded_call_is_not_waited_for(open_device: OpenDevice) -> None:
+async def test_reset_does_not_wait_for_an_unguarded_call(open_device: OpenDevice) -> None:
     async with open_device() as device:
         simulator.hang_call("aclrtGetSocName")
         call = Raised(functions.aclrtGetSocName)
@@ -340,7 +340,7 @@ async def test_an_unguarded_call_is_not_waited_for(open_device: OpenDevice) -> N
 
 
 @pytest.mark.anyio
-async def test_a_holder_of_a_lease_enqueues_by_hand_while_the_device_drains(open_device: OpenDevice) -> None:
+async def test_lease_holder_enqueues_by_hand_while_the_device_drains(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -357,7 +357,7 @@ async def test_a_holder_of_a_lease_enqueues_by_hand_while_the_device_drains(open
         assert reset.join().ok
 
 
-def test_the_module_says_what_it_is() -> None:
+def test_repr_of_functions_describes_them() -> None:
     assert repr(functions) == "<ACL's functions on no device>"
     assert "unguarded" in repr(functions.aclrtGetSocName)
     assert lowlevel.functions is functions

@@ -1,4 +1,4 @@
-"""Mistakes of a program: each raises at the line that made it, and the text says what to do."""
+"""Mistakes of a program: each raises at the line that contains it, and the message says what to do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPENINGS: dict[str, Callable[[OpenDevice, aioacl.Device], aioacl.Opening[Any]]] 
 }
 
 
-# --- what is used once ----------------------------------------------------------------------------------------
+# --- objects that are used once --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", OPENINGS)
@@ -213,7 +213,7 @@ ASYNC: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("fn", ASYNC.values(), ids=ASYNC)
-async def test_job_that_is_async_raises_at_once_and_names_the_remedy(
+async def test_job_that_is_async_raises_at_once_with_the_remedy(
     open_device: OpenDevice, fn: Callable[[], object]
 ) -> None:
     async with open_device() as device:
@@ -225,21 +225,21 @@ async def test_job_that_is_async_raises_at_once_and_names_the_remedy(
 
 
 RETURNS_ASYNC: dict[str, Callable[[], object]] = {
-    "coroutine": lambda: coroutine(),  # noqa: PLW0108 - not async itself: that is the case
+    "coroutine": lambda: coroutine(),  # noqa: PLW0108 - the lambda itself must not be async
     "generator": lambda: generator(),  # noqa: PLW0108 - the same
     "nested": lambda: (lambda: Asynchronous().method())(),  # noqa: PLW0108, PLC3002 - the same
 }
 
 
 @pytest.mark.parametrize("fn", RETURNS_ASYNC.values(), ids=RETURNS_ASYNC)
-async def test_job_that_returns_a_coroutine_raises_that_names_the_remedy_and_closes_it(
+async def test_job_that_returns_a_coroutine_raises_with_the_remedy_and_closes_the_coroutine(
     open_device: OpenDevice, fn: Callable[[], object]
 ) -> None:
     refused = pytest.raises(
         aioacl.ParameterError, match=r"expected a function that is not async, got .*, which returned a"
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # also that a coroutine was never awaited
+        warnings.simplefilter("error")  # including "was never awaited"
         async with open_device() as device:
             with refused:
                 await device.run(fn)
@@ -277,7 +277,7 @@ async def test_coroutine_that_runs_elsewhere_is_refused_as_a_result_and_goes_on(
         running.close()
 
 
-async def test_job_that_is_no_function_raises_at_once(open_device: OpenDevice) -> None:
+async def test_job_that_is_not_a_function_raises_at_once(open_device: OpenDevice) -> None:
     async with open_device() as device:
         nothing: Any = 3
         for submit in (device.run, device.executor.submit):
@@ -336,13 +336,13 @@ def must_refuse(thing: Any, *names: str) -> None:
 
 
 @pytest.mark.parametrize("what", LASTING)
-async def test_unknown_attribute_that_is_assigned_raises(open_device: OpenDevice, what: str) -> None:
+async def test_assignment_to_an_unknown_attribute_raises(open_device: OpenDevice, what: str) -> None:
     async with open_device() as device:
         must_refuse(LASTING[what](device), "foo")
 
 
 @pytest.mark.parametrize("what", HANDLES)
-async def test_unknown_attribute_of_a_handle_or_an_operation_that_is_assigned_raises(
+async def test_assignment_to_an_attribute_of_a_handle_or_an_operation_raises(
     open_device: OpenDevice, what: str
 ) -> None:
     async with open_device() as device:
@@ -355,7 +355,7 @@ async def test_unknown_attribute_of_a_handle_or_an_operation_that_is_assigned_ra
             await closing
 
 
-async def test_unknown_attribute_of_a_ticket_that_is_assigned_raises(open_device: OpenDevice) -> None:
+async def test_assignment_to_an_attribute_of_a_ticket_raises(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         ticket = stream.fill(memory, 1)
         must_refuse(ticket, "foo", "position", "done")
@@ -363,7 +363,7 @@ async def test_unknown_attribute_of_a_ticket_that_is_assigned_raises(open_device
 
 
 @pytest.mark.parametrize("what", RECORDS)
-async def test_record_that_is_changed_raises_that_names_replace(open_device: OpenDevice, what: str) -> None:
+async def test_assignment_to_a_record_raises_and_names_replace(open_device: OpenDevice, what: str) -> None:
     async with open_device() as device:
         record: Any = RECORDS[what](device)
         first = dataclasses.fields(record)[0].name

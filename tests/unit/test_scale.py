@@ -1,4 +1,4 @@
-"""Many awaits at once: one native thread for all of them, no await behind another, nothing left at rest."""
+"""Many awaits at once: one native thread serves all, no await delays another, and idle devices use no CPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COROUTINES = 1000
 
 
 def activity(thread: int) -> tuple[int, int, int]:
-    """CPU ticks of a thread, and how often it has slept and was put to sleep."""
+    """A thread's CPU ticks, and its numbers of voluntary and involuntary context switches."""
     fields = Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()
     status = Path(f"/proc/self/task/{thread}/status").read_text().splitlines()
     switches = [int(line.split()[1]) for line in status if "ctxt_switches" in line]
@@ -35,19 +35,19 @@ def activity(thread: int) -> tuple[int, int, int]:
 
 
 def threads() -> int:
-    """Threads of this process."""
+    """The number of threads of this process."""
     return sum(1 for _ in Path("/proc/self/task").iterdir())
 
 
 def busy_elsewhere() -> None:
-    """A fifth of a second of this thread's CPU."""
+    """Uses 0.2 s of CPU time on this thread."""
     end = time.thread_time() + 0.2
     while time.thread_time() < end:
         sum(range(1000))
 
 
 def rests(thread: int) -> bool:
-    """Whether the thread neither ran nor slept anew while this one worked."""
+    """Whether the thread did not run at all while this thread used CPU time."""
     before = activity(thread)
     busy_elsewhere()
     return activity(thread) == before
@@ -55,7 +55,7 @@ def rests(thread: int) -> bool:
 
 @pytest.mark.anyio
 @pytest.mark.watch_only
-async def test_a_thousand_coroutines_on_16_streams_use_one_native_thread_and_at_rest_no_cpu(
+async def test_1000_coroutines_on_16_streams_use_one_native_thread_and_no_cpu_when_idle(
     open_device: OpenDevice,
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -79,7 +79,7 @@ async def test_a_thousand_coroutines_on_16_streams_use_one_native_thread_and_at_
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("waits", "threads"), [("watch", 1), ("thread", 3)])
-async def test_two_streams_are_awaited_by_one_watcher_or_by_a_thread_each_beside_it(
+async def test_awaits_of_two_streams_use_the_watcher_only_or_one_more_thread_each(
     waits: Literal["watch", "thread"], threads: int
 ) -> None:
     async with (
@@ -94,7 +94,7 @@ async def test_two_streams_are_awaited_by_one_watcher_or_by_a_thread_each_beside
             stream.fill(memory, 1)
         waiting = [Waiting(group, stream.synchronize) for stream in (one, other)]
         await until(lambda: lib.aio_device_waits(0) == len(waiting))
-        await until(lambda: lib.aio_threads() == threads)  # one of a test before may still be on its way out
+        await until(lambda: lib.aio_threads() == threads)  # a thread of an earlier test may still be ending
         simulator.release_all()
         for each in waiting:
             await each.outcome()
@@ -102,14 +102,14 @@ async def test_two_streams_are_awaited_by_one_watcher_or_by_a_thread_each_beside
 
 @pytest.mark.anyio
 @pytest.mark.watch_only
-async def test_an_open_device_that_nobody_awaits_uses_no_cpu(open_device: OpenDevice) -> None:
+async def test_open_device_without_awaits_uses_no_cpu(open_device: OpenDevice) -> None:
     async with open_device(), open_device(1):
         for thread in native_threads():
             assert until_now(partial(rests, thread))
 
 
 @pytest.mark.anyio
-async def test_awaiting_an_idle_stream_returns_while_40_others_hang(open_device: OpenDevice) -> None:
+async def test_await_of_an_idle_stream_returns_while_40_others_are_held(open_device: OpenDevice) -> None:
     async with AsyncExitStack() as stack:
         device = await stack.enter_async_context(open_device())
         memory = await stack.enter_async_context(device.allocate(64))
@@ -134,7 +134,7 @@ async def test_awaiting_an_idle_stream_returns_while_40_others_hang(open_device:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("awaited", ["before the later work", "after the later work"])
-async def test_a_ticket_on_a_stream_that_never_runs_dry_resolves_when_its_own_work_is_done(
+async def test_ticket_on_a_stream_that_is_never_idle_completes_when_its_own_work_is_done(
     open_device: OpenDevice, awaited: str
 ) -> None:
     async with (
@@ -150,7 +150,7 @@ async def test_a_ticket_on_a_stream_that_never_runs_dry_resolves_when_its_own_wo
         early = Waiting(group, lambda: ticket) if awaited.startswith("before") else None
         if early:
             await until(lambda: lib.aio_device_waits(0) == 1)
-            if device._manager.strategy == "thread":  # its call waits for what is queued when it begins
+            if device._manager.strategy == "thread":  # its ACL call waits for all work queued before it
                 await until(lambda: simulator.stats().inside == 1)
         blocker.block(stream)
         later = stream.fill(memory, 2)
@@ -164,7 +164,7 @@ async def test_a_ticket_on_a_stream_that_never_runs_dry_resolves_when_its_own_wo
 
 
 @pytest.mark.anyio
-async def test_each_ticket_of_a_stream_that_is_kept_busy_resolves_in_its_turn(
+async def test_tickets_of_a_stream_that_is_kept_busy_complete_one_by_one(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -188,7 +188,7 @@ async def test_each_ticket_of_a_stream_that_is_kept_busy_resolves_in_its_turn(
 
 
 @pytest.mark.anyio
-async def test_a_stream_can_be_created_while_a_device_wait_is_held(open_device: OpenDevice) -> None:
+async def test_stream_is_created_while_a_wait_for_the_device_is_pending(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with simulator.held(stream):
             ticket = stream.fill(memory, 1)
@@ -204,7 +204,7 @@ async def test_a_stream_can_be_created_while_a_device_wait_is_held(open_device: 
 
 
 @pytest.mark.anyio
-async def test_a_stream_can_be_created_while_a_device_wait_is_held_by_others_work(
+async def test_stream_is_created_while_a_wait_for_work_of_other_code_is_pending(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -222,7 +222,7 @@ async def test_a_stream_can_be_created_while_a_device_wait_is_held_by_others_wor
 
 
 class ForeignStream:
-    """A stream that another library has made, with work on it."""
+    """A stream that other code created, with work on it."""
 
     def __init__(self) -> None:
         from aioacl._base.ffi import ffi
@@ -233,22 +233,22 @@ class ForeignStream:
         self.handle, self.memory = made[0], memory[0]
 
     def hold(self) -> None:
-        """It stands still, with a task on it."""
+        """Holds the stream and enqueues a task."""
         simulator.hold(self.handle)
         assert lib.aio_u_aclrtMemsetAsync(self.memory, 64, 1, 64, self.handle) == 0
 
     def release(self) -> None:
-        """It goes on."""
+        """Lets the stream run."""
         simulator.release(self.handle)
 
     def destroy(self) -> None:
-        """Gives back what it has made."""
+        """Destroys the stream and frees its memory."""
         assert lib.aio_u_aclrtDestroyStream(self.handle) == 0
         assert lib.aio_u_aclrtFree(self.memory) == 0
 
 
 @pytest.mark.parametrize("runner", ["asyncio", "uvloop", "trio"])
-def test_50_runs_in_a_row_without_the_garbage_collector_keep_descriptors_and_threads_flat(
+def test_50_runs_without_garbage_collection_leak_no_descriptors_and_no_threads(
     open_device: OpenDevice, runner: str
 ) -> None:
     options = {"use_uvloop": True} if runner == "uvloop" else {}
@@ -301,7 +301,7 @@ def test_importing_aioacl_loads_no_acl_library_and_starts_no_thread() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_loop_of_awaits_that_are_all_done_lets_others_run(open_device: OpenDevice) -> None:
+async def test_loop_of_awaits_of_a_done_ticket_lets_other_tasks_run(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         ticket = stream.fill(memory, 1)
         await ticket

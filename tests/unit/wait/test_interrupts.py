@@ -94,9 +94,8 @@ def walk(
     """Runs the operation once per step, interrupts it there, and calls `check`. Returns the number of steps."""
     step = 1
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # an operation that is interrupted before its await warns, as it should
+        # An operation that is interrupted before its await warns, as it should.
+        warnings.simplefilter("ignore")
         while interrupted(step, operation, places=places):
             try:
                 check()
@@ -148,9 +147,8 @@ def test_job_interrupted_inside_the_standard_library_is_no_longer_in_flight(
         job.result()
 
     assert walk(operation, lambda: works(device), PLACE + STANDARD) > 80
-    assert until_now(
-        lambda: not device.health.in_flight
-    )  # the count goes to 0 only at the watcher's next round
+    # The watcher counts as in flight during a round.
+    assert until_now(lambda: not device.health.in_flight)
 
 
 @pytest.mark.thorough
@@ -276,9 +274,8 @@ def test_lowlevel_set_and_reset_that_are_interrupted_leave_the_counts_right() ->
         before = lib.aio_device_foreign(0)
         lib.aio_u_aclrtSetDevice(0)
         lib.aio_u_aclrtResetDeviceForce(0)
-        assert (
-            lib.aio_device_foreign(0) == before + 1
-        )  # a foreign reset by the interrupted thread is counted too
+        # A foreign reset by the interrupted thread is counted too.
+        assert lib.aio_device_foreign(0) == before + 1
         assert manager_of(0).counts.standing().retained == 0
 
     assert walk(operation, check) > 50
