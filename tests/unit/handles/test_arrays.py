@@ -1,4 +1,4 @@
-"""Buffers as arrays, bytes and views: what pinned memory gives, and what device memory and closed buffers raise."""
+"""Buffers as arrays, bytes and views: pinned memory exports them; device memory and closed buffers raise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
     ],
     ids=["asarray", "array", "dtype", "ufunc"],
 )
-async def test_array_of_a_device_buffer_raises_that_names_download(
+async def test_array_of_a_device_buffer_raises_and_names_download(
     open_device: OpenDevice, convert: Callable[[Any], object]
 ) -> None:
     async with open_device() as device, device.allocate(8) as buffer:
@@ -41,7 +41,7 @@ async def test_array_of_a_device_buffer_raises_that_names_download(
 
 
 @pytest.mark.parametrize("convert", [bytes, bytearray, memoryview, np.frombuffer, io.BytesIO().write])
-async def test_bytes_or_view_of_a_device_buffer_raises_that_names_download(
+async def test_bytes_or_view_of_a_device_buffer_raises_and_names_download(
     open_device: OpenDevice, convert: Callable[[Any], object]
 ) -> None:
     async with open_device() as device, device.allocate(8) as buffer:
@@ -85,7 +85,7 @@ async def test_array_or_view_of_a_closed_pinned_buffer_raises_that_it_is_closed(
             convert(pinned)
 
 
-async def test_array_protocol_of_a_pinned_buffer_gives_its_memory(open_device: OpenDevice) -> None:
+async def test_array_protocol_of_a_pinned_buffer_shares_or_copies_its_memory(open_device: OpenDevice) -> None:
     async with open_device() as device, device.pinned(8) as pinned:
         array = pinned.__array__()
         array[:] = 7

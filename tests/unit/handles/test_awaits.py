@@ -1,4 +1,4 @@
-"""Every public await, each under success, device error, timeout and cancellation; and as `.result()`."""
+"""Each public await under success, device error, timeout and cancellation, also as `.result()`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MEGABYTE = 1 << 20
 
 
 @dataclass
-class Scene:
-    """A device, and one of each thing on it."""
+class Setup:
+    """A device with a stream and buffers."""
 
     open_device: OpenDevice
     device: aioacl.Device
@@ -38,111 +38,111 @@ class Scene:
     go_on: threading.Event = field(default_factory=threading.Event)
 
     def release(self) -> None:
-        """Lets everything that stands still go on."""
-        simulator.clear()  # a call may not have come yet to where it would have hung
+        """Releases held streams and hung calls."""
+        simulator.clear()  # a call that has not begun yet must not hang later
         simulator.release_all()
         self.go_on.set()
 
 
 @asynccontextmanager
-async def scene_of(open_device: OpenDevice) -> AsyncGenerator[Scene]:
+async def setup_on(open_device: OpenDevice) -> AsyncGenerator[Setup]:
     async with (
         open_device() as device,
         device.create_stream() as stream,
         device.allocate(64) as memory,
         device.allocate(6 * MEGABYTE) as large,
     ):
-        yield Scene(open_device, device, stream, memory, large)
+        yield Setup(open_device, device, stream, memory, large)
 
 
-def nothing(_: Scene) -> None:
-    """The scene is as it should be."""
+def nothing(_: Setup) -> None:
+    """Changes nothing."""
 
 
-def hold(scene: Scene) -> None:
-    simulator.hold(scene.stream)
-    scene.stream.fill(scene.memory, 1)
+def hold(prepared: Setup) -> None:
+    simulator.hold(prepared.stream)
+    prepared.stream.fill(prepared.memory, 1)
 
 
-def hold_a_full_queue(scene: Scene) -> None:
-    simulator.hold(scene.stream)
-    fill_queue(scene.stream, scene.memory)
+def hold_a_full_queue(prepared: Setup) -> None:
+    simulator.hold(prepared.stream)
+    fill_queue(prepared.stream, prepared.memory)
 
 
-def hang(function: str) -> Callable[[Scene], None]:
+def hang(function: str) -> Callable[[Setup], None]:
     return lambda _: simulator.hang_call(function)
 
 
-def hangs(function: str) -> Callable[[Scene], bool]:
+def hangs(function: str) -> Callable[[Setup], bool]:
     return lambda _: simulator.hung(function) > 0
 
 
-def waits(_: Scene) -> bool:
+def waits(_: Setup) -> bool:
     return bool(lib.aio_device_waits(0))
 
 
-def fail_task(scene: Scene) -> None:
-    simulator.fail_next(scene.stream, TASK_FAULT)
+def fail_task(prepared: Setup) -> None:
+    simulator.fail_next(prepared.stream, TASK_FAULT)
 
 
-def fail(function: str, code: int) -> Callable[[Scene], None]:
+def fail(function: str, code: int) -> Callable[[Setup], None]:
     return lambda _: simulator.fail_call(function, code)
 
 
-def copied(scene: Scene) -> aioacl.Ticket:
-    return scene.stream.copy(scene.memory, bytes(64))
+def copied(prepared: Setup) -> aioacl.Ticket:
+    return prepared.stream.copy(prepared.memory, bytes(64))
 
 
-def recorded(scene: Scene) -> aioacl.Event:
-    copied(scene)
-    return scene.stream.record()
+def recorded(prepared: Setup) -> aioacl.Event:
+    copied(prepared)
+    return prepared.stream.record()
 
 
 class Streamed:
     """`await stream`, with a copy before it."""
 
-    def __init__(self, scene: Scene) -> None:
-        copied(scene)
-        self.stream = scene.stream
-        self.result = scene.stream.result
+    def __init__(self, prepared: Setup) -> None:
+        copied(prepared)
+        self.stream = prepared.stream
+        self.result = prepared.stream.result
 
     def __await__(self) -> Any:
         return self.stream.__await__()
 
 
-def device_synchronized(scene: Scene) -> Any:
-    copied(scene)
-    return scene.device.synchronize()
+def device_synchronized(prepared: Setup) -> Any:
+    copied(prepared)
+    return prepared.device.synchronize()
 
 
-def stream_synchronized(scene: Scene) -> Any:
-    copied(scene)
-    return scene.stream.synchronize()
+def stream_synchronized(prepared: Setup) -> Any:
+    copied(prepared)
+    return prepared.stream.synchronize()
 
 
 @dataclass(frozen=True)
 class Await:
-    """How it begins, what makes it stand still, how that is seen, what makes it fail, and with which code."""
+    """One await: how to begin it, how to stall it, whether it is stalled, how to make it fail, and the error code."""
 
-    begin: Callable[[Scene], Any]
-    stall: Callable[[Scene], None]
-    stalled: Callable[[Scene], bool]
-    fail: Callable[[Scene], None] = nothing
+    begin: Callable[[Setup], Any]
+    stall: Callable[[Setup], None]
+    stalled: Callable[[Setup], bool]
+    fail: Callable[[Setup], None] = nothing
     code: int = 0
 
 
-def calling(function: str, code: int, begin: Callable[[Scene], Any]) -> Await:
-    """One that ends with that ACL function."""
+def calling(function: str, code: int, begin: Callable[[Setup], Any]) -> Await:
+    """An await that ends with that ACL function."""
     return Await(begin, hang(function), hangs(function), fail(function, code), code)
 
 
-def watching(begin: Callable[[Scene], Any]) -> Await:
-    """One that waits for the stream."""
+def watching(begin: Callable[[Setup], Any]) -> Await:
+    """An await that waits for the stream."""
     return Await(begin, hold, waits, fail_task, TASK_FAULT)
 
 
-def synchronized_event(scene: Scene) -> Any:
-    return recorded(scene).synchronize()
+def synchronized_event(prepared: Setup) -> Any:
+    return recorded(prepared).synchronize()
 
 
 AWAITS = {
@@ -177,7 +177,7 @@ every_await = pytest.mark.parametrize("entry", AWAITS.values(), ids=AWAITS)
 every_failing = pytest.mark.parametrize("entry", FAILING.values(), ids=FAILING)
 
 
-async def give_back(made: Any) -> None:
+async def close_if_handle(made: Any) -> None:
     if hasattr(made, "close"):
         await made.close()
 
@@ -186,80 +186,80 @@ class TestOnALoop:
     pytestmark = pytest.mark.anyio
 
     @every_await
-    async def test_an_await_succeeds(self, open_device: OpenDevice, entry: Await) -> None:
-        async with scene_of(open_device) as scene:
-            await give_back(await entry.begin(scene))
+    async def test_await_succeeds(self, open_device: OpenDevice, entry: Await) -> None:
+        async with setup_on(open_device) as prepared:
+            await close_if_handle(await entry.begin(prepared))
 
     @every_failing
-    async def test_an_await_raises_the_device_error(self, open_device: OpenDevice, entry: Await) -> None:
-        async with scene_of(open_device) as scene:
-            entry.fail(scene)
+    async def test_await_raises_the_device_error(self, open_device: OpenDevice, entry: Await) -> None:
+        async with setup_on(open_device) as prepared:
+            entry.fail(prepared)
             with pytest.raises(aioacl.AclError) as caught:
-                await entry.begin(scene)
+                await entry.begin(prepared)
             assert caught.value.code == entry.code
             assert caught.value.device in (0, 1)
-            await scene.stream.renew()
-            await give_back(await entry.begin(scene))
+            await prepared.stream.renew()
+            await close_if_handle(await entry.begin(prepared))
 
     @every_await
-    async def test_an_await_that_stands_still_obeys_the_timeout_around_it(
+    async def test_stalled_await_ends_at_the_timeout_around_it(
         self, open_device: OpenDevice, entry: Await
     ) -> None:
-        async with scene_of(open_device) as scene:
-            entry.stall(scene)
+        async with setup_on(open_device) as prepared:
+            entry.stall(prepared)
             with pytest.raises(TimeoutError), anyio.fail_after(0.02):
-                await entry.begin(scene)
-            scene.release()
-            await scene.stream
-            await give_back(await entry.begin(scene))
+                await entry.begin(prepared)
+            prepared.release()
+            await prepared.stream
+            await close_if_handle(await entry.begin(prepared))
 
     @every_await
-    async def test_a_cancelled_await_returns_at_once_and_harms_nobody(
+    async def test_cancelled_await_returns_at_once_and_later_awaits_succeed(
         self, open_device: OpenDevice, entry: Await
     ) -> None:
-        async with scene_of(open_device) as scene:
-            entry.stall(scene)
+        async with setup_on(open_device) as prepared:
+            entry.stall(prepared)
             async with anyio.create_task_group() as group:
-                waiting = Waiting(group, lambda: entry.begin(scene))
-                await until(lambda: entry.stalled(scene))
+                waiting = Waiting(group, lambda: entry.begin(prepared))
+                await until(lambda: entry.stalled(prepared))
                 waiting.cancel()
                 await until(lambda: waiting.ended)
                 assert waiting.cancelled
-                assert entry.stalled(scene)
-            scene.release()
-            await scene.stream
-            await give_back(await entry.begin(scene))
+                assert entry.stalled(prepared)
+            prepared.release()
+            await prepared.stream
+            await close_if_handle(await entry.begin(prepared))
 
     @every_await
-    async def test_an_await_ends_when_what_held_it_goes_on(
+    async def test_stalled_await_succeeds_after_the_release(
         self, open_device: OpenDevice, entry: Await
     ) -> None:
-        async with scene_of(open_device) as scene:
-            entry.stall(scene)
+        async with setup_on(open_device) as prepared:
+            entry.stall(prepared)
             async with anyio.create_task_group() as group:
-                waiting = Waiting(group, lambda: entry.begin(scene))
-                await until(lambda: entry.stalled(scene))
+                waiting = Waiting(group, lambda: entry.begin(prepared))
+                await until(lambda: entry.stalled(prepared))
                 assert not waiting.ended
-                scene.release()
-                await give_back(await waiting.outcome())
+                prepared.release()
+                await close_if_handle(await waiting.outcome())
 
     @every_await
     async def test_result_is_refused_on_a_thread_whose_loop_runs(
         self, open_device: OpenDevice, entry: Await
     ) -> None:
-        async with scene_of(open_device) as scene:
-            begun = entry.begin(scene)
+        async with setup_on(open_device) as prepared:
+            begun = entry.begin(prepared)
             with pytest.raises(RuntimeError, match="await it instead"):
                 begun.result()
-            await give_back(await begun)
+            await close_if_handle(await begun)
 
 
 @pytest.fixture
-def scene(open_device: OpenDevice) -> Any:
+def prepared(open_device: OpenDevice) -> Any:
     device = open_device().result()
     stream = device.create_stream().result()
     memory, large = device.allocate(64).result(), device.allocate(6 * MEGABYTE).result()
-    yield Scene(open_device, device, stream, memory, large)
+    yield Setup(open_device, device, stream, memory, large)
     simulator.release_all()
     for made in (large, memory, stream, device):
         made.close().result()
@@ -267,35 +267,35 @@ def scene(open_device: OpenDevice) -> Any:
 
 class TestOnAPlainThread:
     @every_await
-    def test_result_returns_what_an_await_returns(self, scene: Scene, entry: Await) -> None:
-        made = entry.begin(scene).result()
+    def test_result_succeeds_on_a_plain_thread(self, prepared: Setup, entry: Await) -> None:
+        made = entry.begin(prepared).result()
         if hasattr(made, "close"):
             made.close().result()
 
     @every_failing
-    def test_result_raises_the_device_error(self, scene: Scene, entry: Await) -> None:
-        entry.fail(scene)
+    def test_result_raises_the_device_error(self, prepared: Setup, entry: Await) -> None:
+        entry.fail(prepared)
         with pytest.raises(aioacl.AclError) as caught:
-            entry.begin(scene).result()
+            entry.begin(prepared).result()
         assert caught.value.code == entry.code
 
     @every_await
-    def test_result_raises_device_timeout_and_what_it_waited_for_goes_on(
-        self, scene: Scene, entry: Await
+    def test_result_that_times_out_raises_device_timeout_and_the_work_goes_on(
+        self, prepared: Setup, entry: Await
     ) -> None:
-        entry.stall(scene)
+        entry.stall(prepared)
         with pytest.raises(aioacl.DeviceTimeout):
-            entry.begin(scene).result(timeout=0.02)
-        scene.release()
-        scene.stream.result()
+            entry.begin(prepared).result(timeout=0.02)
+        prepared.release()
+        prepared.stream.result()
 
     @every_await
-    def test_result_blocks_until_what_held_it_goes_on(self, scene: Scene, entry: Await) -> None:
-        entry.stall(scene)
-        blocked = Raised(lambda: entry.begin(scene).result())
-        assert until_now(lambda: entry.stalled(scene))
+    def test_stalled_result_blocks_until_the_release(self, prepared: Setup, entry: Await) -> None:
+        entry.stall(prepared)
+        blocked = Raised(lambda: entry.begin(prepared).result())
+        assert until_now(lambda: entry.stalled(prepared))
         assert blocked.running
-        scene.release()
+        prepared.release()
         made = blocked.join()
         if hasattr(made, "close"):
             in_thread(lambda: made.close().result())
@@ -324,24 +324,24 @@ every_timeout = pytest.mark.parametrize(("stall", "begin"), OWN_TIMEOUTS.values(
 
 @pytest.mark.anyio
 @every_timeout
-async def test_a_timeout_of_its_own_raises_device_timeout(
-    open_device: OpenDevice, stall: Callable[[Scene], None], begin: Callable[[Scene, float], Any]
+async def test_await_with_a_timeout_argument_raises_device_timeout(
+    open_device: OpenDevice, stall: Callable[[Setup], None], begin: Callable[[Setup, float], Any]
 ) -> None:
-    async with scene_of(open_device) as scene:
-        stall(scene)
+    async with setup_on(open_device) as prepared:
+        stall(prepared)
         with pytest.raises(aioacl.DeviceTimeout):
-            await begin(scene, 0.02)
-        scene.release()
-        await scene.stream
-        await give_back(await begin(scene, 20.0))
+            await begin(prepared, 0.02)
+        prepared.release()
+        await prepared.stream
+        await close_if_handle(await begin(prepared, 20.0))
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("begin", [begin for _, begin in OWN_TIMEOUTS.values()], ids=OWN_TIMEOUTS)
 @pytest.mark.parametrize("timeout", [-1, -0.5, float("nan"), "1", True, b"1"])
-async def test_a_timeout_that_is_no_time_is_refused_with_the_cure(
-    open_device: OpenDevice, begin: Callable[[Scene, Any], Any], timeout: Any
+async def test_await_with_an_invalid_timeout_is_refused_with_the_valid_values(
+    open_device: OpenDevice, begin: Callable[[Setup, Any], Any], timeout: Any
 ) -> None:
-    async with scene_of(open_device) as scene:
+    async with setup_on(open_device) as prepared:
         with pytest.raises(aioacl.ParameterError, match="must be a number of seconds, at least 0, or None"):
-            await begin(scene, timeout)
+            await begin(prepared, timeout)

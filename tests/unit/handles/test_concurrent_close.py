@@ -1,4 +1,4 @@
-"""What a thread uses while another thread closes it: the error says that it is closed."""
+"""Handles used by a thread while another thread closes them: the error states that the handle is closed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Meanwhile:
-    """The engine; when one of its functions is about to be called, another thread acts."""
+    """The engine's functions. Just before one of them is called, another thread runs `act`."""
 
     def __init__(self, function: str, act: Act) -> None:
         self._function = function
@@ -62,7 +62,7 @@ async def enqueue(
     how: str,
     act: Callable[[Things], object],
 ) -> None:
-    """Enqueues while another thread acts."""
+    """Enqueues while another thread runs `act`."""
     things, (function, call) = Things(), ENQUEUES[how]
     async with (
         open_device() as things.device,
@@ -95,7 +95,7 @@ async def test_enqueue_with_a_buffer_that_another_thread_closes_raises_that_it_i
     def act(things: Things) -> None:
         things.memory.close().result()
 
-    if how == "upload":  # it uses the buffer already, which is freed behind it
+    if how == "upload":  # the upload already uses the buffer, which is freed after it
         await enqueue(open_device, monkeypatch, how, act)
         return
     with pytest.raises(aioacl.ParameterError, match=r"the device buffer is closed. Make a new device buffer"):
@@ -141,7 +141,7 @@ async def test_enqueue_while_the_last_close_drains_or_resets_raises_that_the_dev
     device = await open_device()
     stream, memory = await device.create_stream(), await device.allocate(64)
     async with anyio.create_task_group() as group:
-        simulator.hang_call("aclrtMalloc")  # on the thread that the close stops first
+        simulator.hang_call("aclrtMalloc")  # on the maintenance thread, which the close stops first
         allocating = Waiting(group, lambda: device.allocate(64))
         await until(hanging("aclrtMalloc"))
         closing = Waiting(group, device.close)

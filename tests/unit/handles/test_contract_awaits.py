@@ -1,4 +1,4 @@
-"""docs/contract.md from sentence 25 on: awaits and failures. A test's number is its sentence's."""
+"""docs/contract.md from sentence 25 on: awaits and failures. The number of a test is the number of its sentence."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ CHUNK = 1 << 20
 
 
 def failing(stream: aioacl.Stream, memory: aioacl.DeviceBuffer, code: int = TASK_FAULT) -> aioacl.Ticket:
-    """A fill that fails on the device."""
+    """Enqueues a fill that fails on the device."""
     simulator.fail_next(stream, code)
     return stream.fill(memory, 1)
 
 
 async def raises(awaited: Any, code: int = TASK_FAULT) -> aioacl.AclError:
-    """Awaits it; the error that it raised."""
+    """Awaits and returns the error that was raised."""
     with pytest.raises(aioacl.AclError) as caught:
         await awaited
     assert caught.value.code == code
     return caught.value
 
 
-async def told(events: aioacl.DeviceEvents, kind: str) -> aioacl.DeviceEvent:
-    """The next event of that kind."""
+async def next_event(events: aioacl.DeviceEvents, kind: str) -> aioacl.DeviceEvent:
+    """Returns the next event of that kind."""
     with anyio.fail_after(20):
         while (event := await anext(events)).kind != kind:
             pass
@@ -115,9 +115,7 @@ async def test_25_await_returns_if_what_it_depends_on_was_awaited_after_it_was_d
         source.fill(memory, 1)
         stream.wait_event(source.record())
         ticket = stream.fill(memory, 2)
-        await until(
-            stream.query
-        )  # done, and not yet known to have succeeded: nothing has asked for the source
+        await until(stream.query)  # done, but not yet confirmed: nothing has asked for the source
         await source
         with anyio.fail_after(20):
             await ticket
@@ -144,11 +142,11 @@ async def test_26_failure_is_raised_late_again_and_behind_later_work(open_device
             await another.fill(memory, byte)
         errors = [await raises(ticket) for _ in range(3)]
         assert len({id(error) for error in errors}) == 3
-    assert (await raises(ticket)).code == TASK_FAULT  # also when all of it is closed
+    assert (await raises(ticket)).code == TASK_FAULT  # also after stream and device are closed
 
 
 @anyio_test
-async def test_26_first_failure_of_its_own_stream_comes_before_those_it_depends_on(
+async def test_26_await_raises_its_own_streams_failure_before_those_that_it_depends_on(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -178,7 +176,7 @@ async def test_26_first_failure_of_its_own_stream_comes_before_those_it_depends_
             assert each.error is not None
 
 
-# --- 27: who is not blamed ------------------------------------------------------------------------------------------
+# --- 27: work that is not affected ---------------------------------------------------------------------------------
 
 
 @anyio_test
@@ -205,7 +203,7 @@ async def test_27_work_before_or_beside_a_failed_task_succeeds(open_device: Open
 
 
 @anyio_test
-async def test_27_a_lost_device_fails_all_that_is_unfinished_and_nothing_before(
+async def test_27_lost_device_fails_all_unfinished_work_and_nothing_finished(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -290,7 +288,7 @@ async def test_28_wait_event_on_a_known_failure_raises_and_leaves_the_stream_usa
         await stream.fill(memory, 1)
 
 
-# --- 29: the cure ---------------------------------------------------------------------------------------------------
+# --- 29: the remedy -------------------------------------------------------------------------------------------------
 
 
 @anyio_test
@@ -305,7 +303,7 @@ async def test_29_renewed_stream_works_and_older_tickets_keep_their_outcome(open
         await good
         await raises(bad)
         await device.synchronize()
-        await stream.renew()  # it need not have failed
+        await stream.renew()  # a stream that has not failed is renewed too
         await stream.fill(memory, 3)
 
 
@@ -323,7 +321,7 @@ async def test_29_renew_waits_for_work_or_drops_it(open_device: OpenDevice) -> N
         await stream.fill(memory, 2)
 
 
-# --- 30: of a task, or of the device --------------------------------------------------------------------------------
+# --- 30: task failures and device failures --------------------------------------------------------------------------
 
 
 def is_ready(device: aioacl.Device) -> bool:
@@ -331,7 +329,7 @@ def is_ready(device: aioacl.Device) -> bool:
 
 
 @anyio_test
-async def test_30_a_task_failure_leaves_the_device_ready_and_a_device_failure_does_not(
+async def test_30_task_failure_leaves_the_device_ready_and_device_failure_does_not(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory:
@@ -350,7 +348,7 @@ async def test_30_a_task_failure_leaves_the_device_ready_and_a_device_failure_do
         assert is_ready(device)
 
 
-# --- 31: no failures ------------------------------------------------------------------------------------------------
+# --- 31: what does not fail a stream ----------------------------------------------------------------------------------
 
 
 @anyio_test
@@ -435,11 +433,13 @@ async def test_31_work_that_depends_on_a_device_that_is_reset_raises_device_rese
 
 
 @anyio_test
-async def test_32_failure_that_nothing_awaits_is_told_and_counted(open_device: OpenDevice) -> None:
+async def test_32_failure_that_nothing_awaits_is_sent_to_listeners_and_counted(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         events, before = device.events(), device.health.failed_tasks
         ticket = failing(stream, memory)
-        event = await told(events, "fault")
+        event = await next_event(events, "fault")
         assert (event.position, event.code) == (ticket.position, TASK_FAULT)
         assert event.stream >= 0
         assert "ACL_ERROR_RT_AICORE_EXCEPTION" in event.text
@@ -455,7 +455,7 @@ async def test_32_close_of_a_stream_with_an_uncollected_failure_warns_once(open_
         events = device.events()
         stream = await device.create_stream()
         failing(stream, memory)
-        await told(events, "fault")
+        await next_event(events, "fault")
         with pytest.warns(aioacl.AclWarning, match=rf"its stream was closed: {TASK_FAULT}") as warned:
             await stream.close()
         assert len(warned) == 1
@@ -471,11 +471,11 @@ async def test_32_close_of_a_stream_whose_work_fails_afterwards_warns(open_devic
         with pytest.warns(aioacl.AclWarning, match=rf"its stream was closed: {TASK_FAULT}"):  # noqa: PT031 - on a thread
             simulator.release(stream)
             await until(lambda: simulator.calls("aclrtDestroyStream") == 1)
-            await device.memory_info()  # behind the destruction, on the maintenance thread
+            await device.memory_info()  # runs after the destruction, on the maintenance thread
 
 
 @anyio_test
-@pytest.mark.leaves("streams")  # which the close of the device has released
+@pytest.mark.leaves("streams")  # the close of the device has released it
 async def test_32_close_of_a_device_with_an_uncollected_failure_warns(open_device: OpenDevice) -> None:
     device = await open_device()
     memory, stream = await device.allocate(64), await device.create_stream()
@@ -491,7 +491,7 @@ async def test_32_close_of_a_device_with_an_uncollected_failure_warns(open_devic
 
 
 @anyio_test
-async def test_32_failure_at_the_close_of_a_device_is_not_told_to_those_who_open_it_next(
+async def test_32_failure_at_the_close_of_a_device_is_not_reported_after_the_next_open(
     open_device: OpenDevice,
 ) -> None:
     device = await open_device()
@@ -504,7 +504,7 @@ async def test_32_failure_at_the_close_of_a_device_is_not_told_to_those_who_open
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         events = device.events()
         failing(stream, memory, 507011)
-        assert (await told(events, "fault")).code == 507011
+        assert (await next_event(events, "fault")).code == 507011
         assert stream.error is not None
 
 
@@ -522,30 +522,32 @@ async def test_32_failure_that_was_collected_does_not_warn(open_device: OpenDevi
         events = device.events()
         async with device.create_stream() as stream:
             failing(stream, memory)
-            await told(events, "fault")
+            await next_event(events, "fault")
             try:
                 COLLECTS[way](stream, memory)
             except aioacl.DeviceFault:
                 assert way != "error"
-    # A warning would be an error here.
+    # The configuration of pytest turns a warning into an error.
 
 
 @anyio_test
-async def test_32_block_that_ends_in_an_error_keeps_it(open_device: OpenDevice) -> None:
+async def test_32_block_that_raises_with_an_uncollected_failure_warns_and_keeps_its_error(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         events = device.events()
 
         async def body() -> None:
             async with device.lease(), device.create_stream() as stream:
                 failing(stream, memory)
-                await told(events, "fault")
+                await next_event(events, "fault")
                 raise KeyError
 
         with pytest.warns(aioacl.AclWarning), pytest.raises(KeyError):
             await body()
 
 
-# --- 33: asking -----------------------------------------------------------------------------------------------------
+# --- 33: queries ----------------------------------------------------------------------------------------------------
 
 
 @anyio_test
@@ -587,7 +589,7 @@ def test_34_simulator_reports_each_failed_task() -> None:
         ("", False),
     ],
 )
-def test_34_only_chips_that_keep_the_order_are_trusted(soc: str, keeps: bool) -> None:
+def test_34_reports_are_used_only_on_chips_that_keep_the_order(soc: str, keeps: bool) -> None:
     assert detection.keeps_order(soc) == keeps
 
 
@@ -622,8 +624,8 @@ start(main)
 @pytest.mark.process
 @pytest.mark.parametrize("waits", ["watch", "thread"])
 def test_34_without_reports_failures_are_confirmed_and_the_first_open_warns(waits: str) -> None:
-    said = "[('AclWarning', True)]\nconfirmed\nfine\n507015\n507015\n"
-    assert run(CONFIRMED, waits=waits) == (0, said, "")
+    output = "[('AclWarning', True)]\nconfirmed\nfine\n507015\n507015\n"
+    assert run(CONFIRMED, waits=waits) == (0, output, "")
 
 
 # --- work that was enqueued by hand ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What was never closed warns at the line that made it, wherever it is dropped."""
+"""A handle that is dropped without a close emits a ResourceWarning at the line that created it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAKERS: dict[str, Callable[[aioacl.Device], object]] = {
 
 
 class Cycle:
-    """What only the collector finds."""
+    """An object in a reference cycle, which only the garbage collector frees."""
 
     def __init__(self, kept: object) -> None:
         self.itself, self.kept = self, kept
@@ -47,8 +47,8 @@ DROPS: dict[str, Callable[[list[Any]], object]] = {
 }
 
 
-def told_of(drop: Callable[[], object], action: Any = "always") -> list[tuple[str, int]]:
-    """The files and lines of the ResourceWarnings."""
+def warnings_of(drop: Callable[[], object], action: Any = "always") -> list[tuple[str, int]]:
+    """Runs `drop`; returns file and line of each ResourceWarning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter(action, ResourceWarning)
         drop()
@@ -57,32 +57,36 @@ def told_of(drop: Callable[[], object], action: Any = "always") -> list[tuple[st
 
 @pytest.mark.parametrize("how", DROPS)
 @pytest.mark.parametrize("what", MAKERS)
-def test_unclosed_thing_warns_at_the_line_that_made_it(open_device: OpenDevice, what: str, how: str) -> None:
+def test_unclosed_handle_warns_at_the_line_that_created_it(
+    open_device: OpenDevice, what: str, how: str
+) -> None:
     with open_device() as device:
         kept = [MAKERS[what](device)]
-        ((file, line),) = told_of(lambda: DROPS[how](kept))
+        ((file, line),) = warnings_of(lambda: DROPS[how](kept))
         assert file == __file__
         assert f'"{what}": lambda' in linecache.getline(file, line)
 
 
-def test_unclosed_things_of_one_line_warn_once_with_the_default_filter(open_device: OpenDevice) -> None:
+def test_unclosed_handles_of_one_line_warn_once_with_the_default_filter(open_device: OpenDevice) -> None:
     def drop() -> None:
         for _ in range(3):
             device.create_stream().result()
 
     with open_device() as device:
-        assert len(told_of(drop, "default")) == 1
+        assert len(warnings_of(drop, "default")) == 1
 
 
-def test_unclosed_thing_that_a_module_made_which_is_gone_warns_at_its_line(open_device: OpenDevice) -> None:
+def test_unclosed_handle_created_by_an_unloaded_module_warns_at_its_line(open_device: OpenDevice) -> None:
     names: dict[str, Any] = {"__name__": "gone"}  # not in sys.modules
     exec(compile("def make(device):\n    return device.create_stream()\n", "gone.py", "exec"), names)
     with open_device() as device:
-        assert told_of(lambda: names["make"](device).result()) == [("gone.py", 2)]
+        assert warnings_of(lambda: names["make"](device).result()) == [("gone.py", 2)]
 
 
 @pytest.mark.parametrize("how", DROPS)
-def test_lease_that_is_dropped_inside_its_block_lets_a_reset_begin(open_device: OpenDevice, how: str) -> None:
+def test_lease_dropped_inside_its_block_warns_and_lets_a_reset_begin(
+    open_device: OpenDevice, how: str
+) -> None:
     with open_device() as device:
         kept: list[Any] = [in_thread(device.lease().__enter__)]
         reset = Raised(device.force_reset(grace=1000, timeout=2000).result)
@@ -93,15 +97,15 @@ def test_lease_that_is_dropped_inside_its_block_lets_a_reset_begin(open_device: 
         assert device.health.leases == 0
 
 
-def test_lease_whose_warning_is_an_error_that_keeps_it_is_given_back(
+def test_lease_whose_warning_is_an_error_that_refers_to_it_is_released(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[BaseException | None] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: kept.append(told.exc_value))
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: kept.append(unraisable.exc_value))
     with open_device() as device:
         lease = [device.lease().__enter__()]
-        assert told_of(lease.clear, "error") == []
-        assert isinstance(kept[0], ResourceWarning)  # whose traceback has a frame that refers to the lease
+        assert warnings_of(lease.clear, "error") == []
+        assert isinstance(kept[0], ResourceWarning)  # a frame of its traceback refers to the lease
         assert until_now(lambda: device.health.leases == 0)
 
 
@@ -109,7 +113,7 @@ def test_lease_that_is_dropped_after_its_revocation_warns(open_device: OpenDevic
     with open_device() as device:
         kept: list[Any] = [in_thread(device.lease().__enter__)]
         assert device.force_reset(grace=0).result().ok
-        assert len(told_of(kept.clear)) == 1
+        assert len(warnings_of(kept.clear)) == 1
 
 
 def test_lease_that_was_not_entered_or_was_left_is_dropped_silently(open_device: OpenDevice) -> None:
@@ -119,23 +123,23 @@ def test_lease_that_was_not_entered_or_was_left_is_dropped_silently(open_device:
             lease.share()
 
     with open_device() as device:
-        assert told_of(drop) == []
+        assert warnings_of(drop) == []
 
 
-def test_shared_lease_that_is_dropped_inside_its_block_warns_and_is_no_holder_any_more(
+def test_shared_lease_dropped_inside_its_block_warns_and_stops_being_a_holder(
     open_device: OpenDevice,
 ) -> None:
     with open_device() as device, device.lease() as lease:
         kept = [lease.share()]
         in_thread(kept[0].__enter__)
         assert len(lease._holders) == 2
-        ((file, _),) = told_of(kept.clear)
+        ((file, _),) = warnings_of(kept.clear)
         assert file == __file__
         assert len(lease._holders) == 1
         assert lease.held
 
 
-def test_shared_lease_that_is_dropped_after_its_revocation_leaves_nothing_to_the_lease(
+def test_shared_lease_dropped_after_its_revocation_ends_the_record_of_the_lease(
     open_device: OpenDevice,
 ) -> None:
     with open_device() as device:
@@ -145,7 +149,7 @@ def test_shared_lease_that_is_dropped_after_its_revocation_leaves_nothing_to_the
         assert device.force_reset(grace=0).result().ok
         with pytest.raises(aioacl.DeviceResetting):
             lease.share().__enter__()
-        assert len(told_of(kept.clear)) == 1
+        assert len(warnings_of(kept.clear)) == 1
         assert until_now(lambda: not manager_of(0).admission.leases.was_revoked(lease))
         with pytest.raises(aioacl.ParameterError, match="no task holds"):
             lease.share().__enter__()

@@ -1,4 +1,4 @@
-"""What an await says whose work a reset or a close of its device has dropped: the same each time, and which it was."""
+"""Awaits of work that a reset or a close dropped: each await raises the same error, which names the cause."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def text(generation: int, what: str, hint: str) -> str:
 
 
 async def held_fill(device: aioacl.Device) -> tuple[aioacl.Ticket, int, object]:
-    """A fill that does not begin, its generation, and the handles, which are to be kept until the device is closed."""
+    """A held fill, its generation, and its handles; the caller keeps the handles until the device is closed."""
     stream, memory = await device.create_stream(), await device.allocate(64)
     simulator.hold(stream)
     return stream.fill(memory, 1), device.generation, (stream, memory)
@@ -40,7 +40,9 @@ async def error_of_await(ticket: aioacl.Ticket) -> aioacl.DeviceReset:
     return caught.value
 
 
-async def test_ticket_whose_work_a_reset_drops_raises_the_same_at_each_await(open_device: OpenDevice) -> None:
+async def test_ticket_whose_work_a_reset_drops_raises_the_same_error_at_each_await(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         ticket, generation, _kept = await held_fill(device)
         waiting = Waiting(group, partial(wait_for, ticket))
@@ -65,7 +67,7 @@ async def test_ticket_whose_work_a_foreign_reset_drops_names_the_reset(open_devi
         assert str(await error_of_await(ticket)) == text(generation, "reset", AGAIN)
 
 
-async def test_what_ends_work_is_named_before_the_generation_has_ended(open_device: OpenDevice) -> None:
+async def test_cause_that_drops_work_is_named_before_the_generation_ends(open_device: OpenDevice) -> None:
     """Some waits end when a reset or the last close begins, some when it is over."""
     device = await open_device()
     manager, generation = device._manager, device.generation
@@ -94,4 +96,4 @@ async def test_ticket_whose_work_a_close_drops_names_the_close(open_device: Open
             assert str(await error_of_await(ticket)) == text(generation, "closed", OPEN_AGAIN)
         assert str(await error_of_await(ticket)) == text(
             generation, "reset or closed", OPEN_AGAIN
-        )  # two closes back
+        )  # of two closes ago only the general text is known

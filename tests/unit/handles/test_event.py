@@ -1,4 +1,4 @@
-"""Events: points of a stream, recorded once or again and again, timed, and given back."""
+"""Events: points of a stream that are recorded once or repeatedly, timed, and released."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_pooled_event_needs_no_close_and_no_warning(open_device: OpenDevice) -> None:
+async def test_pooled_event_needs_no_close_and_does_not_warn(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         created = simulator.stats().events
         for _ in range(200):
@@ -29,7 +29,7 @@ async def test_a_pooled_event_needs_no_close_and_no_warning(open_device: OpenDev
         assert simulator.stats().events <= created + 8
 
 
-async def test_an_event_is_done_when_what_was_before_it_is_and_later_work_does_not_delay_it(
+async def test_event_is_done_when_earlier_work_is_done_and_later_work_is_not(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -53,7 +53,7 @@ async def test_an_event_is_done_when_what_was_before_it_is_and_later_work_does_n
         await later
 
 
-async def test_recording_again_leaves_those_who_await_the_older_version_alone(
+async def test_event_recorded_again_does_not_affect_awaits_of_its_older_version(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -83,7 +83,7 @@ async def test_recording_again_leaves_those_who_await_the_older_version_alone(
         assert event.query()
 
 
-async def test_a_stream_that_waits_for_a_version_is_not_moved_by_a_later_record(
+async def test_stream_that_waits_for_an_older_version_does_not_wait_for_a_later_record(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -122,7 +122,7 @@ async def used(use: Callable[..., Any], event: aioacl.Event, stream: aioacl.Stre
 
 
 @pytest.mark.parametrize("use", NEVER.values(), ids=NEVER)
-async def test_an_event_that_was_never_recorded_is_refused_where_acl_would_pass_in_silence(
+async def test_event_that_was_never_recorded_is_refused_where_acl_would_succeed(
     open_device: OpenDevice, use: Callable[..., Any]
 ) -> None:
     async with (
@@ -138,13 +138,13 @@ async def test_an_event_that_was_never_recorded_is_refused_where_acl_would_pass_
 
 
 @pytest.mark.parametrize("timing", ["yes", 1 << 40, None, float("nan")])
-async def test_timing_is_whatever_is_true_or_not(open_device: OpenDevice, timing: Any) -> None:
+async def test_timing_of_any_type_is_read_as_its_truth_value(open_device: OpenDevice, timing: Any) -> None:
     async with open_device() as device, device.create_event(timing=timing) as event:
         assert event._timing is bool(timing)
 
 
 @pytest.mark.parametrize("use", NEVER.values(), ids=NEVER)
-async def test_a_closed_event_is_refused(open_device: OpenDevice, use: Callable[..., Any]) -> None:
+async def test_closed_event_is_refused(open_device: OpenDevice, use: Callable[..., Any]) -> None:
     async with open_device() as device, device.create_stream() as stream:
         event = await device.create_event(timing=True)
         event.record(stream)
@@ -156,7 +156,7 @@ async def test_a_closed_event_is_refused(open_device: OpenDevice, use: Callable[
             event.record(stream)
 
 
-async def test_elapsed_since_tells_seconds_on_the_device(open_device: OpenDevice) -> None:
+async def test_elapsed_since_returns_seconds_on_the_device(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -172,7 +172,7 @@ async def test_elapsed_since_tells_seconds_on_the_device(open_device: OpenDevice
         assert start.elapsed_since(start) == 0
 
 
-async def test_elapsed_since_is_refused_between_events_that_are_not_for_timing(
+async def test_elapsed_since_with_an_event_without_timing_is_refused(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -188,7 +188,7 @@ async def test_elapsed_since_is_refused_between_events_that_are_not_for_timing(
                 later.elapsed_since(earlier)
 
 
-async def test_elapsed_since_is_refused_for_an_event_of_another_device_and_for_what_is_none(
+async def test_elapsed_since_an_event_of_another_device_or_another_type_is_refused(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -207,7 +207,7 @@ async def test_elapsed_since_is_refused_for_an_event_of_another_device_and_for_w
             assert caught.value.hint
 
 
-async def test_elapsed_since_is_refused_while_one_is_not_done(open_device: OpenDevice) -> None:
+async def test_elapsed_since_while_an_event_is_not_done_raises(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -225,7 +225,7 @@ async def test_elapsed_since_is_refused_while_one_is_not_done(open_device: OpenD
         await end
 
 
-async def test_a_failed_record_leaves_the_older_version(open_device: OpenDevice) -> None:
+async def test_failed_record_keeps_the_older_version(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -240,7 +240,7 @@ async def test_a_failed_record_leaves_the_older_version(open_device: OpenDevice)
         assert event.query()
 
 
-async def test_many_tasks_on_one_event_all_wake(open_device: OpenDevice) -> None:
+async def test_many_tasks_that_await_one_event_all_wake(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -258,7 +258,7 @@ async def test_many_tasks_on_one_event_all_wake(open_device: OpenDevice) -> None
             await one.outcome()
 
 
-async def test_an_event_says_what_it_is(open_device: OpenDevice) -> None:
+async def test_repr_of_an_event_shows_its_position_and_device(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         event = stream.record()
         assert repr(event).startswith(
@@ -270,6 +270,6 @@ async def test_an_event_says_what_it_is(open_device: OpenDevice) -> None:
             assert repr(timed) == f"<Event never recorded, device 0, generation {device.generation}>"
 
 
-def test_a_ticket_whose_making_was_interrupted_leaves_without_a_word() -> None:
-    ticket = aioacl.Ticket.__new__(aioacl.Ticket)  # what a Ctrl-C at the head of its __init__ leaves
+def test_ticket_whose_creation_was_interrupted_is_finalized_without_an_error() -> None:
+    ticket = aioacl.Ticket.__new__(aioacl.Ticket)  # the state after a Ctrl-C at the start of __init__
     ticket.__del__()

@@ -1,4 +1,4 @@
-"""The texts of sizes that do not fit, of timeouts, and of failed tasks: they name what is meant, and what helps."""
+"""Error messages for sizes, timeouts and failed tasks: they name the subject and the remedy."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_fill_beyond_the_memory_names_no_source(stream: aioacl.Stream, memory: a
 
 
 @pytest.mark.parametrize("size", [8.0, "8", True, 0, -1])
-def test_size_that_is_none_is_refused_with_the_int_that_is_expected(device: aioacl.Device, size: Any) -> None:
+def test_invalid_size_is_refused_with_the_expected_int(device: aioacl.Device, size: Any) -> None:
     text = f"nbytes must be an int, at least 1, got {size!r}. Pass a number of bytes."
     assert refusal(lambda: device.allocate(size)) == text
     assert refusal(lambda: device.pinned(size)) == text
 
 
 @pytest.mark.parametrize("size", [8.0, "8", True, -1])
-def test_number_of_bytes_that_is_none_is_refused_with_the_int_that_is_expected(
+def test_invalid_number_of_bytes_is_refused_with_the_expected_int(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer, size: Any
 ) -> None:
     text = f"nbytes must be an int, at least 0, got {size!r}. Pass a number of bytes."
@@ -92,7 +92,7 @@ def error_of(ticket: aioacl.Ticket) -> aioacl.DeviceFault:
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_failed_task_that_is_the_one_awaited_is_named_and_an_earlier_one_is_not(
+def test_failed_task_is_described_if_it_is_the_one_awaited_and_not_if_it_is_earlier(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer, kind: str
 ) -> None:
     with simulator.held(stream):

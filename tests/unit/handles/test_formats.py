@@ -1,4 +1,4 @@
-"""Buffers that hold pointers are no target and no source of a copy, whatever their type says of them."""
+"""Buffers that hold pointers are refused as target and as source of a copy, whatever their type."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_copy_from_or_to_memory_with_pointers_is_refused_before_c(
 
 
 @pytest.mark.parametrize("what", PLAIN)
-def test_copy_of_memory_without_pointers_brings_its_bytes_back(
+def test_copy_of_memory_without_pointers_works_in_both_directions(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer, what: str
 ) -> None:
     source, target = PLAIN[what](), PLAIN[what]()
@@ -109,8 +109,10 @@ def test_copy_of_memory_without_pointers_brings_its_bytes_back(
     stream.copy(target, memory, nbytes=8).result()
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="before, only types of C have the buffer protocol")
-def test_copy_of_a_source_that_lends_another_buffer_at_a_second_request_is_checked(
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="before 3.12, only types of C have the buffer protocol"
+)
+def test_copy_requests_the_buffer_of_its_source_once(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
     class Source:
@@ -129,5 +131,5 @@ def test_copy_of_a_source_that_lends_another_buffer_at_a_second_request_is_check
     ("layout", "holds"),
     [("B", False), ("Zd", False), ("T{Zf:P:3w:O:}", False), ("T{Z:a:d:b:}", True), ("(2,3)&<i", True)],
 )
-def test_format_is_searched_for_pointers_without_the_names_of_its_fields(layout: str, *, holds: bool) -> None:
+def test_format_is_searched_for_pointers_ignoring_names_of_fields(layout: str, *, holds: bool) -> None:
     assert format_holds_pointers(layout) is holds

@@ -1,4 +1,4 @@
-"""What becomes garbage together: the collector finalizes all of a cycle at once, and some of it is needed still."""
+"""Handles in reference cycles: the garbage collector finalizes a whole cycle at once, in any order."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
     from tests.kit import OpenDevice
 
-# What is dropped says that it was not closed; that is not the question here.
+# Dropped handles emit ResourceWarnings, which are not what these tests check.
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 class Cycle:
-    """It and what it has in hand are found by the collector only."""
+    """A reference cycle that holds objects; only the garbage collector frees it."""
 
     def __init__(self, *things: object) -> None:
         self.things = (self, *things)
 
 
-def test_an_address_is_given_back_when_its_last_reference_is_gone_and_not_when_it_is_garbage() -> None:
+def test_address_is_released_with_its_last_reference_and_not_when_it_is_garbage() -> None:
     class Saves:
         def __init__(self, thing: object) -> None:
             self.cycle, self.thing = self, thing
@@ -63,18 +63,19 @@ def test_an_address_is_given_back_when_its_last_reference_is_gone_and_not_when_i
     assert given == [64]
 
 
-async def test_a_stream_that_is_garbage_is_destroyed_when_its_work_is_done(open_device: OpenDevice) -> None:
+async def test_stream_that_is_garbage_is_destroyed_when_its_work_is_done(open_device: OpenDevice) -> None:
     async with open_device() as device:
         stream, memory = await device.create_stream(), await device.allocate(64)
         streams = live_streams()
         simulator.hold(stream)
         Cycle(stream, memory, stream.fill(memory, 1))
-        await until(lib.aio_equipped)  # held work makes the engine wake the runtime, by a stream of its own
+        await until(
+            lib.aio_equipped
+        )  # held work makes the engine nudge the runtime, with a stream of its own
         del stream, memory
         gc.collect()
-        assert (
-            lib.aio_device_ask_streams(0) == 1
-        )  # the engine still has its record, for the maintenance thread's wait
+        # The engine keeps its record, because the maintenance thread waits for the stream.
+        assert lib.aio_device_ask_streams(0) == 1
         assert live_streams() == streams
         simulator.release_all()
         await until(lambda: live_streams() == streams - 1)
@@ -82,7 +83,7 @@ async def test_a_stream_that_is_garbage_is_destroyed_when_its_work_is_done(open_
 
 
 @pytest.mark.parametrize("kind", ["allocate", "pinned"])
-async def test_memory_that_is_garbage_beside_its_stream_stays_until_the_copy_is_done(
+async def test_memory_that_is_garbage_with_its_stream_stays_until_the_copy_is_done(
     open_device: OpenDevice, kind: str
 ) -> None:
     async with open_device() as device:
@@ -98,19 +99,19 @@ async def test_memory_that_is_garbage_beside_its_stream_stays_until_the_copy_is_
         Cycle(stream, memory, other, stream.copy(memory, other))
         del stream, memory, other
         gc.collect()
-        await device.memory_info()  # the maintenance thread has read the notes that finalizers have left
+        await device.memory_info()  # after this, the maintenance thread has done the finalizers' work
         assert blocks() == before
         simulator.release_all()
         await until(lambda: blocks() == before - 2)
 
 
-# --- what waited in a loop that was closed is garbage, and may be found on a thread that has the device's lock -------
+# --- tasks of closed event loops are garbage, and may be collected on a thread that holds the device's lock ----------
 
 
 def abandoned(
     begin: Callable[[], Coroutine[Any, Any, object]], waits: Callable[[], object]
 ) -> Callable[[], object]:
-    """Whether there still is the task, which waits in a loop that was closed."""
+    """Leaves a waiting task in a closed event loop; returns a weak reference to the task."""
 
     async def leave_behind() -> weakref.ref[asyncio.Task[object]]:
         task = asyncio.create_task(begin())
@@ -119,7 +120,7 @@ def abandoned(
 
     def run() -> weakref.ref[asyncio.Task[object]]:
         loop = asyncio.new_event_loop()
-        loop.set_exception_handler(lambda *_: None)  # that it was pending
+        loop.set_exception_handler(lambda *_: None)  # it would report the pending task
         try:
             return loop.run_until_complete(leave_behind())
         finally:
@@ -129,18 +130,18 @@ def abandoned(
 
 
 def collect_with_the_lock() -> None:
-    """What any line that has one of the locks may do."""
+    """Collects garbage with the locks held, as may happen at any line that holds one."""
     manager = manager_of(0)
     with manager.admission.changed, manager.maintenance._changed:
-        manager.admission.announce()  # whoever subscribes is kept until then
+        manager.admission.announce()  # subscribers are kept alive until an announcement
         gc.collect()
 
 
 @pytest.mark.parametrize("what", ["a stream", "a lease"])
-def test_who_waited_for_a_reset_in_a_loop_that_was_closed_stops_nobody(
+def test_wait_for_a_reset_in_a_closed_loop_does_not_delay_the_reset(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(limits, "RESET_SECONDS", PATIENCE_SECONDS)  # the collection takes what it takes
+    monkeypatch.setattr(limits, "RESET_SECONDS", PATIENCE_SECONDS)  # a slow collection must not time out
     device = open_device().result()
     begin = {"a stream": lambda: wait_for(device.create_stream()), "a lease": device.lease().__aenter__}[what]
     simulator.hang_call("aclrtResetDeviceForce")
@@ -157,9 +158,7 @@ def test_who_waited_for_a_reset_in_a_loop_that_was_closed_stops_nobody(
 
 
 @pytest.mark.parametrize("failing", [False, True])
-def test_who_opened_in_a_loop_that_was_closed_has_nothing_open(
-    open_device: OpenDevice, failing: bool
-) -> None:
+def test_open_in_a_closed_loop_leaves_the_device_closed(open_device: OpenDevice, failing: bool) -> None:
     simulator.hang_call("aclrtSetDevice")
     there = abandoned(lambda: wait_for(open_device()), hanging("aclrtSetDevice"))
     Raised(collect_with_the_lock).join()
@@ -176,7 +175,7 @@ def test_who_opened_in_a_loop_that_was_closed_has_nothing_open(
     assert simulator.retain_count() == 0
 
 
-def test_who_held_a_lease_in_a_loop_that_was_closed_gives_nothing_back(open_device: OpenDevice) -> None:
+def test_revoked_lease_of_a_closed_loop_is_collected_without_effect(open_device: OpenDevice) -> None:
     device = open_device().result()
 
     async def hold() -> None:
@@ -192,9 +191,7 @@ def test_who_held_a_lease_in_a_loop_that_was_closed_gives_nothing_back(open_devi
 
 
 @pytest.mark.parametrize("what", ["create_stream", "allocate", "pinned", "create_event", "open"])
-def test_what_was_made_in_a_block_of_a_loop_that_was_closed_is_given_back(
-    open_device: OpenDevice, what: str
-) -> None:
+def test_handle_made_in_a_block_of_a_closed_loop_is_released(open_device: OpenDevice, what: str) -> None:
     device = open_device().result()
     before, inside = made(), []
 
@@ -214,12 +211,12 @@ def test_what_was_made_in_a_block_of_a_loop_that_was_closed_is_given_back(
 
 
 def made() -> tuple[int, ...]:
-    """What there is of what a block makes."""
+    """The numbers of live streams, device blocks and host blocks."""
     stats = simulator.stats()
     return live_streams(), stats.device_blocks, stats.host_blocks
 
 
-def test_what_is_made_for_a_loop_that_was_closed_is_given_back(open_device: OpenDevice) -> None:
+def test_allocation_that_ends_after_its_loop_was_closed_is_freed(open_device: OpenDevice) -> None:
     device = open_device().result()
     before, maintenance = made(), manager_of(0).maintenance
     simulator.hang_call("aclrtMalloc")
@@ -241,7 +238,7 @@ def test_what_is_made_for_a_loop_that_was_closed_is_given_back(open_device: Open
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_lease_of_a_generator_that_is_garbage_is_held_by_those_who_share_it(
+def test_lease_of_a_generator_that_is_garbage_stays_held_while_it_is_shared(
     open_device: OpenDevice, shared: bool
 ) -> None:
     device = open_device().result()
@@ -256,7 +253,7 @@ def test_a_lease_of_a_generator_that_is_garbage_is_held_by_those_who_share_it(
             assert device.health.leases == 1
             del held
             collect_with_the_lock()
-            device.memory_info().result()  # on the maintenance thread, behind the note
+            device.memory_info().result()  # runs on the maintenance thread, after the finalizer's work
             assert device.health.leases == (1 if shared else 0)
 
     in_thread(body)
@@ -266,7 +263,7 @@ def test_a_lease_of_a_generator_that_is_garbage_is_held_by_those_who_share_it(
     device.close().result()
 
 
-def test_a_closed_buffer_whose_last_view_is_garbage_is_given_back(open_device: OpenDevice) -> None:
+def test_closed_buffer_whose_last_view_is_garbage_is_freed(open_device: OpenDevice) -> None:
     device = open_device().result()
     before = made()
     pinned = device.pinned(64).result()
@@ -278,7 +275,7 @@ def test_a_closed_buffer_whose_last_view_is_garbage_is_given_back(open_device: O
     device.close().result()
 
 
-def test_pinned_memory_that_is_garbage_after_the_last_close_is_given_back_whatever_else_is_to_be_done(
+def test_pinned_memory_that_is_garbage_after_the_last_close_is_freed_before_other_deferred_work(
     open_device: OpenDevice,
 ) -> None:
     device = open_device().result()
@@ -302,4 +299,4 @@ def test_pinned_memory_that_is_garbage_after_the_last_close_is_given_back_whatev
     open_device().result().close().result()
     assert done == [True]
     assert simulator.stats().host_blocks == 1
-    assert lib.aio_u_aclrtFreeHost(address) == 0  # other tests count what there is in all
+    assert lib.aio_u_aclrtFreeHost(address) == 0  # other tests count all blocks

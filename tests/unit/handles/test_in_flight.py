@@ -38,7 +38,7 @@ def blocks() -> int:
 
 
 def collected() -> int:
-    """The blocks after a collection, which does nothing while another thread's is under way."""
+    """The number of blocks after a collection; `gc.collect` does nothing while another thread collects."""
     gc.collect()
     return blocks()
 
@@ -67,14 +67,13 @@ async def test_operation_whose_buffers_are_closed_between_chunks_keeps_them_unti
         simulator.hold(stream)
         operation = Waiting(group, lambda: getattr(stream, direction)(*ends))
         await until(lambda: len(stream._core.in_flight) == 4)
-        await device.memory_info()  # behind the maintenance thread, which may be making more staging memory
+        await device.memory_info()  # after the maintenance thread, which may allocate staging memory
         held = blocks()
         for thing in closed:
             await thing.close()
         simulator.release(stream)
-        maintenance_is_idle(
-            device
-        )  # blocks the loop: the operation is between its fourth and its fifth chunk
+        # This blocks the event loop, so the operation is between its fourth and its fifth chunk.
+        maintenance_is_idle(device)
         assert blocks() == held
         await operation.outcome()
         assert simulator.calls("aclrtMemcpyAsync") == 8
@@ -100,11 +99,11 @@ async def test_upload_that_is_cancelled_keeps_its_buffer_until_its_last_chunk_is
         assert simulator.calls("aclrtMemcpyAsync") == 4
 
 
-# --- close() beside an enqueue ---------------------------------------------------------------------------------------
+# --- close() during an enqueue ---------------------------------------------------------------------------------------
 
 
 class Between:
-    """The engine; calls a function before it enqueues."""
+    """The engine's functions; `act` is called before one of them enqueues."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -188,7 +187,9 @@ def test_copy_whose_buffer_is_closed_after_its_check_is_refused_before_c(
     other.close().result()
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="before, only types of C have the buffer protocol")
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="before 3.12, only types of C have the buffer protocol"
+)
 def test_copy_whose_source_closes_the_target_is_refused_before_c(
     device: aioacl.Device, stream: aioacl.Stream
 ) -> None:
@@ -232,11 +233,11 @@ def test_buffers_closed_by_a_racing_thread_are_freed_once_and_after_their_copies
     other.close().result()
 
 
-# --- who frees -----------------------------------------------------------------------------------------------------
+# --- each handle is released once ----------------------------------------------------------------------------------
 
 
 @BOTH
-def test_buffer_that_is_discarded_while_its_finalizer_warns_is_freed_once(
+def test_buffer_discarded_while_its_finalizer_warns_is_freed_once(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     buffer = getattr(device, kind)(64).result()
@@ -253,7 +254,7 @@ def test_buffer_that_is_discarded_while_its_finalizer_warns_is_freed_once(
     assert simulator.calls("aclrtFree" if kind == "allocate" else "aclrtFreeHost") == 1
 
 
-def test_stream_that_is_discarded_while_its_finalizer_warns_is_destroyed_once(
+def test_stream_discarded_while_its_finalizer_warns_is_destroyed_once(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = device.create_stream().result()
@@ -269,7 +270,7 @@ def test_stream_that_is_discarded_while_its_finalizer_warns_is_destroyed_once(
 
 
 @pytest.mark.parametrize("kind", ["allocate", "create_stream"])
-def test_handle_closed_by_two_threads_is_given_back_once(device: aioacl.Device, kind: str) -> None:
+def test_handle_closed_by_two_threads_is_released_once(device: aioacl.Device, kind: str) -> None:
     arguments = () if kind == "create_stream" else (64,)
     handle = getattr(device, kind)(*arguments).result()
     works = [handle._closing(), handle._closing()]
@@ -298,10 +299,10 @@ def test_event_closed_while_it_is_recorded_keeps_no_native_event(
 
 
 def leave_pending(begin: Callable[[], object], call: str) -> None:
-    """Closes an event loop in which a task waits for what hangs in the call; then it becomes garbage, and goes on."""
+    """Closes an event loop whose task waits for a hung call; then collects the loop while the call ends."""
     simulator.hang_call(call)
     loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda *_: None)  # it reports the task that was pending
+    loop.set_exception_handler(lambda *_: None)  # it would report the pending task
 
     async def main() -> None:
         task = asyncio.ensure_future(wait_for(begin()))

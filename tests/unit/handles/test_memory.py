@@ -1,4 +1,4 @@
-"""Memory: what a buffer says of itself, how long it lives, and who frees it."""
+"""Buffers: their attributes, how long their memory lives, and when it is freed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def blocks(kind: str) -> int:
 
 
 @BOTH
-async def test_a_buffer_knows_its_size_and_address(open_device: OpenDevice, kind: str) -> None:
+async def test_buffer_has_size_address_and_generation(open_device: OpenDevice, kind: str) -> None:
     async with open_device() as device, getattr(device, kind)(100) as buffer:
         assert (buffer.size, buffer.nbytes) == (100, 100)
         assert buffer.address > 0
@@ -40,14 +40,18 @@ async def test_a_buffer_knows_its_size_and_address(open_device: OpenDevice, kind
 
 @BOTH
 @pytest.mark.parametrize("size", [0, -1, 1.0, "1", None, True, 1 << 63])
-async def test_a_size_that_is_none_is_refused_before_c(open_device: OpenDevice, kind: str, size: Any) -> None:
+async def test_allocation_of_an_invalid_size_is_refused_before_c(
+    open_device: OpenDevice, kind: str, size: Any
+) -> None:
     async with open_device() as device:
         with no_call(), pytest.raises(aioacl.ParameterError, match="number of bytes"):
             await getattr(device, kind)(size)
 
 
 @BOTH
-async def test_too_much_memory_is_out_of_memory(open_device: OpenDevice, kind: str) -> None:
+async def test_allocation_of_too_much_memory_raises_out_of_memory_error(
+    open_device: OpenDevice, kind: str
+) -> None:
     async with open_device() as device:
         with pytest.raises(MemoryError) as caught:
             await getattr(device, kind)(1 << 50)
@@ -55,7 +59,7 @@ async def test_too_much_memory_is_out_of_memory(open_device: OpenDevice, kind: s
         assert caught.value.action == "retry"
 
 
-async def test_closing_device_memory_frees_it_once_however_often_it_is_asked_for(
+async def test_device_memory_closed_many_times_is_freed_once(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -70,7 +74,7 @@ async def test_closing_device_memory_frees_it_once_however_often_it_is_asked_for
         assert simulator.calls("aclrtFree") == 1
 
 
-async def test_closing_pinned_memory_gives_it_back_though_somebody_holds_the_buffer(
+async def test_closed_pinned_memory_is_freed_although_its_buffer_is_referenced(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -87,11 +91,11 @@ async def test_closing_pinned_memory_gives_it_back_though_somebody_holds_the_buf
                 look()
 
 
-async def test_closed_pinned_memory_stays_until_the_last_view_of_it_goes(open_device: OpenDevice) -> None:
+async def test_closed_pinned_memory_stays_until_its_last_view_is_released(open_device: OpenDevice) -> None:
     async with open_device() as device:
         before = blocks("pinned")
         buffer = await device.pinned(64)
-        views: list[Any] = [buffer.view, np.frombuffer(buffer, np.uint8)]  # type: ignore[call-overload]  # a stub of ours only
+        views: list[Any] = [buffer.view, np.frombuffer(buffer, np.uint8)]  # type: ignore[call-overload]  # only the stub differs
         await buffer.close()
         del buffer
         views[0][:2] = b"ok"
@@ -105,7 +109,7 @@ async def test_closed_pinned_memory_stays_until_the_last_view_of_it_goes(open_de
 
 
 @BOTH
-async def test_a_buffer_closed_in_flight_is_freed_when_the_last_of_its_streams_is_done(
+async def test_buffer_closed_in_flight_is_freed_when_the_last_of_its_streams_is_done(
     open_device: OpenDevice, kind: str
 ) -> None:
     async with (
@@ -134,7 +138,7 @@ async def test_a_buffer_closed_in_flight_is_freed_when_the_last_of_its_streams_i
 
 
 @BOTH
-async def test_an_unclosed_buffer_warns_and_is_freed(open_device: OpenDevice, kind: str) -> None:
+async def test_unclosed_buffer_warns_and_is_freed(open_device: OpenDevice, kind: str) -> None:
     async with open_device() as device:
         before = blocks(kind)
         buffer = await getattr(device, kind)(64)
@@ -144,7 +148,7 @@ async def test_an_unclosed_buffer_warns_and_is_freed(open_device: OpenDevice, ki
 
 
 @BOTH
-async def test_an_unclosed_buffer_in_flight_is_freed_only_when_the_copy_is_done(
+async def test_unclosed_buffer_in_flight_is_freed_when_the_copy_is_done(
     open_device: OpenDevice, kind: str
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as other:
@@ -152,7 +156,7 @@ async def test_an_unclosed_buffer_in_flight_is_freed_only_when_the_copy_is_done(
         buffer = await getattr(device, kind)(64)
         simulator.hold(stream)
         ticket = stream.copy(other, buffer)
-        del buffer  # the stream has it
+        del buffer  # the stream's in-flight references keep it
         await turns()
         assert blocks(kind) == before + 1
         simulator.release(stream)
@@ -162,7 +166,7 @@ async def test_an_unclosed_buffer_in_flight_is_freed_only_when_the_copy_is_done(
 
 
 @BOTH
-async def test_a_buffer_cannot_be_copied_or_pickled(open_device: OpenDevice, kind: str) -> None:
+async def test_copy_or_pickle_of_a_buffer_raises(open_device: OpenDevice, kind: str) -> None:
     async with open_device() as device, getattr(device, kind)(64) as buffer:
         for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError, match="refers to a device"):
@@ -193,7 +197,7 @@ async def test_pinned_memory_outlives_its_device(open_device: OpenDevice) -> Non
 
 
 class Refused(list[bool]):
-    """What an allocation owes; whoever was refused is held up before he says that it is owed still."""
+    """The list of frees that an allocation owes. A thread that puts one back is held until `may_go_on` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -212,7 +216,7 @@ class Refused(list[bool]):
         super().append(owed)
 
 
-async def test_pinned_memory_that_goes_while_the_device_closes_is_given_back_though_it_comes_late(
+async def test_pinned_memory_released_while_the_device_closes_is_freed_after_the_close(
     open_device: OpenDevice,
 ) -> None:
     before = blocks("pinned")
@@ -237,7 +241,7 @@ async def test_pinned_memory_that_goes_while_the_device_closes_is_given_back_tho
         assert not device._manager.deferred.leftovers
 
 
-async def test_memory_info_tells_what_is_free(open_device: OpenDevice) -> None:
+async def test_memory_info_returns_free_and_total_bytes(open_device: OpenDevice) -> None:
     async with open_device() as device:
         before = await device.memory_info()
         assert 0 < before.free <= before.total
@@ -245,7 +249,7 @@ async def test_memory_info_tells_what_is_free(open_device: OpenDevice) -> None:
             assert (await device.memory_info()).free <= before.free - (64 << 20)
 
 
-async def test_device_memory_that_cannot_be_freed_is_told_in_a_warning(open_device: OpenDevice) -> None:
+async def test_device_memory_that_cannot_be_freed_warns(open_device: OpenDevice) -> None:
     async with open_device() as device:
         buffer = await device.allocate(64)
         simulator.fail_call("aclrtFree", 507000)
@@ -262,21 +266,21 @@ async def test_close_whose_wait_fails_frees_nothing_while_the_copy_may_run(open_
         with simulator.fault("query|sync", rc=FAULT) as fault:
             await memory.close()
             await until(lambda: fault.hits and not lib.aio_device_waits(device.index))
-            await device.memory_info()  # behind it on the maintenance thread
+            await device.memory_info()  # runs after the close on the maintenance thread
         assert simulator.stats().device_blocks == before
         assert stream.error is not None
         assert (await device.force_reset(grace=0)).ok
         await until(lambda: simulator.stats().device_blocks < before)
 
 
-def test_close_waits_for_the_last_of_two_uses_that_were_registered_in_the_other_order(
+def test_close_waits_for_the_later_of_two_uses_registered_in_reverse_order(
     open_device: OpenDevice,
 ) -> None:
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
 
     def enqueue_later_work(*_: object) -> None:
-        stream.result()  # now it is known that the first use is over
+        stream.result()  # after this, the first use is known to be done
         simulator.hold(stream)
         stream.fill(memory, 2)
 

@@ -1,4 +1,4 @@
-"""What objects show of themselves: state, device, generation, failure; without a call, whatever has happened."""
+"""The repr of objects: state, device, generation and failure, without a call to ACL, in every state."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def shown(thing: object) -> str:
         return repr(thing)
 
 
-class Scene:
-    """A device with one of everything."""
+class Setup:
+    """A device with a stream and a buffer."""
 
     device: aioacl.Device
     stream: aioacl.Stream
     memory: aioacl.DeviceBuffer
 
     def things(self) -> dict[str, Any]:
-        """One of everything that may outlive a reset, a close or a fork."""
+        """One object of each kind that may outlive a reset, a close or a fork."""
         return {
             "device": self.device,
             "stream": self.stream,
@@ -47,7 +47,7 @@ class Scene:
 
 
 async def use(*operations: aioacl.Operation[None]) -> None:
-    """Awaits them, for one that is never awaited warns."""
+    """Awaits the operations, because an operation that is never awaited warns."""
     for operation in operations:
         with suppress(aioacl.AclError):
             await operation
@@ -63,7 +63,9 @@ async def test_stream_shows_its_number_device_generation_and_that_it_is_closed(
         assert shown(stream) == f"<Stream {number}, device 1, generation {device.generation}, closed>"
 
 
-async def test_failed_work_shows_its_code_and_stays_uncollected(open_device: OpenDevice) -> None:
+async def test_repr_of_failed_work_shows_its_code_and_leaves_the_failure_uncollected(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         stream, failed = await device.create_stream(), device.health.failed_tasks
         before = stream.fill(memory, 1)
@@ -78,7 +80,7 @@ async def test_failed_work_shows_its_code_and_stays_uncollected(open_device: Ope
         assert shown(before) == f"<Ticket 1 of {where}, done>"
         assert shown(ticket) == f"<Ticket {ticket.position} of {where}, {FAILED}>"
         assert shown(event) == f"<Event at position {event._version.position} of {where}, {FAILED}>"
-        with pytest.warns(aioacl.AclWarning, match="no await raised it"):  # a repr collects nothing
+        with pytest.warns(aioacl.AclWarning, match="no await raised it"):  # a repr collects no failure
             await stream.close()
 
 
@@ -112,7 +114,7 @@ async def test_work_that_a_reset_or_a_close_drops_shows_that_it_was_dropped(open
     assert shown(known).endswith(", stale, done>")
 
 
-async def test_operation_shows_of_what_it_is_and_how_far(open_device: OpenDevice) -> None:
+async def test_operation_shows_its_call_its_handle_and_its_progress(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -140,7 +142,7 @@ async def test_operation_shows_of_what_it_is_and_how_far(open_device: OpenDevice
         assert shown(blocking) == f"<Operation {of}, done>"
 
 
-async def test_opening_shows_what_it_makes_and_on_which_device(open_device: OpenDevice) -> None:
+async def test_opening_shows_its_call_and_its_device(open_device: OpenDevice) -> None:
     opening = open_device()
     assert shown(opening) == "<Opening open_device(0), not started>"
     async with opening as device:
@@ -163,7 +165,7 @@ async def test_lease_shows_whether_it_is_held(open_device: OpenDevice) -> None:
                 assert shown(shared) == f"{where}, held by 2>"
             assert shown(lease.share()) == f"<SharedLease of {where}, held by 1>>"
             assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
-            assert shown(lease) == f"{where}, revoked>"  # the generation that it was entered in
+            assert shown(lease) == f"{where}, revoked>"  # with the generation in which it was entered
         assert shown(lease) == f"{where}, left>"
         waiting = f"<Lease on device 0, generation {device.generation}, not entered>"
         assert shown(device.lease()) == waiting
@@ -183,7 +185,7 @@ async def test_handle_that_is_closed_and_stale_shows_both(open_device: OpenDevic
             assert f"device 0, generation {generation}, stale, closed" in shown(thing)
 
 
-async def test_ticket_shows_that_its_stream_is_destroyed_for_its_number_may_be_that_of_another(
+async def test_ticket_of_a_destroyed_stream_shows_that_the_stream_is_destroyed(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory:
@@ -233,38 +235,38 @@ async def test_device_shows_its_state_and_its_fault(open_device: OpenDevice) -> 
 async def test_reprs_after_a_reset_and_after_a_close_name_the_state_and_do_not_raise(
     open_device: OpenDevice,
 ) -> None:
-    scene = Scene()
+    setup = Setup()
     async with (
-        open_device() as scene.device,
-        scene.device.create_stream() as scene.stream,
-        scene.device.allocate(64) as scene.memory,
+        open_device() as setup.device,
+        setup.device.create_stream() as setup.stream,
+        setup.device.allocate(64) as setup.memory,
     ):
-        things = scene.things()
-        generation = scene.device.generation
-        assert (await scene.device.force_reset()).ok
+        things = setup.things()
+        generation = setup.device.generation
+        assert (await setup.device.force_reset()).ok
         for name in ("stream", "buffer", "ticket", "event"):
             assert f"device 0, generation {generation}, stale" in shown(things[name]), name
         assert "stale" in shown(things["operation"])
-    assert shown(scene.device) == f"<Device 0, CLOSED, generation {scene.device.generation}>"
+    assert shown(setup.device) == f"<Device 0, CLOSED, generation {setup.device.generation}>"
     for name, thing in things.items():
         assert shown(thing).startswith("<"), name
     await use(things["operation"], things["operation of the device"])
 
 
-async def test_reprs_while_a_reset_is_under_way_do_not_raise(open_device: OpenDevice) -> None:
-    scene = Scene()
+async def test_reprs_while_a_reset_runs_do_not_raise(open_device: OpenDevice) -> None:
+    setup = Setup()
     async with (
-        open_device() as scene.device,
-        scene.device.create_stream() as scene.stream,
-        scene.device.allocate(64) as scene.memory,
+        open_device() as setup.device,
+        setup.device.create_stream() as setup.stream,
+        setup.device.allocate(64) as setup.memory,
         anyio.create_task_group() as group,
     ):
-        things = scene.things()
+        things = setup.things()
         await things["ticket"]
         simulator.hang_call("aclrtResetDeviceForce")
-        resetting = Waiting(group, scene.device.force_reset)
+        resetting = Waiting(group, setup.device.force_reset)
         await until(hanging("aclrtResetDeviceForce"))
-        assert "RESETTING" in repr(scene.device)
+        assert "RESETTING" in repr(setup.device)
         for name, thing in things.items():
             assert repr(thing).startswith("<"), name
         simulator.release_all()

@@ -1,4 +1,4 @@
-"""What was made before a reset: refused with a sentence, before C."""
+"""Handles made before a reset are refused with a StaleHandleError before C."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Old:
-    """One of each, of before the reset."""
+    """One handle of each kind, made before the reset."""
 
     stream: aioacl.Stream
     other: aioacl.Stream
@@ -44,7 +44,7 @@ async def reset_under(open_device: OpenDevice) -> AsyncGenerator[tuple[aioacl.De
             old.ticket = old.stream.copy(old.memory, old.pinned)
             old.recorded = old.stream.record()
             assert (await device.force_reset(grace=0)).ok
-        await device.memory_info()  # after this the maintenance thread has filled the pool of events again
+        await device.memory_info()  # after this, the maintenance thread has refilled the pool of events
         yield device, old
         for made in (old.stream, old.memory, old.pinned, old.timed):
             await made.close()
@@ -71,9 +71,7 @@ USES: dict[str, Callable[[Old], Any]] = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-async def test_a_stale_handle_is_refused_and_no_call_reaches_c(
-    open_device: OpenDevice, use: Callable[[Old], Any]
-) -> None:
+async def test_stale_handle_is_refused_before_c(open_device: OpenDevice, use: Callable[[Old], Any]) -> None:
     async with reset_under(open_device) as (_, old):
         with no_call():
             with pytest.raises(aioacl.StaleHandleError, match="Make a new handle") as caught:
@@ -96,7 +94,7 @@ ON_NEW: dict[str, Callable[[aioacl.Stream, aioacl.DeviceBuffer, Old], Any]] = {
 
 
 @pytest.mark.parametrize("use", ON_NEW.values(), ids=ON_NEW)
-async def test_a_new_stream_refuses_what_is_stale_before_c(
+async def test_new_stream_refuses_stale_handles_before_c(
     open_device: OpenDevice, use: Callable[..., Any]
 ) -> None:
     async with (
@@ -108,14 +106,14 @@ async def test_a_new_stream_refuses_what_is_stale_before_c(
             use(stream, memory, old)
 
 
-async def test_closing_what_is_stale_is_no_operation_and_reaches_no_c(open_device: OpenDevice) -> None:
+async def test_close_of_a_stale_handle_calls_no_acl(open_device: OpenDevice) -> None:
     async with reset_under(open_device) as (_, old):
         with no_call():
             for made in (old.stream, old.memory, old.timed):
                 await made.close()
 
 
-async def test_stale_handles_say_so_and_pinned_memory_outlives_the_reset(open_device: OpenDevice) -> None:
+async def test_handles_after_a_reset_are_stale_and_pinned_memory_is_not(open_device: OpenDevice) -> None:
     async with (
         reset_under(open_device) as (device, old),
         device.create_stream() as stream,
@@ -132,7 +130,7 @@ async def test_stale_handles_say_so_and_pinned_memory_outlives_the_reset(open_de
         assert back == b"y" * 64
 
 
-async def test_the_result_of_a_stale_handle_is_refused_on_a_thread_too(open_device: OpenDevice) -> None:
+async def test_result_of_a_stale_handle_on_a_thread_is_refused(open_device: OpenDevice) -> None:
     async with reset_under(open_device) as (_, old):
         for result in (old.stream.result, old.recorded.result):
             with pytest.raises(aioacl.StaleHandleError):
@@ -141,7 +139,7 @@ async def test_the_result_of_a_stale_handle_is_refused_on_a_thread_too(open_devi
             Raised(old.ticket.result).join()
 
 
-async def test_what_ended_before_the_reset_stays_known(open_device: OpenDevice) -> None:
+async def test_ticket_that_was_done_before_a_reset_succeeds_after_it(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         ticket = stream.fill(memory, 1)
         await stream
@@ -150,7 +148,7 @@ async def test_what_ended_before_the_reset_stays_known(open_device: OpenDevice) 
         await ticket
 
 
-async def test_handles_of_a_device_that_was_closed_are_stale(open_device: OpenDevice) -> None:
+async def test_handles_of_a_closed_device_are_stale(open_device: OpenDevice) -> None:
     async with open_device() as device:
         stream = await device.create_stream()
         memory = await device.allocate(64)
@@ -169,7 +167,7 @@ async def test_handles_of_a_device_that_was_closed_are_stale(open_device: OpenDe
         await device.create_stream()
 
 
-async def test_the_device_outlives_resets_with_one_more_generation_each(open_device: OpenDevice) -> None:
+async def test_device_stays_open_over_resets_and_each_raises_the_generation(open_device: OpenDevice) -> None:
     async with open_device() as device:
         generation = device.generation
         for more in range(1, 4):
