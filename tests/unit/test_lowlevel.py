@@ -292,7 +292,7 @@ async def test_call_on_a_closed_device_raises_that_it_is_closed(open_device: Ope
 
 
 @pytest.mark.anyio
-async def test_handles_of_before_a_reset_are_stale_and_refused_before_c(open_device: OpenDevice) -> None:
+async def test_handles_made_before_a_reset_are_stale_and_refused_before_c(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         acl, raw, number = on(device), handle(stream), ffi.new("int32_t *")
         assert (await device.force_reset(grace=0)).ok

@@ -125,7 +125,9 @@ async def test_25_await_returns_if_what_it_depends_on_was_awaited_after_it_was_d
 
 
 @anyio_test
-async def test_26_failure_is_raised_late_again_and_behind_later_work(open_device: OpenDevice) -> None:
+async def test_26_failure_is_raised_by_late_and_repeated_awaits_and_after_later_work(
+    open_device: OpenDevice,
+) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -248,7 +250,9 @@ async def test_28_failed_stream_refuses_work_before_c(open_device: OpenDevice) -
 
 
 @anyio_test
-async def test_28_wait_for_failed_work_makes_a_stream_failed_from_there(open_device: OpenDevice) -> None:
+async def test_28_stream_that_waits_for_failed_work_is_failed_from_that_wait_on(
+    open_device: OpenDevice,
+) -> None:
     async with (
         open_device() as device,
         device.create_stream() as source,

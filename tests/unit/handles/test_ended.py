@@ -94,6 +94,5 @@ async def test_ticket_whose_work_a_close_drops_names_the_close(open_device: Open
         assert str(await error_of_await(ticket)) == text(generation, "closed", OPEN_AGAIN)
         async with open_device():
             assert str(await error_of_await(ticket)) == text(generation, "closed", OPEN_AGAIN)
-        assert str(await error_of_await(ticket)) == text(
-            generation, "reset or closed", OPEN_AGAIN
-        )  # of two closes ago only the general text is known
+        # The work was dropped two closes ago, so the text no longer names one cause.
+        assert str(await error_of_await(ticket)) == text(generation, "reset or closed", OPEN_AGAIN)

@@ -28,7 +28,9 @@ def refusal(use: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_fill_beyond_the_memory_names_no_source(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:
+def test_error_of_a_fill_beyond_the_memory_names_no_source(
+    stream: aioacl.Stream, memory: aioacl.DeviceBuffer
+) -> None:
     assert refusal(lambda: stream.fill(memory, 1, nbytes=99)) == (
         "nbytes must be at most 64, the size of the target, got 99. Pass nbytes=64 or less, or leave it out to fill "
         "all."

@@ -1,4 +1,4 @@
-"""Handles in reference cycles: the garbage collector finalizes a whole cycle at once, in any order."""
+"""Handles in reference cycles: the garbage collector finalizes a whole cycle at once, with parts still in use."""
 
 from __future__ import annotations
 
@@ -69,9 +69,8 @@ async def test_stream_that_is_garbage_is_destroyed_when_its_work_is_done(open_de
         streams = live_streams()
         simulator.hold(stream)
         Cycle(stream, memory, stream.fill(memory, 1))
-        await until(
-            lib.aio_equipped
-        )  # held work makes the engine nudge the runtime, with a stream of its own
+        # Held work makes the engine nudge the runtime, with a stream of its own.
+        await until(lib.aio_equipped)
         del stream, memory
         gc.collect()
         # The engine keeps its record, because the maintenance thread waits for the stream.
@@ -275,7 +274,7 @@ def test_closed_buffer_whose_last_view_is_garbage_is_freed(open_device: OpenDevi
     device.close().result()
 
 
-def test_pinned_memory_that_is_garbage_after_the_last_close_is_freed_before_other_deferred_work(
+def test_pinned_memory_that_is_garbage_after_the_last_close_is_freed_without_other_deferred_work(
     open_device: OpenDevice,
 ) -> None:
     device = open_device().result()
@@ -285,9 +284,8 @@ def test_pinned_memory_that_is_garbage_after_the_last_close_is_freed_before_othe
     pinned.close().result()
     device.close().result()
     done: list[bool] = []
-    device._manager.deferred.leave_note(
-        lambda: done.append(device.health.leases == 0)
-    )  # which takes the lock
+    # Reading the health takes the lock.
+    device._manager.deferred.leave_note(lambda: done.append(device.health.leases == 0))
     simulator.fail_call("aclrtFreeHost", FAULT)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""Streams: enqueueing, what is refused before C, a full queue, two streams tied by an event, and closing."""
+"""Streams: enqueueing, full queues and staging memory, streams that wait for events, aborts, and closes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUEUE_ENTRIES = 2046
 MEGABYTE = 1 << 20
 
 
-async def test_what_goes_up_comes_down_through_every_kind_of_memory(open_device: OpenDevice) -> None:
+async def test_copies_through_every_kind_of_memory_return_the_same_bytes(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -56,7 +56,7 @@ async def test_what_goes_up_comes_down_through_every_kind_of_memory(open_device:
 
 
 @pytest.mark.parametrize("size", [1, 4095, 1 << 16, (1 << 16) + 1, MEGABYTE])
-async def test_a_staged_copy_reads_its_source_at_once_and_fills_its_target_before_it_is_done(
+async def test_staged_copy_reads_its_source_at_once_and_fills_its_target_before_it_is_done(
     open_device: OpenDevice, size: int
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(size) as memory:
@@ -82,7 +82,7 @@ WAYS: dict[str, Callable[[aioacl.Stream, aioacl.Ticket, aioacl.Event], Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_nothing_that_covers_a_download_is_true_before_the_bytes_are_in_the_target(
+async def test_download_is_reported_done_only_after_its_bytes_are_in_the_target(
     open_device: OpenDevice, way: Callable[..., Any]
 ) -> None:
     async with (
@@ -96,14 +96,14 @@ async def test_nothing_that_covers_a_download_is_true_before_the_bytes_are_in_th
             target = bytearray(MEGABYTE)
             ticket = stream.copy(target, memory)
             event = stream.record()
-            kicking = Waiting(group, stream.synchronize)  # somebody must collect for `done` to become true
+            kicking = Waiting(group, stream.synchronize)  # `done` becomes true only when something waits
             await way(stream, ticket, event)
             assert target[0] == target[-1] == 7
             await kicking.outcome()
 
 
 @pytest.mark.parametrize("size", [0, 1, MEGABYTE, 5 * MEGABYTE + 3])
-async def test_upload_and_download_take_pageable_memory_of_any_size(
+async def test_upload_and_download_accept_pageable_memory_of_any_size(
     open_device: OpenDevice, size: int
 ) -> None:
     async with (
@@ -122,7 +122,9 @@ async def test_upload_and_download_take_pageable_memory_of_any_size(
         assert (result == source).all()
 
 
-async def test_a_full_queue_is_refused_before_c_and_ready_waits_for_room(open_device: OpenDevice) -> None:
+async def test_enqueue_on_a_full_queue_is_refused_before_c_and_ready_waits_for_room(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.hold(stream)
         count = fill_queue(stream, memory)
@@ -147,13 +149,13 @@ async def test_a_full_queue_is_refused_before_c_and_ready_waits_for_room(open_de
         await stream.fill(memory, 1)
 
 
-async def test_full_staging_memory_is_refused_before_c_and_ready_waits_for_it(
+async def test_copy_with_full_staging_memory_is_refused_before_c_and_ready_waits_for_room(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(MEGABYTE) as memory:
         simulator.hold(stream)
         tickets = []
-        with pytest.raises(aioacl.QueueFull, match=r"ready.*device.pinned\(n\)"):  # noqa: PT012 - until it does
+        with pytest.raises(aioacl.QueueFull, match=r"ready.*device.pinned\(n\)"):  # noqa: PT012 - repeats until it raises
             while True:
                 tickets.append(stream.copy(memory, bytes(MEGABYTE)))
         assert simulator.calls("aclrtMemcpyAsync") == len(tickets)
@@ -164,7 +166,7 @@ async def test_full_staging_memory_is_refused_before_c_and_ready_waits_for_it(
             await ticket
 
 
-async def test_staging_memory_has_a_bound_and_ready_then_waits_for_the_device(
+async def test_staging_memory_has_a_limit_and_ready_waits_for_the_device_at_the_limit(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(MEGABYTE) as memory:
@@ -187,7 +189,7 @@ async def test_staging_memory_has_a_bound_and_ready_then_waits_for_the_device(
         await stream
 
 
-async def test_staging_memory_that_comes_back_while_ready_asks_for_more_is_room_enough(
+async def test_ready_whose_staging_memory_is_released_before_more_is_allocated_returns(
     open_device: OpenDevice,
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
@@ -213,7 +215,9 @@ async def test_staging_memory_that_comes_back_while_ready_asks_for_more_is_room_
 
 
 @pytest.mark.parametrize("times", [1, -1])
-async def test_an_upload_waits_for_room_but_not_for_ever(open_device: OpenDevice, times: int) -> None:
+async def test_upload_to_a_full_queue_waits_for_room_but_not_forever(
+    open_device: OpenDevice, times: int
+) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(2 << 20) as memory:
         with simulator.fault("aclrtMemcpyAsync", after=1, times=times, rc=207014) as full:
             if times == 1:
@@ -225,7 +229,7 @@ async def test_an_upload_waits_for_room_but_not_for_ever(open_device: OpenDevice
 
 
 @pytest.mark.parametrize("keep", ["stream", "nothing"])
-async def test_staging_memory_of_work_that_a_reset_dropped_can_be_used_again(
+async def test_staging_memory_of_work_that_a_reset_dropped_is_used_again(
     open_device: OpenDevice, keep: str
 ) -> None:
     async with open_device() as device:
@@ -240,7 +244,7 @@ async def test_staging_memory_of_work_that_a_reset_dropped_can_be_used_again(
         assert simulator.stats().host_bytes < 48 * MEGABYTE
 
 
-async def test_staging_memory_is_given_back_when_the_device_closes_over_work_in_flight(
+async def test_staging_memory_of_work_in_flight_is_freed_when_the_device_closes(
     open_device: OpenDevice,
 ) -> None:
     before = simulator.stats().host_blocks
@@ -248,11 +252,11 @@ async def test_staging_memory_is_given_back_when_the_device_closes_over_work_in_
         simulator.hold(stream)
         ticket = stream.copy(memory, bytes(64))
     assert simulator.stats().host_blocks == before
-    assert ticket.done  # an await of it raises at once
+    assert ticket.done  # an await of the ticket raises at once
     del stream
 
 
-async def test_two_streams_tied_by_an_event_run_in_order(open_device: OpenDevice) -> None:
+async def test_stream_that_waits_for_an_event_runs_after_the_other_stream(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as first,
@@ -271,7 +275,9 @@ async def test_two_streams_tied_by_an_event_run_in_order(open_device: OpenDevice
         assert target == b"\x05" * 64
 
 
-async def test_an_event_of_one_device_holds_a_stream_of_another(open_device: OpenDevice) -> None:
+async def test_stream_that_waits_for_an_event_of_another_device_runs_after_it(
+    open_device: OpenDevice,
+) -> None:
     async with (
         open_device() as device,
         open_device(1) as other,
@@ -292,7 +298,7 @@ async def test_an_event_of_one_device_holds_a_stream_of_another(open_device: Ope
         assert event.query()
 
 
-async def test_a_busy_stream_closes_at_once_and_is_destroyed_when_its_work_is_done(
+async def test_busy_stream_closes_at_once_and_is_destroyed_when_its_work_is_done(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory:
@@ -312,7 +318,7 @@ async def test_a_busy_stream_closes_at_once_and_is_destroyed_when_its_work_is_do
         assert simulator.calls("aclrtDestroyStream") == 1
 
 
-async def test_closing_twice_or_at_once_destroys_once(open_device: OpenDevice) -> None:
+async def test_stream_closed_many_times_is_destroyed_once(open_device: OpenDevice) -> None:
     async with open_device() as device:
         stream = await device.create_stream()
         async with anyio.create_task_group() as group:
@@ -322,7 +328,7 @@ async def test_closing_twice_or_at_once_destroys_once(open_device: OpenDevice) -
         assert simulator.calls("aclrtDestroyStream") == 1
 
 
-async def test_abort_ends_every_ticket_of_the_stream_and_it_can_be_used_again(
+async def test_abort_ends_all_tickets_and_the_stream_stays_usable(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -365,7 +371,7 @@ async def test_abort_that_fails_after_it_dropped_work_does_not_let_that_work_suc
         await stream.fill(memory, 2)
 
 
-async def test_abort_is_not_supported_where_the_firmware_lacks_it(open_device: OpenDevice) -> None:
+async def test_abort_with_firmware_that_lacks_it_raises_not_supported(open_device: OpenDevice) -> None:
     simulator.set_abort_supported(supported=False)
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.hold(stream)
@@ -376,23 +382,23 @@ async def test_abort_is_not_supported_where_the_firmware_lacks_it(open_device: O
         await ticket
 
 
-@pytest.mark.parametrize("abandoned", [True, False])
-async def test_an_unclosed_stream_warns_and_is_destroyed(open_device: OpenDevice, abandoned: bool) -> None:
+@pytest.mark.parametrize("busy", [True, False])
+async def test_unclosed_stream_warns_and_is_destroyed(open_device: OpenDevice, busy: bool) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         stream = await device.create_stream()
-        if abandoned:
+        if busy:
             simulator.hold(stream)
             stream.fill(memory, 1)
         with pytest.warns(ResourceWarning, match="close it, or make it with `async with`"):
             del stream
-        if abandoned:
+        if busy:
             await turns()
             assert live_streams() == 1
             simulator.release_all()
         await until(lambda: live_streams() == 0)
 
 
-async def test_buffer_of_a_refused_copy_is_not_kept(open_device: OpenDevice) -> None:
+async def test_buffer_of_a_refused_copy_is_not_referenced(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as target:
 
         async def refused() -> weakref.ref[aioacl.DeviceBuffer]:
@@ -407,13 +413,13 @@ async def test_buffer_of_a_refused_copy_is_not_kept(open_device: OpenDevice) -> 
         assert kept() is None
 
 
-async def test_upload_has_four_chunks_in_flight_at_most(open_device: OpenDevice) -> None:
+async def test_upload_has_at_most_four_chunks_in_flight(open_device: OpenDevice) -> None:
     size = 6 << 20
     async with (
         open_device() as device,
         device.create_stream() as stream,
         device.allocate(size) as memory,
-        device.pinned(size) as source,  # that needs no staging memory, which has a bound of its own
+        device.pinned(size) as source,  # needs no staging memory, which has a limit of its own
         anyio.create_task_group() as group,
     ):
         before = simulator.calls("aclrtMemcpyAsync")

@@ -1,4 +1,4 @@
-"""How much is copied or filled: all, so many bytes, or none."""
+"""How much is copied or filled: all bytes, `nbytes` bytes, or none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEGABYTE = 1 << 20
 
 @pytest.mark.parametrize("host", ["pageable", "pinned"])
 @pytest.mark.parametrize("size", [0, 1, MEGABYTE + 1])
-async def test_upload_and_download_with_nbytes_move_that_much_and_no_more(
+async def test_upload_and_download_with_nbytes_copy_exactly_that_many_bytes(
     open_device: OpenDevice, size: int, host: str
 ) -> None:
     whole, kept = 2 * MEGABYTE, 2 * MEGABYTE - size
@@ -45,7 +45,7 @@ async def test_upload_and_download_with_nbytes_move_that_much_and_no_more(
         there.release()
 
 
-# --- nothing at all --------------------------------------------------------------------------------------------------
+# --- work of no bytes ------------------------------------------------------------------------------------------------
 
 EMPTY: dict[str, Callable[[aioacl.Stream, aioacl.DeviceBuffer, aioacl.PinnedBuffer], aioacl.Ticket]] = {
     "copy of nothing": lambda stream, memory, _: stream.copy(memory, b""),
@@ -58,7 +58,7 @@ of_each_kind = pytest.mark.parametrize("enqueue", EMPTY.values(), ids=EMPTY)
 
 
 @of_each_kind
-async def test_work_of_no_bytes_calls_no_acl_and_its_ticket_is_that_of_the_work_before(
+async def test_work_of_no_bytes_calls_no_acl_and_its_ticket_has_the_position_of_the_work_before(
     open_device: OpenDevice, enqueue: Callable[..., aioacl.Ticket]
 ) -> None:
     async with (
@@ -74,7 +74,7 @@ async def test_work_of_no_bytes_calls_no_acl_and_its_ticket_is_that_of_the_work_
             with no_call():
                 ticket = enqueue(stream, memory, pinned)
             assert (ticket.position, ticket.done) == (before.position, False)
-            del ticket  # forgets nothing of the other
+            del ticket  # does not affect the other ticket
         await before
         simulator.fail_next(stream, TASK_FAULT)
         stream.fill(memory, 1)
@@ -94,7 +94,7 @@ async def test_transfer_of_no_bytes_calls_no_acl(open_device: OpenDevice, direct
 
 
 @of_each_kind
-async def test_work_of_no_bytes_on_what_is_closed_is_refused(
+async def test_work_of_no_bytes_on_a_closed_buffer_is_refused(
     open_device: OpenDevice, enqueue: Callable[..., aioacl.Ticket]
 ) -> None:
     async with open_device() as device, device.create_stream() as stream:

@@ -1,4 +1,4 @@
-"""Every await is true: cases that the truth part of the reliability proofs has found."""
+"""No await returns before its work has succeeded: cases found by the truth part of the reliability proofs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.anyio
-async def test_finished_download_is_delivered_to_a_thread_that_waits() -> None:
+async def test_finished_download_is_delivered_to_a_later_await() -> None:
     async with (
         aioacl.open_device(0, "thread") as device,
         device.create_stream() as stream,
@@ -35,10 +35,10 @@ async def test_finished_download_is_delivered_to_a_thread_that_waits() -> None:
 
 
 @pytest.mark.anyio
-async def test_wait_for_the_device_that_takes_a_code_is_no_success_of_a_stream(
+async def test_stream_whose_code_a_wait_for_the_device_consumed_is_not_confirmed(
     open_device: OpenDevice,
 ) -> None:
-    """Nothing reports a failed write of a value, and its code comes once, to whichever synchronizes first."""
+    """A failed write of a value is not reported. Its code is returned once, to the first call that synchronizes."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
         with simulator.fault("aclrtValueWrite", nth=1, async_error=TASK_FAULT):
             on(device).aclrtValueWrite(memory, 1, 0, stream)
@@ -75,8 +75,10 @@ async def test_wait_that_submits_nothing_covers_a_task_enqueued_by_hand_before_i
 
 
 @pytest.mark.anyio
-async def test_task_that_fails_behind_all_that_is_counted_is_told_of(open_device: OpenDevice) -> None:
-    """What is enqueued by hand is attributed although nothing is enqueued after it."""
+async def test_failure_of_a_task_by_hand_behind_the_last_position_is_reported(
+    open_device: OpenDevice,
+) -> None:
+    """The failure is attributed although aioacl enqueues nothing after the task."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
         events = device.events()
         simulator.fail_next(stream, TASK_FAULT)
@@ -98,7 +100,7 @@ async def test_wait_for_the_device_collects_the_failure_that_it_raises_and_no_ot
             stream.fill(memory, 1)
         with pytest.raises(aioacl.DeviceFault):
             await device.synchronize()
-        with pytest.warns(aioacl.AclWarning, match="no await raised it") as warned:  # noqa: PT031 - which of the two warns is what is asked
+        with pytest.warns(aioacl.AclWarning, match="no await raised it") as warned:  # noqa: PT031 - either close may warn
             for stream in streams:
                 await stream.close()
         assert len(warned) == 1
@@ -120,7 +122,7 @@ async def test_lost_device_ends_waits_for_work_that_never_ends(open_device: Open
             with anyio.fail_after(10), pytest.raises(aioacl.DeviceFault) as caught:
                 await ticket
             assert caught.value.code == lost
-        assert memory._uses  # the device may still use it
+        assert memory._uses  # the device may still use the memory
         assert (await device.force_reset(grace=0)).ok
 
 
@@ -141,14 +143,14 @@ async def test_failure_of_a_stream_without_an_id_is_found_by_synchronizing(open_
                 assert caught.value.code == TASK_FAULT
 
 
-def test_streams_that_wait_for_one_another_are_confirmed_on_a_small_stack(open_device: OpenDevice) -> None:
-    """Each waits for work of the other that is older than the other's own wait; following that has an end."""
+def test_streams_that_wait_for_each_other_are_confirmed_on_a_small_stack(open_device: OpenDevice) -> None:
+    """Each waits for work of the other from before the other's own wait, so the chain of dependencies ends."""
     device = open_device().result()
     one, other = (device.create_stream().result() for _ in range(2))
     memory = device.allocate(8).result()
     for stream in (one, other):
         simulator.hold(stream)
-        on(device).aclrtValueWrite(memory, 1, 0, stream)  # which has to be confirmed
+        on(device).aclrtValueWrite(memory, 1, 0, stream)  # not reported if it fails, so it must be confirmed
     first, second = one.record(), other.record()
     one.wait_event(second)
     other.wait_event(first)
@@ -166,10 +168,10 @@ def test_streams_that_wait_for_one_another_are_confirmed_on_a_small_stack(open_d
 
 
 @pytest.mark.anyio
-async def test_code_of_a_task_behind_all_that_is_counted_is_of_nothing_before_it(
+async def test_code_of_a_task_by_hand_behind_the_last_position_does_not_fail_earlier_work(
     open_device: OpenDevice,
 ) -> None:
-    """The runtime's text is asked for by a synchronize, whose code is that of the task that was reported."""
+    """aioacl synchronizes to get the runtime's text; the code it returns is that of the reported task."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
         ticket = stream.fill(memory, 1)
         simulator.hold(stream)
@@ -184,7 +186,7 @@ async def test_code_of_a_task_behind_all_that_is_counted_is_of_nothing_before_it
 
 
 @pytest.mark.anyio
-async def test_stream_with_a_task_by_hand_behind_all_that_is_counted_is_destroyed(
+async def test_closed_stream_with_a_task_by_hand_behind_the_last_position_is_destroyed(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.allocate(8) as memory:
@@ -194,12 +196,12 @@ async def test_stream_with_a_task_by_hand_behind_all_that_is_counted_is_destroye
 
 
 @pytest.mark.anyio
-async def test_close_waits_for_work_by_hand_behind_all_that_is_counted(open_device: OpenDevice) -> None:
+async def test_close_waits_for_a_task_by_hand_behind_the_last_position(open_device: OpenDevice) -> None:
     async with open_device() as device, device.allocate(8) as memory:
         async with device.create_stream() as stream:
             simulator.hold(stream)
             on(device).aclrtMemsetAsync(memory, 8, 2, 8, stream)
-        # Without an entry that marks its end, the stream would be asked again and again.
+        # The close records an entry behind the task; without it, the stream would be polled repeatedly.
         await until(lambda: lib.aio_stream_tail(stream._core.handle) == 1)
         simulator.release_all()
         await until(lambda: live_streams() == 0)
@@ -207,7 +209,7 @@ async def test_close_waits_for_work_by_hand_behind_all_that_is_counted(open_devi
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("waits", ["watch", "thread"])
-async def test_streams_that_wait_for_each_other_thousands_of_times_are_awaited(
+async def test_await_on_streams_that_wait_for_each_other_thousands_of_times_ends(
     waits: Literal["watch", "thread"],
 ) -> None:
     async with (
@@ -234,9 +236,7 @@ async def test_streams_that_wait_for_each_other_thousands_of_times_are_awaited(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("function", ["aclrtCreateStream", "aclrtCreateEventWithFlag", "aclrtRecordEvent"])
-async def test_failed_task_is_raised_where_an_event_cannot_wake_the_runtime(
-    open_device: OpenDevice, function: str
-) -> None:
+async def test_failed_task_is_raised_although_the_nudge_fails(open_device: OpenDevice, function: str) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         await stream.fill(memory, 1)
         simulator.fail_call(function, 207005, -1)

@@ -1,4 +1,4 @@
-"""Every await is true: cases in which aborts, resets, closes and renewals meet failed tasks."""
+"""No await returns before its work has succeeded: aborts, resets, closes and renewals together with failed tasks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_failure_2_to_the_31_tasks_behind_an_abort_is_raised(open_device: 
             await stream.fill(memory, 3)
 
 
-async def test_failure_of_an_aborted_task_is_not_blamed_on_later_work(open_device: OpenDevice) -> None:
+async def test_failure_of_an_aborted_task_does_not_fail_later_work(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, TASK_FAULT)
         stream.fill(memory, 1)
@@ -67,13 +67,13 @@ async def test_copy_onto_itself_does_not_raise_the_failure_of_later_work(open_de
         simulator.set_next_task(other, 1000)
         with simulator.held(stream):
             stream.fill(memory, 2)
-            other.fill(memory, 0)  # the thread's last task is one of another stream
-            nothing = stream.copy(memory, memory)  # the runtime submits no task for it
+            other.fill(memory, 0)  # the thread's last task is of another stream
+            nothing = stream.copy(memory, memory)  # the runtime submits no task for this copy
             good = stream.fill(memory, 3)
             simulator.fail_next(stream, TASK_FAULT)
             bad = stream.fill(memory, 4)
         await until(lambda: simulator.faulted(stream))
-        simulator.wake()  # the report comes before anything has asked how far the stream is
+        simulator.wake()  # the report comes before aioacl has polled the stream
         with pytest.raises(aioacl.DeviceFault) as raised:
             await bad
         assert f"position {bad.position}" in str(raised.value)
@@ -81,7 +81,7 @@ async def test_copy_onto_itself_does_not_raise_the_failure_of_later_work(open_de
         await good
 
 
-async def test_failure_inherited_of_a_stream_is_that_streams_first_whatever_was_reported_first(
+async def test_failure_inherited_from_a_stream_is_its_first_failure_in_any_order_of_reports(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -97,7 +97,7 @@ async def test_failure_inherited_of_a_stream_is_that_streams_first_whatever_was_
             simulator.hold(stream)
             simulator.fail_next(stream, code)
             failures[stream] = stream.fill(memory, 1)
-            middle.wait_event(stream.record())  # it depends on both, on `early` first
+            middle.wait_event(stream.record())  # `middle` depends on both, on `early` first
         end.wait_event(middle.record())
         simulator.release(late)
         with pytest.raises(aioacl.DeviceFault):
@@ -120,7 +120,7 @@ async def test_task_that_fails_with_a_code_of_a_timeout_raises_task_timeout(
         assert (caught.value.code, caught.value.action) == (code, "new_stream")
 
 
-async def test_slow_wait_that_timed_out_is_no_success_after_an_abort(open_device: OpenDevice) -> None:
+async def test_wait_event_that_timed_out_on_the_device_raises_after_an_abort(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -134,7 +134,7 @@ async def test_slow_wait_that_timed_out_is_no_success_after_an_abort(open_device
         with simulator.fault("aclrtStreamWaitEvent", nth=1, async_error=507001):
             wait = stream.wait_event(source.record())
         behind = stream.fill(memory, 2)
-        stream.wait_event(busy.record())  # so the stream cannot be synchronized
+        stream.wait_event(busy.record())  # keeps the stream busy, so it cannot be synchronized
         await until(lambda: simulator.pending(stream) < 3)
         await stream.abort()
         simulator.release_all()
@@ -145,7 +145,7 @@ async def test_slow_wait_that_timed_out_is_no_success_after_an_abort(open_device
 
 
 @pytest.mark.parametrize("how", ["abort", "renew", "reset"])
-async def test_wait_for_work_that_is_dropped_behind_a_failure_ends(open_device: OpenDevice, how: str) -> None:
+async def test_wait_for_work_that_is_dropped_after_a_failure_ends(open_device: OpenDevice, how: str) -> None:
     async with open_device() as device, open_device(1) as other:
         failed, gate, stream = [
             await (other if how == "reset" else device).create_stream(),
@@ -199,7 +199,7 @@ async def test_work_behind_an_aborted_wait_depends_on_nothing(open_device: OpenD
         assert stream.error is None
 
 
-async def test_ready_raises_for_a_full_stream_whose_work_never_ends(open_device: OpenDevice) -> None:
+async def test_ready_of_a_full_stream_whose_work_never_ends_raises(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -218,7 +218,7 @@ async def test_ready_raises_for_a_full_stream_whose_work_never_ends(open_device:
         await stream.fill(memory, 2)
 
 
-async def test_closed_stream_whose_work_never_ends_is_left_where_it_cannot_be_aborted(
+async def test_close_of_a_stream_whose_work_never_ends_tries_an_unsupported_abort_once(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, open_device(1) as other:
@@ -229,7 +229,7 @@ async def test_closed_stream_whose_work_never_ends_is_left_where_it_cannot_be_ab
         assert (await other.force_reset(grace=0)).ok
         asked = simulator.calls("aclrtStreamAbort")
         await stream.close()
-        await device.memory_info()  # the maintenance thread is done with it
+        await device.memory_info()  # after this, the maintenance thread has handled the close
         await device.memory_info()
         assert simulator.calls("aclrtStreamAbort") == asked + 1
         await source.close()
@@ -247,7 +247,7 @@ async def test_wait_event_that_fails_during_a_foreign_reset_leaves_no_link(open_
         generation = device.generation
         last = Raised(reset_by_other_code)
         await until(lambda: lib.aio_gate_foreign(0) or device.generation > generation)
-        assert (await other.force_reset(grace=0)).ok  # takes the links of streams that are gone
+        assert (await other.force_reset(grace=0)).ok  # removes the links of streams that no longer exist
         simulator.fail_call("aclrtStreamWaitEvent", FAULT)
         simulator.unhang("aclrtStreamWaitEvent")
         with pytest.raises(aioacl.AclError):
@@ -269,7 +269,7 @@ async def test_foreign_reset_by_a_thread_of_another_device_finds_its_own_streams
     ):
         simulator.fail_next(stream, TASK_FAULT)
         with pytest.raises(aioacl.DeviceFault):
-            await stream.fill(memory, 1)  # by now there is what wakes the runtime
+            await stream.fill(memory, 1)  # after this, the stream for nudges exists
         generation = device.generation
 
         def reset() -> None:
@@ -282,7 +282,9 @@ async def test_foreign_reset_by_a_thread_of_another_device_finds_its_own_streams
         assert simulator.violations() == []
 
 
-async def test_enqueue_on_a_failed_stream_that_a_reset_overtakes_is_stale(open_device: OpenDevice) -> None:
+async def test_enqueue_refused_by_a_failed_stream_raises_stale_handle_error_after_a_reset(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, TASK_FAULT)
         with pytest.raises(aioacl.DeviceFault):
@@ -292,10 +294,10 @@ async def test_enqueue_on_a_failed_stream_that_a_reset_overtakes_is_stale(open_d
         assert isinstance(refusal, aioacl.StaleHandleError)
 
 
-# --- who is told ----------------------------------------------------------------------------------------------------
+# --- warnings for uncollected failures ------------------------------------------------------------------------------
 
 
-async def test_stream_closed_under_an_await_of_its_failed_task_warns_of_nothing(
+async def test_stream_closed_during_an_await_of_its_failed_task_does_not_warn(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory, anyio.create_task_group() as group:
@@ -312,7 +314,7 @@ async def test_stream_closed_under_an_await_of_its_failed_task_warns_of_nothing(
                 await waiting.outcome()
 
 
-async def test_renewing_a_stream_warns_of_a_failure_that_nothing_has_collected(
+async def test_renew_of_a_stream_with_an_uncollected_failure_warns(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -323,7 +325,7 @@ async def test_renewing_a_stream_warns_of_a_failure_that_nothing_has_collected(
         assert warned[0].filename == __file__
 
 
-async def test_each_uncollected_failure_is_shown_under_the_usual_filter(open_device: OpenDevice) -> None:
+async def test_each_uncollected_failure_warns_with_the_default_filter(open_device: OpenDevice) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         with warnings.catch_warnings(record=True, action="default") as shown:
             for _ in range(3):
@@ -338,7 +340,9 @@ async def test_each_uncollected_failure_is_shown_under_the_usual_filter(open_dev
         assert len([each for each in shown if each.category is aioacl.AclWarning]) == 3
 
 
-async def test_close_closes_where_its_warning_is_an_error(open_device: OpenDevice) -> None:
+async def test_close_whose_warning_is_an_error_raises_it_and_closes_the_stream(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         events, stream = device.events(), await device.create_stream()
         simulator.fail_next(stream, TASK_FAULT)
@@ -353,10 +357,12 @@ async def test_close_closes_where_its_warning_is_an_error(open_device: OpenDevic
         assert simulator.calls("aclrtDestroyStream") == 1
 
 
-# --- what errors say ------------------------------------------------------------------------------------------------
+# --- texts of errors -------------------------------------------------------------------------------------------------
 
 
-async def test_stream_that_stops_later_does_not_change_what_has_failed(open_device: OpenDevice) -> None:
+async def test_stream_created_later_with_stop_does_not_change_an_earlier_failure(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, TASK_FAULT)
         ticket = stream.fill(memory, 1)
@@ -390,7 +396,9 @@ async def test_error_of_a_dependent_names_the_device_that_has_failed(open_device
         assert not other.health.ready
 
 
-async def test_text_of_an_earlier_failure_is_not_told_of_a_later_one(open_device: OpenDevice) -> None:
+async def test_error_of_a_failure_does_not_contain_the_text_of_an_earlier_one(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         with simulator.fault("copy", times=1, sticky=507899):
             async with device.create_stream() as stream:

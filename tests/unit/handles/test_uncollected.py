@@ -1,4 +1,4 @@
-"""The AclWarning for a failure that nothing has collected: where it is located, and where it goes as an error."""
+"""The AclWarning for an uncollected failure: the line that it names, and what receives it as an error."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What has come to one of the hooks for errors that no call raises."""
+    """The errors that came to the hooks of threads and finalizers, each with the name of its hook."""
     found: list[Any] = []
-    monkeypatch.setattr(threading, "excepthook", lambda told: found.append(("thread", told.exc_value)))
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: found.append(("unraisable", told.exc_value)))
+    monkeypatch.setattr(threading, "excepthook", lambda args: found.append(("thread", args.exc_value)))
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: found.append(("unraisable", args.exc_value)))
     return found
 
 
 @pytest.fixture
 def errors() -> Generator[None]:
-    """AclWarnings are errors."""
+    """Turns AclWarnings into errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", aioacl.AclWarning)
         yield
@@ -71,19 +71,19 @@ def close_after_a_renewal(device: aioacl.Device, memory: aioacl.DeviceBuffer) ->
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("leave", [drop, close_before_it_fails, close_after_a_renewal])
-def test_failure_found_behind_the_close_of_its_stream_warns_at_the_line_that_made_it(
+def test_failure_found_after_the_close_of_its_stream_warns_at_the_line_that_created_the_stream(
     device: aioacl.Device, memory: aioacl.DeviceBuffer, leave: Callable[..., None]
 ) -> None:
     with warnings.catch_warnings(record=True, action="always", category=aioacl.AclWarning) as warned:
         leave(device, memory)
         assert until_now(lambda: warned)
-    (told,) = (one for one in warned if one.category is aioacl.AclWarning)
-    assert "its stream was closed" in str(told.message)
-    assert told.filename == __file__
-    assert "# the line" in linecache.getline(told.filename, told.lineno)
+    (warning,) = (one for one in warned if one.category is aioacl.AclWarning)
+    assert "its stream was closed" in str(warning.message)
+    assert warning.filename == __file__
+    assert "# the line" in linecache.getline(warning.filename, warning.lineno)
 
 
-def test_failure_of_a_stream_left_to_the_close_of_the_device_warns_at_the_line_that_made_it(
+def test_failure_found_at_the_close_of_the_device_warns_at_the_line_that_created_the_stream(
     open_device: OpenDevice,
 ) -> None:
     device = open_device().result()
@@ -91,15 +91,15 @@ def test_failure_of_a_stream_left_to_the_close_of_the_device_warns_at_the_line_t
     stream = failed(device, memory)
     with pytest.warns(aioacl.AclWarning, match="its device was closed") as warned:
         device.close().result()
-    (told,) = (one for one in warned if one.category is aioacl.AclWarning)
-    assert told.filename == __file__
-    assert "# the line" in linecache.getline(told.filename, told.lineno)
+    (warning,) = (one for one in warned if one.category is aioacl.AclWarning)
+    assert warning.filename == __file__
+    assert "# the line" in linecache.getline(warning.filename, warning.lineno)
     assert stream.stale
 
 
 @pytest.mark.usefixtures("errors")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_warning_of_the_maintenance_thread_that_is_an_error_goes_to_the_unraisable_hook(
+def test_warning_as_error_on_the_maintenance_thread_goes_to_the_unraisable_hook(
     device: aioacl.Device, memory: aioacl.DeviceBuffer, heard: list[Any]
 ) -> None:
     before = len(manager_of(0).streams.members())
@@ -108,13 +108,13 @@ def test_warning_of_the_maintenance_thread_that_is_an_error_goes_to_the_unraisab
     ((where, error),) = heard
     assert where == "unraisable"
     assert isinstance(error, aioacl.AclWarning)
-    assert len(manager_of(0).streams.members()) == before  # it is destroyed, and forgotten
+    assert len(manager_of(0).streams.members()) == before  # the stream is destroyed and no longer listed
     with device.create_stream() as stream:
         stream.fill(memory, 1).result()
 
 
 @pytest.mark.usefixtures("errors")
-def test_close_of_a_device_whose_warnings_are_errors_raises_one_and_loses_none(
+def test_close_of_a_device_with_two_warnings_as_errors_raises_one_and_reports_the_other(
     open_device: OpenDevice, heard: list[Any]
 ) -> None:
     device = open_device().result()

@@ -1,4 +1,4 @@
-"""`with` on a thread without a loop: the same as `async with` elsewhere."""
+"""`with` on a thread without an event loop does the same as `async with` on an event loop."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MADE = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
 class Broken(Exception):
-    """What ends a block."""
+    """Ends a block."""
 
 
 def alive() -> tuple[int, ...]:
-    """What the simulator has."""
+    """The simulator's live objects: streams, device blocks, host blocks, and sets of device 1."""
     now = simulator.stats()
     return live_streams(), now.device_blocks, now.host_blocks, simulator.retain_count(1)
 
@@ -65,7 +65,7 @@ def test_with_on_a_thread_closes_however_the_block_ends(
     assert until_now(lambda: alive() == before)
 
 
-def test_with_on_a_thread_that_works_with_what_it_makes_gets_the_bytes_back(device: aioacl.Device) -> None:
+def test_with_on_a_thread_copies_bytes_to_the_device_and_back(device: aioacl.Device) -> None:
     answer = bytearray(5)
     with device.lease(), device.create_stream() as stream, device.allocate(5) as memory:
         stream.copy(memory, b"hello")
@@ -73,7 +73,7 @@ def test_with_on_a_thread_that_works_with_what_it_makes_gets_the_bytes_back(devi
     assert answer == b"hello"
 
 
-def test_with_in_a_job_of_the_device_makes_and_closes(device: aioacl.Device) -> None:
+def test_with_in_a_job_of_the_device_creates_and_closes(device: aioacl.Device) -> None:
     def job() -> bool:
         with device.create_stream() as stream, device.allocate(64) as memory:
             stream.fill(memory, 1).result()
@@ -82,8 +82,8 @@ def test_with_in_a_job_of_the_device_makes_and_closes(device: aioacl.Device) -> 
     assert device.run(job).result()
 
 
-@pytest.mark.parametrize("what", sorted(MAKERS.keys() - {"event"}))  # the pool has events
-def test_with_whose_making_fails_raises_and_leaves_nothing(
+@pytest.mark.parametrize("what", sorted(MAKERS.keys() - {"event"}))  # an event comes from the pool
+def test_with_whose_creation_fails_raises_and_leaves_nothing(
     open_device: OpenDevice, device: aioacl.Device, what: str
 ) -> None:
     before = alive()
@@ -98,7 +98,7 @@ def test_with_whose_making_fails_raises_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("error", [None, Broken])
-def test_with_whose_close_fails_raises_that_behind_the_error_of_the_block(
+def test_with_whose_close_fails_raises_with_the_error_of_the_block_as_context(
     device: aioacl.Device, error: type[Exception] | None
 ) -> None:
     stream: Any = None
@@ -133,7 +133,7 @@ MAKES = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("what", MAKERS)
-async def test_with_on_what_is_made_already_raises_that_names_the_call_to_enter(
+async def test_with_on_an_existing_handle_raises_and_names_the_call_to_enter(
     open_device: OpenDevice, what: str
 ) -> None:
     async with open_device() as device, MAKERS[what](open_device, device) as made:
@@ -147,7 +147,7 @@ async def test_with_on_what_is_made_already_raises_that_names_the_call_to_enter(
 
 
 @pytest.mark.anyio
-async def test_async_with_of_abortable_raises_that_names_with_in_a_job(open_device: OpenDevice) -> None:
+async def test_async_with_of_abortable_raises_and_names_with_in_a_job(open_device: OpenDevice) -> None:
     async with open_device() as device:
         block: Any = device.abortable(4096)
         with pytest.raises(
@@ -160,7 +160,7 @@ async def test_async_with_of_abortable_raises_that_names_with_in_a_job(open_devi
 
 @pytest.mark.anyio
 @MADE
-async def test_with_where_a_loop_runs_raises_that_names_async_with_and_makes_nothing(
+async def test_with_on_a_thread_that_runs_a_loop_raises_and_names_async_with(
     open_device: OpenDevice, make: Callable[..., aioacl.Opening[Any]]
 ) -> None:
     async with open_device() as device:
@@ -169,13 +169,13 @@ async def test_with_where_a_loop_runs_raises_that_names_async_with_and_makes_not
         with pytest.raises(RuntimeError, match=where), opening:
             raise AssertionError("the block began")
         assert alive() == before
-        async with opening as made:  # a refusal has not used it
+        async with opening as made:  # the refusal has not used up the opening
             assert not made._closed
 
 
 @pytest.mark.anyio
 @MADE
-async def test_with_that_is_left_where_a_loop_runs_raises_and_closes_all_the_same(
+async def test_with_that_is_left_on_a_thread_that_runs_a_loop_raises_and_closes(
     open_device: OpenDevice, make: Callable[..., aioacl.Opening[Any]]
 ) -> None:
     async with open_device() as device:

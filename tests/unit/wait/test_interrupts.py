@@ -48,7 +48,7 @@ def within(name: str, frame: FrameType | None) -> bool:
 
 
 class Interrupt:
-    """Ctrl-C at the nth step of aioacl's code on this thread: the begin of a function, a line, or a return.
+    """Ctrl-C at the nth step of aioacl's code on this thread: the start of a function, a line, or a return.
 
     `where`: only steps of that function and of its callees count. `places`: only steps in files of these paths.
     """
@@ -60,9 +60,8 @@ class Interrupt:
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> Interrupt | None:
         code = frame.f_code
-        if not code.co_filename.startswith(self._places) or within(
-            "__del__", frame
-        ):  # no caller receives what a finalizer raises
+        # Finalizers are excluded: no caller receives what they raise.
+        if not code.co_filename.startswith(self._places) or within("__del__", frame):
             return None
         if self._where and not within(self._where, frame):
             return self
