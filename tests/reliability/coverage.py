@@ -112,7 +112,7 @@ SELECTIONS: Final = {
         ),
         LIFECYCLE,
         workers=0,  # they would take as long to start as the tests take
-        match="not uvloop and not many_abandoned and (not trio or test_port or test_lease or test_executor)",
+        match="not uvloop and not many_cancelled_copies and (not trio or test_port or test_lease or test_executor)",
     ),
     Scale.SLOW: Selection(("tests",), LIFECYCLE, package=True),
 }
