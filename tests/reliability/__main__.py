@@ -56,16 +56,16 @@ def run_here(name: str, scale: Scale, seed: int) -> int:
     return 0
 
 
-# --- from outside -------------------------------------------------------------------------------------------------
+# --- in the parent process -------------------------------------------------------------------------------------------
 
 
-def _outcome_of(told: str, complaints: str, status: int, name: str) -> Outcome:
-    """The output of a process before its end."""
+def _outcome_of(stdout: str, stderr: str, status: int, name: str) -> Outcome:
+    """The outcome in the output of a process that has ended."""
     try:
-        outcome = Outcome(**json.loads(told.splitlines()[-1]))
+        outcome = Outcome(**json.loads(stdout.splitlines()[-1]))
     except (IndexError, TypeError, ValueError):
-        return Outcome(findings=[f"{name} ended with {status} and no figures: {(told + complaints)[-4000:]}"])
-    outcome.expect(status == 0, f"{name} ended with {status} after its figures: {complaints[-4000:]}")
+        return Outcome(findings=[f"{name} ended with {status} and no figures: {(stdout + stderr)[-4000:]}"])
+    outcome.expect(status == 0, f"{name} ended with {status} after its figures: {stderr[-4000:]}")
     return outcome
 
 
@@ -83,18 +83,18 @@ def run_apart(name: str, scale: Scale, seed: int) -> Outcome:
         env={key: value for key, value in os.environ.items() if not key.startswith("AIOACL_")},
     )
     try:
-        told, complaints = process.communicate(timeout=limit)
+        stdout, stderr = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        told, complaints = process.communicate()
-        return Outcome(findings=[f"{name} was not done in {limit:.0f} s: {(told + complaints)[-4000:]}"])
-    return _outcome_of(told, complaints, process.returncode, name)
+        stdout, stderr = process.communicate()
+        return Outcome(findings=[f"{name} did not end within {limit:.0f} s: {(stdout + stderr)[-4000:]}"])
+    return _outcome_of(stdout, stderr, process.returncode, name)
 
 
 def lines(name: str, outcome: Outcome) -> Iterable[str]:
-    """An outcome, for people."""
-    verdict = "FOUND" if outcome.findings else "not run" if outcome.not_run else "ok"
-    yield f"{name:<14} {verdict:<8} {outcome.seconds:6.1f} s  {(module(name).__doc__ or '').splitlines()[0]}"
+    """The lines that the table shows for an outcome."""
+    result = "FOUND" if outcome.findings else "not run" if outcome.not_run else "ok"
+    yield f"{name:<14} {result:<8} {outcome.seconds:6.1f} s  {(module(name).__doc__ or '').splitlines()[0]}"
     for figure, value in outcome.figures.items():
         rows = value if isinstance(value, list) else [value]
         yield f"    {figure}: {rows[0] if len(rows) == 1 else ''}".rstrip()
@@ -107,7 +107,7 @@ def lines(name: str, outcome: Outcome) -> Iterable[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when nothing was found."""
+    """Returns 0 if nothing was found, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.reliability", description=(__doc__ or "").partition("\n")[0]
     )

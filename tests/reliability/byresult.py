@@ -1,4 +1,4 @@
-"""What plain threads of a crowd do. They have no loop, so they use `.result()` for everything."""
+"""The operations of plain threads in a crowd. These have no loop, so they use `.result()` for everything."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from aioacl import open_device
 from tests.reliability import operations
-from tests.reliability.hand import HANGS_SECONDS
+from tests.reliability.member import HANGS_SECONDS
 from tests.reliability.operations import must
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from aioacl import Device, Opening
     from aioacl._handles.operation import Closable
-    from tests.reliability.hand import Hand
+    from tests.reliability.member import Member
 
 
 C = TypeVar("C", bound="Closable")
@@ -28,58 +28,58 @@ def _made(stack: ExitStack, opening: Opening[C], timeout: float | None = None) -
     return thing
 
 
-def there_and_back(hand: Hand, device: Device) -> None:
+def there_and_back(member: Member, device: Device) -> None:
     """Uploads and downloads, and records an event behind both."""
-    sent = hand.bytes()
+    sent = member.bytes()
     answer = bytearray(len(sent))
     with ExitStack() as stack:
         stream = _made(stack, device.create_stream())
-        memory = _made(stack, device.allocate(len(sent)), hand.timeout())
+        memory = _made(stack, device.allocate(len(sent)), member.timeout())
         stream.copy(memory, sent).result()
         ticket, mark = stream.copy(answer, memory), stream.record()
-        mark.result(hand.timeout())
+        mark.result(member.timeout())
         must(ticket.done, "an event is done, but the ticket before it is not")
         stream.result()
     must(bytes(answer) == sent, f"{len(sent)} bytes came back changed on a thread")
 
 
-def leased(hand: Hand, device: Device) -> None:
-    """Steps that no reset may separate."""
+def leased(member: Member, device: Device) -> None:
+    """Steps under a lease: no reset may run between them."""
     with device.lease() as lease:
         generation = device.generation
-        there_and_back(hand, device)
+        there_and_back(member, device)
         must(
             not lease.held or device.generation == generation,
             "a reset ran between the steps of a thread's lease",
         )
 
 
-def job(hand: Hand, device: Device) -> None:
-    """A job, by the executor and by run()."""
-    number = hand.random.randrange(1 << 20)
-    must(device.run(hex, number).result() == hex(number), "a job's result is another's")
+def job(member: Member, device: Device) -> None:
+    """Two jobs: one submitted to the executor, one started by `device.run()`."""
+    number = member.random.randrange(1 << 20)
+    must(device.run(hex, number).result() == hex(number), "a job returned the result of another job")
 
 
-def look(hand: Hand, device: Device) -> None:
+def look(member: Member, device: Device) -> None:
     """Queries, and a wait for all work of the device."""
-    found = device.memory_info().result(hand.timeout())
-    must(found.free <= found.total, f"{found} cannot be")
-    if operations.synchronize in hand.plan.weights:
-        device.synchronize(hand.timeout()).result()
+    found = device.memory_info().result(member.timeout())
+    must(found.free <= found.total, f"{found} is impossible")
+    if operations.synchronize in member.plan.weights:
+        device.synchronize(member.timeout()).result()
 
 
-def another_open(hand: Hand, device: Device) -> None:
-    """The device, opened once more, and closed."""
+def another_open(member: Member, device: Device) -> None:
+    """Opens the device once more, and closes it."""
     with ExitStack() as stack:
-        _made(stack, open_device(device.index, hand.waits, **hand.demands()))
+        _made(stack, open_device(device.index, member.waits, **member.demands()))
 
 
-def reset(hand: Hand, device: Device) -> None:
-    """A force reset, which others may share."""
-    hand.landed(device.force_reset(grace=0.01, reason=f"thread {hand.name}").result())
+def reset(member: Member, device: Device) -> None:
+    """A force reset; other callers may join it."""
+    member.landed(device.force_reset(grace=0.01, reason=f"thread {member.name}").result())
 
 
-DOES: Final[tuple[Callable[[Hand, Device], None], ...]] = (
+DOES: Final[tuple[Callable[[Member, Device], None], ...]] = (
     there_and_back,
     there_and_back,
     there_and_back,
@@ -90,22 +90,22 @@ DOES: Final[tuple[Callable[[Hand, Device], None], ...]] = (
 )
 
 
-def _on_some_device(hand: Hand, operation: Callable[[Hand, Device], None]) -> None:
-    device = hand.device()
+def _on_some_device(member: Member, operation: Callable[[Member, Device], None]) -> None:
+    device = member.device()
     with ExitStack() as stack:
         if isinstance(device, int):
-            device = _made(stack, open_device(device, hand.waits, **hand.demands()))
-        operation(hand, device)
+            device = _made(stack, open_device(device, member.waits, **member.demands()))
+        operation(member, device)
 
 
-def work(hand: Hand) -> None:
-    """The thread's body: does what the plan has for it."""
-    while (asked := hand.plan.next(hand.random)) is not None:
-        operation = reset if asked is operations.reset else hand.random.choice(DOES)
-        hand.begins()
+def work(member: Member) -> None:
+    """The body of the thread: runs the operations of the plan."""
+    while (asked := member.plan.next(member.random)) is not None:
+        operation = reset if asked is operations.reset else member.random.choice(DOES)
+        member.begins()
         try:
-            _on_some_device(hand, operation)
+            _on_some_device(member, operation)
         except Exception as error:
-            hand.ended(operation.__name__, error)
+            member.ended(operation.__name__, error)
         else:
-            hand.plan.ended(hand.crew, operation.__name__, "ok")
+            member.plan.ended(member.crew, operation.__name__, "ok")

@@ -1,4 +1,4 @@
-"""Awaits cancelled in every phase and in every way: each ends within a turn of its loop, and nothing is left."""
+"""Awaits cancelled in every phase and in every way: each ends within one turn of its loop and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.kit import PATIENCE_SECONDS, until, until_now
 from tests.reliability import cancel_lifecycle, cancel_resets, cancel_waits, loops
 from tests.reliability.cancel_bench import DEVICES, Bench
 from tests.reliability.cancel_kinds import KINDS
-from tests.reliability.cancel_scene import PHASES
+from tests.reliability.cancel_phases import PHASES
 from tests.reliability.part import Outcome, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.reliability.cancel_kinds import Kind
-    from tests.reliability.cancel_scene import Phase, Scene
+    from tests.reliability.cancel_phases import Phase, Setup
     from tests.reliability.loops import Turns
 
 LIMIT_SECONDS = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1800.0}
@@ -36,8 +36,8 @@ TOTAL: Final = {
 }
 BYSTANDERS_AT_MOST: Final = 3
 VOID_AT_MOST: Final = 5
-FEWEST: Final = 8  # cancelled in a batch, if so many can be
-DEFINED_IN: Final = (cancel_waits, cancel_lifecycle, cancel_resets)  # imported for what they define
+FEWEST: Final = 8  # awaits to cancel in a batch, if the phase allows that many
+DEFINED_IN: Final = (cancel_waits, cancel_lifecycle, cancel_resets)  # their import registers the phases
 
 
 class Await:
@@ -46,7 +46,7 @@ class Await:
     def __init__(self, turns: Turns, begin: Callable[[], Awaitable[Any]]) -> None:
         self._turns = turns
         self._begin = begin
-        self.ended: int | None = None  # in which turn
+        self.ended: int | None = None  # the turn of the loop in which it ended
         self.cancelled = False
         self.error: Exception | None = None
         self.value: Any = None
@@ -77,25 +77,25 @@ class Batch:
         self._phase = phase
         self._kind = kind
         self._where = where
-        self._asked = 0  # in which turn it was asked for
+        self._asked = 0  # the turn in which the cancellation was requested
         self._void = False
 
     async def run(self, victims: int, bystanders: int) -> int:
-        """How many awaits were cancelled in the phase; 0 if they did not reach it."""
+        """Returns how many awaits were cancelled in the phase; 0 if they did not reach it."""
         bench, count = self._bench, victims + bystanders
         bench.touched, bench.void = [0], False
-        async with self._phase.enter(bench, count) as scene:
-            every = [Await(bench.turns, partial(scene.begin, number)) for number in range(count)]
+        async with self._phase.enter(bench, count) as setup:
+            every = [Await(bench.turns, partial(setup.begin, number)) for number in range(count)]
             doomed = bench.rng.sample(every, victims)
             spared = [one for one in every if one not in doomed]
-            await self._live(scene, doomed, spared)
-            wrong = scene.done(count, sum(not one.cancelled for one in every))
+            await self._live(setup, doomed, spared)
+            wrong = setup.done(count, sum(not one.cancelled for one in every))
             bench.expect(not wrong, f"{self._where}: {wrong}")
             for one in every:
                 await self._dispose(one)
         return 0 if bench.void else sum(one.cancelled for one in doomed)
 
-    async def _live(self, scene: Scene, doomed: list[Await], spared: list[Await]) -> None:
+    async def _live(self, setup: Setup, doomed: list[Await], spared: list[Await]) -> None:
         some = self._bench.rng.randint(0, len(spared))
         async with anyio.create_task_group() as group:
             for one in spared[:some]:
@@ -104,33 +104,33 @@ class Batch:
                 group.start_soon(self._kind.run, [one.run for one in doomed])
             for one in spared[some:]:
                 group.start_soon(one.run)
-            await self._cancel(scene, doomed, spared)
-            await scene.finish()
+            await self._cancel(setup, doomed, spared)
+            await setup.finish()
         for one in spared:
-            fine = one.error is None or isinstance(one.error, scene.allowed)
+            fine = one.error is None or isinstance(one.error, setup.allowed)
             self._expect(fine and not one.cancelled, f"an await that was not cancelled ended in {one!r}")
 
-    async def _cancel(self, scene: Scene, doomed: list[Await], spared: list[Await]) -> None:
+    async def _cancel(self, setup: Setup, doomed: list[Await], spared: list[Await]) -> None:
         count = len(doomed) + len(spared)
         try:
-            await until(lambda: (scene.gathered or scene.reached)(count))
+            await until(lambda: (setup.gathered or setup.reached)(count))
         except TimeoutError:
-            told = self._bench.told(), [*doomed, *spared]
+            state = self._bench.state(), [*doomed, *spared]
             simulator.clear()
-            simulator.release_all()  # else the clean-up would hang
-            raise AssertionError(f"{self._where}: the awaits did not reach the phase: {told}") from None
-        if scene.arrive is not None:
-            scene.arrive()
-        # From here to the request the loop does not turn.
-        self._bench.void = not scene.reached(count)
+            simulator.release_all()  # otherwise the clean-up would hang
+            raise AssertionError(f"{self._where}: the awaits did not reach the phase: {state}") from None
+        if setup.arrive is not None:
+            setup.arrive()
+        # The loop runs no other task between here and the request.
+        self._bench.void = not setup.reached(count)
         if self._bench.void or not doomed:
             if doomed:
                 self._kind.cancel()
             return
-        await (scene.request or self._at_once)(self._request)
-        await self._delivered(scene, count)
+        await (setup.request or self._at_once)(self._request)
+        await self._delivered(setup, count)
         await self._ended(doomed)
-        wrong = scene.check(count, len(spared))
+        wrong = setup.check(count, len(spared))
         self._expect(not wrong, wrong)
 
     def _request(self) -> None:
@@ -141,10 +141,10 @@ class Batch:
     async def _at_once(cancel: Callable[[], None]) -> None:
         cancel()
 
-    async def _delivered(self, scene: Scene, count: int) -> None:
-        """Until all are cancelled; they must be in their phase up to the turn before."""
+    async def _delivered(self, setup: Setup, count: int) -> None:
+        """Waits until all are cancelled; they must stay in their phase until the turn before."""
         while not self._kind.cancelled:
-            self._bench.void |= not scene.reached(count)
+            self._bench.void |= not setup.reached(count)
             self._asked = self._bench.turns.count + 1
             await checkpoint()
 
@@ -155,7 +155,7 @@ class Batch:
         for one in doomed:
             late = (one.ended or 0) - self._asked
             self._expect(one.cancelled, f"an await that was cancelled ended in {one!r}")
-            self._expect(late <= 1, f"an await that was cancelled ended {late} turns later")
+            self._expect(late <= 1, f"an await that was cancelled ended {late} turns after the request")
 
     def _expect(self, holds: object, finding: str) -> None:
         self._bench.expect(holds or self._bench.void, f"{self._where}: {finding}")
@@ -169,7 +169,7 @@ class Batch:
 
 
 class Campaign:
-    """All phases on one backend, by turns, until each has had its share."""
+    """All phases on one backend, in rotation, until each has had its number of awaits."""
 
     def __init__(self, backend: str, total: int, seed: int) -> None:
         self.hits: Counter[str] = Counter()
@@ -194,16 +194,16 @@ class Campaign:
     async def _phase(self, bench: Bench, phase: Phase, number: int) -> None:
         kinds = [kind for kind in KINDS if phase.takes(kind, self._backend)]
         at_once = min(phase.most - 1, max(FEWEST, -(-self._share // len(kinds))))
-        await self._batch(bench, phase, kinds[0], 0, min(phase.most, at_once + 1))  # lost wake-ups show best
+        await self._batch(
+            bench, phase, kinds[0], 0, min(phase.most, at_once + 1)
+        )  # most likely to show a lost wake-up
         while self.hits[phase.name] < self._share and not bench.findings:
             kind = kinds[(number + self.batches) % len(kinds)]
             victims = min(at_once, self._share - self.hits[phase.name])
             bystanders = self._rng.randint(0, min(BYSTANDERS_AT_MOST, phase.most - victims))
             await self._batch(bench, phase, kind, victims, bystanders)
             if self.voids > VOID_AT_MOST + self.batches // 20:
-                bench.findings.append(
-                    f"{self._where}: too few of the awaits reached their phase, {phase.name}"
-                )
+                bench.findings.append(f"{self._where}: too few awaits reached the phase: {phase.name}")
 
     async def _batch(
         self, bench: Bench, phase: Phase, kind: type[Kind], victims: int, bystanders: int
@@ -227,14 +227,14 @@ def run(scale: Scale, seed: int) -> Outcome:
     aioacl.use_library("simulator")
     outcome = Outcome()
     campaigns: dict[str, Campaign] = {}
-    aioacl.open_device(0).result().close().result()  # what is made once for the life of a process
+    aioacl.open_device(0).result().close().result()  # creates what is created once per process
     before = testing.snapshot()
     for backend in loops.BACKENDS:
         campaign = campaigns[backend] = Campaign(backend, TOTAL[scale][backend], seed)
         loops.run(backend, campaign.run)
         outcome.findings += campaign.findings
     clean = until_now(lambda: not testing.snapshot().more_than(before))
-    outcome.expect(clean, f"left of it all: {testing.snapshot().more_than(before)}")
+    outcome.expect(clean, f"left at the end: {testing.snapshot().more_than(before)}")
     outcome.expect(not simulator.violations(), f"violations: {simulator.violations()}")
     outcome.figures = _figures(campaigns)
     return outcome

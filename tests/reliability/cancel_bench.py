@@ -1,4 +1,4 @@
-"""Devices on which awaits are cancelled again and again, and the check that nothing is left over."""
+"""Devices on which awaits are cancelled again and again, and the check that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
     from tests.reliability.loops import Turns
 
-WATCHED: Final = 8  # devices whose awaits are watched, and one whose awaits have threads
-SPARE: Final = range(WATCHED + 1, WATCHED + 5)  # to be opened and closed
+WATCHED: Final = 8  # devices with a watcher; one more device has a thread for each wait
+SPARE: Final = range(WATCHED + 1, WATCHED + 5)  # devices that phases open and close
 DEVICES: Final = SPARE.stop
 SETTLE_SECONDS: Final = 10.0
 BEFORE_GC_SECONDS: Final = 0.005
@@ -35,18 +35,18 @@ JOBS_AT_ONCE: Final = 12
 SOON_SECONDS: Final = 0.02
 BYTES: Final = 256
 PROCEDURES: Final = ("aioacl-open-", "aioacl-close-", "aioacl-reset-", "aioacl-foreign-")
-POOLS: Final = ("events", "host_blocks", "native_threads", "threads")  # an open device fills them up
+POOLS: Final = ("events", "host_blocks", "native_threads", "threads")  # an open device refills these pools
 
 
 class Bench:
-    """The open devices, and what each has when it is idle."""
+    """The open devices, and the counts of each when it is idle."""
 
     def __init__(self, turns: Turns, rng: random.Random) -> None:
         self.turns = turns
         self.rng = rng
         self.findings: list[str] = []
         self.devices: list[Device] = []
-        self.touched: list[int] = [0]  # the devices that a batch has used, which must work after it
+        self.touched: list[int] = [0]  # the devices that the batch has used; they must work after it
         self.void = False  # whether the batch did not reach its phase and must be repeated
         self.soon_seconds = SOON_SECONDS
         self._stack = AsyncExitStack()
@@ -78,7 +78,7 @@ class Bench:
 
     @property
     def managers(self) -> Iterable[Manager]:
-        """Those of the devices that stay open."""
+        """The managers of the devices that stay open."""
         return (device._manager for device in (*self.devices, self.threaded))
 
     def expect(self, holds: object, finding: str) -> None:
@@ -87,17 +87,17 @@ class Bench:
             self.findings.append(finding)
 
     async def works(self, device: Device) -> bool:
-        """Whether a copy there and back brings the same bytes."""
+        """Whether a copy to the device and back returns the same bytes."""
         pattern, back = self.rng.randbytes(BYTES), bytearray(BYTES)
         async with device.create_stream() as stream, device.allocate(BYTES) as memory:
             stream.copy(memory, pattern)
             await stream.copy(back, memory)
         return bytes(back) == pattern
 
-    # --- what is left of a batch ----------------------------------------------------------------------------------
+    # --- what a batch leaves behind ----------------------------------------------------------------------------------
 
     async def settle(self, where: str) -> None:
-        """Waits until everything is given back, and checks that every device works."""
+        """Waits until everything is released, and checks that every device works."""
         begun = time.monotonic()
         while left := self._left():
             late = time.monotonic() - begun
@@ -116,9 +116,9 @@ class Bench:
                 works = await self.works(device)
         else:
             works = await self.works([*self.devices, self.threaded][index])
-        self.expect(works, f"{where}: a copy on device {index} went wrong afterwards")
+        self.expect(works, f"{where}: a copy on device {index} failed afterwards")
 
-    def told(self) -> dict[str, object]:
+    def state(self) -> dict[str, object]:
         """The current state, for a finding."""
         device = self.devices[self.touched[0]] if self.touched[0] < WATCHED else self.threaded
         left = {name.partition(" of ")[0]: it for name, it in self._left().items()}
@@ -130,7 +130,7 @@ class Bench:
         port = current_port()
         found: dict[str, Any] = {
             "waits in the port": len(port._waits),
-            "completions on their way": lib.aio_port_in_flight(port.handle),
+            "completions in flight": lib.aio_port_in_flight(port.handle),
             "procedures": sum(thread.name.startswith(PROCEDURES) for thread in threading.enumerate()),
             "calls inside": simulator.stats().inside,
             "violations": simulator.violations() if simulator.stats().violations else 0,
@@ -154,5 +154,5 @@ def _left_on(manager: Manager) -> Iterable[tuple[str, object]]:
     yield "calls counted by the gate", enqueueing + lifetime
     yield "waits of streams", lib.aio_device_waits(manager.index)
     yield "streams", len(manager.streams.members())
-    yield "clean-ups put off", len(manager.deferred.leftovers) + len(manager.deferred.notes)
+    yield "deferred clean-ups", len(manager.deferred.leftovers) + len(manager.deferred.notes)
     yield "opens", manager.admission.opens - 1

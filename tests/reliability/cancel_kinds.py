@@ -1,4 +1,4 @@
-"""The ways in which an await is cancelled: by its task, a cancel scope, a time-out, a sibling that fails.
+"""The ways in which an await is cancelled: by its task, a cancel scope, a time-out or the failure of a sibling.
 
 A kind runs the awaits that it will cancel, its victims, and cancels all of them on request. Some kinds cancel in the
 turn of the request; the others have a flag that is set once they have cancelled.
@@ -22,7 +22,7 @@ FAR_SECONDS = 3600.0
 
 
 class SiblingFailed(Exception):
-    """On purpose."""
+    """The failure that this kind of cancellation provokes."""
 
 
 class Kind(ABC):
@@ -31,11 +31,13 @@ class Kind(ABC):
     name: ClassVar[str]
     backends: ClassVar[tuple[str, ...]] = ("asyncio", "trio")
     at_once: ClassVar[bool] = True  # `cancel` cancels in the same turn
-    takes_what_has_come: ClassVar[bool] = False  # also a task that has its result and did not run since
+    takes_what_has_come: ClassVar[bool] = (
+        False  # also cancels a task that has its result but has not run since
+    )
 
     @abstractmethod
     async def run(self, bodies: Sequence[Body]) -> None:
-        """Runs the victims, side by side, to their ends."""
+        """Runs the victims, concurrently, until they end."""
 
     @abstractmethod
     def cancel(self) -> None:
@@ -43,7 +45,7 @@ class Kind(ABC):
 
     @property
     def cancelled(self) -> bool:
-        """Whether all of them have been cancelled, however they ended."""
+        """Whether all of them have been cancelled, however each of them ended."""
         return True
 
 

@@ -14,8 +14,8 @@ from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.procedures.open import OpenProcedure
 from tests.kit import Waiting, until, until_now
 from tests.reliability.cancel_bench import JOBS_AT_ONCE, SPARE
-from tests.reliability.cancel_scene import (
-    Scene,
+from tests.reliability.cancel_phases import (
+    Setup,
     leased,
     make,
     phase,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool = True) -> Callable[..., Any]:
     """An await that begins while the device is reset."""
 
-    async def enter(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    async def enter(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         device, manager = bench.device, bench.device._manager
         async with resetting(bench, device):
 
@@ -49,10 +49,10 @@ def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool 
                 return (
                     ""
                     if waiting in ((left, left), (0, left))
-                    else f"{waiting} wait, {left} were not cancelled"
+                    else f"{waiting} await the gate, {left} were not cancelled"
                 )
 
-            yield Scene(
+            yield Setup(
                 lambda number: begin(device, number),
                 reached,
                 finish=lambda: unhang("aclrtResetDeviceForce"),
@@ -62,16 +62,16 @@ def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool 
     return enter
 
 
-phase("at the gate: to make something")(_at_the_gate(make))
+phase("at the gate: to create an object")(_at_the_gate(make))
 phase("at the gate: for a lease")(_at_the_gate(lambda device, _: leased(device)))
-phase("at the gate: to open it once more")(
+phase("at the gate: to open the device once more")(
     _at_the_gate(lambda device, _: aioacl.open_device(device.index), turns=False)
 )
 phase("at the gate: to run a job")(_at_the_gate(lambda device, _: device.run(int), turns=False))
 
 
-@phase("next of device.events()")
-async def _events(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+@phase("waiting for the next device event")
+async def _events(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     device, manager = bench.device, bench.device._manager
     listeners = len(manager.admission.listeners._all)
 
@@ -85,9 +85,9 @@ async def _events(bench: Bench, _: int) -> AsyncGenerator[Scene]:
 
     def gone(_: int, left: int) -> str:
         subscribed = len(manager.admission._subscribers)
-        return "" if subscribed == left else f"{subscribed} subscribe, {left} were not cancelled"
+        return "" if subscribed == left else f"{subscribed} are subscribed, {left} were not cancelled"
 
-    yield Scene(
+    yield Setup(
         begin,
         lambda count: (
             len(manager.admission._subscribers) == count == len(manager.admission.listeners._all) - listeners
@@ -101,7 +101,7 @@ async def _events(bench: Bench, _: int) -> AsyncGenerator[Scene]:
 
 
 @phase("in the first open")
-async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     index = SPARE[0]
     manager = manager_of(index)
     bench.touched = [0, index]
@@ -114,7 +114,7 @@ async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Scene]:
             else f"{manager.admission.opens} opens are counted, {left} were not cancelled"
         )
 
-    yield Scene(
+    yield Setup(
         lambda _: aioacl.open_device(index),
         lambda count: (
             isinstance(manager.procedure, OpenProcedure)
@@ -126,11 +126,11 @@ async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     )
     simulator.unhang("aclrtSetDevice")
     await until(lambda: manager.procedure is None and manager.admission.state is State.CLOSED)
-    bench.expect(simulator.retain_count(index) == 0, "the device of a cancelled open stays set")
+    bench.expect(simulator.retain_count(index) == 0, "the device is still set after its open was cancelled")
 
 
 @phase("in the last close", most=len(SPARE))
-async def _last_close(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+async def _last_close(bench: Bench, count: int) -> AsyncGenerator[Setup]:
     devices = [await aioacl.open_device(index) for index in SPARE[:count]]
     bench.touched = list(SPARE[:count])
 
@@ -138,7 +138,7 @@ async def _last_close(bench: Bench, count: int) -> AsyncGenerator[Scene]:
         simulator.release_key("cancel")
 
     with simulator.fault("aclrtResetDevice", hang="cancel", times=count):
-        yield Scene(
+        yield Setup(
             lambda number: devices[number].close(),
             lambda count: (
                 simulator.hung("aclrtResetDevice") == count
@@ -149,20 +149,20 @@ async def _last_close(bench: Bench, count: int) -> AsyncGenerator[Scene]:
         simulator.release_key("cancel")
     await until(lambda: all(device.state is State.CLOSED for device in devices))
     retained = [simulator.retain_count(device.index) for device in devices]
-    bench.expect(not any(retained), f"devices whose close was cancelled stay set: {retained}")
+    bench.expect(not any(retained), f"devices are still set after their close was cancelled: {retained}")
 
 
 # --- jobs ---------------------------------------------------------------------------------------------------------
 
 
 @phase("a job of device.run, queued")
-async def _job_queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+async def _job_queued(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     device = bench.narrow
     bench.touched = [device.index]
     go_on, called = threading.Event(), list[int]()
 
-    def only_what_is_wanted(_: int, left: int) -> str:
-        return "" if len(called) == left else f"{len(called)} jobs were done, {left} were not cancelled"
+    def only_uncancelled_jobs_ran(_: int, left: int) -> str:
+        return "" if len(called) == left else f"{len(called)} jobs ran, {left} were not cancelled"
 
     async def finish() -> None:
         go_on.set()
@@ -170,18 +170,18 @@ async def _job_queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     async with anyio.create_task_group() as group:
         blocking = Waiting(group, lambda: device.run(go_on.wait))
         await until(lambda: counts(device.index)[2] == 1)
-        yield Scene(
+        yield Setup(
             lambda number: device.run(called.append, number),
             lambda count: len(device.executor._items) == count,
             finish=finish,
-            done=only_what_is_wanted,
+            done=only_uncancelled_jobs_ran,
         )
         go_on.set()
         await blocking.outcome()
 
 
 @phase("a job of device.run, running", most=JOBS_AT_ONCE)
-async def _job_running(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+async def _job_running(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     device = bench.wide
     bench.touched = [device.index]
     go_on, begun, ended = threading.Event(), list[int](), list[int]()
@@ -191,24 +191,24 @@ async def _job_running(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         go_on.wait()
         ended.append(number)
 
-    def runs_on(all_: int, _: int) -> str:
+    def still_running(all_: int, _: int) -> str:
         inside = counts(device.index)[2]
         return (
             "" if inside == all_ and not ended else f"{inside} of {all_} jobs are inside, {len(ended)} ended"
         )
 
-    def to_their_ends(all_: int, _: int) -> str:
+    def all_ended(all_: int, _: int) -> str:
         until_now(lambda: len(ended) == all_)
-        return "" if len(ended) == all_ else f"{len(ended)} of {all_} jobs came to their end"
+        return "" if len(ended) == all_ else f"{len(ended)} of {all_} jobs ended"
 
     async def finish() -> None:
         go_on.set()
 
-    yield Scene(
+    yield Setup(
         lambda number: device.run(job, number),
         lambda count: len(begun) == count == counts(device.index)[2],
         finish=finish,
-        check=runs_on,
-        done=to_their_ends,
+        check=still_running,
+        done=all_ended,
     )
     go_on.set()

@@ -10,9 +10,9 @@ from aioacl import State, simulator
 from aioacl._lifecycle.procedures.reset import ResetProcedure
 from tests.kit import Waiting, until, until_now
 from tests.reliability.cancel_bench import WATCHED
-from tests.reliability.cancel_scene import (
+from tests.reliability.cancel_phases import (
     GRACE_SECONDS,
-    Scene,
+    Setup,
     ThreadsReset,
     leased,
     make,
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 def _no_turn_is_due(manager: Manager) -> Callable[[int, int], str]:
     def check(_: int, left: int) -> str:
         due = len(manager.admission.turns._due)
-        return "" if due <= left else f"{due} turns are due, {left} were not cancelled"
+        return "" if due <= left else f"{due} turns are pending, {left} were not cancelled"
 
     return check
 
 
 @phase("a turn, not yet notified", at_once=True)
-async def _turn(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+async def _turn(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     device, manager = bench.device, bench.device._manager
     second: list[ThreadsReset] = []
 
@@ -57,7 +57,7 @@ async def _turn(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         until_now(next_reset_waits)
 
     async with resetting(bench, device):
-        yield Scene(
+        yield Setup(
             lambda number: make(device, number),
             lambda count: next_reset_waits() and len(manager.admission.turns._due) == count,
             gathered=lambda count: len(manager.admission.turns._waiting) == count,
@@ -66,11 +66,11 @@ async def _turn(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         )
     await until(lambda: not second[0].is_alive())
     report = second[0].report
-    bench.expect(report and report.ok, f"the reset behind the turns failed: {report}")
+    bench.expect(report and report.ok, f"the reset after the turns failed: {report}")
 
 
 @phase("a turn that is being taken", at_once=True)
-async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     device, manager = bench.device, bench.device._manager
     second: list[ThreadsReset] = []
 
@@ -101,7 +101,7 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     hang = simulator.fault("aclrtMallocHost", size_max=64, hang="turn", times=1)
     async with resetting(bench, device):
         with hang:
-            yield Scene(
+            yield Setup(
                 lambda _: device.pinned(64),
                 in_their_turn,
                 gathered=gathered,
@@ -112,14 +112,14 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Scene]:
             simulator.release_key("turn")
     await until(lambda: not second[0].is_alive())
     report = second[0].report
-    bench.expect(report and report.ok, f"the reset behind the turns failed: {report}")
+    bench.expect(report and report.ok, f"the reset after the turns failed: {report}")
 
 
 # --- resets -------------------------------------------------------------------------------------------------------
 
 
 @phase("draining: the holder of a lease")
-async def _holder(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+async def _holder(bench: Bench, count: int) -> AsyncGenerator[Setup]:
     device, manager = bench.device, bench.device._manager
     async with device.allocate(64) as memory, device.create_stream() as stream:
         simulator.hold(stream)
@@ -141,7 +141,7 @@ async def _holder(bench: Bench, count: int) -> AsyncGenerator[Scene]:
                     resets.append(Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS)))
                 return manager.admission.state is State.DRAINING
 
-            yield Scene(
+            yield Setup(
                 begin,
                 lambda count: (
                     manager.admission.state is State.DRAINING
@@ -157,7 +157,7 @@ async def _holder(bench: Bench, count: int) -> AsyncGenerator[Scene]:
 
 
 @phase("draining: an await without a lease")
-async def _outsider(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+async def _outsider(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     device, manager = bench.device, bench.device._manager
     async with device.allocate(64) as memory, device.create_stream() as stream:
         simulator.hold(stream)
@@ -165,7 +165,7 @@ async def _outsider(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         async with anyio.create_task_group() as group:
             resetting = Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS))
             await until(lambda: manager.admission.state is State.DRAINING)
-            yield Scene(
+            yield Setup(
                 lambda number: leased(device) if number % 2 else device.allocate(64),
                 lambda count: (
                     manager.admission.state is State.DRAINING
@@ -180,7 +180,7 @@ async def _outsider(bench: Bench, _: int) -> AsyncGenerator[Scene]:
 
 
 @phase("in the reset: its caller", most=WATCHED)
-async def _caller(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+async def _caller(bench: Bench, count: int) -> AsyncGenerator[Setup]:
     devices = bench.devices[:count]
     bench.touched = list(range(count))
     before = [device.generation for device in devices]
@@ -188,28 +188,30 @@ async def _caller(bench: Bench, count: int) -> AsyncGenerator[Scene]:
     async def finish() -> None:
         simulator.release_key("cancel")
 
-    def goes_on(_: int, __: int) -> str:
+    def reset_continues(_: int, __: int) -> str:
         states = [device.state.name for device in devices if device.state is not State.RESETTING]
-        return f"the caller of the reset has gone, and the device states are {states}" if states else ""
+        return f"the caller of the reset was cancelled, and the device states are {states}" if states else ""
 
     with simulator.fault("aclrtResetDeviceForce", hang="cancel", times=count):
-        yield Scene(
+        yield Setup(
             lambda number: devices[number].force_reset(),
             lambda count: (
                 simulator.hung("aclrtResetDeviceForce") == count
                 and all(len(device._manager.admission._subscribers) == 1 for device in devices)
             ),
             finish=finish,
-            check=goes_on,
+            check=reset_continues,
         )
         simulator.release_key("cancel")
     await until(lambda: all(device.state is State.OPEN for device in devices))
     raised = [device.generation - generation for device, generation in zip(devices, before, strict=True)]
-    bench.expect(set(raised) == {1}, f"resets whose callers have gone raised the generations by {raised}")
+    bench.expect(
+        set(raised) == {1}, f"resets whose callers were cancelled raised the generations by {raised}"
+    )
 
 
 @phase("in the reset: a caller that joined it")
-async def _joined(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+async def _joined(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     device, manager = bench.device, bench.device._manager
     async with resetting(bench, device) as caller:
         procedure = manager.procedure
@@ -218,12 +220,15 @@ async def _joined(bench: Bench, _: int) -> AsyncGenerator[Scene]:
         async def begin(_: int) -> None:
             report = await device.force_reset()
             bench.expect(
-                report is procedure.report, "a caller that joined a reset got another reset's report"
+                report is procedure.report,
+                "a caller that joined a reset received the report of another reset",
             )
 
-        yield Scene(
+        yield Setup(
             begin,
             lambda count: procedure.joined == count + 1 == len(manager.admission._subscribers),
             finish=lambda: unhang("aclrtResetDeviceForce"),
         )
-        bench.expect(await caller.outcome() is procedure.report, "the caller got another reset's report")
+        bench.expect(
+            await caller.outcome() is procedure.report, "the caller received the report of another reset"
+        )

@@ -1,4 +1,4 @@
-"""Phases in which an await waits for the maintenance thread, a stream, an event, a ticket, or with a deadline."""
+"""Phases in which an await waits for the maintenance thread, a stream, an event, a ticket, or has a deadline."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from aioacl._lifecycle.gate import counts
 from aioacl._wait.current import current_port
 from tests.kit import fill_queue, until_now
 from tests.reliability.cancel_bench import WATCHED
-from tests.reliability.cancel_scene import (
-    Scene,
+from tests.reliability.cancel_phases import (
+    Setup,
     busy_maintenance,
     held,
     idle,
@@ -40,7 +40,7 @@ MARGIN_SECONDS: Final = 0.005
 
 
 @phase("queued on the maintenance thread")
-async def _queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+async def _queued(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     device, manager = bench.device, bench.device._manager
     begun: list[int] = []
 
@@ -54,24 +54,24 @@ async def _queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
     async with busy_maintenance(device):
         before = made()
 
-        def only_what_is_wanted(_: int, left: int) -> str:
+        def one_call_for_each_uncancelled_await(_: int, left: int) -> str:
             calls = made() - before
             return (
                 "" if calls == left else f"{calls} calls were made for {left} awaits that were not cancelled"
             )
 
-        yield Scene(
+        yield Setup(
             begin,
             lambda count: queued(manager) == count,
             finish=lambda: unhang("aclrtMalloc"),
-            done=only_what_is_wanted,
+            done=one_call_for_each_uncancelled_await,
         )
 
 
 def _hung_in(
     function: str, call: Callable[[Device], Awaitable[Any]], *, begins_again: bool = False
 ) -> Callable[..., Any]:
-    async def enter(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+    async def enter(bench: Bench, count: int) -> AsyncGenerator[Setup]:
         devices = bench.devices[:count]
         bench.touched = list(range(count))
 
@@ -84,10 +84,10 @@ def _hung_in(
             rule.enter_context(simulator.fault(function, **options))
 
             async def finish() -> None:
-                rule.close()  # a wait that begins again does not hang again
+                rule.close()  # a wait that is repeated must not hang again
                 simulator.release_key("cancel")
 
-            yield Scene(
+            yield Setup(
                 lambda number: call(devices[number]),
                 lambda count: simulator.hung(function) == count,
                 finish=finish,
@@ -103,14 +103,14 @@ phase("in C: aclrtMallocHost", most=WATCHED)(_hung_in("aclrtMallocHost", lambda 
 phase("in C: aclrtCreateStream", most=WATCHED)(
     _hung_in("aclrtCreateStream", lambda device: device.create_stream())
 )
-# Its bounded waits return and begin again, so they are not blocked; and a late one must find the others hung.
+# A wait for the device is repeated in slices, so it is not blocked; and a late one must find the others hung.
 phase("in C: aclrtSynchronizeDevice", most=WATCHED, at_once=True)(
     _hung_in("aclrtSynchronizeDeviceWithTimeout", lambda device: device.synchronize(), begins_again=True)
 )
 
 
 def _made(*, drained: bool) -> Callable[..., Any]:
-    async def enter(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+    async def enter(bench: Bench, count: int) -> AsyncGenerator[Setup]:
         device, manager = bench.device, bench.device._manager
         port = current_port()
 
@@ -128,7 +128,7 @@ def _made(*, drained: bool) -> Callable[..., Any]:
                 new = now.device_blocks - before.device_blocks - 1 + now.streams - before.streams
                 return idle(manager) and new == count
 
-            yield Scene(
+            yield Setup(
                 lambda number: device.allocate(64) if number % 2 else device.create_stream(),
                 made,
                 gathered=lambda count: queued(manager) == count,
@@ -138,28 +138,28 @@ def _made(*, drained: bool) -> Callable[..., Any]:
     return enter
 
 
-phase("made, not handed back", at_once=True)(_made(drained=False))
-phase("handed back, not taken", at_once=True, has_come=True)(_made(drained=True))
+phase("made, completion not taken by the loop", at_once=True)(_made(drained=False))
+phase("completion taken by the loop, task not resumed", at_once=True, has_come=True)(_made(drained=True))
 
 
 @phase("closing, on the maintenance thread")
-async def _closing(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+async def _closing(bench: Bench, count: int) -> AsyncGenerator[Setup]:
     device, manager = bench.device, bench.device._manager
     things = [await make(device, number % 3) for number in range(count)]
     functions = ("aclrtDestroyStream", "aclrtFree", "aclrtFreeHost")
 
-    def given_back() -> int:
+    def released() -> int:
         return sum(map(simulator.calls, functions))
 
     async with busy_maintenance(device):
-        before = given_back()
+        before = released()
 
         def each_once(all_: int, _: int) -> str:
             until_now(lambda: idle(manager))
-            calls = given_back() - before
-            return "" if calls == all_ else f"{all_} things were given back by {calls} calls"
+            calls = released() - before
+            return "" if calls == all_ else f"{calls} calls released {all_} objects"
 
-        yield Scene(
+        yield Setup(
             lambda number: things[number].close(),
             lambda count: queued(manager) == count,
             finish=lambda: unhang("aclrtMalloc"),
@@ -171,9 +171,9 @@ async def _closing(bench: Bench, count: int) -> AsyncGenerator[Scene]:
 
 
 def _point_of_a_stream(point: Callable[[Device, Stream, Any], Any]) -> Callable[..., Any]:
-    """A wait for a position of a held stream, with either strategy of waiting."""
+    """A wait for a position of a held stream, under both strategies of waiting."""
 
-    async def enter(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+    async def enter(bench: Bench, count: int) -> AsyncGenerator[Setup]:
         device = bench.rng.choice((bench.device, bench.threaded))
         bench.touched = [device.index]
         async with device.allocate(64) as memory, held(device) as stream:
@@ -183,7 +183,7 @@ def _point_of_a_stream(point: Callable[[Device, Stream, Any], Any]) -> Callable[
             async def begin(number: int) -> None:
                 await points[number]
 
-            yield Scene(begin, lambda count: waits(device) == count, finish=lambda: release(stream))
+            yield Setup(begin, lambda count: waits(device) == count, finish=lambda: release(stream))
             points.clear()
 
     return enter
@@ -201,8 +201,8 @@ phase("device.synchronize: its streams")(_point_of_a_stream(lambda device, _, __
 phase("ready() of a full queue")(_point_of_a_stream(_full))
 
 
-@phase("a ticket that is done, not handed back", at_once=True)
-async def _ticket_done(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+@phase("a ticket that is done, completion not taken by the loop", at_once=True)
+async def _ticket_done(bench: Bench, count: int) -> AsyncGenerator[Setup]:
     device = bench.device
     async with device.allocate(64) as memory, held(device) as stream:
         tickets = [stream.fill(memory, 1) for _ in range(count)]
@@ -214,7 +214,7 @@ async def _ticket_done(bench: Bench, count: int) -> AsyncGenerator[Scene]:
             simulator.release(stream)
             until_now(lambda: waits(device) == 0)
 
-        yield Scene(
+        yield Setup(
             begin,
             lambda _: waits(device) == 0,
             gathered=lambda count: waits(device) == count,
@@ -224,10 +224,10 @@ async def _ticket_done(bench: Bench, count: int) -> AsyncGenerator[Scene]:
 
 
 @phase("device.synchronize: queued on the maintenance thread")
-async def _synchronize_queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+async def _synchronize_queued(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     device = bench.device
     async with busy_maintenance(device):
-        yield Scene(
+        yield Setup(
             lambda _: device.synchronize(),
             lambda count: queued(device._manager) == count,
             finish=lambda: unhang("aclrtMalloc"),
@@ -235,7 +235,7 @@ async def _synchronize_queued(bench: Bench, _: int) -> AsyncGenerator[Scene]:
 
 
 @phase("in the middle of an upload or download", most=4)
-async def _pump(bench: Bench, count: int) -> AsyncGenerator[Scene]:
+async def _pump(bench: Bench, count: int) -> AsyncGenerator[Setup]:
     device = bench.device
     source = bytes(3 * MIB)
     async with AsyncExitStack() as stack:
@@ -248,16 +248,16 @@ async def _pump(bench: Bench, count: int) -> AsyncGenerator[Scene]:
             else:
                 await stream.download(bytearray(len(source)), memory[number])
 
-        yield Scene(begin, lambda count: waits(device) == count, finish=lambda: release(stream))
+        yield Setup(begin, lambda count: waits(device) == count, finish=lambda: release(stream))
 
 
 # --- deadlines ----------------------------------------------------------------------------------------------------
 
 
 def _deadline(*, fired: bool) -> Callable[..., Any]:
-    """A wait whose own deadline ends in the turn in which it is cancelled: before its timer fires, or after."""
+    """A wait whose deadline passes in the turn in which it is cancelled: before its timer fires, or after."""
 
-    async def enter(bench: Bench, _: int) -> AsyncGenerator[Scene]:
+    async def enter(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         device, seconds = bench.device, bench.soon_seconds
         begun: list[float] = []
 
@@ -286,7 +286,7 @@ def _deadline(*, fired: bool) -> Callable[..., Any]:
 
         async with device.allocate(64) as memory, held(device) as stream:
             stream.fill(memory, 1)
-            yield Scene(
+            yield Setup(
                 begin,
                 lambda count: waiting(count) and over(),
                 finish=lambda: release(stream),
@@ -301,5 +301,5 @@ def _deadline(*, fired: bool) -> Callable[..., Any]:
     return enter
 
 
-phase("its deadline ends in the same turn", at_once=True)(_deadline(fired=False))
-phase("its deadline has ended, not yet notified", at_once=True, has_come=True)(_deadline(fired=True))
+phase("its deadline passes in the same turn", at_once=True)(_deadline(fired=False))
+phase("its deadline has passed, task not resumed", at_once=True, has_come=True)(_deadline(fired=True))

@@ -1,8 +1,8 @@
-"""Chaos: crowds under injected faults, a seed each; afterwards two resets at most make every device work again.
+"""Chaos: crowds of tasks under injected faults; afterwards at most two resets make every device work again.
 
-Two phases. While faults fire, operations may end in any error that the table of codes has for the injected fault.
-Supervisors reset a device when an event reports a fault or a quarantine, as a service would. Then the faults stop,
-though devices may still be broken by them: within two resets everything must work, and nothing may be left over.
+Each seed has two phases. While faults fire, operations may end in any error that the table of codes has for the
+injected fault. Supervisors reset a device when an event reports a fault or a quarantine, as a service would. Then no
+more faults fire, but devices may still be in a fault state: within two resets everything must work, with nothing left.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from aioacl import AclError, AclWarning, State, open_device, simulator
 from aioacl._base.errors import error_for
 from aioacl.testing import snapshot
 from tests.reliability import crowd, operations
-from tests.reliability.hand import Hand, Plan
+from tests.reliability.fault_rules import choose_rules, codes
+from tests.reliability.member import Member, Plan
 from tests.reliability.part import Outcome, Scale
-from tests.reliability.weather import codes, forecast
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -35,13 +35,13 @@ KEPT_OPEN: Final = 2
 TASKS: Final = 24
 RESETS_TO_RECOVER: Final = 2
 CALM_TASKS: Final = 6
-AFTERWARDS: Final = 60  # operations when the faults are over: all of them must end well
+AFTERWARDS: Final = 60  # operations after the faults, all of which must succeed
 PATIENCE_SECONDS: Final = 60.0
 WEIGHTS: Final = {**operations.WEIGHTS, operations.synchronize: 1}
 
 
-class Sufferer(Hand):
-    """A member whose operations may end in an injected fault, each code as the error that the table has for it."""
+class FaultedMember(Member):
+    """A member whose operations may fail with the codes of injected faults, each as its error of the table of codes."""
 
     codes: frozenset[int] = frozenset()
 
@@ -68,7 +68,7 @@ async def supervise(index: int, waits: Strategy, over: anyio.Event) -> None:
 
 
 @dataclass
-class Storm:
+class SeedRun:
     """One seed and its findings."""
 
     seed: int
@@ -76,23 +76,23 @@ class Storm:
     rules: dict[str, str] = field(init=False)
     fired: Counter[str] = field(default_factory=Counter[str])
     plan: Plan = field(init=False)
-    needed: list[int] = field(default_factory=list[int])  # resets, of each device, until it worked again
+    needed: list[int] = field(default_factory=list[int])  # for each device: resets until it worked again
 
     def __post_init__(self) -> None:
-        self.rules = forecast(self.seed)
+        self.rules = choose_rules(self.seed)
         self.plan = Plan(self.operations, self.operations // 200, WEIGHTS, faulty=True)
         self.backend = tuple(crowd.BACKENDS)[self.seed % 3]
         self.waits: Strategy = "thread" if self.seed // 3 % 2 else "watch"
         self.findings = self.plan.findings
 
-    def told(self) -> str:
-        """The command that repeats it."""
+    def settings(self) -> str:
+        """The seed and the settings that repeat it."""
         faults = "; ".join((f"seed={self.seed}", *self.rules.values()))
         return f'seed {self.seed}, {self.backend}, waits="{self.waits}", AIOACL_SIM_FAULTS="{faults}"'
 
     # --- while faults fire -------------------------------------------------------------------------------------
 
-    async def rage(self, devices: list[Device]) -> None:
+    async def run_with_faults(self, devices: list[Device]) -> None:
         """The crowd, and a supervisor for each device that is kept open."""
         over = anyio.Event()
         async with anyio.create_task_group() as outer:
@@ -100,14 +100,14 @@ class Storm:
                 outer.start_soon(supervise, device.index, self.waits, over)
             async with anyio.create_task_group() as inner:
                 for number in range(TASKS):
-                    hand = Sufferer(self.backend, number, self.plan, devices, self.waits, self.seed)
-                    hand.codes = codes(self.rules)
-                    inner.start_soon(hand.work)
+                    member = FaultedMember(self.backend, number, self.plan, devices, self.waits, self.seed)
+                    member.codes = codes(self.rules)
+                    inner.start_soon(member.work)
             over.set()
 
-    # --- when they are over --------------------------------------------------------------------------------------
+    # --- after the faults --------------------------------------------------------------------------------------
 
-    async def clear(self) -> None:
+    async def recover(self) -> None:
         """Brings each device back, and works on all of them."""
         async with anyio.create_task_group() as group:
             for index in range(DEVICES):
@@ -119,8 +119,8 @@ class Storm:
             anyio.create_task_group() as group,
         ):
             for number in range(CALM_TASKS):
-                hand = Hand(self.backend, number, calm, (one, two), self.waits, self.seed)
-                group.start_soon(hand.work)
+                member = Member(self.backend, number, calm, (one, two), self.waits, self.seed)
+                group.start_soon(member.work)
         self.findings += calm.findings
         if calm.outcomes.keys() != {"ok"}:
             self.findings.append(f"operations after the faults ended in {dict(calm.outcomes)}")
@@ -136,7 +136,7 @@ class Storm:
                 if trouble:
                     self.findings.append(f"device {index} does not work after {resets} resets: {trouble}")
         if patience.cancelled_caught:
-            self.findings.append(f"device {index} was not brought back in {PATIENCE_SECONDS:g} s")
+            self.findings.append(f"device {index} did not work again within {PATIENCE_SECONDS:g} s")
 
     @contextmanager
     def _noting(self, index: int) -> Generator[None]:
@@ -145,7 +145,7 @@ class Storm:
         except AclError as error:
             self.findings.append(f"device {index} cannot be opened or closed: {error!r}")
 
-    # --- all of it -----------------------------------------------------------------------------------------------
+    # --- both phases -----------------------------------------------------------------------------------------------
 
     def run(self, limit: float) -> None:
         """Runs both phases, and checks that nothing is left over."""
@@ -157,20 +157,22 @@ class Storm:
                 faults = {
                     kind: stack.enter_context(simulator.Fault(rule)) for kind, rule in self.rules.items()
                 }
-                self.findings += crowd.at_once([crowd.loop(self.backend, lambda: self.rage(devices))], limit)
+                self.findings += crowd.at_once(
+                    [crowd.loop(self.backend, lambda: self.run_with_faults(devices))], limit
+                )
                 self.fired.update({kind: fault.hits for kind, fault in faults.items()})
-            self.findings += crowd.at_once([crowd.loop(self.backend, self.clear)], limit)
+            self.findings += crowd.at_once([crowd.loop(self.backend, self.recover)], limit)
             self.findings += crowd.idle(devices)
             while devices:
                 self.findings += crowd.at_once([devices.pop().close().result], crowd.SETTLES_SECONDS)
             self.findings += crowd.left_since(
                 before, "events"
-            )  # after a fault, events are left to the runtime
+            )  # after a fault, the engine leaves its events to the runtime
             self.findings += crowd.violations()
 
 
 async def _trouble(device: Device) -> str:
-    """Why the device does not work; "" if it does."""
+    """Returns why the device does not work; "" if it works."""
     try:
         async with device.create_stream() as stream, device.allocate(256) as memory:
             sent, answer = bytes(range(256)), bytearray(256)
@@ -180,7 +182,7 @@ async def _trouble(device: Device) -> str:
     except AclError as error:
         return str(error)
     if answer != sent:
-        return "256 bytes came back changed"
+        return "256 bytes were changed by the copies"
     return "" if device.state is State.OPEN else f"it is {device.state.name}"
 
 
@@ -192,15 +194,15 @@ def run(scale: Scale, seed: int) -> Outcome:
     seeds, size = scale.pick(2, 6, 100), scale.pick(200, 500, 2_000)
     totals, fired, needed, resets, done = Counter[str](), Counter[str](), Counter[int](), 0, 0
     for each in range(seed, seed + seeds):
-        storm = Storm(each, size)
-        storm.run(LIMIT_SECONDS[scale] * 0.9)
-        totals, fired = totals + storm.plan.outcomes, fired + storm.fired
-        needed.update(storm.needed)
-        resets, done = resets + len(storm.plan.reports), done + 1
+        one = SeedRun(each, size)
+        one.run(LIMIT_SECONDS[scale] * 0.9)
+        totals, fired = totals + one.plan.outcomes, fired + one.fired
+        needed.update(one.needed)
+        resets, done = resets + len(one.plan.reports), done + 1
         again = f"python -m tests.reliability chaos --{scale.value} --seed={each}"
-        outcome.findings += [f"{storm.told()}\n{finding}\n  again: {again}" for finding in storm.findings]
-        if storm.findings:
-            break  # what one seed left over would be found again in the next
+        outcome.findings += [f"{one.settings()}\n{finding}\n  again: {again}" for finding in one.findings]
+        if one.findings:
+            break  # the next seed would find again what this one has left
     outcome.figures = {
         "seeds": done,
         "operations": totals.total(),

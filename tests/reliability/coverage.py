@@ -82,7 +82,7 @@ REASON: Final = re.compile(r"#\s*pragma: no (cover|branch)\b(?! - \w)")
 
 @dataclass(frozen=True)
 class Selection:
-    """The tests to run, and the modules of which they must reach every branch."""
+    """The tests to run, and the modules whose branches they must all reach."""
 
     tests: tuple[str, ...]
     modules: tuple[str, ...]
@@ -111,7 +111,7 @@ SELECTIONS: Final = {
             "tests/process/test_limits.py",
         ),
         LIFECYCLE,
-        workers=0,  # they would take as long to start as the tests take
+        workers=0,  # starting them would take as long as the tests
         match="not uvloop and not many_cancelled_copies and (not trio or test_port or test_lease or test_executor)",
     ),
     Scale.SLOW: Selection(("tests",), LIFECYCLE, package=True),
@@ -135,7 +135,7 @@ exclude_also =
 
 
 def problems() -> list[str]:
-    """A line for each module, test or word of an expression above that is not there."""
+    """Returns a line for each module, test or word of an expression above that does not exist."""
     found = missing(f"aioacl/{module}.py" for module in LIFECYCLE)
     for selection in SELECTIONS.values():
         found += missing(selection.tests)
@@ -144,7 +144,7 @@ def problems() -> list[str]:
 
 
 def measured(selection: Selection, folder: Path) -> tuple[int, str]:
-    """Runs the tests under coverage; pytest's status and last words."""
+    """Runs the tests under coverage; returns pytest's status and the end of its output."""
     settings = folder / "settings"
     settings.write_text(SETTINGS.format(folder=folder))
     workers = ("-n", str(selection.workers)) if selection.workers else ("-p", "no:xdist")
@@ -163,7 +163,7 @@ def measured(selection: Selection, folder: Path) -> tuple[int, str]:
 
 
 class Reached:
-    """What was reached of everything measured."""
+    """The lines and branches that the tests reached."""
 
     def __init__(self, folder: Path) -> None:
         import coverage
@@ -182,18 +182,18 @@ class Reached:
         _, _, _, lines, _ = self._data.analysis2(file)
         branches = self._data.branch_stats(file)
         arcs = [
-            f"{line} ({taken} of {all_} ways)" for line, (all_, taken) in branches.items() if taken < all_
+            f"{line} ({taken} of {all_} branches)" for line, (all_, taken) in branches.items() if taken < all_
         ]
         return lines, [arc for arc in arcs if int(arc.partition(" ")[0]) not in lines]
 
     def percent(self, files: str = "") -> float:
-        """Lines and branches that were reached."""
+        """The share of lines and branches that were reached."""
         include = str(self.path / (files or "*"))
         return float(self._data.report(file=io.StringIO(), include=[include]))
 
 
 def unreasoned(package: Path) -> list[str]:
-    """Pragmas without a reason."""
+    """Returns the pragmas without a reason."""
     return [
         f"{path.name}:{number}: {line.strip()}"
         for path in sorted(package.rglob("*.py"))
@@ -204,7 +204,7 @@ def unreasoned(package: Path) -> list[str]:
 
 def run(scale: Scale, seed: int) -> Outcome:
     """Runs the tests of the scale, and checks what they reached."""
-    del seed  # the tests choose their own
+    del seed  # the tests choose their own seeds
     outcome = Outcome()
     selection = SELECTIONS[scale]
     outcome.findings += problems()
@@ -220,12 +220,12 @@ def run(scale: Scale, seed: int) -> Outcome:
         except Exception as error:  # coverage has errors of many kinds
             outcome.findings.append(f"no data: {error!r}: {said}")
             return outcome
-        judge(outcome, reached, selection)
+        check(outcome, reached, selection)
     return outcome
 
 
-def judge(outcome: Outcome, reached: Reached, selection: Selection) -> None:
-    """Writes what was reached, and a finding for what was not."""
+def check(outcome: Outcome, reached: Reached, selection: Selection) -> None:
+    """Adds the figures of what was reached, and a finding for each line or branch that was not."""
     shares: dict[str, Any] = {}
     for module in selection.modules:
         lines, branches = reached.lacking(module)
@@ -239,4 +239,4 @@ def judge(outcome: Outcome, reached: Reached, selection: Selection) -> None:
         outcome.figures["percent of the package"] = percent
         outcome.expect(percent >= PACKAGE_PERCENT, f"only {percent} % of the package is reached")
     for line in unreasoned(reached.path):
-        outcome.findings.append(f"a pragma without its reason: {line}")
+        outcome.findings.append(f"a pragma without a reason: {line}")

@@ -1,4 +1,4 @@
-"""Crowds of tasks and threads: runs several loops at once, collects errors outside of tasks and what is left over."""
+"""Crowds of tasks and threads: runs several loops at once, and collects errors outside of tasks and leftovers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def loop(backend: str, *bodies: Callable[[], Coroutine[Any, Any, object]]) -> Ca
 
 
 def at_once(bodies: Sequence[Callable[[], object]], seconds: float) -> list[str]:
-    """Runs each on a thread of its own. Returns what they raised, and the stacks of those not done in time."""
+    """Runs each on a thread of its own. Returns what they raised, and the stacks of those that did not end in time."""
     found: list[str] = []
 
     def guarded(body: Callable[[], object]) -> None:
@@ -68,14 +68,14 @@ def at_once(bodies: Sequence[Callable[[], object]], seconds: float) -> list[str]
         traceback.format_stack(frames.get(thread.ident or 0)) for thread in threads if thread.is_alive()
     ]
     return found + [
-        f"a loop or thread was not done in {seconds:g} s:\n{''.join(stack)}" for stack in standing
+        f"a loop or thread did not end within {seconds:g} s:\n{''.join(stack)}" for stack in standing
     ]
 
 
 async def listen(index: int, waits: Strategy, over: anyio.Event, found: list[str]) -> None:
-    """Follows a device's events until the crowd is gone: its generations only rise, and it is never quarantined.
+    """Checks a device's events until the crowd has ended: generations only rise, and no quarantine is reported.
 
-    The event of a failed task has the generation of its stream, and may come after a reset.
+    The event of a failed task has the generation of its stream, so it may be older than a reset before it.
     """
     async with AsyncExitStack() as stack:
         device = await stack.enter_async_context(open_device(index, waits))
@@ -100,16 +100,16 @@ async def listen(index: int, waits: Strategy, over: anyio.Event, found: list[str
 # --- errors and warnings outside of tasks ----------------------------------------------------------------------------
 
 
-# From a task that was made to fail, where each await was cancelled or raised an earlier failure.
+# Warns of a task that was made to fail, if each await was cancelled or raised an earlier failure.
 UNCOLLECTED: Final = re.compile("a task failed, no await raised it")
 
 
 @contextmanager
 def overhearing(found: list[str], *, expected: tuple[type[Warning], ...] = ()) -> Generator[None]:
-    """Warnings, errors of threads and errors of finalizers become findings."""
+    """Adds warnings, errors of threads and errors of finalizers to the findings."""
     hooks = (sys.unraisablehook, threading.excepthook)
-    sys.unraisablehook = lambda told: found.append(f"unraisable: {told.exc_value!r} in {told.object!r}")
-    threading.excepthook = lambda told: found.append(f"in a thread: {told.exc_value!r}")
+    sys.unraisablehook = lambda args: found.append(f"unraisable: {args.exc_value!r} in {args.object!r}")
+    threading.excepthook = lambda args: found.append(f"in a thread: {args.exc_value!r}")
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -117,18 +117,18 @@ def overhearing(found: list[str], *, expected: tuple[type[Warning], ...] = ()) -
     finally:
         sys.unraisablehook, threading.excepthook = hooks
     heard = {
-        f"warns: {one.category.__name__}: {one.message}"
+        f"warning: {one.category.__name__}: {one.message}"
         for one in caught
         if one.category not in expected and not UNCOLLECTED.match(str(one.message))
     }
     found += sorted(heard)
 
 
-# --- what is left ----------------------------------------------------------------------------------------------------
+# --- leftovers ----------------------------------------------------------------------------------------------------
 
 
 def left_since(before: Snapshot, *allowed: str) -> list[str]:
-    """What exists beyond the state before, after everything had time to end."""
+    """Returns what exists in addition to the state before, after everything had time to end."""
     if not until_now(lambda: not snapshot().more_than(before, *allowed), 0.5):
         gc.collect()
         until_now(lambda: not snapshot().more_than(before, *allowed), SETTLES_SECONDS)
@@ -139,7 +139,7 @@ def left_since(before: Snapshot, *allowed: str) -> list[str]:
 
 
 def violations() -> list[str]:
-    """What the usage checker has reported since the last call."""
+    """Returns what the usage checker has reported since the last call."""
     simulator.check_memory()
     found = [f"the usage checker: {text}" for text in simulator.violations()]
     simulator.forget()
@@ -160,7 +160,7 @@ def warmed_up(indices: Sequence[int]) -> None:
 
 
 def idle(devices: Sequence[aioacl.Device]) -> list[str]:
-    """Leases and calls that still exist although the crowd has ended."""
+    """Returns the health of devices that still have leases or calls although the crowd has ended."""
 
     def rests(device: aioacl.Device) -> bool:
         return until_now(lambda: device.health.leases == device.health.in_flight == 0, SETTLES_SECONDS)

@@ -1,12 +1,12 @@
 """The survival curve: back-to-back resets under ever more tasks; nothing hangs or waits for more than two resets.
 
-A thread resets again and again, without a pause. One half of the tasks holds a lease around a whole cycle (memory, a
-stream, verified copies), so each must complete the cycle it began. The other half makes a stream and uses it until a
-reset ends it. For both, the figure is how many resets a task waited at the gate for. It counts from when the gate has
-registered the task: before it has the gate's lock, a task whose thread is not scheduled does not count as waiting.
+One thread resets the device repeatedly, without a pause. One half of the tasks holds a lease around a whole cycle
+(memory, a stream, verified copies), so no reset may interrupt a cycle. The other half makes a stream and uses it until
+a reset ends it. For both, the figure is the number of resets for which a task waited at the gate. The count begins when
+the gate has registered the task. Before that, its thread may only be waiting for a processor.
 
-A drain waits at most a second for the waiters whose turn it is. If it gave up on some, because this machine had not run
-them all by then, more than two resets are only a figure; otherwise they are a finding.
+A drain waits at most a second for the waiters whose turn it is. If a drain gave up on some of them, because this
+machine had not run them in time, more than two resets are only a figure. Otherwise they are a finding.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SENT: Final = bytes(range(256))
 
 @dataclass
 class Point:
-    """One point of the curve, while it is measured."""
+    """The measurements of one point of the curve."""
 
     device: Device
     tasks: int
@@ -49,10 +49,10 @@ class Point:
     over: bool = False
     asked: dict[object, int] = field(
         default_factory=dict[object, int]
-    )  # each waiter, and the generation when it came
+    )  # each waiter, and the generation in which its wait began
     stood: list[int] = field(default_factory=list[int])  # resets per wait at the gate
     stood_ms: list[float] = field(default_factory=list[float])
-    cycles: list[int] = field(default_factory=list[int])  # that each task has completed
+    cycles: list[int] = field(default_factory=list[int])  # cycles that each task has completed
     interrupted: int = 0
     reset_ms: list[float] = field(default_factory=list[float])
     reports: list[ResetReport] = field(default_factory=list["ResetReport"])
@@ -93,7 +93,7 @@ class Point:
                 self.asked[current_holder()] = self.device.generation
             wait(place)
 
-        turns.wait = noted  # type: ignore[method-assign]  # of this device's alone
+        turns.wait = noted  # type: ignore[method-assign]  # of this device only
 
     def _came(self, generation: int, began: float) -> None:
         self.stood.append(generation - self.asked.pop(current_holder(), generation))
@@ -105,12 +105,12 @@ class Point:
             await copied(stream, memory, SENT)
             await (await copied(stream, answer, memory))
         if answer != SENT:
-            self.findings.append(f"{len(SENT)} bytes came back changed")
+            self.findings.append(f"{len(SENT)} bytes were changed by the copies")
 
     # --- the resets ----------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """The thread's body: resets, again and again."""
+        """The body of the thread: resets the device repeatedly."""
         try:
             for _ in range(self.resets):
                 began = time.monotonic()
@@ -121,13 +121,13 @@ class Point:
 
     # --- results -------------------------------------------------------------------------------------------------
 
-    def judge(self) -> None:
+    def check(self) -> None:
         """Adds each violated limit to the findings."""
         self.findings += [f"a reset failed: {report}" for report in self.reports if not report.ok]
         given_up = any(report.stages["turns"] >= TURN_SECONDS * 1000 for report in self.reports)
         if max(self.stood) > MOST_RESETS and not given_up:
             self.findings.append(f"a task waited at the gate for {max(self.stood)} resets")
-        starved = self.cycles[::2].count(0)  # of those with leases
+        starved = self.cycles[::2].count(0)  # only of the tasks with leases
         if starved:
             self.findings.append(
                 f"{starved} tasks with a lease completed no cycle in {len(self.reports)} resets"
@@ -177,7 +177,7 @@ def run(scale: Scale, seed: int) -> Outcome:
         point = _measure(tasks, scale.pick(5, 20, 200), LIMIT_SECONDS[scale] * 0.9)
         again = f"python -m tests.reliability curve --{scale.value} --seed={seed}"
         if not point.findings:
-            point.judge()
+            point.check()
         outcome.findings += [f"{tasks} tasks: {finding}\n  again: {again}" for finding in point.findings]
         if point.reports:
             outcome.figures[f"{tasks} tasks"] = point.rows()

@@ -1,8 +1,8 @@
-"""endings: exits, signals, forks and kill -9; on time, with the right status, quietly, and with nothing left behind.
+"""endings: exits, signals, forks and kill -9; each in time, with the right status and output, and nothing left behind.
 
-Slow: every scenario on both backends, five times each, every fork, 200 kills. By default: every scenario once, its
-backend and asyncio's debug mode by turns that the seed shifts; a fork at every place, every end of a forked child at
-least once; and ten kills. Quick: an extract on asyncio, which starts sooner.
+Slow: every scenario on both backends, five times each; every fork; 200 kills. By default: every scenario once, in
+rotation on both backends and with asyncio's debug mode, where the seed selects the start; a fork at every place, and
+every end of a forked child at least once; ten kills. Quick: an extract, on asyncio only, which starts faster.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1500.0}
-AT_ONCE: Final = 2  # and as many with a stuck call: after their start those only wait
-CONTROL_EVERY: Final = 6  # every so many trials, an interpreter ends in which aioacl has done nothing
-CONTROLS: Final = (
-    5  # the slowest control, times this, is added to the limit: the slowest of many trials must pass
-)
+AT_ONCE: Final = 2  # and as many more with a stuck call, which only wait after their start
+CONTROL_EVERY: Final = 6  # trials for each control: an interpreter in which aioacl has done nothing
+CONTROLS: Final = 5  # this many times the slowest control is added to the limit, so that slow trials pass
 BACKENDS: Final = ("asyncio", "trio")
 DEVICES: Final = 2  # the simulator's default
-LINES: Final = 1200  # of aioacl that the interrupted program runs on its main thread, at least
+LINES: Final = 1200  # lines of aioacl that the interrupted program runs on its main thread, at least
 LINES_AGAIN: Final = 40
 MOMENT_SECONDS: Final = 0.05
 
@@ -47,7 +45,7 @@ SCENARIOS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A case to run once, with what was chosen at random for it."""
+    """One run of a case, with its random choices."""
 
     case: Case
     backend: str
@@ -70,7 +68,7 @@ def _trial(case: Case, backend: str, chance: random.Random, *, run: int = 0, deb
 
 
 class _Proof:
-    """Trials and kills, some at a time, and their results."""
+    """Runs trials and kills, several at a time, and collects their results."""
 
     def __init__(self, outcome: Outcome, chance: random.Random) -> None:
         self._outcome, self._chance = outcome, chance
@@ -93,11 +91,11 @@ class _Proof:
         ]
 
     def _kill(self, moment: float, index: int) -> list[str]:
-        told = f"kill -9 after {moment * 1000:.1f} ms, then device {index}"
-        return [f"{told}: {finding}" for finding in killed(moment, index)]
+        what = f"kill -9 after {moment * 1000:.1f} ms, then device {index}"
+        return [f"{what}: {finding}" for finding in killed(moment, index)]
 
     def all_of(self, what: str, trials: Sequence[Trial]) -> None:
-        """Starts the trials: those with a stuck call beside the others, and controls among both."""
+        """Starts the trials. Those with a stuck call run beside the others, and controls among both."""
         for number, trial in enumerate(trials):
             pool = self._pools[trial.case.reaches]
             if number % CONTROL_EVERY == 0:
@@ -112,18 +110,18 @@ class _Proof:
             self._found.append(self._pools[True].submit(self._kill, moment, number % DEVICES))
         self._outcome.figures["kill -9, each with an open after it"] = count
 
-    def tell(self) -> None:
-        """Waits for all; notes the findings, and the slowest ends with and without a stuck call."""
+    def report(self) -> None:
+        """Waits for all trials; adds the findings, and the slowest ends with and without a stuck call."""
         for found in self._found:
             self._outcome.findings += found.result()
         for pool in self._pools.values():
             pool.shutdown()
-        self._judge_times()
+        self._check_times()
 
-    def _judge_times(self) -> None:
-        """Compares the times with those of the controls, which had nothing of aioacl to wait for."""
+    def _check_times(self) -> None:
+        """Compares the times with those of the controls, in which aioacl has nothing to end."""
         control = max(self._controls)
-        self._outcome.figures["seconds of the slowest end in which aioacl has no part"] = round(control, 2)
+        self._outcome.figures["seconds of the slowest control"] = round(control, 2)
         for reaches, what in ((True, "no stuck call"), (False, "a stuck call, or ended from outside")):
             ends = [(took, f"{trial}") for took, trial in self._seconds if trial.case.reaches == reaches]
             took, slowest = max(ends, default=(0.0, "none"))
@@ -131,7 +129,7 @@ class _Proof:
         for took, trial in self._seconds:
             limit = f"{trial.case.limit:.1f} and {CONTROLS} * {control:.2f} s"
             late = took > trial.case.limit + CONTROLS * control
-            self._outcome.expect(not late, f"{trial}: it took {took:.2f} s to end, of {limit}")
+            self._outcome.expect(not late, f"{trial}: it took {took:.2f} s to end, limit {limit}")
 
 
 def _exits(scale: Scale, chance: random.Random) -> list[Trial]:
@@ -148,7 +146,7 @@ def _exits(scale: Scale, chance: random.Random) -> list[Trial]:
 
 
 def _forks(scale: Scale, chance: random.Random) -> list[Trial]:
-    """By default one end per place; the seed shuffles the ends, and each end occurs."""
+    """By default one end for each place; the seed shuffles the ends, and each end occurs."""
     places, ends = chance.sample(PLACES, len(PLACES)), chance.sample(ENDS, len(ENDS))
     chosen = [FORKS[place, ends[turn % len(ends)]] for turn, place in enumerate(places)]
     cases = tuple(FORKS.values()) if scale is Scale.SLOW else chosen[: scale.pick(1, len(chosen), 0)]
@@ -156,10 +154,10 @@ def _forks(scale: Scale, chance: random.Random) -> list[Trial]:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Exits, forks, kills."""
+    """Runs exits, forks and kills."""
     outcome, chance = Outcome(), random.Random(seed)
     if not compiler():
-        outcome.not_run = "needs a C compiler, for the witness that runs where a runtime's destructors run"
+        outcome.not_run = "expected a C compiler, found none; install one: the witness library is compiled"
         return outcome
     aioacl.use_library("simulator")
     witness()
@@ -170,5 +168,5 @@ def run(scale: Scale, seed: int) -> Outcome:
         methods = [_trial(case, "asyncio", chance) for case in METHODS]
         proof.all_of("forks and spawns by multiprocessing", methods)
     proof.kills(scale.pick(1, 10, 200))
-    proof.tell()
+    proof.report()
     return outcome

@@ -1,8 +1,8 @@
-"""One child process of the part `endings`: how it is run, and what is required of its end.
+"""One child process of the part `endings`: how it is run, and how its end is checked.
 
-Besides status, output and stderr there are two witnesses. `witness.c` runs where a runtime's destructors would run,
-and reports which calls are in progress then. The simulator's trace has each call that was made: none may come from a
-forked child, none may follow the finalizing of ACL.
+In addition to status, stdout and stderr, two sources are checked. `witness.c` runs when a runtime's destructors would
+run, and reports which calls are in progress. The simulator's trace has each call that was made: no call may come from a
+forked child or follow the finalization of ACL.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tests.process.child import Child
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RUNTIME_SECONDS: Final = 1.0  # what the runtime itself may take to end
+RUNTIME_SECONDS: Final = 1.0  # time that the runtime itself may take to end
 REACHED: Final = "destructors: 0 inside, 0 called, 0 violations"
 FORKED: Final = 507000  # the simulator's code for a call from a forked child; nothing else here causes it
-REPEATED: Final = 100002  # aclInit when ACL is initialised already
+REPEATED: Final = 100002  # aclInit if ACL is already initialised
 
 PRELUDE = """
 import atexit, ctypes, gc, queue
@@ -78,7 +78,7 @@ async def wait(thing):
     await thing
 
 async def overtaken(thing):
-    "A wait that the last close may overtake."
+    "A wait that the last close may end."
     try:
         await thing
     except DeviceReset:
@@ -148,18 +148,18 @@ class Case:
 
     name: str
     program: str
-    trio: str = ""  # the program on trio, where it is another
+    trio: str = ""  # the program on trio, if it differs
     status: int = 0
-    said: str = ""  # its lines, separated by commas; without those of leaving and of the witness
-    complaint: str = ""  # the end of stderr; before it comes its traceback
+    said: str = ""  # its lines of output, separated by commas, without those of `leaving` and of the witness
+    complaint: str = ""  # the end of stderr, after the traceback
     reaches: bool = True  # the runtime's destructors run: no thread is stuck in a call
     strict: bool = True  # warnings are errors: the program closes everything
     waits: str = "watch"
-    signals: tuple[tuple[str, signal.Signals], ...] = ()  # after this line it gets that signal
+    signals: tuple[tuple[str, signal.Signals], ...] = ()  # the signal that is sent after each of these lines
     environ: Mapping[str, str] = field(default_factory=dict)
     limit: float = (
         EXIT_GRACE_SECONDS + RUNTIME_SECONDS
-    )  # seconds from leaving, or the last signal, to its end
+    )  # seconds from `leaving`, or from the last signal, to its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Ending:
 
 @functools.cache
 def witness() -> tempfile.TemporaryDirectory[str]:
-    """The folder with the compiled witness, for as long as this process lives."""
+    """The folder with the compiled witness, deleted when this process ends."""
     folder = tempfile.TemporaryDirectory(prefix="endings-")
     source = Path(__file__).with_name("witness.c")
     command = [compiler(), "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
@@ -185,7 +185,7 @@ def witness() -> tempfile.TemporaryDirectory[str]:
 
 
 def compiler() -> str:
-    """The C compiler; empty when there is none."""
+    """The path of the C compiler; empty if there is none."""
     return os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or ""
 
 
@@ -196,7 +196,7 @@ def end_of(case: Case, backend: str, *, debug: bool = False, more: Mapping[str, 
         environ = {
             "AIOACL_SIM_TRACE": str(trace),
             "TEST_WITNESS": str(Path(witness().name, "witness.so")),
-            "PYTHONSAFEPATH": "1",  # the package that is installed, not the one of the folder where we are
+            "PYTHONSAFEPATH": "1",  # imports the installed package, not the one in the current folder
             "TEST_FOLDER": folder,
             "PYTHONFAULTHANDLER": "1",
             **({"PYTHONASYNCIODEBUG": "1"} if debug else {}),
@@ -216,7 +216,7 @@ def end_of(case: Case, backend: str, *, debug: bool = False, more: Mapping[str, 
 
 
 def _ended(child: Child) -> tuple[int, str, str]:
-    """Waits for its end. If it does not end in time, a signal makes it print its stacks and end."""
+    """Waits for the child to end. If it does not end in time, a signal makes it print its stacks and end."""
     try:
         return child.end()
     except subprocess.TimeoutExpired:
@@ -225,7 +225,7 @@ def _ended(child: Child) -> tuple[int, str, str]:
 
 
 def _signalled(child: Child, case: Case) -> tuple[list[str], float]:
-    """Its output until it had all its signals, and when it got the last."""
+    """Returns the output up to the last signal, and the time of that signal."""
     lines: list[str] = []
     last = 0.0
     for awaited, number in case.signals:
@@ -243,7 +243,7 @@ def _signalled(child: Child, case: Case) -> tuple[list[str], float]:
 
 
 def faults(case: Case, ending: Ending) -> list[str]:
-    """What is wrong with the end, apart from its time."""
+    """Returns what is wrong with the end, apart from its time."""
     want = tuple(case.said.split(", ")) if case.said else ()
     want += (REACHED,) if case.reaches else ()
     found: list[str] = []
@@ -252,12 +252,12 @@ def faults(case: Case, ending: Ending) -> list[str]:
     if ending.said != want:
         found.append(f"it printed {ending.said} instead of {want}")
     if not _complains(ending.complaint, case.complaint):
-        found.append(f"it complained: {ending.complaint}")
+        found.append(f"unexpected stderr: {ending.complaint}")
     return found + list(dict.fromkeys(_bad_calls(ending.calls)))
 
 
 def _complains(seen: str, want: str) -> bool:
-    """Nothing, or one traceback with that end."""
+    """Compares stderr with what is expected: nothing, or one traceback with that end."""
     if not want:
         return not seen
     return seen.startswith("Traceback") and seen.endswith(want + "\n") and seen.count("Traceback") == 1
@@ -267,7 +267,7 @@ def _bad_calls(calls: tuple[dict[str, Any], ...]) -> list[str]:
     """Calls that a forked child has made, and calls after the process had finalized ACL."""
     bad: list[str] = []
     references, finalized = 0, False
-    for call in (call for call in calls if "rc" in call):  # the others are faults that fired
+    for call in (call for call in calls if "rc" in call):  # other lines are injected faults that fired
         name, code = call["call"], call["rc"]
         if code == FORKED:
             bad.append(f"a forked child called {name}")

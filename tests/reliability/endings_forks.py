@@ -1,7 +1,7 @@
-"""Forks of a process that has devices open: where they happen, how the child ends, and what multiprocessing does.
+"""Forks of a process that has devices open: where they happen, how the child ends, and multiprocessing.
 
-In each case the child tries every operation on a device and all are refused; then it ends in one of several ways.
-The parent forks in the middle of a wait, a reset or other work; it goes on, and a copy on its device is still right.
+In each case the child tries every operation on a device, and all are refused. Then it ends in one of several ways.
+The parent forks during a wait, a reset or other work. It continues, and a copy on its device is still correct.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from tests.reliability.endings_child import Case
 
 _COMMON: Final = """
 import warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks beside threads; intended here
+warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks beside threads, which are intended here
 
 class Things:
-    "What a process may have in hand when it forks."
+    "The objects that a process may have when it forks."
     def __init__(self):
         self.device = device = open_device(0, os.environ["TEST_WAITS"]).result()
         self.stream, self.memory = device.create_stream().result(), device.allocate(64).result()
@@ -56,7 +56,7 @@ class Things:
             yield name, lambda make=make: wait_for(make).send(None)
         yield from self.plain().items()
     def closes(self):
-        "A child may close: that calls nothing, because the objects belong to the parent."
+        "A child may close objects. That calls no ACL function, because they belong to the parent."
         for thing in (self.stream, self.memory, self.pinned, self.event, self.device):
             try:
                 wait(thing.close()).send(None)
@@ -97,7 +97,7 @@ def close(things):
 use_library("simulator")
 """
 
-# How the child ends after all was refused: the program, and its status. `quit` is how a process ends at that place.
+# How the child ends after all operations were refused: program and status. `quit` ends a process at that place.
 _ENDS: Final[dict[str, tuple[str, int]]] = {
     "and quits": ("quit(11)", 11),
     "closes and quits": ("things.closes(); things.__dict__.clear(); gc.collect(); quit(12)", 12),
@@ -241,14 +241,14 @@ async def main():
         group.start_soon(wait, things.ticket)
         group.start_soon(wait, things.stream)
         await until(lambda: waits() == 2)
-        parent(branch(things, os._exit))  # what a child does to the loop it inherited is not tested here
+        parent(branch(things, os._exit))  # the loop that a child inherits is not tested here
         simulator.release(things.stream)
 things = setup()
 run(main)
 close(things)
 """,
 }
-REFUSED: Final = 36  # of what a child tries
+REFUSED: Final = 36  # operations that a child tries
 
 
 def _case(place: str, name: str) -> Case:

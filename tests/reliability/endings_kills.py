@@ -1,7 +1,7 @@
-"""kill -9 of a busy process, at a random moment: the next open of the device finds nothing left of it.
+"""kill -9 of a busy process, at a random moment: it leaves nothing that affects the next open of the device.
 
-The simulator keeps its state in the process, as aioacl does, so the next open is bound to succeed there; what can be
-shown is that neither has anything that could outlive a process: no memory shared with others, no file, no socket.
+The simulator keeps its state in the process, as aioacl does, so the next open cannot fail there. The proof shows
+that neither has anything that outlives a process: no memory shared with other processes, no file, no socket.
 """
 
 from __future__ import annotations
@@ -49,21 +49,19 @@ threading.Event().wait()
 
 
 def killed(moment: float, index: int) -> list[str]:
-    """Kills a busy child at that moment, then opens device `index` here; what is wrong after it."""
+    """Kills a busy child at that moment, then opens device `index` here; returns what is wrong."""
     with tempfile.TemporaryDirectory(prefix="killed-") as folder:
         homes = dict.fromkeys(("TMPDIR", "HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"), folder)
         with Child(BUSY, strict=False, more={**homes, "PYTHONSAFEPATH": "1"}) as child:
             found = [] if child.line() == "busy" else ["it was never busy"]
             time.sleep(moment)
-            found += [
-                f"it has something that other processes can share: {thing}" for thing in _shared(child.pid)
-            ]
+            found += [f"another process could share: {thing}" for thing in _shared(child.pid)]
             child.send(signal.SIGKILL)
             status, said, complaint = child.end()
         found += [f"it left {path}" for path in (*Path(folder).iterdir(), *_left(child.pid))]
     if (status, said, complaint) != (-signal.SIGKILL, "", ""):
         found.append(f"it ended with {status}, stdout {said!r} and stderr {complaint!r}")
-    return found + ([] if works(index) else ["the next open does not copy"])
+    return found + ([] if works(index) else ["after the next open, a copy failed"])
 
 
 def works(index: int) -> bool:
@@ -79,7 +77,7 @@ def works(index: int) -> bool:
 
 
 def _shared(pid: int) -> Iterator[str]:
-    """What a living process maps or has open that another process could map, or find by a name."""
+    """Yields what a running process maps or has open that another process could map, or find by a name."""
     process = Path("/proc", str(pid))
     for line in (process / "maps").read_text().splitlines():
         if line.split()[1].startswith("rw") and line.split()[1].endswith("s"):
@@ -94,7 +92,7 @@ def _shared(pid: int) -> Iterator[str]:
 
 
 def _left(pid: int) -> Iterator[str]:
-    """System V and POSIX shared memory that a process has left behind."""
+    """Yields System V and POSIX shared memory that a process has left behind."""
     for kind in ("shm", "sem", "msg"):
         header, *rows = Path("/proc/sysvipc", kind).read_text().splitlines()
         makers = [name for name in header.split() if name in ("cpid", "lspid")]

@@ -1,4 +1,4 @@
-"""Ends of a process that leaves things as they are: open devices, copies under way, loops with waits in flight."""
+"""Ends of a process that cleans nothing up: open devices, running copies, loops with waits in flight."""
 
 from __future__ import annotations
 

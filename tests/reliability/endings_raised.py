@@ -1,4 +1,4 @@
-"""Ends of a process by threads of its own, by handlers, and by what is raised in tasks and jobs."""
+"""Ends of a process by its threads, by exit handlers, and by exceptions in tasks and jobs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ leaving()
         said="verified, verified",
     ),
     Case(
-        "atexit handlers of before and after the library",
+        "atexit handlers registered before and after the library was loaded",
         """
 kept = []
 def first():

@@ -1,4 +1,4 @@
-"""Ends of a process by a signal: Ctrl-C, once and twice, wherever it comes, and SIGTERM."""
+"""Ends of a process by a signal: Ctrl-C, once or twice, at any line; and SIGTERM."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aioacl._wait.current import current_port
 package = os.path.dirname(aioacl.__file__) + os.sep
 left, again = int(os.environ["TEST_LINE"]), int(os.environ.get("TEST_LINE_AGAIN", 0))
 def finalizing(frame):
-    "Python prints and drops what a finalizer raises, also a KeyboardInterrupt."
+    "Python prints and ignores what a finalizer raises, also a KeyboardInterrupt."
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
     return frame is not None
@@ -90,14 +90,14 @@ interruptible(main)
     Case(
         "Ctrl-C in a close",
         """
-def tell():
+def say_when_closing():
     until_now(lambda: simulator.hung("aclrtResetDevice"))
     say("closing")
 async def main():
     try:
         async with open_device(0):
             simulator.hang_call("aclrtResetDevice")
-            daemon(tell)
+            daemon(say_when_closing)
     finally:
         simulator.unhang("aclrtResetDevice")
 interruptible(main)
@@ -109,13 +109,13 @@ interruptible(main)
     Case(
         "Ctrl-C in a wait, and in a close that hangs",
         """
-def tell():
+def say_when_closing():
     until_now(lambda: simulator.hung("aclrtResetDevice"))
     say("closing")
 async def main():
     async with Copies() as copies:
         simulator.hang_call("aclrtResetDevice")
-        daemon(tell)
+        daemon(say_when_closing)
         say("waiting")
         await copies.ticket
 interruptible(main)
@@ -174,7 +174,7 @@ leave(130)
     Case(
         "SIGTERM, handled",
         """
-async def leave_when_told(scope):
+async def leave_on_a_signal(scope):
     with anyio.open_signal_receiver(signal.SIGTERM) as signals:
         say("waiting")
         async for _ in signals:
@@ -184,7 +184,7 @@ async def main():
     async with open_device(0) as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.hold(stream)
         async with anyio.create_task_group() as group:
-            group.start_soon(leave_when_told, group.cancel_scope)
+            group.start_soon(leave_on_a_signal, group.cancel_scope)
             await stream.fill(memory, 1)
 run(main)
 leave(143)

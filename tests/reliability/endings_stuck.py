@@ -1,4 +1,4 @@
-"""Ends of a process while something is stuck, in C or in a job, and while a device is reset."""
+"""Ends of a process while a call or a job does not return, and while a device is reset."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Flat: task failures, each answered with a new stream or `renew()` and no reset; nothing grows.
+"""Flat: after each of many task failures the program makes a new stream or calls `renew()`; no resource grows.
 
-Concurrent tasks make a copy fail, await it, and go on with a new stream and with a renewed one in turn, on one device
-for each strategy. After a warm-up, memory, streams, native events, threads and descriptors are compared.
+Concurrent tasks make a copy fail, await it, and continue with a new stream or a renewed one in turn, on one device for
+each strategy, without a reset. After a warm-up, memory, streams, native events, threads and descriptors are compared.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 200.0, Scale.SLOW: 600.0}
 FAILURES: Final = {Scale.QUICK: 3_000, Scale.DEFAULT: 4_000, Scale.SLOW: 10_000}
 STRATEGIES: Final[tuple[Strategy, ...]] = ("watch", "thread")
-TASKS: Final = 8  # of each strategy
-WARM_UP: Final = 0.3  # of all failures
+TASKS: Final = 8  # for each strategy of waiting
+WARM_UP: Final = 0.3  # share of all failures
 STAGES: Final = 4
 CODES: Final = (507001, 507014, 507015, 507018)
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -45,7 +45,7 @@ def _threads() -> int:
 
 
 class Worker:
-    """One task, which always has a stream."""
+    """One task and its current stream."""
 
     def __init__(self, device: aioacl.Device, buffer: aioacl.DeviceBuffer, rng: random.Random) -> None:
         self._device = device
@@ -85,7 +85,7 @@ class Worker:
 
 
 async def _campaign(outcome: Outcome, failures: int, seed: int) -> list[str]:
-    """The rows of the table."""
+    """Makes the failures; returns the rows of the table."""
     rows: list[str] = []
     async with (
         aioacl.open_device(0, STRATEGIES[0]) as first,

@@ -69,7 +69,7 @@ def preload() -> None:
 
 
 @dataclass
-class Verdict:
+class Ended:
     """How a run ended."""
 
     kind: str
@@ -119,7 +119,7 @@ class Reporter:
         self._began = 0.0
         self.noticed = False
 
-    def tell(self, kind: str, test: str = "", seconds: float = 0.0) -> None:
+    def write(self, kind: str, test: str = "", seconds: float = 0.0) -> None:
         """Writes one line to the parent process."""
         os.write(self._pipe, (json.dumps([kind, test, seconds]) + "\n").encode())
 
@@ -133,17 +133,17 @@ class Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Reports that a test begins."""
         self._began = time.monotonic()
-        self.tell("start", nodeid)
+        self.write("start", nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Reports a failed test."""
         if report.failed:
             self.noticed = True
-            self.tell("failed", report.nodeid)
+            self.write("failed", report.nodeid)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Reports the end of a test."""
-        self.tell("end", nodeid, time.monotonic() - self._began)
+        self.write("end", nodeid, time.monotonic() - self._began)
 
 
 @dataclass
@@ -164,9 +164,9 @@ class Noticed(Exception):
 
 def _in_a_thread(error: BaseException) -> bool:
     """Whether pytest reports errors of threads at its end: those belong to no test."""
-    told = pytest.PytestUnhandledThreadExceptionWarning
-    return isinstance(error, told) or (
-        isinstance(error, BaseExceptionGroup) and error.subgroup(told) is not None
+    warning = pytest.PytestUnhandledThreadExceptionWarning
+    return isinstance(error, warning) or (
+        isinstance(error, BaseExceptionGroup) and error.subgroup(warning) is not None
     )
 
 
@@ -206,7 +206,7 @@ def _child(copy: Path, job: Job, pipe: int, log: Path) -> NoReturn:
         else:
             status = 0
     except Noticed as noticed:
-        reporter.tell("failed", str(noticed))
+        reporter.write("failed", str(noticed))
         status = 1
     except BaseException:
         status = BROKEN_STATUS
@@ -265,7 +265,7 @@ class Run:
         with suppress(ProcessLookupError):  # it has ended
             os.killpg(self.pid, signal.SIGKILL)
 
-    def end(self) -> Verdict:
+    def end(self) -> Ended:
         """How it ended; all processes of the child are gone."""
         os.close(self.pipe)
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -274,7 +274,7 @@ class Run:
         by = self.failed or ("" if kind == SURVIVED else f"{self.test} ({status})")
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         self.log.unlink(missing_ok=True)
-        return Verdict(kind, by, self.tests, time.monotonic() - self.began, text[-4000:])
+        return Ended(kind, by, self.tests, time.monotonic() - self.began, text[-4000:])
 
 
 def _link_library(source: str, target: str) -> None:
@@ -288,7 +288,7 @@ def _link_library(source: str, target: str) -> None:
     shutil.copy2(source, target)
 
 
-class Ground:
+class Copies:
     """The copies of the package, and the runs on them."""
 
     def __init__(self, folder: Path) -> None:
@@ -339,7 +339,7 @@ class Ground:
         self._change(slot, job.files)
         return Run(self.copy(slot), job, self._folder / f"log-{slot}")
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Verdict]]:
+    def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Ended]]:
         """Runs them, as many at a time as there are copies."""
         waiting, free = iter(jobs), set(range(SLOTS))
         with selectors.DefaultSelector() as selector:
@@ -391,16 +391,16 @@ class Ground:
             for half in halves
         ]
         return [
-            f"{job.name}: {verdict.kind} by {verdict.by}\n{verdict.log}"
-            for job, verdict in self.run(jobs)
-            if verdict.kind != SURVIVED
+            f"{job.name}: {ended.kind} by {ended.by}\n{ended.log}"
+            for job, ended in self.run(jobs)
+            if ended.kind != SURVIVED
         ]
 
 
 @contextmanager
-def ground() -> Generator[tuple[Ground, Path]]:
+def package_copies() -> Generator[tuple[Copies, Path]]:
     """A folder for the copies, and one for what is built; both are deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="aioacl-mutants-") as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(Path(folder, "hypothesis"))
         preload()
-        yield Ground(Path(folder, "copies")), Path(folder)
+        yield Copies(Path(folder, "copies")), Path(folder)

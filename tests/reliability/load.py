@@ -20,7 +20,7 @@ import anyio
 from aioacl import open_device, simulator
 from aioacl.testing import snapshot
 from tests.reliability import byresult, crowd
-from tests.reliability.hand import Hand, Plan
+from tests.reliability.member import Member, Plan
 from tests.reliability.operations import FAILING, RULES, WAITING_FOR_ALL
 from tests.reliability.part import Outcome, Scale
 
@@ -68,11 +68,11 @@ SHAPES: Final = (
 )
 
 
-def _crew(kind: str, hands: list[Hand], listeners: Sequence[Listener]) -> Callable[[], None]:
+def _crew(kind: str, members: list[Member], listeners: Sequence[Listener]) -> Callable[[], None]:
     """The body of one loop, or of one thread."""
     if kind == THREAD:
-        (hand,) = hands
-        return lambda: byresult.work(hand)
+        (member,) = members
+        return lambda: byresult.work(member)
 
     async def all_of_them() -> None:
         over = anyio.Event()
@@ -80,8 +80,8 @@ def _crew(kind: str, hands: list[Hand], listeners: Sequence[Listener]) -> Callab
             for listener in listeners:
                 outer.start_soon(listener, over)
             async with anyio.create_task_group() as inner:
-                for hand in hands:
-                    inner.start_soon(hand.work)
+                for member in members:
+                    inner.start_soon(member.work)
             over.set()
 
     return crowd.loop(kind, all_of_them)
@@ -94,11 +94,11 @@ def _crews(shape: Shape, plan: Plan, devices: list[Device], seed: int) -> list[C
     for number, kind in enumerate(shape.crews):
         size = 1 if kind == THREAD else TASKS // loops
         names = range(number * TASKS, number * TASKS + size)
-        hands = [Hand(kind, name, plan, devices, shape.waits, seed) for name in names]
+        members = [Member(kind, name, plan, devices, shape.waits, seed) for name in names]
         listeners = [
             partial(crowd.listen, device.index, shape.waits, found=plan.findings) for device in devices
         ]
-        bodies.append(_crew(kind, hands, listeners))
+        bodies.append(_crew(kind, members, listeners))
     return bodies
 
 

@@ -14,7 +14,7 @@ from aioacl._base.ffi import lib
 from aioacl._lifecycle.manager import manager_of
 from aioacl._wait.current import run_blocking
 from tests.kit import in_thread, until_now
-from tests.reliability.machine_ground import BYTES, DEVICES, PATIENCE_SECONDS, PICK, Ground, expect, step
+from tests.reliability.machine_base import BYTES, DEVICES, PATIENCE_SECONDS, PICK, Base, expect, step
 from tests.reliability.machine_model import RESETS, Device, Event, Listener, Pinned, Stream, Thing
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _settled(manager: Manager) -> bool:
         return manager.procedure is None and not lib.aio_gate_foreign(manager.index)
 
 
-class Devices(Ground):
+class Devices(Base):
     """Rules about devices."""
 
     @step(index=st.sampled_from(DEVICES), waits=st.sampled_from(["watch", "watch", "thread"]))
@@ -201,8 +201,8 @@ class Devices(Ground):
         listener: Listener = self.of([it for card in self.cards for it in card.listeners], pick)
         missed = listener.missed
         for expected in listener.taken():
-            told = run_blocking(listener.events.__anext__, PATIENCE_SECONDS)
-            assert (told.kind, told.state, told.generation, told.missed) == (*expected, missed)
+            event = run_blocking(listener.events.__anext__, PATIENCE_SECONDS)
+            assert (event.kind, event.state, event.generation, event.missed) == (*expected, missed)
             missed = 0
         if listener.by.closed or listener.by.card.state is State.CLOSED:
             try:

@@ -77,7 +77,7 @@ class Card:
     lost: list[Any] = field(default_factory=list[Any])  # revoked, and not left yet
     listeners: list[Listener] = field(default_factory=list[Listener])
 
-    def tell(self, kind: str) -> None:
+    def announce(self, kind: str) -> None:
         """Adds an event for all listeners."""
         for listener in self.listeners:
             listener.put((kind, self.state, self.generation))
@@ -86,7 +86,7 @@ class Card:
         """A step of the state table."""
         self.state = state
         self.generation += generation
-        self.tell(kind)
+        self.announce(kind)
 
     # --- what happens --------------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Card:
     def revoked(self) -> None:
         """Ends the leases that are held."""
         if self.leases:
-            self.tell("revoked")
+            self.announce("revoked")
         self.lost += self.leases
         self.leases.clear()
 

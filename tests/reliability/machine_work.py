@@ -11,7 +11,7 @@ import aioacl
 from aioacl import State, simulator
 from aioacl._lifecycle.manager import manager_of
 from tests.kit import until_now
-from tests.reliability.machine_ground import BYTES, PATIENCE_SECONDS, PICK, Ground, expect, step
+from tests.reliability.machine_base import BYTES, PATIENCE_SECONDS, PICK, Base, expect, step
 from tests.reliability.machine_model import Event, Pinned, Point, Stream, Thing
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ with_a_stream = precondition(lambda self: self.streams)
 with_an_event = precondition(lambda self: self.events)
 
 
-class Work(Ground):
+class Work(Base):
     """Rules about work."""
 
     # --- enqueueing -----------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Work(Ground):
         expect(lambda: point.made.result(PATIENCE_SECONDS), aioacl.DeviceFault)
         self._raised(stream, point.error)
         assert until_now(lambda: manager.failures.count == before + 1)
-        stream.card.tell("fault")
+        stream.card.announce("fault")
         expect(lambda: stream.made.fill(buffer.made, 1), aioacl.DeviceFault)
         assert stream.made.error is not None
         stream.made.renew().result(PATIENCE_SECONDS)

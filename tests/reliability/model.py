@@ -32,15 +32,15 @@ DEFAULT: Final = (
 SLOW: Final = (
     ("HOLDERS=1 JOBS=1 MAKERS=1 RESETTERS=1", "live patient"),
     ("HOLDERS=1 ENQUEUERS=1 RESETTERS=2", "bounded"),
-    ("ENQUEUERS=1 SITTERS=1 RESETTERS=1 STRANGERS=1", "bounded"),
+    ("ENQUEUERS=1 WAITERS=1 RESETTERS=1 FOREIGN_RESETTERS=1", "bounded"),
     ("OPENERS=2 RESETTERS=1", "bounded cancelled"),
-    ("SITTERS=1 MAKERS=1 RESETTERS=1 FAILS=1", "bounded cancelled"),
+    ("WAITERS=1 MAKERS=1 RESETTERS=1 FAILS=1", "bounded cancelled"),
     ("HOLDERS=2 RESETTERS=1", "bounded cancelled"),
     ("MAKERS=1 OPENERS=1 RESETTERS=1", "bounded cancelled"),
     ("JOBS=1 HOLDERS=1 RESETTERS=1", "bounded cancelled"),
     ("ENQUEUERS=1 MAKERS=1 RESETTERS=1 FAILS=1", "bounded cancelled"),
     ("HOLDERS=1 MAKERS=1 RESETTERS=1 RESETS=2", "patient"),
-    ("OPENERS=1 ENQUEUERS=1 STRANGERS=1", "bounded cancelled"),
+    ("OPENERS=1 ENQUEUERS=1 FOREIGN_RESETTERS=1", "bounded cancelled"),
     *DEFAULT,
 )
 
@@ -69,17 +69,17 @@ BUGS: Final = (
     Bug("two_procedures", "RESETTERS=2"),
     Bug("nested_lease_waits", "HOLDERS=1 RESETTERS=1", "patient"),
     Bug("check_then_count", "ENQUEUERS=1 RESETTERS=1"),
-    Bug("foreign_flag_lost", "HOLDERS=1 RESETTERS=1 STRANGERS=1"),
+    Bug("foreign_flag_lost", "HOLDERS=1 RESETTERS=1 FOREIGN_RESETTERS=1"),
     Bug("no_turns", "MAKERS=1 RESETTERS=1 RESETS=2", "patient"),
 )
 #: Bugs that only the model has.
 MORE_BUGS: Final = (
-    Bug("no_leave_time", "SITTERS=1 OPENERS=1"),
-    Bug("finish_ignores_foreign", "RESETTERS=1 STRANGERS=1"),
+    Bug("no_leave_time", "WAITERS=1 OPENERS=1"),
+    Bug("finish_ignores_foreign", "RESETTERS=1 FOREIGN_RESETTERS=1"),
     Bug("join_after_finish", "RESETTERS=2"),
-    Bug("open_is_deaf", "OPENERS=1 ENQUEUERS=1 STRANGERS=1"),
-    Bug("settle_in_steps", "MAKERS=1 RESETTERS=1 STRANGERS=1", "patient"),
-    Bug("silent_turn", "MAKERS=1 RESETTERS=1 RESETS=2 STRANGERS=1", "patient"),
+    Bug("open_ignores_foreign", "OPENERS=1 ENQUEUERS=1 FOREIGN_RESETTERS=1"),
+    Bug("settle_in_steps", "MAKERS=1 RESETTERS=1 FOREIGN_RESETTERS=1", "patient"),
+    Bug("last_turn_wakes_none", "MAKERS=1 RESETTERS=1 RESETS=2 FOREIGN_RESETTERS=1", "patient"),
 )
 
 
@@ -102,7 +102,7 @@ def _try(exploration: Exploration) -> Explored | SpinError:
         return error
 
 
-def _tell_model(outcome: Outcome, exploration: Exploration, explored: Explored | SpinError) -> None:
+def _report_model(outcome: Outcome, exploration: Exploration, explored: Explored | SpinError) -> None:
     if isinstance(explored, SpinError):
         outcome.findings.append(str(explored))
         return
@@ -115,7 +115,7 @@ def _tell_model(outcome: Outcome, exploration: Exploration, explored: Explored |
     )
 
 
-def _tell_bug(outcome: Outcome, bug: Bug, explored: Explored | SpinError) -> bool:
+def _report_bug(outcome: Outcome, bug: Bug, explored: Explored | SpinError) -> bool:
     if isinstance(explored, SpinError):
         outcome.findings.append(str(explored))
         return False
@@ -137,11 +137,11 @@ def run(scale: Scale, seed: int) -> Outcome:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         explored = list(pool.map(_try, [*models, *(bug.exploration for bug in bugs)]))
     for exploration, one in zip(models, explored[: len(models)], strict=True):
-        _tell_model(outcome, exploration, one)
+        _report_model(outcome, exploration, one)
     if bugs:
         figures["bugs caught"] = []
         caught = [
-            _tell_bug(outcome, bug, one) for bug, one in zip(bugs, explored[len(models) :], strict=True)
+            _report_bug(outcome, bug, one) for bug, one in zip(bugs, explored[len(models) :], strict=True)
         ]
         figures["bugs"] = f"{sum(caught)} of {len(bugs)} caught"
     return outcome

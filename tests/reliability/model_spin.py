@@ -107,26 +107,26 @@ def _search(exploration: Exploration, folder: Path) -> Explored:
     made = ["-w", "-DCOLLAPSE", f"-DMEMLIM={MEBIBYTES}", "-o", "pan", "pan.c"]
     _run([COMPILER, exploration.optimise, *kind, *made], folder)
     begun = time.monotonic()
-    told = _run(["./pan", *(["-a", "-f"] if live else []), f"-m{DEEPEST}"], folder)
-    found = re.search(r"^pan:1: (.*)$", told, re.MULTILINE)
+    output = _run(["./pan", *(["-a", "-f"] if live else []), f"-m{DEEPEST}"], folder)
+    found = re.search(r"^pan:1: (.*)$", output, re.MULTILINE)
     explored = Explored(
-        states=int(_number(r"(\d+) states, stored", told)),
-        depth=int(_number(r"depth reached (\d+)", told)),
+        states=int(_number(r"(\d+) states, stored", output)),
+        depth=int(_number(r"depth reached (\d+)", output)),
         seconds=time.monotonic() - begun,
-        mebibytes=_number(r"([\d.]+)\s+total actual memory usage", told),
+        mebibytes=_number(r"([\d.]+)\s+total actual memory usage", output),
         error=found[1] if found else "",
     )
-    broken_off = "not completed" in told or "max search depth too small" in told
-    if not explored.error and (not explored.states or "errors: 0" not in told or broken_off):
-        raise SpinError(f"{exploration} was not explored to the end:\n{told[-3000:]}")
+    broken_off = "not completed" in output or "max search depth too small" in output
+    if not explored.error and (not explored.states or "errors: 0" not in output or broken_off):
+        raise SpinError(f"{exploration} was not explored to the end:\n{output[-3000:]}")
     return explored
 
 
 def _end_of_trail(exploration: Exploration, folder: Path) -> str:
     path = str(MODELS / exploration.model)
     trail = folder / f"{exploration.model}.trail"
-    told = _run(["spin", "-t", "-k", str(trail), "-p", "-g", *exploration.defines, path], folder)
-    return "\n".join(told.splitlines()[-TRAIL_LINES:])
+    output = _run(["spin", "-t", "-k", str(trail), "-p", "-g", *exploration.defines, path], folder)
+    return "\n".join(output.splitlines()[-TRAIL_LINES:])
 
 
 def explore(exploration: Exploration) -> Explored:

@@ -24,11 +24,11 @@ from tests.reliability.killing import (
     HUNG,
     KILLED,
     SURVIVED,
-    Ground,
+    Copies,
+    Ended,
     Job,
     Plan,
-    Verdict,
-    ground,
+    package_copies,
 )
 from tests.reliability.names import ROOT, missing
 from tests.reliability.part import Outcome, Scale
@@ -284,22 +284,22 @@ class Tally:
         self.by: Counter[str] = Counter()
         self.broken: list[str] = []
 
-    def add(self, job: Job, verdict: Verdict, reason: str = "") -> None:
+    def add(self, job: Job, ended: Ended, reason: str = "") -> None:
         """Adds one run."""
-        self.kinds[verdict.kind] += 1
-        if verdict.kind == BROKEN:
-            self.broken.append(f"{job.name} could not be tried: {verdict.log}")
-        elif verdict.kind == SURVIVED:
+        self.kinds[ended.kind] += 1
+        if ended.kind == BROKEN:
+            self.broken.append(f"{job.name} could not be tried: {ended.log}")
+        elif ended.kind == SURVIVED:
             self.survivors.append(f"{job.name}{': ' if reason else ''}{reason}")
         else:
-            self.by[verdict.by.partition("::")[0]] += 1
+            self.by[ended.by.partition("::")[0]] += 1
 
     @property
     def total(self) -> int:
         """How many were tried."""
         return sum(self.kinds.values())
 
-    def tell(self, outcome: Outcome, least: float = MUST_BE_NOTICED) -> None:
+    def report(self, outcome: Outcome, least: float = MUST_BE_NOTICED) -> None:
         """Writes the figures, and a finding if too few changes were noticed."""
         noticed = self.kinds[KILLED] + self.kinds[HUNG]
         outcome.findings += self.broken
@@ -339,11 +339,11 @@ def c_job(engine: rebuilt.Engine, patch: Patch, place: Path, plan: Plan) -> Job:
 # --- the three kinds ----------------------------------------------------------------------------------------------
 
 
-def bug_job(patch: Patch, site: Ground, engine: rebuilt.Engine | None, place: Path) -> Job | None:
+def bug_job(patch: Patch, copies: Copies, engine: rebuilt.Engine | None, place: Path) -> Job | None:
     """A seeded bug and its tests; None if it is in C and the C sources are missing."""
     if not patch.in_c:
         plan = Plan(tuple(patch.tests), group=patch.name, patience=BUG_SECONDS)
-        return Job(patch.name, plan, {patch.file: patch.apply(site.source(patch.file))})
+        return Job(patch.name, plan, {patch.file: patch.apply(copies.source(patch.file))})
     return None if engine is None else c_job(engine, patch, place, Plan(()))
 
 
@@ -361,28 +361,32 @@ def chosen_bugs(scale: Scale, seed: int) -> dict[str, list[Patch]]:
 
 
 def try_bugs(
-    outcome: Outcome, site: Ground, engine: rebuilt.Engine | None, place: Path, kinds: dict[str, list[Patch]]
+    outcome: Outcome,
+    copies: Copies,
+    engine: rebuilt.Engine | None,
+    place: Path,
+    kinds: dict[str, list[Patch]],
 ) -> None:
     """Bugs that have tests of their own; each must be noticed by them, and they must pass without it."""
     chosen = [patch for of_kind in kinds.values() for patch in of_kind]
     tests = tuple(dict.fromkeys(test for patch in chosen if not patch.in_c for test in patch.tests))
     natively = partial(try_natively, engine, None, place) if engine else None
     everywhere = engine is not None and engine.for_python
-    for problem in site.baseline(Plan(tests), natively, everywhere=everywhere):
+    for problem in copies.baseline(Plan(tests), natively, everywhere=everywhere):
         outcome.findings.append(f"unchanged: {problem}")
     for what, of_kind in kinds.items():
         tally = Tally(what)
-        jobs = [bug_job(patch, site, engine, place) for patch in of_kind]
-        for job, verdict in site.run(job for job in jobs if job is not None):
-            tally.add(job, verdict)
-        tally.tell(outcome, 1.0)
+        jobs = [bug_job(patch, copies, engine, place) for patch in of_kind]
+        for job, ended in copies.run(job for job in jobs if job is not None):
+            tally.add(job, ended)
+        tally.report(outcome, 1.0)
 
 
-def drawn(site: Ground, count: int, seed: int) -> tuple[list[Mutant], int, int]:
+def drawn(copies: Copies, count: int, seed: int) -> tuple[list[Mutant], int, int]:
     """That many mutants, drawn from those without an excuse; and the numbers of all and of excused ones."""
     from tests.reliability.mutation import Mutants
 
-    modules = [Mutants(name, site.source(f"{name}.py")) for name in FIRST]
+    modules = [Mutants(name, copies.source(f"{name}.py")) for name in FIRST]
     every = [(mutants, number) for mutants in modules for number in range(len(mutants))]
     known = Excuses()
     random.Random(seed).shuffle(every)
@@ -399,11 +403,11 @@ def drawn(site: Ground, count: int, seed: int) -> tuple[list[Mutant], int, int]:
     return found, excused, len(every)
 
 
-def try_python(outcome: Outcome, site: Ground, count: int, seed: int) -> Plan:
+def try_python(outcome: Outcome, copies: Copies, count: int, seed: int) -> Plan:
     """Tries mutants of the lifecycle's modules; returns the time of the tests."""
-    chosen, excused, every = drawn(site, count, seed)
+    chosen, excused, every = drawn(copies, count, seed)
     base = Plan(REST)
-    for problem in site.baseline(base):
+    for problem in copies.baseline(base):
         outcome.findings.append(f"unchanged: {problem}")
     base.longest = LONGEST_SECONDS
     plans = {name: plan_for(name, base) for name in FIRST}
@@ -413,37 +417,39 @@ def try_python(outcome: Outcome, site: Ground, count: int, seed: int) -> Plan:
         Job(name, plans[mutant.module], {f"{mutant.module}.py": mutant.text})
         for name, mutant in by_name.items()
     )
-    for job, verdict in site.run(jobs):
-        tally.add(job, verdict)
-        if verdict.kind == KILLED:
-            base.kills[job.plan.group, verdict.by] += 1
-            base.kills["", verdict.by] += 1
+    for job, ended in copies.run(jobs):
+        tally.add(job, ended)
+        if ended.kind == KILLED:
+            base.kills[job.plan.group, ended.by] += 1
+            base.kills["", ended.by] += 1
     outcome.figures["mutants in total"] = every
     outcome.figures["drawn and left out, with an excuse in survivors.toml"] = excused
-    tally.tell(outcome)
+    tally.report(outcome)
     return base
 
 
-def try_c(outcome: Outcome, site: Ground, engine: rebuilt.Engine, place: Path, base: Plan) -> None:
+def try_c(outcome: Outcome, copies: Copies, engine: rebuilt.Engine, place: Path, base: Plan) -> None:
     """Tries the one-line changes to the engine."""
     tally = Tally("C mutants")
     table = {str(patch): patch for patch in patches("mutant")}
     plan = plan_for("c", base)
-    for job, verdict in site.run(c_job(engine, patch, place, plan) for patch in table.values()):
-        tally.add(job, verdict, table[job.name].survives)
-        if verdict.kind == KILLED:
-            plan.kills["c", verdict.by] += 1
-    tally.tell(outcome)
+    for job, ended in copies.run(c_job(engine, patch, place, plan) for patch in table.values()):
+        tally.add(job, ended, table[job.name].survives)
+        if ended.kind == KILLED:
+            plan.kills["c", ended.by] += 1
+    tally.report(outcome)
 
 
-def check_patches(outcome: Outcome, site: Ground, *, in_c: bool) -> bool:
+def check_patches(outcome: Outcome, copies: Copies, *, in_c: bool) -> bool:
     """Whether the table still fits the code."""
     fits = True
     for patch in patches("bug") + patches("small") + patches("mutant"):
         if patch.in_c and not in_c:
             continue
         try:
-            patch.apply((rebuilt.ENGINE / patch.file).read_text() if patch.in_c else site.source(patch.file))
+            patch.apply(
+                (rebuilt.ENGINE / patch.file).read_text() if patch.in_c else copies.source(patch.file)
+            )
         except ValueError as gone:
             fits = False
             outcome.findings.append(f"patches.toml: {gone}")
@@ -457,15 +463,15 @@ def run(scale: Scale, seed: int) -> Outcome:
         return outcome
     lacking = rebuilt.missing()
     outcome.not_run = f"C: {lacking}" if lacking and scale is not Scale.QUICK else ""
-    with ground() as (site, place):
-        if not check_patches(outcome, site, in_c=not lacking):
+    with package_copies() as (copies, place):
+        if not check_patches(outcome, copies, in_c=not lacking):
             return outcome
         engine = None
         if scale is not Scale.QUICK and not lacking:
-            engine = rebuilt.Engine(place / "engine", site.library, extension=scale is Scale.SLOW)
-        try_bugs(outcome, site, engine, place, chosen_bugs(scale, seed))
+            engine = rebuilt.Engine(place / "engine", copies.library, extension=scale is Scale.SLOW)
+        try_bugs(outcome, copies, engine, place, chosen_bugs(scale, seed))
         if scale is Scale.SLOW:
-            base = try_python(outcome, site, PYTHON_MUTANTS, seed)
+            base = try_python(outcome, copies, PYTHON_MUTANTS, seed)
             if engine is not None:
-                try_c(outcome, site, engine, place, base)
+                try_c(outcome, copies, engine, place, base)
     return outcome

@@ -13,7 +13,7 @@ import os
 
 from tests.reliability.schedule_bugs import BUGS
 from tests.reliability.schedule_core import SCENARIOS
-from tests.reliability.schedule_runs import Ground
+from tests.reliability.schedule_runs import ScheduleProcess
 from tests.reliability.scheduler import Grain
 from tests.reliability.strategies import Recorded
 
@@ -28,15 +28,15 @@ def main() -> int:
     parser.add_argument("--grain", type=Grain, default=Grain.COARSE, help="where there are points")
     parser.add_argument("--bug", choices=BUGS, help="a known bug to put in before")
     options = parser.parse_args()
-    ground, scenario = Ground(), SCENARIOS[options.scenario]
+    process, scenario = ScheduleProcess(), SCENARIOS[options.scenario]
     if options.bug:
         BUGS[options.bug].put()
-    strategy, grain = ground.strategy(scenario, options.seed, options.number)
+    strategy, grain = process.strategy(scenario, options.seed, options.number)
     if options.decisions is not None:
         numbers = [int(number) for number in options.decisions.split(",") if number]
         strategy, grain = Recorded(numbers), options.grain
-    problems = ground.once(scenario, strategy, grain=grain)
-    print(f"{len(ground.scheduler.decisions)} decisions, {ground.scheduler.points} points")
+    problems = process.once(scenario, strategy, grain=grain)
+    print(f"{len(process.scheduler.decisions)} decisions, {process.scheduler.points} points")
     print("\n".join(problems) or "nothing was found")
     return int(bool(problems))
 

@@ -114,7 +114,9 @@ BUGS: Final[dict[str, Bug]] = {
         "a reset is launched after a check without the lock", "reset_reset_close", _run_twice
     ),
     "nested-lease": Bug("a lease within a lease waits for the reset", "lease_reset", _wait_within_a_lease),
-    "silent-turn": Bug("the last turn wakes no waiter", "core_turns", _wake_no_waiter_of_the_last_turn),
+    "no-wake-at-last-turn": Bug(
+        "the last turn wakes no waiter", "core_turns", _wake_no_waiter_of_the_last_turn
+    ),
     "late-drain": Bug(
         "the last close drains on its procedure, and another open is counted before",
         "open_close",

@@ -42,7 +42,7 @@ class Tally:
     finding: str = ""
 
 
-class Ground:
+class ScheduleProcess:
     """A process in which schedules are run. If a schedule cannot be ended, the process is not used again."""
 
     def __init__(self, slot: int = 0) -> None:

@@ -256,8 +256,8 @@ class Hooks:
         if category is not ResourceWarning:
             self.warnings.append(f"{category.__name__}: {message}")
 
-    def _hook(self, told: threading.ExceptHookArgs, /) -> None:
-        self.errors.append(f"{told.thread and told.thread.name}: {told.exc_value!r}")
+    def _hook(self, args: threading.ExceptHookArgs, /) -> None:
+        self.errors.append(f"{args.thread and args.thread.name}: {args.exc_value!r}")
 
-    def _unraisable(self, told: sys.UnraisableHookArgs, /) -> None:
-        self.errors.append(f"unraisable: {told.exc_value!r}")
+    def _unraisable(self, args: sys.UnraisableHookArgs, /) -> None:
+        self.errors.append(f"unraisable: {args.exc_value!r}")

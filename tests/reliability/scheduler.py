@@ -88,8 +88,8 @@ class Actor:
         steps = (
             [step for step in traceback.extract_stack(frame) if step.filename not in _HIDDEN] if frame else []
         )
-        told = "".join(traceback.format_list(steps))
-        return f"thread {self.number} {self.name}, deadline {self.deadline}:\n{told}"
+        stack = "".join(traceback.format_list(steps))
+        return f"thread {self.number} {self.name}, deadline {self.deadline}:\n{stack}"
 
 
 class _Lock:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.reliability.part import Outcome, Scale
 from tests.reliability.schedule_bugs import BUGS
 from tests.reliability.schedule_core import SCENARIOS
-from tests.reliability.schedule_runs import Ground, Tally
+from tests.reliability.schedule_runs import ScheduleProcess, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ BUG: Final = (
 )  # schedules in which a known bug must be found; the first that finds it is the last
 SMALL: Final = ("open_close", "lease_reset", "make_close", "foreign_open", "foreign_reset")
 TOO_LONG: Final = ("job_cancelled", "foreign_close")  # for all schedules with two deviations
-QUICK_BUGS: Final = ("lost-wake-up", "silent-turn")
+QUICK_BUGS: Final = ("lost-wake-up", "no-wake-at-last-turn")
 CORE_BOUND: Final = (1, 2, 3)
 FULL_BOUND: Final = (0, 1, 2)
 NAP_SECONDS: Final = 0.05
@@ -49,20 +49,20 @@ class Batch:
 
 
 def _tallies(batch: Batch, seed: int, slot: int) -> Iterable[Tally]:
-    ground = Ground(slot)
+    process = ScheduleProcess(slot)
     if batch.bug:
         BUGS[batch.bug].put()
     for name in batch.scenarios:
-        ground.outcomes = {}
+        process.outcomes = {}
         if batch.kind in ("random", "bug"):
-            tally = ground.at_random(name, seed, range(batch.number))
+            tally = process.at_random(name, seed, range(batch.number))
         elif batch.kind == "twice":
             tally = Tally(name, schedules=3 * batch.number)
-            tally.finding = ground.same_twice(name, seed, range(batch.number))
+            tally.finding = process.same_twice(name, seed, range(batch.number))
         else:
-            tally = ground.all_of(name, batch.number, strict=batch.kind == "delays")
+            tally = process.all_of(name, batch.number, strict=batch.kind == "delays")
         if not tally.finding:
-            tally.finding = ground.left()
+            tally.finding = process.left()
         yield tally
         if tally.finding:
             return
@@ -166,7 +166,7 @@ def run(scale: Scale, seed: int) -> Outcome:
             continue
         tallies.setdefault(batch.kind, []).append(tally)
         outcome.expect(not tally.finding, tally.finding)
-    _tell(outcome, tallies, scale, time.monotonic() - began)
+    _report(outcome, tallies, scale, time.monotonic() - began)
     for bug in (batch.bug for batch in _batches(scale) if batch.bug):
         found = bugs.get(bug)
         outcome.expect(found and found.finding, f"the bug {bug} was not found: {found}")
@@ -178,7 +178,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     return outcome
 
 
-def _tell(outcome: Outcome, tallies: dict[str, list[Tally]], scale: Scale, seconds: float) -> None:
+def _report(outcome: Outcome, tallies: dict[str, list[Tally]], scale: Scale, seconds: float) -> None:
     random, figures = tallies.get("random", []), outcome.figures
     count = sum(tally.schedules for tally in random)
     busy = sum(tally.seconds for tally in random)

@@ -67,10 +67,10 @@ class Run:
         spoilt = late and min(late) > ALLOWED_SECONDS and len(late) < TRIES and sum(late) < HOPELESS_SECONDS
         return len(late) < self._times or bool(spoilt)
 
-    async def _clean(self, scene: str, once: Callable[[], Awaitable[float]]) -> float:
+    async def _clean(self, title: str, once: Callable[[], Awaitable[float]]) -> float:
         """Runs a case once; it must leave nothing behind."""
         bench, before = self._bench, testing.snapshot()
-        bench.scene = scene
+        bench.title = title
         simulator.forget()
         try:
             late = await once()

@@ -21,7 +21,7 @@ JOB: Final = "a job on device.executor"
 ABORT: Final = "aclrtStreamAbort"
 
 
-class Somebody(Protocol):
+class Caller(Protocol):
     """A waiter or worker, in a task or a thread."""
 
     value: Any
@@ -46,7 +46,7 @@ class InThread(Raised):
         return not self.running
 
 
-class Scene:
+class Setup:
     """A device with a held stream, and what the cases use."""
 
     def __init__(self, device: Device, held: Stream, spare: Stream, memory: tuple[DeviceBuffer, ...]) -> None:
@@ -88,7 +88,7 @@ class Case:
     """
 
     name: str
-    begin: Callable[[Scene, TaskGroup], Somebody] | None = None
+    begin: Callable[[Setup, TaskGroup], Caller] | None = None
     maintenance: bool = False
     closes: bool = False
     resets: int = 0
@@ -100,21 +100,21 @@ class Case:
         """A name that differs from those of the other cases."""
         return self.name if self.aborts or self.name == ABORT else f"{self.name}, and no wait can be aborted"
 
-    async def hang(self, scene: Scene, group: TaskGroup) -> Somebody | None:
+    async def hang(self, setup: Setup, group: TaskGroup) -> Caller | None:
         """Makes it hang, at once or when the procedure reaches it."""
         simulator.set_abort_supported(self.aborts or self.name == ABORT)
         if self.name != JOB:
             simulator.hang_call(self.name)
         if self.begin is None:
             return None
-        stuck = self.begin(scene, group)
-        await until(lambda: scene.begun.is_set() if self.name == JOB else simulator.hung(self.name))
+        stuck = self.begin(setup, group)
+        await until(lambda: setup.begun.is_set() if self.name == JOB else simulator.hung(self.name))
         return stuck
 
-    def let_go(self, scene: Scene) -> None:
+    def let_go(self, setup: Setup) -> None:
         """Lets it return."""
         if self.name == JOB:
-            scene.go_on.set()
+            setup.go_on.set()
         else:
             simulator.unhang(self.name)
 

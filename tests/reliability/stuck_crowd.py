@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from aioacl._base.options import Strategy
-    from tests.reliability.stuck_cases import Scene, Somebody
+    from tests.reliability.stuck_cases import Caller, Setup
 
 
-class People(dict[str, "Somebody"]):
+class Callers(dict[str, "Caller"]):
     """Some waiters, by what they wait for."""
 
     def hanging(self) -> list[str]:
         """Those that have no result and no error yet."""
         return [who for who, it in self.items() if not it.ended]
 
-    def misled(self, errors: tuple[type[Exception | None], ...]) -> list[str]:
+    def unexpected(self, errors: tuple[type[Exception | None], ...]) -> list[str]:
         """Those that ended in another way than with one of these errors."""
         others = {who: it for who, it in self.items() if not isinstance(it.error, errors)}
         return [f"{who}: {it.error or it.value!r}" for who, it in others.items()]
@@ -32,23 +32,23 @@ class People(dict[str, "Somebody"]):
 class Crowd:
     """Waiters for streams, and all others: in flight or at the gate."""
 
-    def __init__(self, scene: Scene, waits: Strategy) -> None:
-        self._scene = scene
+    def __init__(self, setup: Setup, waits: Strategy) -> None:
+        self._setup = setup
         self._waits: Strategy = waits
-        self.in_waits, self.others = People(), People()
+        self.in_waits, self.others = Callers(), Callers()
         self.kinds: list[str] = []  # of the device's events
 
     async def listen(self) -> None:
         """Listens to the device's events."""
-        async for event in self._scene.device.events():
+        async for event in self._setup.device.events():
             self.kinds.append(event.kind)
             if event.kind in ("quarantined", "reopened"):
                 return
 
     async def come(self, group: TaskGroup, *, maintenance: bool) -> None:
         """Starts the waiters for streams, and for the maintenance thread if that is stuck."""
-        device, held = self._scene.device, self._scene.held
-        ticket, event = held.fill(self._scene.memory, 1), held.record()
+        device, held = self._setup.device, self._setup.held
+        ticket, event = held.fill(self._setup.memory, 1), held.record()
         self.in_waits["a ticket"] = Waiting(group, lambda: ticket)
         self.in_waits["an event"] = Waiting(group, event.synchronize)
         self.in_waits["a stream"] = Waiting(group, held.synchronize)
@@ -61,7 +61,7 @@ class Crowd:
 
     def come_to_the_gate(self, group: TaskGroup) -> None:
         """Starts the operations that begin while the device drains or is reset."""
-        device = self._scene.device
+        device = self._setup.device
         self.others["another task's open"] = Waiting(group, lambda: open_device(device.index, self._waits))
         self.others["a stream to be made"] = Waiting(group, device.create_stream)
         self.others["a lease"] = Waiting(group, device.lease().__aenter__)

@@ -13,8 +13,8 @@ import anyio
 import aioacl
 from aioacl import DeviceQuarantined, DeviceReset, State, simulator
 from tests.kit import Waiting, until
-from tests.reliability.stuck_cases import Scene
-from tests.reliability.stuck_crowd import Crowd, People
+from tests.reliability.stuck_cases import Setup
+from tests.reliability.stuck_crowd import Callers, Crowd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aioacl import Device, ResetReport
     from aioacl._base.options import Strategy
-    from tests.reliability.stuck_cases import Case, Somebody
+    from tests.reliability.stuck_cases import Caller, Case
 
 GRACE_SECONDS: Final = 0.02
 DRAIN_SHARE: Final = (
@@ -48,13 +48,13 @@ class Bench:
         self.name = f"{backend}, waits={waits}"
         self.waits: Strategy = waits
         self.timeout = timeout
-        self.scene = ""
+        self.title = ""
         self.findings: list[str] = []
 
     def expect(self, holds: object, finding: str) -> None:
         """Notes a finding unless the condition holds."""
         if not holds:
-            self.findings.append(f"{self.name}, {self.scene}: {finding}")
+            self.findings.append(f"{self.name}, {self.title}: {finding}")
 
     async def comes_true(self, condition: Callable[[], object], finding: Callable[[], str]) -> None:
         """Notes a finding unless the condition holds after a while."""
@@ -90,8 +90,8 @@ async def quarantined_and_back(bench: Bench, case: Case) -> float:
     """A reset that cannot be made, and a later one that can; returns how late the first report was."""
     async with aioacl.open_device(0, bench.waits) as device:
         held, spare = await device.create_stream(), await device.create_stream()
-        scene = Scene(device, held, spare, (await device.allocate(64), await device.allocate(64)))
-        procedures = Procedures(bench, case, scene)
+        setup = Setup(device, held, spare, (await device.allocate(64), await device.allocate(64)))
+        procedures = Procedures(bench, case, setup)
         simulator.hold(held)
         try:
             async with anyio.create_task_group() as group:
@@ -101,8 +101,8 @@ async def quarantined_and_back(bench: Bench, case: Case) -> float:
             simulator.clear()
             simulator.release_all()
             simulator.set_abort_supported(supported=True)
-            scene.go_on.set()
-        for thing in (scene.memory, scene.spare_memory, spare, held):
+            setup.go_on.set()
+        for thing in (setup.memory, setup.spare_memory, spare, held):
             await thing.close()
     return procedures.late
 
@@ -110,28 +110,28 @@ async def quarantined_and_back(bench: Bench, case: Case) -> float:
 class Procedures:
     """A case on a device, from what hangs to a device that works again."""
 
-    def __init__(self, bench: Bench, case: Case, scene: Scene) -> None:
+    def __init__(self, bench: Bench, case: Case, setup: Setup) -> None:
         self.late = 0.0  # by how many seconds the first report was
         self._bench = bench
         self._case = case
-        self._scene = scene
-        self._device = scene.device
-        self._crowd = Crowd(scene, bench.waits)
-        self._culprit: Somebody | None = None
+        self._setup = setup
+        self._device = setup.device
+        self._crowd = Crowd(setup, bench.waits)
+        self._stuck_caller: Caller | None = None
         self._generation = self._device.generation
 
     async def run(self, group: TaskGroup) -> None:
         """The reset that finds a call in C, or hangs itself; another one; and one after the call's return."""
-        self._culprit = await self._case.hang(self._scene, group)
+        self._stuck_caller = await self._case.hang(self._setup, group)
         group.start_soon(self._crowd.listen)
-        self._scene.held.fill(self._scene.memory, 1)
+        self._setup.held.fill(self._setup.memory, 1)
         if self._case.waits:
             await self._crowd.come(group, maintenance=self._case.maintenance)
         report = await self._reset(group)
         self._bench.expect(not report.ok and self._device.state is State.QUARANTINED, f"{report}")
         self._names(report)
         self._has_called(self._case.resets)
-        for step in (self._all_are_told, self._all_is_refused, self._fails_again, self._recovers):
+        for step in (self._all_callers_raise, self._all_is_refused, self._fails_again, self._recovers):
             if not self._bench.findings:
                 await step()
 
@@ -172,20 +172,20 @@ class Procedures:
             called = max(simulator.calls(function), len(journal))
             self._bench.expect(called == most, f"{called} calls of {function}, not {most}")
 
-    async def _all_are_told(self) -> None:
-        bench, crowd, case, culprit = self._bench, self._crowd, self._case, self._culprit
-        await told(bench, crowd.others, DeviceQuarantined)
+    async def _all_callers_raise(self) -> None:
+        bench, crowd, case, stuck_caller = self._bench, self._crowd, self._case, self._stuck_caller
+        await all_end_in(bench, crowd.others, DeviceQuarantined)
         if case.aborts or bench.waits == "watch":
-            await told(bench, crowd.in_waits, DeviceQuarantined)
-        if culprit is not None and case.maintenance:
+            await all_end_in(bench, crowd.in_waits, DeviceQuarantined)
+        if stuck_caller is not None and case.maintenance:
             end = NoneType if case.closes else DeviceQuarantined
-            await told(bench, People({"the caller that waits for it": culprit}), end)
+            await all_end_in(bench, Callers({"the caller that waits for it": stuck_caller}), end)
         await bench.comes_true(
             lambda: crowd.kinds[-1:] == ["quarantined"], lambda: f"the device's events are {crowd.kinds}"
         )
 
     async def _all_is_refused(self) -> None:
-        for name, call in self._scene.refused().items():
+        for name, call in self._setup.refused().items():
             await self._refused(name, call)
 
     async def _refused(self, name: str, call: Callable[[], Any]) -> None:
@@ -203,28 +203,32 @@ class Procedures:
         self._has_called(self._case.resets)
 
     async def _recovers(self) -> None:
-        bench, case, device, culprit = self._bench, self._case, self._device, self._culprit
-        case.let_go(self._scene)
-        if culprit is not None:
-            await bench.comes_true(lambda: culprit.ended, lambda: "the caller that waited for it still waits")
+        bench, case, device, stuck_caller = self._bench, self._case, self._device, self._stuck_caller
+        case.let_go(self._setup)
+        if stuck_caller is not None:
+            await bench.comes_true(
+                lambda: stuck_caller.ended, lambda: "the caller that waited for it still waits"
+            )
             bench.expect(
-                case.maintenance or culprit.error is None,
-                f"the caller that waited for it got {culprit.error!r}",
+                case.maintenance or stuck_caller.error is None,
+                f"the caller that waited for it got {stuck_caller.error!r}",
             )
         report = await device.force_reset(grace=1.0, timeout=AMPLE_SECONDS)
         bench.expect(report.ok, f"the next reset: {report}")
         bench.expect(device.generation == self._generation + 1, f"generation {device.generation}")
         self._has_called(case.resets + 1)
-        await told(bench, self._crowd.in_waits, DeviceQuarantined, DeviceReset)
+        await all_end_in(bench, self._crowd.in_waits, DeviceQuarantined, DeviceReset)
         await _works(bench, device)
 
 
-async def told(bench: Bench, people: People, *errors: type[Exception | None]) -> None:
+async def all_end_in(bench: Bench, callers: Callers, *errors: type[Exception | None]) -> None:
     """Notes each that does not end in one of these errors."""
     await bench.comes_true(
-        lambda: not people.hanging(), lambda: f"no result and no error for {people.hanging()}"
+        lambda: not callers.hanging(), lambda: f"no result and no error for {callers.hanging()}"
     )
-    bench.expect(not (misled := people.misled(errors)), f"ended in another way than expected: {misled}")
+    bench.expect(
+        not (unexpected := callers.unexpected(errors)), f"ended in another way than expected: {unexpected}"
+    )
 
 
 async def _works(bench: Bench, device: Device) -> None:
@@ -259,11 +263,11 @@ async def _sit_out(bench: Bench) -> None:
         simulator.hold(held)
         generation = device.generation
         async with anyio.create_task_group() as group:
-            crowd = Crowd(Scene(device, held, spare, (memory, other)), bench.waits)
+            crowd = Crowd(Setup(device, held, spare, (memory, other)), bench.waits)
             await crowd.come(group, maintenance=False)
             report = await device.force_reset(grace=GRACE_SECONDS, timeout=AMPLE_SECONDS)
             bench.expect(report.ok and report.not_aborted, f"{report}")
             bench.expect(device.generation == generation + 1, f"generation {device.generation}")
-            await told(bench, crowd.in_waits, DeviceReset)
+            await all_end_in(bench, crowd.in_waits, DeviceReset)
             group.cancel_scope.cancel()
         await _works(bench, device)

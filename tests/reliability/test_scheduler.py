@@ -126,16 +126,16 @@ def test_the_clock_jumps_when_no_thread_can_go_on() -> None:
 
 @pytest.mark.process
 def test_decisions_that_do_not_fit_are_refused() -> None:
-    told = _run(DEADLOCK.replace("[1, 1, 2, 2, 1]", "[7]"))
-    assert told.startswith("False decision 1 was 7")
+    output = _run(DEADLOCK.replace("[1, 1, 2, 2, 1]", "[7]"))
+    assert output.startswith("False decision 1 was 7")
 
 
 @pytest.mark.process
 def test_a_deadlock_is_found_with_the_stacks_of_all() -> None:
-    told = _run(DEADLOCK)
-    assert told.startswith("False deadlock: every thread waits for ever")
-    assert "thread 1 a" in told
-    assert "thread 2 b" in told
+    output = _run(DEADLOCK)
+    assert output.startswith("False deadlock: every thread waits for ever")
+    assert "thread 1 a" in output
+    assert "thread 2 b" in output
 
 
 def _run(program: str) -> str:

@@ -6,7 +6,7 @@ the devices, and by synchronizing. In each, half of the devices wait by threads.
 
 - wrong: other bytes came, or another failure was raised than the first that the await covers or depends on;
 - missed: nothing was raised, although a task that the await covers or depends on failed;
-- blamed: an error was raised, although no such task failed. If failures are found by synchronizing, this is allowed;
+- spurious: an error was raised, although no such task failed. If failures are found by synchronizing, this is allowed;
 - doubtful: a wait for an event on the stream took a second or more, so a failure after it may be attributed to it.
 
 A failure without an event of the device is a finding too, and so is one that was not collected and emitted no warning.
@@ -35,7 +35,7 @@ LIMIT_SECONDS: Final = {Scale.QUICK: 90.0, Scale.DEFAULT: 200.0, Scale.SLOW: 900
 ROUNDS: Final = {Scale.QUICK: 400, Scale.DEFAULT: 2_000, Scale.SLOW: 10_000}
 MODES: Final = ("acl", "runtime", "acl, other", "runtime, other", "confirmed")
 AT_ONCE: Final = 2
-COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "blamed", "doubtful")
+COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "spurious", "doubtful")
 SHARE: Final = 0.3  # of the limit, for one process: they run in three turns
 BUG_ROUNDS: Final = 250
 BUG_SEEDS: Final = 20  # the rarest bug shows itself in about half of the runs
@@ -66,12 +66,12 @@ def _child(mode: str, rounds: int, seed: int, seconds: float, package: Path | No
     except subprocess.TimeoutExpired as error:
         return {"findings": [f"it was not done in {seconds:.0f} s: {str(error.stderr)[-2000:]}"]}
     try:
-        told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+        tally: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        told = {"findings": [f"it ended with {ended.returncode} and no tally"]}
+        tally = {"findings": [f"it ended with {ended.returncode} and no tally"]}
     if ended.stderr or ended.returncode:
-        told["findings"].append(f"it ended with {ended.returncode}, stderr: {ended.stderr[-2000:]}")
-    return told
+        tally["findings"].append(f"it ended with {ended.returncode}, stderr: {ended.stderr[-2000:]}")
+    return tally
 
 
 def _rows(mode: str, counts: dict[str, dict[str, int]]) -> list[str]:
@@ -98,7 +98,7 @@ def run(scale: Scale, seed: int) -> Outcome:
             total.update(count)
         injected, reported = tally.get("injected", {}), tally.get("reported", {})
         outcome.figures[f"{mode}: tasks that were made to fail"] = f"{sum(injected.values())}: {injected}"
-        outcome.figures[f"{mode}: reported"] = f"{reported}, in {tally.get('scenes', 0)} scenes"
+        outcome.figures[f"{mode}: reported"] = f"{reported}, in {tally.get('scenarios', 0)} scenarios"
         outcome.findings += [f"{mode}: {finding}\n  again: {again}" for finding in tally["findings"]]
         more = tally.get("found", 0) - len(tally["findings"])
         outcome.expect(more <= 0, f"{mode}: and {more} more findings")

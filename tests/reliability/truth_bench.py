@@ -1,4 +1,4 @@
-"""What the scenes of the truth part use: two devices, their buffers, a kernel, and how tasks are made to fail."""
+"""What the scenarios of the truth part use: two devices, their buffers, a kernel, and how tasks are made to fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 CELLS: Final = 96
 CELL_BYTES: Final = 64
 NOTIFIES: Final = 12
-BLOBS: Final = (512, 512, 4096, (2 << 20) + 512)  # of the streams of a scene: what they upload and download
+BLOBS: Final = (
+    512,
+    512,
+    4096,
+    (2 << 20) + 512,
+)  # of the streams of a scenario: what they upload and download
 PIECE_BYTES: Final = 1 << 20  # of which upload() and download() make one copy each
 KERNEL: Final = "nothing"
 # Codes of tasks, for which a new stream is enough. Each is used once, so a code identifies its task.
@@ -90,7 +95,7 @@ class Board:
 
 
 class Bench:
-    """Two devices with one strategy of waiting. One scene at a time uses them."""
+    """Two devices with one strategy of waiting. One scenario at a time uses them."""
 
     def __init__(self, number: int, strategy: Strategy) -> None:
         self.number = number
@@ -110,7 +115,7 @@ class Bench:
         await self._stack.aclose()
 
 
-class Ear:
+class FailureListener:
     """Listens to the failures that a device reports."""
 
     def __init__(self, device: aioacl.Device) -> None:
@@ -120,12 +125,12 @@ class Ear:
 
     def knows(self, failure: Failure, *, exactly: bool) -> bool:
         """Whether the failure was reported."""
-        told = self.heard.get(failure.lane.id, [])
+        reported = self.heard.get(failure.queue.id, [])
         if not exactly:
-            return bool(told)
+            return bool(reported)
         return any(
             code == failure.code and (position == failure.position or not failure.position)
-            for position, code in told
+            for position, code in reported
         )
 
     async def wait(self, holds: Callable[[], bool], seconds: float) -> bool:

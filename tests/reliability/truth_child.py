@@ -1,4 +1,4 @@
-"""A process of the truth part: scenes on several pairs of devices at once, in one mode; the last line is its tally."""
+"""A process of the truth part: scenarios on several pairs of devices at once, in one mode. It prints a tally last."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aioacl._base.ffi import lib
 from aioacl._library import detection
 from aioacl.lowlevel import ffi, functions, on
 from tests.reliability.truth_bench import KERNEL, Bench
-from tests.reliability.truth_scene import Scene
+from tests.reliability.truth_scenario import Scenario
 from tests.reliability.truth_tally import STRATEGIES, Mode, Tally
 
 PAIRS: Final = 6
@@ -73,7 +73,7 @@ class Other(threading.Thread):
 
 
 class Campaign:
-    """Runs scenes until every kind of await has had its rounds."""
+    """Runs scenarios until every kind of await has had its rounds."""
 
     def __init__(self, mode: Mode, rounds: int, seed: int, seconds: float) -> None:
         self.tally = Tally(mode, rounds)
@@ -81,10 +81,10 @@ class Campaign:
         self._end = time.monotonic() + seconds
         self._benches = [Bench(number, STRATEGIES[number % 2]) for number in range(PAIRS)]
         self._warned: list[str] = []
-        self.scenes = 0
+        self.scenarios = 0
 
     async def run(self) -> None:
-        """Runs the scenes of all benches."""
+        """Runs the scenarios of all benches."""
         warnings.simplefilter("always")
         warnings.showwarning = self._heard  # type: ignore[assignment]  # the place does not matter
         with ThreadPoolExecutor(THREADS) as pool:
@@ -110,15 +110,15 @@ class Campaign:
         number = 0
         while self.tally.next_kind(bench.strategy) is not None and not self.tally.found:
             number += 1
-            self.scenes += 1
+            self.scenarios += 1
             name = f"{self.tally.mode.name}/{bench.number}.{number}"
             rng = random.Random(f"{self._seed}/{name}")
             slow = self.tally.mode.timeouts and rng.random() < TIMEOUT_SCENES
-            scene = Scene(name, bench, self.tally, rng, pool, self._warned, slow)
+            scenario = Scenario(name, bench, self.tally, rng, pool, self._warned, slow)
             try:
-                await scene.run()
+                await scenario.run()
             except Exception as error:
-                self.tally.find(f"scene {name} was aborted: {error!r}")
+                self.tally.find(f"scenario {name} was aborted: {error!r}")
             if time.monotonic() > self._end and not self.tally.found:
                 self.tally.find(f"the rounds were not done in time: {dict(self.tally.begun)}")
 
@@ -143,7 +143,7 @@ def main(name: str, rounds: int, seed: int, seconds: float) -> None:
         "reported": tally.reported,
         "findings": tally.findings + found,
         "found": tally.found + len(found),
-        "scenes": campaign.scenes,
+        "scenarios": campaign.scenarios,
     }
     print(json.dumps(result), flush=True)
 

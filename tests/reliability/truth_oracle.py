@@ -22,7 +22,7 @@ NO, MAYBE, YES = 0, 1, 2
 class Failure:
     """A task that was made to fail."""
 
-    lane: Lane
+    queue: Queue
     place: int
     code: int
     what: str
@@ -31,7 +31,7 @@ class Failure:
     collected: int = NO
 
     def __str__(self) -> str:
-        return f"{self.what} at {self.place} (position {self.position}) of {self.lane}, code {self.code}"
+        return f"{self.what} at {self.place} (position {self.position}) of {self.queue}, code {self.code}"
 
 
 @dataclass(eq=False, slots=True)
@@ -40,7 +40,7 @@ class Entry:
 
     place: int
     failure: Failure | None = None
-    source: Lane | None = None  # the stream whose event it waits for
+    source: Queue | None = None  # the stream whose event it waits for
     at: int = 0  # the place there
     since: float = 0.0
     done: float = 0.0  # when an await that covers it has returned
@@ -48,13 +48,13 @@ class Entry:
 
 
 @dataclass(eq=False)
-class Lane:
+class Queue:
     """A native stream: what was enqueued on it."""
 
     name: str
     device: int
     id: int
-    peers: list[Lane]  # of the scene
+    peers: list[Queue]  # of the scenario
     entries: list[Entry] = field(default_factory=list[Entry])
     placed: int = 0  # the place of the newest entry that was enqueued
     counted: int = 0  # the same, of those that the engine counts
@@ -125,7 +125,7 @@ class Lane:
         """The failures that may be attributed to work up to the place, although that has not failed.
 
         The code of a stream does not say which task it is of, and that of a device not even which stream. So where a
-        wait for an event is slow, the failure of any task of the scene may be taken for one of that wait.
+        wait for an event is slow, the failure of any task of the scenario may be taken for one of that wait.
         """
         if not self.slow(place, now):
             return []

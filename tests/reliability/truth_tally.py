@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aioacl import AclError
-from tests.reliability.truth_oracle import Failure, Lane, collect
+from tests.reliability.truth_oracle import Failure, Queue, collect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KINDS: Final = ("ticket", "event", "own event", "stream", "device", "upload", "download", "result")
 STRATEGIES: Final = ("watch", "thread")
-COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "blamed", "doubtful")
+COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "spurious", "doubtful")
 SHOWN: Final = 20
 
 
@@ -77,7 +77,7 @@ class Tally:
 class Row:
     """A description of the await."""
 
-    scene: str
+    scenario: str
     kind: str
     strategy: str
 
@@ -87,24 +87,24 @@ class Row:
         return f"{self.kind}/{self.strategy}"
 
     def __str__(self) -> str:
-        return f"{self.kind}, waits={self.strategy!r}, scene {self.scene}"
+        return f"{self.kind}, waits={self.strategy!r}, scenario {self.scenario}"
 
 
-class Judge:
+class Checker:
     """Compares what awaits have raised with what they had to raise."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
 
     def end(
-        self, row: Row, spans: Sequence[tuple[Lane, int, int]], error: BaseException | None, data: str = ""
+        self, row: Row, spans: Sequence[tuple[Queue, int, int]], error: BaseException | None, data: str = ""
     ) -> None:
-        """Checks an await that ended. For each lane: up to which place it must cover, and up to which it may."""
+        """Checks an await that ended. For each queue: up to which place it must cover, and up to which it may."""
         tally, now = self._tally, time.monotonic()
         if error is None:  # an await that raises may end before the work does
-            for lane, place, _ in spans:
-                lane.seen(place, now)
-        expected = [first for lane, place, _ in spans if (first := lane.first(place))]
+            for queue, place, _ in spans:
+                queue.seen(place, now)
+        expected = [first for queue, place, _ in spans if (first := queue.first(place))]
         tally.note(row, "rounds")
         if expected:
             tally.note(row, "must fail")
@@ -119,15 +119,15 @@ class Judge:
     def _raised(
         self,
         row: Row,
-        spans: Sequence[tuple[Lane, int, int]],
+        spans: Sequence[tuple[Queue, int, int]],
         expected: list[Failure],
         error: BaseException,
         now: float,
     ) -> None:
         tally = self._tally
         code = error.code if isinstance(error, AclError) else None
-        known = [failure for lane, _, place in spans for failure in lane.all(place)]
-        doubtful = [failure for lane, _, place in spans for failure in lane.doubtful(place, now)]
+        known = [failure for queue, _, place in spans for failure in queue.all(place)]
+        doubtful = [failure for queue, _, place in spans for failure in queue.doubtful(place, now)]
         # One of several streams; or an enqueue in between may have been refused because of a failure known by then.
         several = row.kind in ("upload", "download", "device") or any(
             place != last for _, place, last in spans
@@ -145,23 +145,23 @@ class Judge:
         elif expected:
             tally.note(row, "wrong", f"raised {error!r}, expected {expected[0]}")
         else:
-            tally.note(row, "blamed", f"raised {error!r}, although none of {spans_text(spans)} failed")
+            tally.note(row, "spurious", f"raised {error!r}, although none of {spans_text(spans)} failed")
 
-    def refused(self, row: Row, lane: Lane, source: tuple[Lane, int] | None, error: AclError) -> None:
+    def refused(self, row: Row, queue: Queue, source: tuple[Queue, int] | None, error: AclError) -> None:
         """Checks a refused enqueue: the stream failed, or what it should wait for."""
-        spans = [(lane, len(lane.entries), len(lane.entries))]
+        spans = [(queue, len(queue.entries), len(queue.entries))]
         spans += [(source[0], source[1], source[1])] if source else []
         now = time.monotonic()
-        known = [failure for lane, _, place in spans for failure in lane.all(place)]
-        known += [failure for lane, _, place in spans for failure in lane.doubtful(place, now)]
+        known = [failure for queue, _, place in spans for failure in queue.all(place)]
+        known += [failure for queue, _, place in spans for failure in queue.doubtful(place, now)]
         if error.code in {failure.code for failure in known} or not self._tally.mode.exact:
             collect(known, error.code)
         else:
             self._tally.note(
-                row, "blamed", f"refused with {error!r}, although none of {spans_text(spans)} fails"
+                row, "spurious", f"refused with {error!r}, although none of {spans_text(spans)} fails"
             )
 
 
-def spans_text(spans: Sequence[tuple[Lane, int, int]]) -> str:
+def spans_text(spans: Sequence[tuple[Queue, int, int]]) -> str:
     """Which work an await covers."""
-    return ", ".join(f"{lane} up to {place}" for lane, place, _ in spans)
+    return ", ".join(f"{queue} up to {place}" for queue, place, _ in spans)

@@ -1,4 +1,4 @@
-"""What the scenes of the truth part enqueue: each entry is noted in the oracle, and some are made to fail."""
+"""What the scenarios of the truth part enqueue: each entry is noted in the oracle, and some are made to fail."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import aioacl
 from aioacl import AclError, QueueFull, simulator
 from tests.reliability.truth_bench import CELL_BYTES, CODES, EVENT_TIMEOUT, refuse_next
-from tests.reliability.truth_oracle import Failure, Lane
-from tests.reliability.truth_tally import Judge, Row, Tally
+from tests.reliability.truth_oracle import Failure, Queue
+from tests.reliability.truth_tally import Checker, Row, Tally
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.reliability.truth_bench import Bench, Board
 
-    Spans = list[tuple[Lane, int, int]]
+    Spans = list[tuple[Queue, int, int]]
 
 STEPS: Final = 50
 DEEPEST: Final = 5
@@ -35,7 +35,7 @@ class Run:
 
     stream: aioacl.Stream
     board: Board
-    lane: Lane
+    queue: Queue
     blob: aioacl.DeviceBuffer | None = None
     value: bytes | None = None  # of the whole blob, by the last upload
     locked: bool = False  # an operation of several enqueues is in progress
@@ -50,7 +50,7 @@ class Run:
 class Point:
     """A ticket or an event, and how far it covers its stream."""
 
-    lane: Lane
+    queue: Queue
     place: int
     thing: Any
     run: Run
@@ -61,12 +61,12 @@ class Point:
         """A text if the bytes that came differ from those that were sent, otherwise ""."""
         if self.target is None or self.expected is None or self.target == self.expected:
             return ""
-        return f"{bytes(self.target[:4])!r}... came, expected {self.expected[:4]!r}..., at {self.place} of {self.lane}"
+        return f"{bytes(self.target[:4])!r}... came, expected {self.expected[:4]!r}..., at {self.place} of {self.queue}"
 
 
 @dataclass(eq=False)
 class Script:
-    """What a scene has, and how it enqueues."""
+    """What a scenario has, and how it enqueues."""
 
     name: str
     bench: Bench
@@ -76,17 +76,17 @@ class Script:
     warned: list[str]
     timeouts: bool
     runs: list[Run] = field(default_factory=list[Run])
-    lanes: list[Lane] = field(default_factory=list[Lane])
+    queues: list[Queue] = field(default_factory=list[Queue])
     tickets: list[Point] = field(default_factory=list[Point])
     events: list[Point] = field(default_factory=list[Point])
     own: dict[int, Point] = field(default_factory=dict[int, Point])
     cells: dict[int, int] = field(default_factory=dict[int, int])  # how many each device's are in use
     notified: dict[int, int] = field(default_factory=dict[int, int])  # of each device's notifies
-    written: list[tuple[int, Lane, int, bytes]] = field(default_factory=list[tuple[int, Lane, int, bytes]])
+    written: list[tuple[int, Queue, int, bytes]] = field(default_factory=list[tuple[int, Queue, int, bytes]])
     readers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
     def __post_init__(self) -> None:
-        self.judge = Judge(self.tally)
+        self.checker = Checker(self.tally)
         self.failing = self.rng.choice(FAILING)
 
     def row(self, kind: str) -> Row:
@@ -116,21 +116,21 @@ class Script:
         source: Point | None = None,
     ) -> Any:
         """Returns the result of the call; None if it was refused."""
-        lane, at = run.lane, source.place if source else 0
-        failure = Failure(lane, len(lane.entries) + 1, code, what, reported) if code else None
-        entry = lane.add(failure=failure, counted=counted, source=source.lane if source else None, at=at)
+        queue, at = run.queue, source.place if source else 0
+        failure = Failure(queue, len(queue.entries) + 1, code, what, reported) if code else None
+        entry = queue.add(failure=failure, counted=counted, source=source.queue if source else None, at=at)
         try:
             result = call()
         except QueueFull:
-            lane.entries.pop()
+            queue.entries.pop()
             refuse_next(run.stream, 0)
             return None
         except AclError as error:
-            lane.entries.pop()
+            queue.entries.pop()
             run.dead = source is None
-            self.judge.refused(self.row(what), lane, (source.lane, at) if source else None, error)
+            self.checker.refused(self.row(what), queue, (source.queue, at) if source else None, error)
             return None
-        lane.enqueued(entry, getattr(result, "position", 0))
+        queue.enqueued(entry, getattr(result, "position", 0))
         if code:
             self.tally.injected[what] += 1
         return result if result is not None else True
@@ -145,7 +145,7 @@ class Script:
         self, run: Run, thing: Any, target: bytearray | None = None, expected: bytes | None = None
     ) -> None:
         if thing is not None:
-            self.tickets.append(Point(run.lane, run.lane.placed, thing, run, target, expected))
+            self.tickets.append(Point(run.queue, run.queue.placed, thing, run, target, expected))
 
     def _cell(self, run: Run) -> int | None:
         index = run.board.device.index
@@ -159,7 +159,7 @@ class Script:
             return
         thing = self._task(run, what, lambda: call(run.board.cells[number]))
         if thing is not None:
-            self.written.append((number, run.lane, run.lane.placed, value))
+            self.written.append((number, run.queue, run.queue.placed, value))
             self._ticket(run, thing)
 
     def _fill(self, run: Run) -> None:
@@ -172,13 +172,13 @@ class Script:
 
     def _readable(self, run: Run) -> tuple[int, bytes] | None:
         """A cell whose bytes are written before the stream reaches its next entry."""
-        lane = run.lane
-        reach = {link.source: link.at for link in lane.links(lane.placed)}
-        reach[lane] = lane.placed
+        queue = run.queue
+        reach = {link.source: link.at for link in queue.links(queue.placed)}
+        reach[queue] = queue.placed
         found = [
             (number, value)
             for number, writer, place, value in self.written[-40:]
-            if writer.device == lane.device and place <= reach.get(writer, 0)
+            if writer.device == queue.device and place <= reach.get(writer, 0)
         ]
         return self.rng.choice(found) if found else None
 
@@ -201,20 +201,20 @@ class Script:
         event = self._enqueue(run, "record", run.stream.record)
         if event is None:
             return None
-        self.events.append(Point(run.lane, run.lane.placed, event, run))
+        self.events.append(Point(run.queue, run.queue.placed, event, run))
         return self.events[-1]
 
     def _record_own(self, run: Run) -> Point | None:
         event = self.rng.choice(run.board.own)
         if self._enqueue(run, "record of an own event", partial(run.stream.record, event)) is not None:
-            self.own[id(event)] = Point(run.lane, run.lane.placed, event, run)
+            self.own[id(event)] = Point(run.queue, run.queue.placed, event, run)
         return self.own.get(id(event))
 
     def _wait(self, run: Run) -> None:
         if self.timeouts and self.rng.random() < 0.3:
             self._wait_in_vain(run)
             return
-        points = [point for point in (*self.events[-12:], *self.own.values()) if point.lane.depth < DEEPEST]
+        points = [point for point in (*self.events[-12:], *self.own.values()) if point.queue.depth < DEEPEST]
         if points:
             point = self.rng.choice(points)
             wait = partial(run.stream.wait_event, point.thing)
@@ -229,7 +229,7 @@ class Script:
         simulator.hold(source.stream)
         source.held = max(source.held, self.rng.randint(1, 6))
         point, code = self._record(source), EVENT_TIMEOUT
-        if point is None or point.lane.depth >= DEEPEST:
+        if point is None or point.queue.depth >= DEEPEST:
             return
         with simulator.fault("aclrtStreamWaitEvent", stream=run.stream, nth=1, async_error=code):
             wait = partial(run.stream.wait_event, point.thing)

@@ -64,14 +64,14 @@ class Divergence(AssertionError):
     """The model and the library disagree."""
 
 
-class Hand:
+class Actor:
     """A thread that takes turns, with its binding in the model."""
 
     def __init__(self) -> None:
         self.binding = Binding()
         self._turns: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._ended: SimpleQueue[BaseException | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="hand", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="actor", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -110,7 +110,7 @@ class Walk:
         self._gone: list[Context] = []
         self._dead = 0  # times that a destroyed one was bound, which the usage checker reports
         self._violations = simulator.stats().violations
-        self._hands: list[Hand] = []
+        self._actors: list[Actor] = []
         self._retained = control_function("aclsim_retain_count", "int (*)(int32_t)")
         self._resets = control_function("aclsim_resets", "uint64_t (*)(int32_t)")
         self._released = [simulator.resets(device) for device in range(DEVICES)]
@@ -125,27 +125,27 @@ class Walk:
     def run(self) -> None:
         """Walks, and leaves the devices as it found them. Raises Divergence if something was not as predicted."""
         try:
-            self._hands = [Hand() for _ in range(THREADS)]
-            self._hands[0].take(self._meet_primaries)
+            self._actors = [Actor() for _ in range(THREADS)]
+            self._actors[0].take(self._meet_primaries)
             while self._left:
                 self._take_turn()
-            self._hands[0].take(self._tidy)
+            self._actors[0].take(self._tidy)
         finally:
-            for hand in self._hands:
-                hand.end()
+            for actor in self._actors:
+                actor.end()
 
     def _meet_primaries(self) -> None:
         """A device keeps its primary context's handle for ever: no explicit context of the walk gets it."""
         for device in range(DEVICES):
             for step in (Walk._set, Walk._get_context, Walk._force):
-                step(self, self._hands[0].binding, device)
+                step(self, self._actors[0].binding, device)
 
     # --- turns ---------------------------------------------------------------------------------------------------
 
     def _take_turn(self) -> None:
         rng = self._rng
         place = rng.randrange(THREADS)
-        hand = self._hands[place]
+        actor = self._actors[place]
         kind = rng.random()
         length = min(rng.choice(TURNS), self._left)
         self._left -= length
@@ -153,12 +153,12 @@ class Walk:
             self._open_and_close(rng.randrange(DEVICES))
             return
         if kind < RENEWED_TURNS:
-            hand.end()
-            hand = self._hands[place] = Hand()
+            actor.end()
+            actor = self._actors[place] = Actor()
         if kind > 1 - FAULTY_TURNS and length >= LONG_TURN:
-            self._faulty(hand, length)
+            self._faulty(actor, length)
         else:
-            hand.take(lambda: self._steps(hand.binding, length))
+            actor.take(lambda: self._steps(actor.binding, length))
 
     def _steps(self, binding: Binding, length: int) -> None:
         rng = self._rng
@@ -171,7 +171,7 @@ class Walk:
             self._compare(device)
         self._compare_calls()
 
-    def _faulty(self, hand: Hand, length: int) -> None:
+    def _faulty(self, actor: Actor, length: int) -> None:
         """A turn in which some resets of a device fail, or succeed and return a failure."""
         rng = self._rng
         fault = Fault(
@@ -185,12 +185,12 @@ class Walk:
         rule = f"aclrtResetDevice|aclrtResetDeviceForce:dev={fault.device}:nth={fault.first}"
         with simulator.fault(f"{rule}:times={fault.times}:{effect}") as armed:
             self._world.fault = fault
-            hand.take(lambda: self._steps(hand.binding, length))
+            actor.take(lambda: self._steps(actor.binding, length))
             self._world.fault = None
         self._same("hits of a rule", armed.hits, fault.hits)
 
     def _open_and_close(self, device: int) -> None:
-        """An open on top of counts by hand: it refuses more counts, and leaves them as they were."""
+        """An open on top of counts by actor: it refuses more counts, and leaves them as they were."""
         binding, world = Binding(), self._world
         opened = aioacl.open_device(device).result()
         world.act(binding, SET, device)
@@ -212,8 +212,8 @@ class Walk:
         self.done += 1
 
     def _tidy(self) -> None:
-        """Gives everything back, on the thread of some hand."""
-        binding = self._hands[0].binding
+        """Gives everything back, on the thread of any actor."""
+        binding = self._actors[0].binding
         for context in self._contexts:
             self._same("destroy", lib.aio_u_aclrtDestroyContext(context.handle), 0)
             self._world.destroyed(binding, context)

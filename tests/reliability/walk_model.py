@@ -112,29 +112,29 @@ class World:
 
     def act(self, binding: Binding, act: int, device: int) -> int:
         """The runtime's code for a set, a reset or a force reset."""
-        verdict = RULES[act](self.counts[device])
+        result = RULES[act](self.counts[device])
         if act == SET:
-            self._set(binding, device, verdict)
-            return verdict.code
+            self._set(binding, device, result)
+            return result.code
         fault = self.fault
         fired = fault is not None and fault.device == device and fault.fires()
         if fault is None or not fired:
-            self._reset(binding, device, verdict)
-            return self.failed(binding, verdict.code)
-        if verdict.releases and not fault.works:
+            self._reset(binding, device, result)
+            return self.failed(binding, result.code)
+        if result.releases and not fault.works:
             self.own[device] = Counts()  # it was notified nevertheless
             return self.failed(binding, fault.code)  # undone: nothing has changed
-        self._reset(binding, device, verdict)
-        return self.failed(binding, verdict.code or (fault.code if fault.works else 0))
+        self._reset(binding, device, result)
+        return self.failed(binding, result.code or (fault.code if fault.works else 0))
 
-    def _set(self, binding: Binding, device: int, verdict: CountResult) -> None:
-        self.counts[device] = verdict.counts
-        self.primary[device].alive = verdict.counts.retained > 0
+    def _set(self, binding: Binding, device: int, result: CountResult) -> None:
+        self.counts[device] = result.counts
+        self.primary[device].alive = result.counts.retained > 0
         binding.device, binding.context = device, None
 
-    def _reset(self, binding: Binding, device: int, verdict: CountResult) -> None:
-        self.counts[device] = verdict.counts
-        if verdict.releases:
+    def _reset(self, binding: Binding, device: int, result: CountResult) -> None:
+        self.counts[device] = result.counts
+        if result.releases:
             self.released[device] += 1
             self.own[device] = Counts()
             self.primary[device].alive = False
@@ -143,13 +143,13 @@ class World:
     def by_hand(self, binding: Binding, act: int, device: int) -> tuple[int, bool]:
         """lowlevel's result, and whether it calls the runtime: by its own counts it refuses what would be too much."""
         own = self.own[device]
-        verdict = RULES[act](own)
-        if verdict.code:
-            return verdict.code, False
+        result = RULES[act](own)
+        if result.code:
+            return result.code, False
         code = self.act(binding, act, device)
         self.own[device] = own  # only a foreign reset is reported
         if code == 0:
-            self.own[device] = verdict.counts
+            self.own[device] = result.counts
         elif code == states.RELEASED_ALREADY:  # other code has released it: no count of lowlevel's is left
             self.own[device] = Counts()
         return code, True

@@ -2,7 +2,7 @@
  * The users of a device.  Each acts TIMES times, resetters until RESETS of theirs succeeded, and then counts as done.
  *
  *     Enqueuer  enqueue.c: a plain call with a handle, on any thread; a stale one is replaced when the device is open
- *     Sitter    waiters.c: block_in(), conclude(); with it the barrier lets blocked waits stay
+ *     Waiter    waiters.c: block_in(), conclude(); with it the barrier lets blocked waits stay
  *     Maker     Manager.make: something made on the maintenance thread. Makers here run concurrently, not one after
  *               another as on that thread, so they cover every order of its jobs, and more
  *     Job       Manager.enter_job: a worker of device.executor
@@ -46,8 +46,8 @@ proctype Enqueuer() {
     atomic { stamp = 0; born = 0; finished++ }
 }
 
-#if SITTERS > 0
-proctype Sitter() {
+#if WAITERS > 0
+proctype Waiter() {
     byte k, stamp, born, answer;
     bool stuck;
     make_handle(false);
@@ -56,13 +56,13 @@ proctype Sitter() {
         count_in(WAIT, stamp, false, born, answer);
         if
         :: answer == OK ->
-            sitting++;
+            blocked++;
             if
             :: true     /* it ends, or is aborted, at any time */
             :: moving-- /* it cannot be aborted */; stuck = true
             fi;
             atomic { moving = (stuck -> moving : moving - 1); stuck = false }; /* back from the call */
-            sitting--;
+            blocked--;
             count_in(LIFETIME, stamp, false, born, answer); /* conclude() */
             if
             :: answer == OK -> count_out(LIFETIME)
@@ -253,7 +253,7 @@ inline arrive() {
        };
         change();
         if
-        :: left -> atomic { riding = riding & ~me; arrived = arrived & ~me; well = well & ~me; break }
+        :: left -> atomic { joined = joined & ~me; arrived = arrived & ~me; well = well & ~me; break }
         :: else
         fi
     od
@@ -285,7 +285,7 @@ proctype Resetter(byte me) {
             :: procedure != 0 && !MAY_JOIN -> look(); must_wait = true
 #endif
             fi;
-            riding = (aboard -> riding | me : riding)
+            joined = (aboard -> joined | me : joined)
         };
         if
         :: left
@@ -350,7 +350,7 @@ proctype Opener(byte me) {
                    fi;
                    if
                    :: left -> break /* raises: no thread could be started */
-                   :: !left && procedure == OPENING -> opens++; counted = true; riding = riding | me;
+                   :: !left && procedure == OPENING -> opens++; counted = true; joined = joined | me;
                         aboard = true; break
                    :: !left && procedure != OPENING && state == OPEN -> opens++; counted = true; break
                    :: else -> repaired = repaired || procedure == CLOSING; look()

@@ -25,13 +25,13 @@
  * Seeded errors, one each: -DBUG_no_generation_check, BUG_drain_ignores_leases, BUG_no_lifetime_barrier, BUG_lost_wake,
  * BUG_procedure_leaves_gate_shut, BUG_two_procedures, BUG_nested_lease_waits, BUG_check_then_count,
  * BUG_foreign_flag_lost, BUG_no_turns, BUG_no_leave_time, BUG_finish_ignores_foreign, BUG_join_after_finish,
- * BUG_open_is_deaf, BUG_settle_in_steps.
+ * BUG_open_ignores_foreign, BUG_settle_in_steps.
  */
 #ifndef ENQUEUERS
 #define ENQUEUERS 0
 #endif
-#ifndef SITTERS
-#define SITTERS 0
+#ifndef WAITERS
+#define WAITERS 0
 #endif
 #ifndef MAKERS
 #define MAKERS 0
@@ -45,8 +45,8 @@
 #ifndef RESETTERS
 #define RESETTERS 0
 #endif
-#ifndef STRANGERS
-#define STRANGERS 0
+#ifndef FOREIGN_RESETTERS
+#define FOREIGN_RESETTERS 0
 #endif
 #ifndef OPENERS
 #define OPENERS 0
@@ -72,7 +72,7 @@
 #define TIME_OUT true
 #endif
 
-#define CLIENTS (ENQUEUERS + SITTERS + MAKERS + JOBS + HOLDERS + RESETTERS + STRANGERS + OPENERS)
+#define CLIENTS (ENQUEUERS + WAITERS + MAKERS + JOBS + HOLDERS + RESETTERS + FOREIGN_RESETTERS + OPENERS)
 
 /* The states of a device, and the procedures; 0 means CLOSED, or no procedure. */
 #define CLOSED 0
@@ -115,15 +115,15 @@ init {
         fi;
         generation = 1;
         run Control();
-#if STRANGERS > 0
+#if FOREIGN_RESETTERS > 0
         run Maintenance();
 #endif
         START(ENQUEUERS, Enqueuer());
-#if SITTERS > 0
-        START(SITTERS, Sitter());
+#if WAITERS > 0
+        START(WAITERS, Waiter());
 #endif
-#if STRANGERS > 0
-        START(STRANGERS, Stranger());
+#if FOREIGN_RESETTERS > 0
+        START(FOREIGN_RESETTERS, ForeignResetter());
 #endif
         /* Each subscriber has a bit. */
         mask = 1;
@@ -151,7 +151,7 @@ init {
         assert(state == word_state && !word_foreign);
         assert(state == OPEN || state == CLOSED || state == QUARANTINED);
         assert(OPENERS == 0 || state == CLOSED || state == QUARANTINED);
-        assert(state == OPEN || RESETTERS == 0 || OPENERS + STRANGERS > 0 || MAY_CANCEL); /* a later one recovers */
+        assert(state == OPEN || RESETTERS == 0 || OPENERS + FOREIGN_RESETTERS > 0 || MAY_CANCEL); /* a later one recovers */
         assert(state != OPEN || retained > 0);                  /* a call that is let in finds a device that is set */
         assert(enqueueing + waiting + lifetime + inside == 0);
         assert(leases == 0 && due == 0 && queueing == 0);

@@ -26,7 +26,7 @@ bool procedure_asleep;          /* and the procedure that waits for turns */
 byte procedure; /* the kind of the one that runs */
 byte running;   /* threads of procedures, for the observer */
 bool reported;  /* it has its report already */
-byte riding;    /* bits of the clients that await it */
+byte joined;    /* bits of the clients that await it */
 byte arrived;   /* bits of the clients whose procedure is done ... */
 byte well;      /* ... and was good */
 byte opens;
@@ -144,7 +144,7 @@ inline give_lock() {
 }
 
 inline meet_foreign() {
-#if STRANGERS > 0
+#if FOREIGN_RESETTERS > 0
     if
     :: procedure == 0 && word_foreign && state == CLOSED -> word_foreign = false
     :: procedure == 0 && word_foreign && state == QUARANTINED -> revoke(); apply_foreign(QUARANTINED)
@@ -200,7 +200,7 @@ inline change() {
 
 /* --- turns ------------------------------------------------------------------- */
 inline take_place() {
-#ifdef BUG_silent_turn
+#ifdef BUG_last_turn_wakes_none
     due = due & ~me;
 #else
     give_turn_back();

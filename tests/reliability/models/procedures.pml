@@ -10,7 +10,7 @@
  * and calls that reset a device exclude each other; a reset that releases drops the count at once and reports RESET_PRE
  * before it tears down; a reset of a device that is not set returns 507007 and does nothing.
  *
- * What is left out of a procedure: aborting streams (what can be aborted may leave C at any time anyway, see Sitter), native
+ * What is left out of a procedure: aborting streams (what can be aborted may leave C at any time anyway, see Waiter), native
  * events, staging memory and the report's figures, none of which affects the gate.
  */
 #define SET 1
@@ -26,11 +26,11 @@
 
 #define ATTEMPTS 2 /* three in the code; the steps after the last are the same */
 
-byte job, serving, told; /* the control thread's queue, its running job, and the result */
-bool forsaken;           /* the running job is no longer awaited */
+byte job, serving, outcome; /* the control thread's queue, its running job, and the result */
+bool abandoned;           /* the running job is no longer awaited */
 byte retained;           /* how often the device is set, by aioacl and others */
 byte changer;            /* which side sets or resets it */
-byte told_when_set;      /* counts.foreign_resets_seen: `foreign` when aioacl had set it */
+byte seen_when_set;      /* counts.foreign_resets_seen: `foreign` when aioacl had set it */
 byte next;               /* a local of Admission.apply, guarded by the lock */
 bool in_time = true;     /* the observer's: the procedure's bounds have not run out */
 
@@ -42,11 +42,11 @@ inline set_device() {
         :: atomic { changer == 0 -> retained++; gone = false; code = DONE }
         :: atomic { may_fail > 0 -> may_fail--; code = BAD }
         fi;
-        told_when_set = foreign;
+        seen_when_set = foreign;
         if
-        :: atomic { before == told_when_set -> break }
-        :: atomic { before != told_when_set && code == DONE && retained > 0 && changer != THEIRS -> break } /* it lives */
-        :: atomic { before != told_when_set && (code == BAD || retained == 0 || changer == THEIRS) ->
+        :: atomic { before == seen_when_set -> break }
+        :: atomic { before != seen_when_set && code == DONE && retained > 0 && changer != THEIRS -> break } /* it lives */
+        :: atomic { before != seen_when_set && (code == BAD || retained == 0 || changer == THEIRS) ->
                tries++;
                if
                :: tries == ATTEMPTS -> break
@@ -83,8 +83,8 @@ end_idle:
         fi;
         atomic {
             if
-            :: forsaken -> forsaken = false
-            :: else -> told = code
+            :: abandoned -> abandoned = false
+            :: else -> outcome = code
             fi;
             serving = 0;
             code = 0
@@ -94,15 +94,15 @@ end_idle:
 
 /* `stuck` when it has not returned within its time. */
 inline call(work) {
-    atomic { assert(job == 0); job = work; told = 0 };
+    atomic { assert(job == 0); job = work; outcome = 0 };
     if
-    :: atomic { told != 0 -> answer = told; told = 0 }
+    :: atomic { outcome != 0 -> answer = outcome; outcome = 0 }
     :: atomic {
-           told == 0 && may_fail > 0 && work != PROBE ->
+           outcome == 0 && may_fail > 0 && work != PROBE ->
            may_fail--;
            if
            :: job != 0 -> job = 0
-           :: else -> forsaken = true
+           :: else -> abandoned = true
            fi;
            stuck = true
        }
@@ -129,8 +129,8 @@ inline until_empty() {
            seen = waiting
        };
         if
-        :: atomic { seen <= (SITTERS > 0 -> sitting : 0) -> seen = 0; break }
-        :: atomic { seen > sitting && seen != waiting -> seen = 0 }
+        :: atomic { seen <= (WAITERS > 0 -> blocked : 0) -> seen = 0; break }
+        :: atomic { seen > blocked && seen != waiting -> seen = 0 }
         fi
     :: atomic { may_fail > 0 && enqueueing + waiting + lifetime > 0 -> may_fail--; failed = true; break }
     od
@@ -196,14 +196,14 @@ inline attempt() {
 inline settle_foreign() {
 #ifdef BUG_settle_in_steps
     if
-    :: foreign == told_when_set -> word_foreign = false
+    :: foreign == seen_when_set -> word_foreign = false
     :: else
     fi;
 #endif
     atomic { /* aio_foreign_settle(): a load of the count, and a compare-and-swap of the word from before it */
         if
-        :: foreign == told_when_set -> word_foreign = false
-        :: foreign != told_when_set && !word_foreign -> found(generation)
+        :: foreign == seen_when_set -> word_foreign = false
+        :: foreign != seen_when_set && !word_foreign -> found(generation)
         :: else
         fi
     }
@@ -261,7 +261,7 @@ inline fly_open() {
     :: else ->
         take_lock();
         apply(OPEN, 0);
-#ifndef BUG_open_is_deaf
+#ifndef BUG_open_ignores_foreign
         settle_foreign();
 #endif
         give_lock();
@@ -298,7 +298,7 @@ proctype Procedure(byte kind) {
     atomic { running++; assert(running == 1) }; /* one procedure at a time */
     if
     :: kind == RESET -> fly_reset()
-#if STRANGERS > 0
+#if FOREIGN_RESETTERS > 0
     :: kind == FOREIGN -> fly_foreign()
 #endif
 #if OPENERS > 0
@@ -313,9 +313,9 @@ proctype Procedure(byte kind) {
     /* Procedure.run, its end */
     atomic {
         take_lock();
-        arrived = arrived | riding;
-        well = (broken || failed -> well : well | riding);
-        riding = 0;
+        arrived = arrived | joined;
+        well = (broken || failed -> well : well | joined);
+        joined = 0;
         in_time = true;
         procedure = 0;
         running--;
@@ -328,7 +328,7 @@ proctype Procedure(byte kind) {
     give_lock()
 }
 
-#if STRANGERS > 0
+#if FOREIGN_RESETTERS > 0
 proctype Maintenance() {
 end_idle:
     do
@@ -339,7 +339,7 @@ end_idle:
 }
 
 /* A reset by another library: its call, with on_state of abort.c during it. */
-proctype Stranger() {
+proctype ForeignResetter() {
     byte k;
     bool late, shut;
     do

@@ -26,7 +26,7 @@ byte word_state;
 bool word_foreign;
 byte generation;
 byte enqueueing, waiting, lifetime;
-byte sitting; /* aio_device.blocked: threads inside a blocking wait */
+byte blocked; /* aio_device.blocked: threads inside a blocking wait */
 
 byte foreign; /* aio_device.foreign: foreign resets that the callback has reported */
 bool gone;    /* the observer's: the device is being torn down, or was not set since */

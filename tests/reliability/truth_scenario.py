@@ -1,4 +1,4 @@
-"""One scene of the truth part: streams of two devices, random work, tasks that fail, and many awaits.
+"""One scenario of the truth part: streams of two devices, random work, tasks that fail, and many awaits.
 
 The script enqueues on the loop's thread and notes each entry in the oracle. Awaits run beside it, as tasks of the loop
 and as `.result()` on threads. At the end every failure must have been reported; one not collected must emit a warning.
@@ -14,8 +14,8 @@ import aioacl
 from aioacl import simulator
 from aioacl._handles.stream_core import streams_of
 from aioacl.lowlevel import ffi
-from tests.reliability.truth_bench import CODES, PATIENCE_SECONDS, PIECE_BYTES, Ear
-from tests.reliability.truth_oracle import MAYBE, NO, Failure, Lane
+from tests.reliability.truth_bench import CODES, PATIENCE_SECONDS, PIECE_BYTES, FailureListener
+from tests.reliability.truth_oracle import MAYBE, NO, Failure, Queue
 from tests.reliability.truth_work import NEVER, Point, Run, Script
 
 if TYPE_CHECKING:
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
     from tests.reliability.truth_bench import Board
 
-    Spans = list[tuple[Lane, int, int]]
+    Spans = list[tuple[Queue, int, int]]
 
 STEPS: Final = 50
 
 
-class Scene(Script):
-    """A scene; see the module's docstring."""
+class Scenario(Script):
+    """A scenario; see the module's docstring."""
 
-    # --- a whole scene ---------------------------------------------------------------------------------------------
+    # --- a whole scenario ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Plays it."""
-        ears = [Ear(board.device) for board in self.bench.boards]
+        listeners = [FailureListener(board.device) for board in self.bench.boards]
         for number, board in enumerate(self.bench.boards):
             for each in range(self.rng.randint(2, 4)):
                 await self._make(board, f"{self.name}/{number}.{each}", each)
@@ -47,28 +47,28 @@ class Scene(Script):
         for _ in range(4):  # what is awaited late
             self._ask(self.rng.choice(self.runs))
         await self._join()
-        await self._check_reports(ears)
+        await self._check_reports(listeners)
         for run in self.runs:
             await self._idle(run)
         await self._close()
 
     async def _make(self, board: Board, name: str, number: int) -> None:
         stream = await board.device.create_stream()
-        run = Run(stream, board, self._lane(name, board, stream), board.blobs[number])
+        run = Run(stream, board, self._queue(name, board, stream), board.blobs[number])
         self.runs.append(run)
 
-    def _lane(self, name: str, board: Board, stream: aioacl.Stream) -> Lane:
+    def _queue(self, name: str, board: Board, stream: aioacl.Stream) -> Queue:
         found = ffi.new("int32_t *")
         board.acl.aclrtStreamGetId(stream, found)
-        self.lanes.append(Lane(name, board.device.index, found[0], self.lanes))
-        return self.lanes[-1]
+        self.queues.append(Queue(name, board.device.index, found[0], self.queues))
+        return self.queues[-1]
 
     async def _join(self) -> None:
         while self.readers:
             _, late = await asyncio.wait(self.readers, timeout=PATIENCE_SECONDS)
             if late:
                 self.tally.find(
-                    f"scene {self.name}: {len(late)} awaits do not end: {[str(one) for one in late][:3]}"
+                    f"scenario {self.name}: {len(late)} awaits do not end: {[str(one) for one in late][:3]}"
                 )
                 raise TimeoutError(self.name)
 
@@ -78,7 +78,7 @@ class Scene(Script):
                 await asyncio.sleep(0.001)
 
     async def _gone(self, run: Run) -> None:
-        """Waits until a closed stream is destroyed; before that, the next scene's waits for the device cover it."""
+        """Waits until a closed stream is destroyed; before that, the next scenario's waits for the device cover it."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while run.stream._core in streams_of(run.board.device._manager):  # noqa: ASYNC110 - nothing signals it
                 await asyncio.sleep(0.001)
@@ -115,7 +115,7 @@ class Scene(Script):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.readers.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            self.tally.find(f"scene {self.name}: {error!r} in {task}")
+            self.tally.find(f"scenario {self.name}: {error!r} in {task}")
 
     def _release(self, run: Run) -> None:
         if run.held:
@@ -124,10 +124,10 @@ class Scene(Script):
 
     async def _renew(self, run: Run) -> None:
         self._release(run)
-        for failure in run.lane.all(run.lane.placed):
+        for failure in run.queue.all(run.queue.placed):
             failure.collected = max(failure.collected, MAYBE)
         await run.stream.renew(timeout=PATIENCE_SECONDS)
-        run.lane = self._lane(f"{run.lane.name}'", run.board, run.stream)
+        run.queue = self._queue(f"{run.queue.name}'", run.board, run.stream)
         run.value, run.dead, run.locked, run.leaving = None, False, False, False
 
     # --- awaits -----------------------------------------------------------------------------------------------------
@@ -165,9 +165,9 @@ class Scene(Script):
             except Exception as raised:
                 error = raised
             if kind == "device":  # it may cover what was enqueued while it waited, too
-                must = {lane: place for lane, place, _ in before}
-                before = [(lane, must.get(lane, 0), place) for lane, _, place in spans()]
-            self.judge.end(self.row(kind), before, error, point.wrong() if point and not error else "")
+                must = {queue: place for queue, place, _ in before}
+                before = [(queue, must.get(queue, 0), place) for queue, _, place in spans()]
+            self.checker.end(self.row(kind), before, error, point.wrong() if point and not error else "")
 
         self._start(read())
 
@@ -180,7 +180,7 @@ class Scene(Script):
         point = self.rng.choice(points[-6:] if self.rng.random() < 0.8 else points)
         for _ in self._readers():
             self._read(
-                kind, lambda: [(point.lane, point.place, point.place)], lambda: _arrive(point.thing), point
+                kind, lambda: [(point.queue, point.place, point.place)], lambda: _arrive(point.thing), point
             )
 
     def _ask_own(self, kind: str, run: Run) -> None:
@@ -191,7 +191,7 @@ class Scene(Script):
 
         def spans() -> Spans:
             newest = self.own[id(event)]
-            return [(newest.lane, newest.place, newest.place)]
+            return [(newest.queue, newest.place, newest.place)]
 
         for _ in self._readers():
             self._read(kind, spans, lambda: _arrive(event))
@@ -201,8 +201,8 @@ class Scene(Script):
             return
 
         def spans() -> Spans:
-            must = 0 if run.leaving else run.lane.counted
-            return [(run.lane, must, len(run.lane.entries))]
+            must = 0 if run.leaving else run.queue.counted
+            return [(run.queue, must, len(run.queue.entries))]
 
         for _ in self._readers():
             self._read(kind, spans, lambda: _arrive(run.stream))
@@ -211,9 +211,9 @@ class Scene(Script):
         index = run.board.device.index
 
         def spans() -> Spans:
-            live = {each.lane for each in self.runs if not each.leaving}
-            lanes = [lane for lane in self.lanes if lane.device == index]
-            return [(lane, lane.counted if lane in live else 0, len(lane.entries)) for lane in lanes]
+            live = {each.queue for each in self.runs if not each.leaving}
+            queues = [queue for queue in self.queues if queue.device == index]
+            return [(queue, queue.counted if queue in live else 0, len(queue.entries)) for queue in queues]
 
         self._read(kind, spans, run.board.device.synchronize)
 
@@ -230,15 +230,15 @@ class Scene(Script):
 
     def _take(self, kind: str, point: Point | None, run: Run) -> None:
         """Runs on a thread of the pool."""
-        lane, error = (point or run).lane, None
-        place = point.place if point else 0 if run.leaving else lane.counted
+        queue, error = (point or run).queue, None
+        place = point.place if point else 0 if run.leaving else queue.counted
         try:
             (point.thing if point else run.stream).result()
         except Exception as raised:
             error = raised
-        may = place if point else len(lane.entries)
-        self.judge.end(
-            self.row(kind), [(lane, place, may)], error, point.wrong() if point and not error else ""
+        may = place if point else len(queue.entries)
+        self.checker.end(
+            self.row(kind), [(queue, place, may)], error, point.wrong() if point and not error else ""
         )
 
     def _ask_pump(self, kind: str, run: Run, *, up: bool) -> None:
@@ -249,10 +249,10 @@ class Scene(Script):
         self._start(self._pump(kind, run, run.blob, up=up))
 
     async def _pump(self, kind: str, run: Run, blob: aioacl.DeviceBuffer, *, up: bool) -> None:
-        size, code, lane = blob.size, self._code(), run.lane
+        size, code, queue = blob.size, self._code(), run.queue
         value, target = self.rng.randbytes(8) * (size // 8), bytearray(size)
-        failure = Failure(lane, len(lane.entries) + 1, code, kind, reported=True) if code else None
-        entry, error = lane.add(failure=failure), None
+        failure = Failure(queue, len(queue.entries) + 1, code, kind, reported=True) if code else None
+        entry, error = queue.add(failure=failure), None
         nth = self.rng.randint(1, -(-size // PIECE_BYTES)) if code else NEVER
         self._release(run)
         with simulator.fault(
@@ -265,12 +265,14 @@ class Scene(Script):
         entry.failure = failure if rule.hits else None
         self.tally.injected[kind] += rule.hits
         if rule.matches:
-            lane.enqueued(entry)
+            queue.enqueued(entry)
         else:  # all of it was refused
-            lane.entries.remove(entry)
+            queue.entries.remove(entry)
         wrong = not up and run.value is not None and target != run.value
-        place = len(lane.entries)
-        self.judge.end(self.row(kind), [(lane, place, place)], error, f"{kind}: other bytes" if wrong else "")
+        place = len(queue.entries)
+        self.checker.end(
+            self.row(kind), [(queue, place, place)], error, f"{kind}: other bytes" if wrong else ""
+        )
         run.value = run.value if not up else value if error is None else None
         run.dead, run.locked = run.dead or error is not None, False
 
@@ -278,33 +280,37 @@ class Scene(Script):
 
     def _exactly(self, failure: Failure) -> bool:
         """Whether it must be reported as it is: it cannot have been attributed to a slow wait."""
-        lane = failure.lane
-        return self.tally.mode.exact and failure.reported and not lane.slow(lane.placed, NEVER)
+        queue = failure.queue
+        return self.tally.mode.exact and failure.reported and not queue.slow(queue.placed, NEVER)
 
-    def _untold(self, ear: Ear, failures: list[Failure]) -> list[Failure]:
-        return [each for each in failures if not ear.knows(each, exactly=self._exactly(each))]
+    def _unreported(self, listener: FailureListener, failures: list[Failure]) -> list[Failure]:
+        return [each for each in failures if not listener.knows(each, exactly=self._exactly(each))]
 
-    async def _check_reports(self, ears: list[Ear]) -> None:
+    async def _check_reports(self, listeners: list[FailureListener]) -> None:
         """Checks that every first failure of a stream is reported, whether it was awaited or not."""
-        for ear, board in zip(ears, self.bench.boards, strict=True):
+        for listener, board in zip(listeners, self.bench.boards, strict=True):
             index = board.device.index
-            first = [f for lane in self.lanes if lane.device == index and (f := lane.own(lane.placed))]
+            first = [f for queue in self.queues if queue.device == index and (f := queue.own(queue.placed))]
 
-            told = partial(self._untold, ear, first)
+            unreported = partial(self._unreported, listener, first)
 
             # A renewed stream may have the id of the old one, whose report then passes for a later one: count them too.
-            def all_reported(told: Any = told, board: Board = board, least: int = len(first)) -> bool:
-                return not told() and (not self.tally.mode.exact or board.device.health.failed_tasks >= least)
+            def all_reported(
+                unreported: Any = unreported, board: Board = board, least: int = len(first)
+            ) -> bool:
+                return not unreported() and (
+                    not self.tally.mode.exact or board.device.health.failed_tasks >= least
+                )
 
-            if not await ear.wait(all_reported, PATIENCE_SECONDS / 4):
-                lost = [str(each) for each in told()]
+            if not await listener.wait(all_reported, PATIENCE_SECONDS / 4):
+                lost = [str(each) for each in unreported()]
                 self.tally.find(
-                    f"unreported: scene {self.name}: {lost}, heard {ear.heard}, {ear.missed} missed"
+                    f"unreported: scenario {self.name}: {lost}, heard {listener.heard}, {listener.missed} missed"
                 )
             self.tally.reported["reported"] += len(first)
             health = board.device.health
             if health.status != "ok" or (self.tally.mode.exact and health.failed_tasks < len(first)):
-                self.tally.find(f"scene {self.name}: {len(first)} tasks failed, {health}")
+                self.tally.find(f"scenario {self.name}: {len(first)} tasks failed, {health}")
 
     async def _close(self) -> None:
         for run in self.runs:
@@ -312,18 +318,18 @@ class Scene(Script):
             await self._gone(run)
         lost = [
             f
-            for lane in self.lanes
-            if (f := lane.own(lane.placed)) and f.collected == NO and self._exactly(f)
+            for queue in self.queues
+            if (f := queue.own(queue.placed)) and f.collected == NO and self._exactly(f)
         ]
         for failure in lost:
-            lane = failure.lane
-            place = f"of stream {lane.id} on device {lane.device}"
+            queue = failure.queue
+            place = f"of stream {queue.id} on device {queue.device}"
             end = asyncio.get_running_loop().time() + PATIENCE_SECONDS / 4
             while not any(text.endswith(place) for text in self.warned):
                 await asyncio.sleep(0.005)
                 if asyncio.get_running_loop().time() > end:
                     self.tally.find(
-                        f"unreported: scene {self.name}: no warning of {failure}, which was not collected"
+                        f"unreported: scenario {self.name}: no warning of {failure}, which was not collected"
                     )
                     break
         self.tally.reported["uncollected, warned of"] += len(lost)

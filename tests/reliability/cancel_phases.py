@@ -1,8 +1,8 @@
-"""The phases in which an await is cancelled: how awaits reach a phase, how that is detected, how they go on.
+"""The phases in which an await is cancelled: how awaits reach a phase, how that is detected, and how they continue.
 
-Entering a phase returns a scene. In most phases the awaits are blocked until the scene is finished, because the
-simulator holds or hangs what they wait for. In the others the result has come, but the loop has not processed it:
-there the scene *arrives* by blocking the loop, and the cancellation follows in the same turn.
+Entering a phase returns a Setup. In most phases the awaits stay blocked until `finish` is called, because the
+simulator holds or hangs what they wait for. In the other phases the result exists, but the loop has not processed it:
+`arrive` blocks the loop until the result exists, and the cancellation follows in the same turn.
 """
 
 from __future__ import annotations
@@ -35,62 +35,66 @@ async def _nothing() -> None:
 
 
 @dataclass
-class Scene:
-    """Awaits on their way into a phase, and the functions that control them."""
+class Setup:
+    """How awaits are brought into a phase and out of it."""
 
-    begin: Callable[[int], Awaitable[Any]]  # what the i-th of them awaits
-    reached: Callable[[int], object]  # whether that many are in it
-    finish: Callable[[], Awaitable[object]] = _nothing  # lets those go on that were not cancelled
-    gathered: Callable[[int], object] | None = None  # whether that many are directly before it
-    arrive: Callable[[], object] | None = None  # brings them into it while their loop is blocked
+    begin: Callable[[int], Awaitable[Any]]  # returns what the await with that number waits for
+    reached: Callable[[int], object]  # whether that many awaits are in the phase
+    finish: Callable[[], Awaitable[object]] = _nothing  # releases the awaits that were not cancelled
+    gathered: Callable[[int], object] | None = (
+        None  # whether that many awaits are in the last step before the phase
+    )
+    arrive: Callable[[], object] | None = None  # brings them into the phase while their loop is blocked
     check: Callable[[int, int], str] = lambda _, __: (
         ""
-    )  # given the numbers of all awaits and of those left, before they go on: what is wrong
-    done: Callable[[int, int], str] = lambda _, __: ""  # the same, when they have ended
-    request: Callable[[Callable[[], None]], Awaitable[None]] | None = None  # cancels, at a moment of its own
-    allowed: tuple[type[Exception], ...] = ()  # how else it may end for those that were not cancelled
+    )  # gets the numbers of all awaits and of those left, before `finish`; returns what is wrong
+    done: Callable[[int, int], str] = lambda _, __: ""  # the same, after they have ended
+    request: Callable[[Callable[[], None]], Awaitable[None]] | None = (
+        None  # cancels at a moment that the phase chooses
+    )
+    allowed: tuple[type[Exception], ...] = ()  # errors that awaits may raise which were not cancelled
 
 
-Enter = Callable[["Bench", int], AbstractAsyncContextManager[Scene]]
+Enter = Callable[["Bench", int], AbstractAsyncContextManager[Setup]]
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Where awaits are cancelled."""
+    """A state of awaits in which they are cancelled."""
 
     name: str
-    enter: Enter  # with the number of awaits
+    enter: Enter  # gets the number of awaits
     most: int = MANY
     at_once: bool = False  # the awaits are not blocked
-    has_come: bool = False  # their results have come, and they will run in the next turn
+    has_come: bool = False  # their results exist, and they run in the next turn
 
     def takes(self, kind: type[Kind], backend: str) -> bool:
-        """Whether that kind of cancellation can come in this phase."""
+        """Whether that kind of cancellation is possible in this phase."""
         fits = backend in kind.backends and (kind.at_once or not self.at_once)
         return fits and (kind.takes_what_has_come or not self.has_come)
 
     def on(self, backend: str) -> bool:
-        """Whether the phase exists on the backend: trio does not cancel a task whose result has come."""
+        """Whether the phase exists on the backend: trio does not cancel a task that has its result."""
         return backend == BACKENDS[0] or not self.has_come
 
 
 PHASES: list[Phase] = []
 
 
-def phase(name: str, **options: Any) -> Callable[[Callable[[Bench, int], AsyncGenerator[Scene]]], None]:
+def phase(name: str, **options: Any) -> Callable[[Callable[[Bench, int], AsyncGenerator[Setup]]], None]:
     """Registers a phase."""
 
-    def add(enter: Callable[[Bench, int], AsyncGenerator[Scene]]) -> None:
+    def add(enter: Callable[[Bench, int], AsyncGenerator[Setup]]) -> None:
         PHASES.append(Phase(name, asynccontextmanager(enter), **options))
 
     return add
 
 
-# --- what they wait for -------------------------------------------------------------------------------------------
+# --- what awaits wait for -------------------------------------------------------------------------------------------
 
 
 def make(device: Device, number: int) -> Awaitable[Any]:
-    """Creates one of the objects that are made on the maintenance thread."""
+    """Creates one of the objects that the maintenance thread makes."""
     made: tuple[Callable[[], Awaitable[Any]], ...] = (
         device.create_stream,
         lambda: device.allocate(64),
@@ -101,14 +105,14 @@ def make(device: Device, number: int) -> Awaitable[Any]:
 
 
 async def leased(device: Device) -> None:
-    """Holds a lease for a moment."""
+    """Takes a lease and releases it after a moment."""
     async with device.lease():
         pass
 
 
 @asynccontextmanager
 async def resetting(bench: Bench, device: Device) -> AsyncGenerator[Waiting]:
-    """A reset that hangs in C until it is unhung, and its caller."""
+    """A reset that hangs in C until it is released, and its caller."""
     simulator.hang_call("aclrtResetDeviceForce")
     async with anyio.create_task_group() as group:
         caller = Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS))
@@ -117,12 +121,12 @@ async def resetting(bench: Bench, device: Device) -> AsyncGenerator[Waiting]:
         yield caller
         simulator.unhang("aclrtResetDeviceForce")
         report: ResetReport = await caller.outcome()
-        bench.expect(report.ok, f"a reset went wrong: {report}")
+        bench.expect(report.ok, f"a reset failed: {report}")
 
 
 @asynccontextmanager
 async def busy_maintenance(device: Device) -> AsyncGenerator[None]:
-    """The maintenance thread hangs in C until it is unhung."""
+    """Makes the maintenance thread hang in C until it is released."""
     simulator.hang_call("aclrtMalloc")
     async with anyio.create_task_group() as group:
         first = Waiting(group, lambda: device.allocate(64))
@@ -142,22 +146,22 @@ async def held(device: Device) -> AsyncGenerator[Stream]:
 
 
 async def unhang(function: str) -> None:
-    """Lets the call go on."""
+    """Releases the hung call."""
     simulator.unhang(function)
 
 
 async def release(stream: Stream) -> None:
-    """Lets the stream go on."""
+    """Releases the held stream."""
     simulator.release(stream)
 
 
 def waits(device: Device) -> int:
-    """Awaits of the device's streams."""
+    """How many awaits wait for the device's streams."""
     return int(lib.aio_device_waits(device.index))
 
 
 def queued(manager: Manager) -> int:
-    """Awaits whose jobs wait for the maintenance thread. After a reset it also has a job of its own."""
+    """How many jobs of awaits the maintenance thread has queued. After a reset it also has a job of its own."""
     return sum(job._tell is not None for job in tuple(manager.maintenance._jobs))
 
 

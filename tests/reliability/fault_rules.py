@@ -62,20 +62,20 @@ KINDS: Final[dict[str, Callable[[random.Random], str]]] = {
     "foreign reset": lambda dice: f"{MAKING}:times={dice.randint(1, 2)}:ext-reset",
     "text": lambda dice: f"*:errmsg={dice.choice(('null', 'long', 'non-utf8', 'stale'))}",
 }
-TELLS: Final[dict[str, tuple[int, ...]]] = {  # besides the code in the rule
+MORE_CODES: Final[dict[str, tuple[int, ...]]] = {  # besides the code in the rule
     "oom": (207001, 207007, 207008),  # memory, events, streams
     **dict.fromkeys(
         ("sticky", "lost", "reset-lies"), (507899, 507046, 507047)
     ),  # of a broken device: calls, waits
 }
-SICKENING: Final = ("sticky", "lost", "reset-lies")  # a false drain has no effect without one of them
+BREAKING: Final = ("sticky", "lost", "reset-lies")  # a false drain has no effect without one of them
 
 
-def forecast(seed: int) -> dict[str, str]:
+def choose_rules(seed: int) -> dict[str, str]:
     """The rules of a seed, by kind: two to five, each fires at 0.1 to 5 % of its calls."""
     dice = random.Random(seed)
     kinds = dice.sample(tuple(KINDS), dice.randint(2, 5))
-    if "false-drain" in kinds and not set(kinds) & set(SICKENING):
+    if "false-drain" in kinds and not set(kinds) & set(BREAKING):
         kinds.append("sticky")
     rules: dict[str, str] = {}
     for kind in kinds:
@@ -87,7 +87,7 @@ def forecast(seed: int) -> dict[str, str]:
 
 def codes(rules: dict[str, str]) -> frozenset[int]:
     """The codes that calls may return under those rules."""
-    told = {code for kind in rules for code in TELLS.get(kind, ())}
+    codes_of_kinds = {code for kind in rules for code in MORE_CODES.get(kind, ())}
     return frozenset(
-        told | {int(code) for rule in rules.values() for code in re.findall(r"=(\d{6})\b", rule)}
+        codes_of_kinds | {int(code) for rule in rules.values() for code in re.findall(r"=(\d{6})\b", rule)}
     )

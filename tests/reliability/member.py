@@ -50,7 +50,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 @dataclass
 class Tools:
-    """What a hand keeps on a device until a reset makes it stale."""
+    """What a member uses again on a device until a reset makes it stale."""
 
     stream: Stream
     memory: DeviceBuffer
@@ -60,14 +60,14 @@ class Tools:
 
 @dataclass
 class Plan:
-    """What a crowd must do and what it has done; shared by all its hands, on all threads."""
+    """The operations of a crowd and their results; shared by all its members, on all threads."""
 
     operations: int
     resets: int
     weights: Mapping[Operation, int]
     faulty: bool = False  # whether faults may fire anywhere
-    cancelled: float = 0.08  # the share of operations that is cancelled, some before they began
-    impatient: float = 0.15  # the share that has a time limit, of the operations that may have one
+    cancelled: float = 0.08  # the share of operations that are cancelled, some before they began
+    impatient: float = 0.15  # of the operations that may have a time limit, the share that has one
     outcomes: Counter[str] = field(default_factory=Counter[str])
     crews: Counter[str] = field(default_factory=Counter[str])
     findings: list[str] = field(default_factory=list[str])
@@ -77,7 +77,7 @@ class Plan:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def next(self, dice: random.Random) -> Operation | None:
-        """The next operation to do; None when all is done."""
+        """The next operation; None after the last."""
         with self._lock:
             if self._begun >= self.operations and len(self.reports) + self._asked >= self.resets:
                 return None
@@ -89,12 +89,12 @@ class Plan:
         return chosen
 
     def landed(self, report: ResetReport) -> None:
-        """Counts a reset that is over."""
+        """Counts a reset that has ended."""
         with self._lock:
             self.reports[report.device, report.generation] = report
 
     def ended(self, crew: str, operation: str, outcome: str, finding: str = "") -> None:
-        """Counts an operation that is over."""
+        """Counts an operation that has ended."""
         with self._lock:
             self._asked -= operation == "reset"
             self.outcomes[outcome] += 1
@@ -103,7 +103,7 @@ class Plan:
                 self.findings.append(finding)
 
 
-class Hand:
+class Member:
     """A task, or a thread, of a crowd."""
 
     def __init__(
@@ -114,7 +114,9 @@ class Hand:
         self.plan = plan
         self.waits: Strategy = waits
         self.random = random.Random(f"{seed} {self.name}")
-        self._devices = devices  # these are kept open; the next one is not: each user opens it
+        self._devices = (
+            devices  # these stay open; the device with the next index does not: each user opens it
+        )
         self._tools: dict[int, Tools] = {}
         self._impatient = False
         self._expected = 0
@@ -122,7 +124,7 @@ class Hand:
     # --- what operations use --------------------------------------------------------------------------------------
 
     async def tools(self, device: Device) -> Tools:
-        """A stream and memory on the device: those of the last operation unless a reset made them stale."""
+        """A stream and memory on the device: those of the last operation, unless a reset made them stale."""
         kept = self._tools.get(device.index)
         if kept is not None and not kept.stream.stale:
             return kept
@@ -135,7 +137,7 @@ class Hand:
         return self._tools[device.index]
 
     def bytes(self) -> bytes:
-        """Something to copy."""
+        """Random bytes to copy."""
         return self.random.randbytes(self.random.choice((1, 64, 1000, TOOL_BYTES)))
 
     def timeout(self) -> float | None:
@@ -152,7 +154,7 @@ class Hand:
         )
 
     def expects(self, code: int) -> None:
-        """Notes that the operation may end in that code, because it is provoked."""
+        """Notes that the operation may end in that code, because it provokes it."""
         self._expected = code
 
     def landed(self, report: ResetReport) -> None:
@@ -174,11 +176,11 @@ class Hand:
                 await self._drop(index)
 
     def begins(self) -> None:
-        """Starts another operation: nothing of the last one explains its errors."""
+        """Starts another operation: what explained errors of the last one does not apply."""
         self._impatient, self._expected = False, 0
 
     def device(self) -> Device | int:
-        """A device that is kept open, or the index of the one that is not."""
+        """A device that stays open, or the index of the one that does not."""
         index = self.random.randrange(len(self._devices) + 1)
         return self._devices[index] if index < len(self._devices) else index
 
@@ -195,7 +197,7 @@ class Hand:
             self.ended(name, error)
             return
         if patience.cancelled_caught:
-            finding = f"{name} of {self.name} has not ended in {HANGS_SECONDS:g} s"
+            finding = f"{name} of {self.name} did not end within {HANGS_SECONDS:g} s"
             self.plan.ended(self.crew, name, "hangs", finding)
         else:
             self.plan.ended(self.crew, name, "cancelled" if whim.cancelled_caught else "ok")

@@ -45,7 +45,7 @@ def step(kind: Callable[..., Any] = rule, /, **strategies: Any) -> Any:
 
     def wrap(function: Callable[..., None]) -> Any:
         @wraps(function)
-        def counted(self: Ground, **drawn: Any) -> None:
+        def counted(self: Base, **drawn: Any) -> None:
             self.steps[function.__name__] += 1
             try:
                 function(self, **drawn)
@@ -58,7 +58,7 @@ def step(kind: Callable[..., Any] = rule, /, **strategies: Any) -> Any:
     return wrap
 
 
-class Ground(RuleBasedStateMachine):
+class Base(RuleBasedStateMachine):
     """Two devices that are not open, and the record of what is created."""
 
     steps: ClassVar[Counter[str]] = Counter()
