@@ -1,11 +1,11 @@
 """The faults that a seed injects, as rules of the simulator's fault engine.
 
 Only faults from which aioacl can recover: a fault may cost work, handles and a reset. No rule makes a call report bytes
-that it has not moved, and none hides an object that it has created.
+that it has not copied, or hides an object that a call has created.
 
-    rc, oom       never of a call that gives something back: what it kept would stay in the simulator for ever
-    rc-after      never of a call that creates or enqueues: the caller could not know what it has done
-    lost          of a device that is kept open only: one that cannot be set cannot be opened either, nor reset then
+    rc, oom       never of a call that frees something: what it did not free would stay in the simulator for ever
+    rc-after      never of a call that creates or enqueues: the caller could not find out what the call has done
+    lost          only of a device that stays open: a device that cannot be set cannot be opened or reset either
     foreign reset of calls that take no memory: the reset would free theirs during the call; and at most twice, because
               each waits a second for the call for which it fires
     false-drain   of a wait for the whole device only: after one for a stream, the missing work could not be detected
@@ -28,7 +28,7 @@ MAKING: Final = "aclrtMalloc|aclrtMallocHost|aclrtCreateStream|aclrtCreateEventE
 ENQUEUEING: Final = "aclrtMemcpyAsync|aclrtMemsetAsync|aclrtRecordEvent|aclrtStreamWaitEvent"
 ASKING: Final = "query|sync"
 
-CODES: Final = (  # one for each thing that helps, and each class of errors
+CODES: Final = (  # one for each action and each class of errors
     100000,  # parameter
     107002,  # context
     107020,  # a task timed out: new stream
@@ -62,7 +62,7 @@ KINDS: Final[dict[str, Callable[[random.Random], str]]] = {
     "foreign reset": lambda dice: f"{MAKING}:times={dice.randint(1, 2)}:ext-reset",
     "text": lambda dice: f"*:errmsg={dice.choice(('null', 'long', 'non-utf8', 'stale'))}",
 }
-MORE_CODES: Final[dict[str, tuple[int, ...]]] = {  # besides the code in the rule
+MORE_CODES: Final[dict[str, tuple[int, ...]]] = {  # codes in addition to the one in the rule
     "oom": (207001, 207007, 207008),  # memory, events, streams
     **dict.fromkeys(
         ("sticky", "lost", "reset-lies"), (507899, 507046, 507047)

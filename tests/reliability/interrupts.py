@@ -1,4 +1,4 @@
-"""Ctrl-C in every public call of a thread, and loops closed during every await: the device resets, nothing leaks."""
+"""Ctrl-C in every public call of a thread, and loops closed during every await: resets work, nothing leaks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _finalizes(frame: FrameType | None) -> bool:
 
 
 def interrupted(call: Callable[[], object], step: int) -> Interrupt:
-    """Interrupts the call at that step, if it has so many."""
+    """Interrupts the call at that step, if it has that many steps."""
     interrupt = Interrupt(step)
     sys.settrace(interrupt)
     try:
@@ -79,7 +79,7 @@ def interrupted(call: Callable[[], object], step: int) -> Interrupt:
 
 
 class Campaign:
-    """Calls in turn, each interrupted one step later than the last time."""
+    """The calls in rotation, each interrupted one step later than the last time."""
 
     def __init__(self, outcome: Outcome, rng: random.Random) -> None:
         self._outcome = outcome
@@ -89,13 +89,13 @@ class Campaign:
         self.interrupts = 0
 
     def run(self, total: int) -> None:
-        """Goes on until that many interrupts were delivered, or something was found."""
+        """Continues until that many interrupts were delivered, or something was found."""
         last = ""
         while self.interrupts < total and not self._outcome.findings:
             name = self._rng.choice(list(CALLS))
             self._steps[name] += 1 + self._rng.randrange(3)
             interrupt = interrupted(partial(CALLS[name], self._bench), self._steps[name])
-            if interrupt.left > 0:  # the call is over before that step
+            if interrupt.left > 0:  # the call has ended before that step
                 self._steps[name] = 0
                 continue
             self.interrupts += 1
@@ -106,11 +106,11 @@ class Campaign:
         self._bench.close()
 
     def _check(self, last: str) -> None:
-        """Checks that the device resets, a job runs, and bytes come back."""
+        """Checks that the device can be reset, a job runs, and copies are correct."""
         bench = self._bench
         counted, actual = manager_of(BY_HAND).counts.standing().retained, simulator.retain_count(BY_HAND)
         self._outcome.expect(
-            counted == actual, f"after {last}: {counted} sets are counted, expected {actual}"
+            counted == actual, f"after {last}: expected {actual} counted sets, got {counted}"
         )
         if actual:  # a call was interrupted between the set and the counting
             lowlevel.reset_device_force(BY_HAND)

@@ -30,18 +30,18 @@ class Bench:
         self.event = self.device.create_event().result()
 
     def close_handles(self) -> None:
-        """Gives the handles back."""
+        """Closes the handles."""
         for thing in (self.event, self.memory, self.stream):
             thing.close().result()
 
     def close(self) -> None:
-        """Gives everything back."""
+        """Closes everything."""
         self.close_handles()
         self.device.close().result()
 
 
 def made_and_closed(opening: Callable[[Bench], aioacl.Opening[Any]]) -> Call:
-    """If the close is interrupted, the handle is dropped and its finalizer gives it back."""
+    """If the close is interrupted, the handle is dropped and its finalizer releases it."""
     return lambda bench: opening(bench).result().close().result()
 
 

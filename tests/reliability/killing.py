@@ -1,8 +1,8 @@
-"""Runs tests on changed copies of the package, two at a time, and reports which test noticed the change.
+"""Runs tests on changed copies of the package, two at a time, and reports which test detected the change.
 
-Each run is a fork of this process, which has imported the test tools and nothing of aioacl, so a run needs no start of
-Python. The child puts its copy first on the path, reports over a pipe which test is running, and is killed when a
-test takes far longer than on the unchanged package: that counts as noticed too.
+Each run is a fork of this process, which has imported the test tools and nothing of aioacl, so a run needs no new
+Python process. The child puts its copy first on the path, reports over a pipe which test is running, and is killed when
+a test takes far longer than on the unchanged package. A hang counts as noticed too.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Ended:
     """How a run ended."""
 
     kind: str
-    by: str = ""  # the test that noticed, or was running
+    by: str = ""  # the test that noticed the change, or was running
     tests: int = 0
     seconds: float = 0.0
     log: str = ""
@@ -84,7 +84,7 @@ class Plan:
     """Which tests are run, in which order, and how long each may take."""
 
     files: tuple[str, ...]
-    share: int = 0  # of a run that is divided into SLOTS: which part of it
+    share: int = 0  # the number of this part, of a run that is divided into SLOTS
     shares: int = 1
     durations: dict[str, float] = field(default_factory=dict)
     kills: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -93,13 +93,13 @@ class Plan:
     patience: float = PATIENCE_SECONDS
 
     def chosen(self, items: list[pytest.Item]) -> list[pytest.Item]:
-        """The tests of this plan: those that noticed most first, then by time."""
-        items = [item for item in items if "uvloop" not in item.nodeid]  # the same port as asyncio's
+        """The tests of this plan: sorted by how many changes they noticed, then by time."""
+        items = [item for item in items if "uvloop" not in item.nodeid]  # uvloop has the same port as asyncio
         items = [item for item in items if self.durations.get(item.nodeid, 0.0) <= self.longest]
         return sorted(items[self.share :: self.shares], key=lambda item: self.rank(item.nodeid))
 
     def rank(self, name: str) -> tuple[float, float, int]:
-        """Lower is sooner."""
+        """The sort key of a test: lower runs earlier."""
         cost = self.durations.get(name, 0.05) + 0.01
         own, all_ = self.kills[self.group, name], self.kills["", name]
         file = next((i for i, path in enumerate(self.files) if name.startswith(path)), 0)
@@ -152,7 +152,7 @@ class Job:
 
     name: str
     plan: Plan
-    files: dict[str, str] = field(default_factory=dict)  # of the package, with their new text
+    files: dict[str, str] = field(default_factory=dict)  # changed files of the package, with their new text
     before: Callable[[Path, Reporter], None] | None = (
         None  # in the child, with the copy's folder; raises Noticed
     )
@@ -163,7 +163,7 @@ class Noticed(Exception):
 
 
 def _in_a_thread(error: BaseException) -> bool:
-    """Whether pytest reports errors of threads at its end: those belong to no test."""
+    """Whether pytest reported an error of a thread at its end; such an error belongs to no test."""
     warning = pytest.PytestUnhandledThreadExceptionWarning
     return isinstance(error, warning) or (
         isinstance(error, BaseExceptionGroup) and error.subgroup(warning) is not None
@@ -171,7 +171,7 @@ def _in_a_thread(error: BaseException) -> bool:
 
 
 def _tested(job: Job, reporter: Reporter) -> int:
-    """Pytest's status. What a change leaves behind may abort pytest at its end, after a test has failed already."""
+    """Returns pytest's status. What a change leaves behind may abort pytest at its end, after a test has failed."""
     try:
         return int(pytest.main([*OPTIONS, f"--rootdir={ROOT}", *job.plan.files], plugins=[reporter]))
     except BaseException as error:
@@ -251,12 +251,12 @@ class Run:
         return bool(said)
 
     def left(self) -> float:
-        """How long the running test may go on."""
+        """How much longer the running test may take."""
         allowed = 4 * PATIENCE_SECONDS if self.test == COLLECTING else self.job.plan.limit(self.test)
         return self.since + allowed - time.monotonic()
 
     def kill(self) -> None:
-        """It hangs."""
+        """Kills a child that hangs."""
         self.hung = True
         os.kill(self.pid, signal.SIGKILL)
         self._end_group()
@@ -266,7 +266,7 @@ class Run:
             os.killpg(self.pid, signal.SIGKILL)
 
     def end(self) -> Ended:
-        """How it ended; all processes of the child are gone."""
+        """Ends all processes of the child; returns how the run ended."""
         os.close(self.pipe)
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self._end_group()
@@ -308,7 +308,7 @@ class Copies:
         shutil.copytree(source, target, ignore=ignored, copy_function=_link_library)
 
     def copy(self, slot: int) -> Path:
-        """The folder of a copy."""
+        """The folder of the copy with that number."""
         return self._folder / f"copy-{slot}"
 
     @property

@@ -1,7 +1,8 @@
-"""Load: the public API, from asyncio, uvloop, trio and threads, while devices are reset; nothing wrong, nothing left.
+"""Load: the public API from all loops and from threads, while devices are reset; results are right, nothing is left.
 
 Crowds of 64 run one after another: each on one loop, with both strategies of waiting, and on several loops and threads
-at once. Two devices stay open; the third is opened and closed by each user. Every n-th operation is a reset.
+at once. Two devices stay open; the third is opened and closed by each user. One in a fixed number of operations is a
+reset.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Shape:
 
     def __str__(self) -> str:
         crews = " + ".join(f"{count} {crew}" for crew, count in Counter(self.crews).items())
-        return f"{crews}, {self.waits}, {'tasks fail' if self.weights is FAILING else 'waits for all'}"
+        return f"{crews}, {self.waits}, {'tasks fail' if self.weights is FAILING else 'waits for the whole device'}"
 
 
 ALL_KINDS: Final = ("asyncio", "asyncio", "asyncio", "trio", THREAD, THREAD)
@@ -116,7 +117,7 @@ def _run(shape: Shape, plan: Plan, seed: int, limit: float) -> None:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """All crowds, one after another."""
+    """Runs all crowds, one after another."""
     outcome = Outcome()
     os.environ["AIOACL_SIM_DEVICES"] = str(DEVICES)
     crowd.warmed_up(range(DEVICES))
@@ -136,7 +137,7 @@ def run(scale: Scale, seed: int) -> Outcome:
             again = f"python -m tests.reliability load --{scale.value} --seed={seed}"
             outcome.findings += [f"{shape}: {finding}\n  again: {again}" for finding in plan.findings]
             if plan.findings:
-                break  # what one crowd left over would be found again in the next
+                break  # the next crowd would find again what this one has left
     outcome.figures = {
         "operations": totals.total(),
         "by kind of loop": dict(crews),

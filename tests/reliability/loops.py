@@ -1,4 +1,4 @@
-"""Event loops that count their turns: a turn is one poll, then all callbacks that were ready."""
+"""Event loops that count their turns: a turn is one poll and all callbacks that are ready after it."""
 
 from __future__ import annotations
 

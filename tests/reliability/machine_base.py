@@ -1,4 +1,4 @@
-"""The base of the machine: how a step is run and counted, what holds after each, and what holds at the end."""
+"""The base of the machine: how a step is run and counted, and what is checked after each step and at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING_LEFT: Final = ("contexts", "streams", "device_blocks", "host_blocks", "i
 
 
 def expect(call: Callable[..., Any], *expected: type[BaseException] | None) -> tuple[Any, Any]:
-    """Calls it. Returns the value and the class of the error, which must be one of these; None means no error."""
+    """Makes the call. Returns its value and the class of its error, which must be one of these; None: no error."""
     try:
         value, raised = call(), None
     except aioacl.AclError as error:
@@ -69,7 +69,7 @@ class Base(RuleBasedStateMachine):
         self._audit = Audit()
         self._audit.begin()
         self.broken = False
-        self.abandoned: set[str] = set()  # objects that a destroyed context has left in the runtime for ever
+        self.abandoned: set[str] = set()  # objects of destroyed contexts, which stay in the runtime for ever
         self.cards = [Card(index, State.CLOSED, manager_of(index).generation) for index in DEVICES]
         self.devices: list[Device] = []
         self.streams: list[Stream] = []
@@ -84,17 +84,17 @@ class Base(RuleBasedStateMachine):
 
     @staticmethod
     def of(things: Sequence[Any], pick: int) -> Any:
-        """Returns one of the newest."""
+        """Returns one of the newest objects."""
         return things[-1 - pick % min(len(things), NEWEST)]
 
     def device(self, pick: int) -> Device:
-        """Returns one of the newest; mostly one that is open."""
+        """Returns one of the newest devices; mostly one that is open."""
         opened = [device for device in self.devices if not device.closed]
         device: Device = self.of(self.devices if pick == LAST_PICK or not opened else opened, pick)
         return device
 
     @invariant()
-    def everybody_says_what_is_so(self) -> None:
+    def every_query_matches_the_model(self) -> None:
         """States, generations, health and counts, from each function that returns them."""
         for card in self.cards:
             manager = manager_of(card.index)
@@ -102,14 +102,14 @@ class Base(RuleBasedStateMachine):
             assert now == (card.state, card.generation), (now, card)
             assert simulator.retain_count(card.index) == card.retained
         for device in self.devices[-NEWEST:]:
-            self._says(device)
+            self._check_queries(device)
         for thing in self.things[-NEWEST:]:
             assert thing.made.stale is thing.stale
             assert thing.made.generation == thing.generation
         assert simulator.stats().violations == 0, simulator.violations()
 
     @staticmethod
-    def _says(device: Device) -> None:
+    def _check_queries(device: Device) -> None:
         card, health = device.card, device.made.health
         poisoned = card.faulted or card.state is State.QUARANTINED
         assert (device.made.state, device.made.generation) == (card.state, card.generation)
@@ -129,12 +129,12 @@ class Base(RuleBasedStateMachine):
         finally:
             if self.broken:
                 self._clear_away()
-                self._audit._patience = 0  # the audit's patience is not the subject here
+                self._audit._patience = 0  # the audit need not wait: everything was closed
             findings = self._audit.left() + self._audit.counted(*self.abandoned)
         assert self.broken or not findings, "\n".join(map(str, findings))
 
     def _close_everything(self) -> None:
-        self.broken = True  # until it has worked
+        self.broken = True  # until closing has succeeded
         for card in self.cards:
             for lease in [*card.leases, *card.lost]:
                 lease.__exit__()

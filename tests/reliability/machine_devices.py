@@ -52,7 +52,7 @@ class Devices(Base):
         made = aioacl.open_device(index).result()
         self.cards[index].opened("watch")
         self.devices.append(Device(made, self.cards[index]))
-        self.furnish(pick=0)
+        self.create_handles(pick=0)
 
     @precondition(lambda self: len(self.devices) > 1)
     @step(pick=PICK)
@@ -68,7 +68,7 @@ class Devices(Base):
     @with_a_device
     @step(pick=PICK, how=st.sampled_from(list(RESETS)), other=st.booleans())
     def force_reset(self, pick: int, how: str, other: bool) -> None:
-        """Requested by this thread or by another, which need not leave this thread's leases first."""
+        """Requested by this thread or another. Only this thread must leave its leases first."""
         device = self.device(pick)
         card = device.card
         expected: type[BaseException] | None = aioacl.ParameterError if device.closed else None
@@ -84,7 +84,7 @@ class Devices(Base):
             if rule:
                 armed.enter_context(simulator.fault(rule.format(card.index)))
             report, error = expect((lambda: in_thread(ask)) if other else ask, expected)
-        simulator.clear()  # a device stays broken until then after a reset that falsely reported success
+        simulator.clear()  # until then a device stays in a fault state, if a reset has falsely returned success
         if error is not None:
             assert simulator.resets(card.index) == before
             return
@@ -99,7 +99,7 @@ class Devices(Base):
     @precondition(lambda self: any(card.retained for card in self.cards))
     @step(index=st.sampled_from(DEVICES), force=st.booleans())
     def foreign_reset(self, index: int, force: bool) -> None:
-        """Another library resets the device; if aioacl has it open, it sets it again."""
+        """Another library resets the device; if aioacl has it open, aioacl sets it again."""
         card, manager = self.cards[index], manager_of(index)
         call = lib.aio_u_aclrtResetDeviceForce if force else lib.aio_u_aclrtResetDevice
         code = in_thread(lambda: call(index))
@@ -110,14 +110,14 @@ class Devices(Base):
 
     @precondition(lambda self: any(card.retained for card in self.cards))
     @step(pick=PICK)
-    def visit(self, pick: int) -> None:
-        """Another library sets the device and gives it back: nothing changes for aioacl."""
+    def foreign_set(self, pick: int) -> None:
+        """Another library sets and resets the device: nothing changes for aioacl."""
         cards = [card for card in self.cards if card.retained]
         index = self.of(cards, pick).index
         acts = (lib.aio_u_aclrtSetDevice, lib.aio_u_aclrtResetDevice)
         assert in_thread(lambda: [act(index) for act in acts]) == [0, 0]
 
-    # --- making ---------------------------------------------------------------------------------------------------
+    # --- creating ---------------------------------------------------------------------------------------------------
 
     @with_a_device
     @step(pick=PICK, kind=st.sampled_from(["stream", "buffer", "pinned", "event"]))
@@ -141,15 +141,15 @@ class Devices(Base):
 
     @with_a_device
     @step(pick=PICK)
-    def furnish(self, pick: int) -> None:
-        """Creates new handles; without them only old ones would be used after a reset."""
+    def create_handles(self, pick: int) -> None:
+        """Creates new handles; otherwise only old ones would be used after a reset."""
         for kind in ("stream", "buffer"):
             self.make(pick=pick, kind=kind)
 
     @with_a_device
     @step(pick=PICK, value=st.integers(0, 9))
     def run(self, pick: int, value: int) -> None:
-        """A job; with an odd number it raises."""
+        """Runs a job, which raises if the number is odd."""
         device = self.device(pick)
 
         def job(number: int) -> int:
@@ -196,7 +196,7 @@ class Devices(Base):
 
     @precondition(lambda self: any(card.listeners for card in self.cards))
     @step(pick=PICK)
-    def hear(self, pick: int) -> None:
+    def read_events(self, pick: int) -> None:
         """All events since the last call, in order; then the end, if the listener is closed."""
         listener: Listener = self.of([it for card in self.cards for it in card.listeners], pick)
         missed = listener.missed
@@ -210,4 +210,4 @@ class Devices(Base):
             except StopAsyncIteration:
                 listener.by.card.listeners.remove(listener)
             else:
-                raise AssertionError(f"{event} comes after the end")
+                raise AssertionError(f"{event} came after the end of the events")

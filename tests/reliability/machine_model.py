@@ -18,7 +18,7 @@ Refusal = type[aioacl.AclError] | None
 
 @dataclass(frozen=True)
 class Reset:
-    """A force reset: which fault is injected meanwhile, and the expected result."""
+    """A force reset: the injected fault, and the expected result."""
 
     rule: str = ""
     opens: bool = True
@@ -64,7 +64,7 @@ class Listener:
 
 @dataclass
 class Card:
-    """A device: its state, its generation, how often it is open and set, and its events."""
+    """A device: its state, its generation, how often it is opened and set, and its events."""
 
     index: int
     state: State
@@ -74,7 +74,7 @@ class Card:
     retained: int = 0
     faulted: bool = False
     leases: list[Any] = field(default_factory=list[Any])  # held by this thread, in the order of entering
-    lost: list[Any] = field(default_factory=list[Any])  # revoked, and not left yet
+    lost: list[Any] = field(default_factory=list[Any])  # revoked, but not left yet
     listeners: list[Listener] = field(default_factory=list[Listener])
 
     def announce(self, kind: str) -> None:
@@ -111,7 +111,7 @@ class Card:
         self.becomes(State.CLOSED, "closed", generation=True)
 
     def reset(self, how: str) -> Reset:
-        """A force reset by aioacl, with no grace. A device that is not set is only set: reset faults have no effect."""
+        """A force reset by aioacl, without grace. A device that is not set is only set, so faults do not fire."""
         comes = RESETS[how] if self.retained or not RESETS[how].sets else RESETS["plain"]
         if self.state is State.OPEN:
             self.becomes(State.DRAINING, "draining")
@@ -157,7 +157,7 @@ class Card:
         )
 
     def refusal(self, opened: Device) -> Refusal:
-        """The error that creating something by that open of it raises."""
+        """The error that creating an object by that open raises."""
         if opened.closed:
             return aioacl.ParameterError
         return aioacl.DeviceResetting if self.lost else self.shut
@@ -165,7 +165,7 @@ class Card:
 
 @dataclass(eq=False)
 class Device:
-    """What open_device returned."""
+    """The model of what open_device returned."""
 
     made: aioacl.Device
     card: Card
@@ -174,7 +174,7 @@ class Device:
 
 @dataclass(eq=False)
 class Thing:
-    """A handle, of a generation."""
+    """A handle and its generation."""
 
     made: Any
     card: Card
@@ -183,7 +183,7 @@ class Thing:
 
     @property
     def stale(self) -> bool:
-        """Whether its device was reset or closed since."""
+        """Whether its device was reset or closed since it was created."""
         return self.generation != self.card.generation
 
     @property
@@ -235,7 +235,7 @@ class Stream(Thing):
         return self.points[-1].error if self.points else None
 
     def goes_on(self) -> None:
-        """Unblocks it and those that waited for it alone."""
+        """Unblocks it, and the streams that waited only for it."""
         self.held = False
         for point in self.points:
             point.stands = False
@@ -253,7 +253,7 @@ class Point:
 
     @property
     def ends(self) -> tuple[Refusal, ...]:
-        """The possible results of waiting for it: with no time if it is blocked, with enough time if it is not."""
+        """The possible results of waiting for it: without time if it is blocked, otherwise with enough time."""
         card = self.stream.card
         if self.known:
             return (self.error,)

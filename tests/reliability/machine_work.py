@@ -61,7 +61,7 @@ class Work(Base):
     @with_a_buffer
     @step(pick=PICK, which=PICK, up=st.booleans())
     def copy(self, pick: int, which: int, up: bool) -> None:
-        """Between pageable memory and the device: two places of the host are refused."""
+        """Between pageable memory and the device: a copy within the host is refused."""
         stream, buffer = self.of(self.streams, pick), self.of(self.buffers, which)
         wrong = aioacl.ParameterError if isinstance(buffer, Pinned) else self._of_another(stream, buffer)
         target, source = (buffer.made, bytes(BYTES)) if up else (bytearray(BYTES), buffer.made)
@@ -91,7 +91,7 @@ class Work(Base):
         point: Point | None = event.point
         other = point.stream if point and point.stands and point.stream is not stream else None
         if event.card is not stream.card or stream.held or (other and not other.held):
-            return  # on a held stream: a wait for an event that has ended enqueues nothing, so it would not block
+            return  # a wait for an event that has ended enqueues nothing, so it would not block a held stream
         before = stream.waits_for[:]
         if other and stream.goes:
             self._all_known(stream)
@@ -203,7 +203,7 @@ class Work(Base):
     @precondition(lambda self: any(point.known and point.stream.stale for point in self.points))
     @step(pick=PICK)
     def ask_an_old_ticket(self, pick: int) -> None:
-        """What had ended before the reset stays known. An older failure is raised only by what depends on it."""
+        """The result of work that ended before the reset is kept. Only what depends on an older failure raises it."""
         old = [point for point in self.points if point.known and point.stream.stale]
         point: Point = self.of(sorted(old, key=lambda point: point.error is not None), pick)
         self._wait_for(point, point.made)
@@ -297,7 +297,7 @@ class Work(Base):
     @precondition(lambda self: self.things)
     @step(pick=PICK, of=st.sampled_from(["streams", "buffers", "events"]))
     def close_one(self, pick: int, of: str) -> None:
-        """Closing succeeds, once or twice, stale or not; what was enqueued goes on."""
+        """Closing succeeds, once or twice, stale or not; work that was enqueued goes on."""
         things = getattr(self, of) or self.things
         thing: Thing = self.of(things, pick)
         fresh = thing.refusal is None

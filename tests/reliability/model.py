@@ -28,7 +28,7 @@ DEFAULT: Final = (
     ("MAKERS=1 RESETTERS=1 RESETS=2", "patient"),
     ("ENQUEUERS=1 MAKERS=1 RESETTERS=1", "bounded live"),
 )
-# The largest come first, so that nothing large is left to one core at the end.
+# The largest come first, so that no core is left with a large one at the end.
 SLOW: Final = (
     ("HOLDERS=1 JOBS=1 MAKERS=1 RESETTERS=1", "live patient"),
     ("HOLDERS=1 ENQUEUERS=1 RESETTERS=2", "bounded"),
@@ -47,7 +47,7 @@ SLOW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """One wrong step, with the smallest set of users and the mode that show it."""
+    """One wrong step of the model, with the smallest set of users and the mode that find it."""
 
     name: str
     users: str
@@ -55,11 +55,11 @@ class Bug:
 
     @property
     def exploration(self) -> Exploration:
-        """The model with it."""
+        """The exploration of the model with this bug."""
         return Exploration(DEVICE, (*self.users.split(), f"BUG_{self.name}"), self.mode)
 
 
-#: Bugs that are also put into the real code, under the same names.
+#: Bugs that `mutants` also puts into the real code, under the same names.
 BUGS: Final = (
     Bug("no_generation_check", "ENQUEUERS=1 RESETTERS=1 TIMES=2"),
     Bug("drain_ignores_leases", "HOLDERS=1 RESETTERS=1", "patient"),
@@ -111,7 +111,7 @@ def _report_model(outcome: Outcome, exploration: Exploration, explored: Explored
     outcome.expect(
         not explored.error,
         f"{exploration}: {explored.error}; the end of the trail:\n{explored.trail}\n"
-        f"see it again: spin -a {' '.join(exploration.defines)} tests/reliability/models/{exploration.model}",
+        f"to repeat it: spin -a {' '.join(exploration.defines)} tests/reliability/models/{exploration.model}",
     )
 
 
@@ -121,7 +121,7 @@ def _report_bug(outcome: Outcome, bug: Bug, explored: Explored | SpinError) -> b
         return False
     caught = bool(explored.error)
     outcome.figures["bugs caught"].append(f"{bug.name:<24} {bug.mode:<9} {explored.error or 'NOT CAUGHT'}")
-    outcome.expect(caught, f"{bug.exploration} shows nothing in {explored.states:,} states")
+    outcome.expect(caught, f"{bug.exploration} found no error in {explored.states:,} states")
     return caught
 
 

@@ -1,4 +1,4 @@
-"""One exploration by spin: takes a model and its parameters, returns states and errors. A helper of `model`."""
+"""One exploration by spin: takes a model and its parameters, returns states and errors. Used by the part `model`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ DEEPEST: Final = 50_000
 LIMIT_SECONDS: Final = 900.0
 TRAIL_LINES: Final = 40
 
-#: The macros that a mode adds to a model. Bounds and cancellations end waits that would otherwise last for ever, so
-#: only a mode without both shows a lost wake-up.
+#: The macros that a mode adds to a model. Time limits and cancellations end waits that would otherwise last for ever.
+#: So only a mode without both shows a lost wake-up.
 MODES: Final[dict[str, tuple[str, ...]]] = {
-    "bounded": (),  # bounds may run out, no wait is cancelled
-    "cancelled": ("CANCEL",),  # bounds may run out, and each wait may be cancelled
-    "patient": ("PATIENT",),  # no bound runs out, and no wait is cancelled
+    "bounded": (),  # time limits may run out, no wait is cancelled
+    "cancelled": ("CANCEL",),  # time limits may run out, and each wait may be cancelled
+    "patient": ("PATIENT",),  # no time limit runs out, and no wait is cancelled
     "live": ("PATIENT", "LIVE"),  # the same; with fair scheduling, every process ends
 }
 

@@ -1,9 +1,9 @@
-"""Bugs that are put into the code are noticed: ten that break the protocol, small ones in Python, one-liners in C.
+"""Bugs put into the code are noticed: ten that break the protocol, small ones in Python, one-line changes in C.
 
-Quick: two of the ten. By default: those of the ten that are in C, and some of the others and of the small ones, which
-the seed chooses; each with its own tests. Slow: all of these, 160 mutants of the lifecycle's modules, drawn from all
-that mutmut makes of them, and the table of one-line changes to the engine; nine in ten of each must be noticed. Only
-copies of the installed package are changed; tests and C sources are the checkout's.
+Each bug is tried with its own tests. Quick: two of the ten. By default: those of the ten that are in C, and some of the
+others and of the small ones; the seed chooses. Slow: all of these; 160 mutants of the lifecycle's modules, drawn from
+all that mutmut makes; and the table of one-line changes to the engine. Of the last two, nine in ten must be noticed.
+Only copies of the installed package are changed; tests and C sources are those of the checkout.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 200.0, Scale.SLOW: 3000.0}
 HERE: Final = Path(__file__).resolve().parent
 QUICK_BUGS: Final = ("two_procedures",)
-DEFAULT_BUGS: Final = 4  # of those in Python; those in C take almost no time once the engine is built
+DEFAULT_BUGS: Final = 4  # bugs in Python; those in C take almost no time once the engine is built
 DEFAULT_SLIPS: Final = 2
 MUST_BE_NOTICED: Final = 0.9
 PYTHON_MUTANTS: Final = 160
 LONGEST_SECONDS: Final = 2.5
-BUG_SECONDS: Final = 5.0  # after which the one test for a bug counts as hung
+BUG_SECONDS: Final = 5.0  # a bug's test that takes longer counts as hung
 
-# The tests that notice most changes of a module come first; the rest follows in this order.
+# The tests that notice most changes of each module; they run first, in this order.
 FIRST: Final = {
     "_base/states": (
         "tests/unit/base/test_states.py",
@@ -198,7 +198,7 @@ class Patch:
 
 
 def one_line(text: str) -> str:
-    """A piece of code, for a list."""
+    """A piece of code on one line, for a list."""
     return " ".join(text.split())
 
 
@@ -214,7 +214,7 @@ def survivors() -> dict[str, list[dict[str, str]]]:
 
 
 class Excuses:
-    """Why some of mutmut's mutants cannot be noticed."""
+    """The reasons why some of mutmut's mutants cannot be noticed."""
 
     def __init__(self) -> None:
         table = survivors()
@@ -230,7 +230,7 @@ class Excuses:
         )
 
 
-# --- whether all that is named here exists ------------------------------------------------------------------------
+# --- names in the tables ------------------------------------------------------------------------
 
 
 def problems() -> list[str]:
@@ -275,7 +275,7 @@ def plan_for(module: str, base: Plan) -> Plan:
 
 
 class Tally:
-    """What was noticed of one kind of change, and what was not."""
+    """Counts the changes of one kind that were noticed and that were not."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -317,7 +317,7 @@ class Tally:
 def try_natively(
     engine: rebuilt.Engine, patch: Patch | None, place: Path, copy: Path, reporter: Reporter
 ) -> None:
-    """In the child: builds the changed engine and runs the native tests; else leaves the extension for pytest."""
+    """In the child: builds the changed engine and runs the native tests, or links the extension for pytest."""
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder = Path(name)
         source = patch.file if patch else "gate.c"
@@ -367,7 +367,7 @@ def try_bugs(
     place: Path,
     kinds: dict[str, list[Patch]],
 ) -> None:
-    """Bugs that have tests of their own; each must be noticed by them, and they must pass without it."""
+    """Tries bugs with their own tests, which must notice each bug and pass without it."""
     chosen = [patch for of_kind in kinds.values() for patch in of_kind]
     tests = tuple(dict.fromkeys(test for patch in chosen if not patch.in_c for test in patch.tests))
     natively = partial(try_natively, engine, None, place) if engine else None
@@ -383,7 +383,7 @@ def try_bugs(
 
 
 def drawn(copies: Copies, count: int, seed: int) -> tuple[list[Mutant], int, int]:
-    """That many mutants, drawn from those without an excuse; and the numbers of all and of excused ones."""
+    """Draws that many mutants without an excuse; returns them, and the numbers of all and of excused ones."""
     from tests.reliability.mutation import Mutants
 
     modules = [Mutants(name, copies.source(f"{name}.py")) for name in FIRST]
@@ -404,7 +404,7 @@ def drawn(copies: Copies, count: int, seed: int) -> tuple[list[Mutant], int, int
 
 
 def try_python(outcome: Outcome, copies: Copies, count: int, seed: int) -> Plan:
-    """Tries mutants of the lifecycle's modules; returns the time of the tests."""
+    """Tries mutants of the lifecycle's modules; returns the plan with the times of the tests."""
     chosen, excused, every = drawn(copies, count, seed)
     base = Plan(REST)
     for problem in copies.baseline(base):
@@ -441,7 +441,7 @@ def try_c(outcome: Outcome, copies: Copies, engine: rebuilt.Engine, place: Path,
 
 
 def check_patches(outcome: Outcome, copies: Copies, *, in_c: bool) -> bool:
-    """Whether the table still fits the code."""
+    """Checks that the table still fits the code."""
     fits = True
     for patch in patches("bug") + patches("small") + patches("mutant"):
         if patch.in_c and not in_c:

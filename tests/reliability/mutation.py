@@ -1,6 +1,6 @@
-"""Small changes to Python modules, by mutmut's operators: one argument dropped, one comparison turned, one name None.
+"""Small changes to Python modules by mutmut's operators, such as a dropped argument or an inverted comparison.
 
-Texts for people are not changed, nor is code for type checkers only.
+Messages are not changed, and neither is code that only type checkers use.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Mutant:
 
 
 class Mutants:
-    """All mutants of a module, in the order of the text; each is written when it is asked for."""
+    """All mutants of a module, in the order of the text; each is generated on request."""
 
     def __init__(self, module: str, text: str) -> None:
         self._module = module

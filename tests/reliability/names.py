@@ -1,4 +1,4 @@
-"""Whether the files, tests and modules that the parts name exist: a move must not drop a check silently."""
+"""Whether the files, tests and modules that the parts name exist: a rename must not drop a check without notice."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Outcome:
 
     figures: dict[str, Any] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
-    not_run: str = ""  # what is missing here, and how to get it
+    not_run: str = ""  # what this machine lacks, and how to get it
     seconds: float = 0.0
 
     def expect(self, holds: object, finding: str) -> None:
@@ -53,14 +53,14 @@ class Outcome:
             self.findings.append(finding)
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns a dict for JSON."""
         return asdict(self)
 
 
 class Part(Protocol):
     """A module of this package that proves something. The first line of its docstring describes it."""
 
-    LIMIT_SECONDS: dict[Scale, float]  # after which its process counts as hung
+    LIMIT_SECONDS: dict[Scale, float]  # a process that takes longer counts as hung
 
     @staticmethod
     def run(scale: Scale, seed: int) -> Outcome:

@@ -1,6 +1,6 @@
-"""The engine, built once, and then again with one file changed: the extension, and the lists of native tests.
+"""Builds the engine once, and again for each changed file: the extension, and the lists of native tests.
 
-No file of the checkout is written: objects and programs are in a folder of their own.
+No file of the checkout is written: objects and programs are written to another folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NATIVE_SECONDS: Final = 30.0
 
 
 def missing() -> str:
-    """What is missing of the things that a build needs."""
+    """What a build needs that is missing here."""
     lacking = [
         str(path.relative_to(ROOT)) for path in (ENGINE / "gate.c", NATIVE / "bed.c") if not path.exists()
     ]
@@ -83,7 +83,7 @@ class Engine:
         )
 
     def changed(self, name: str, text: str, folder: Path) -> dict[str, Path]:
-        """The engine's objects, one of them compiled from another text."""
+        """The engine's objects, one of them compiled from the changed text."""
         source = folder / name
         source.write_text(text)
         stem = source.stem

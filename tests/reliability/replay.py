@@ -19,14 +19,14 @@ from tests.reliability.strategies import Recorded
 
 
 def main() -> int:
-    """0 when nothing was found."""
+    """Returns 0 if nothing was found, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.reliability.replay", description=__doc__)
     parser.add_argument("scenario", choices=SCENARIOS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--number", type=int, default=0, help="which schedule of the seed")
     parser.add_argument("--decisions", help="threads by number, with commas, instead of a seed")
-    parser.add_argument("--grain", type=Grain, default=Grain.COARSE, help="where there are points")
-    parser.add_argument("--bug", choices=BUGS, help="a known bug to put in before")
+    parser.add_argument("--grain", type=Grain, default=Grain.COARSE, help="where the scheduler has points")
+    parser.add_argument("--bug", choices=BUGS, help="a known bug to put in first")
     options = parser.parse_args()
     process, scenario = ScheduleProcess(), SCENARIOS[options.scenario]
     if options.bug:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bug:
-    """What is wrong, the function that makes it so, and the scenario that must find it."""
+    """What is wrong, the function that puts it in, and the scenario that must find it."""
 
     sentence: str
     scenario: str
@@ -33,7 +33,7 @@ def _put(owner: type, name: str, wrong: Callable[..., object]) -> None:
     setattr(owner, name, wrong)
 
 
-async def _change_without_a_second_look(self: Any, _: int, deadline: float | None) -> None:
+async def _change_without_a_second_check(self: Any, _: int, deadline: float | None) -> None:
     port = current_port()
 
     def start(_: CData, key: int) -> int:
@@ -45,7 +45,7 @@ async def _change_without_a_second_look(self: Any, _: int, deadline: float | Non
 
 
 def _lose_wake_ups() -> None:
-    _put(Admission, "change", _change_without_a_second_look)
+    _put(Admission, "change", _change_without_a_second_check)
 
 
 async def _reset_without_the_lock(self: Any, *, grace: float, timeout: float, reason: str) -> Any:
@@ -97,7 +97,7 @@ def _close_later(self: Any, *states: State) -> Any:
         run()
 
     if self.admission.state is State.OPEN:
-        procedure.run = drain_first  # type: ignore[method-assign]  # this is the bug
+        procedure.run = drain_first  # type: ignore[method-assign]  # the bug
     self.start_procedure(procedure)
     return procedure
 
@@ -118,7 +118,7 @@ BUGS: Final[dict[str, Bug]] = {
         "the last turn wakes no waiter", "core_turns", _wake_no_waiter_of_the_last_turn
     ),
     "late-drain": Bug(
-        "the last close drains on its procedure, and another open is counted before",
+        "the last close drains on its procedure's thread, so another open may be counted before",
         "open_close",
         _drain_late,
     ),

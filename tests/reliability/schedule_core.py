@@ -13,9 +13,9 @@ from tests.reliability.schedule_scenarios import SCENARIOS, Bodies, scenario
 if TYPE_CHECKING:
     from tests.reliability.schedule_world import World
 
-__all__ = ["SCENARIOS"]  # all of them, with these
+__all__ = ["SCENARIOS"]  # the table of all scenarios, now with these
 
-CORE_INDEX: Final = 63  # no device: only its gate is used
+CORE_INDEX: Final = 63  # no such device exists: only its gate is used
 
 
 @scenario(core=True)
@@ -40,7 +40,7 @@ def core_gate(world: World) -> Bodies:
 
 @scenario(core=True)
 def core_turns(world: World) -> Bodies:
-    """A turn: each waiter has one when the gate opens, and a thread that waits for the last turn is woken at once."""
+    """Each waiter has a turn when the gate opens, and a thread that waits for the last turn is woken at once."""
     admission = _gate_alone(Trigger.DRAIN, Trigger.SEIZE)
 
     def wait() -> None:
@@ -61,7 +61,7 @@ def core_turns(world: World) -> Bodies:
 @scenario(core=True)
 def core_worker(world: World) -> Bodies:
     """A worker thread that is stopped while it has a job."""
-    worker = world.manager.control  # a new one would leave a port, which lasts as long as the process
+    worker = world.manager.control  # a new worker would leave a port, which lasts as long as the process
     worker.start()
 
     def call() -> None:

@@ -43,7 +43,7 @@ class Tally:
 
 
 class ScheduleProcess:
-    """A process in which schedules are run. If a schedule cannot be ended, the process is not used again."""
+    """A process in which schedules are run. After a schedule that cannot be ended, the process is not used again."""
 
     def __init__(self, slot: int = 0) -> None:
         processors = sorted(os.sched_getaffinity(0))
@@ -59,7 +59,7 @@ class ScheduleProcess:
         self.once(SCENARIOS["open_close"], Recorded(()), grain=Grain.LOCKS)
         self._before = (
             _descriptors()
-        )  # with the ports of the worker threads, which last as long as the process
+        )  # includes the ports of the worker threads, which last as long as the process
 
     # --- one schedule -----------------------------------------------------------------------------------------
 
@@ -95,10 +95,10 @@ class ScheduleProcess:
             gc.collect()
 
     def left(self) -> str:
-        """Descriptors that the runs have left in the process; threads were joined by each."""
+        """Returns the descriptors that the runs have left in the process; each run has joined its threads."""
         gc.collect()
         now = _descriptors()
-        return "" if now <= self._before else f"{self._before} descriptors, now {now}"
+        return "" if now <= self._before else f"{self._before} descriptors before, {now} now"
 
     # --- many -------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ SCENARIOS: dict[str, Scenario] = {}
 def scenario(
     *, patience: float = 0.0, core: bool = False
 ) -> Callable[[Callable[[World], Bodies]], Callable[[World], Bodies]]:
-    """Enters a function into the table."""
+    """Adds a function to the table of scenarios."""
 
     def enter(build: Callable[[World], Bodies]) -> Callable[[World], Bodies]:
         name = build.__name__
@@ -85,7 +85,7 @@ def reset_reset_close(world: World) -> Bodies:
 
 @scenario()
 def reset_open_close(world: World) -> Bodies:
-    """A reset, while others open the device again and close it."""
+    """A reset, while other threads open the device again and close it."""
     device = world.opened()
     return [
         lambda: world.reset(device, Closed),
@@ -132,7 +132,7 @@ def shared_lease_reset(world: World) -> Bodies:
     ]
 
 
-# --- making -------------------------------------------------------------------------------------------------------
+# --- creating -------------------------------------------------------------------------------------------------------
 
 
 def _make_stream(world: World, device: Device, *allowed: type[Exception]) -> None:
@@ -170,7 +170,7 @@ def make_close(world: World) -> Bodies:
 
 
 def _run_job(world: World, device: Device, *allowed: type[Exception], timeout: float | None = None) -> None:
-    """A job that other operations may overtake while it is running."""
+    """Runs a job; the device may be reset or closed meanwhile."""
     inside: list[bool] = []
 
     def job() -> int:
@@ -179,7 +179,7 @@ def _run_job(world: World, device: Device, *allowed: type[Exception], timeout: f
         return 42
 
     answer = world.attempt("run", lambda: device.run(job).result(timeout), *allowed)
-    world.expect(answer is None or (answer == 42 and inside == [True]), f"the job answered {answer}")
+    world.expect(answer is None or (answer == 42 and inside == [True]), f"the job returned {answer}")
 
 
 @scenario()
@@ -282,7 +282,7 @@ def foreign_close(world: World) -> Bodies:
 
 @scenario()
 def turns(world: World) -> Bodies:
-    """Three resets without a pause, and each waiter at the gate has a turn between them."""
+    """Three resets without a pause: each waiter at the gate has a turn between them."""
     device = world.opened()
     manager = world.manager
     came: list[int] = []
@@ -303,7 +303,7 @@ def turns(world: World) -> Bodies:
         if stream is not None and came:
             world.expect(
                 stream.generation <= came[0] + 1,
-                f"waited since generation {came[0]} and was served in {stream.generation}",
+                f"waited since generation {came[0]} and had its turn in {stream.generation}",
             )
         world.close(stream)
         del manager.admission.turns.wait

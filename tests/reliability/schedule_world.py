@@ -1,4 +1,4 @@
-"""What the threads of a scenario share: devices, the outcome of each operation, and what must hold at the end."""
+"""What the threads of a scenario share: devices, the outcomes of operations, and the checks at the end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ TimedOut = DeviceTimeout
 
 
 def settle_in(scheduler: Scheduler) -> None:
-    """Installs the scheduler behind the seam, once, in a process that has not opened a device yet."""
+    """Installs the scheduler in `aioacl._base.sync`, once, in a process that has not opened a device yet."""
     aioacl.use_library("simulator")
     runtime.acquire("schedules")  # held for ever: initialising is not part of a schedule
     setattr(limits, "POOL_EVENTS", POOL_EVENTS)  # noqa: B010 - a constant, which an assignment may not change
@@ -130,7 +130,7 @@ class World:
         self._changed = scheduler.condition()
         self._said: dict[str, Any] = {}
         for worker in (self.manager.control, self.manager.maintenance):
-            if worker._port is not None:  # a kick may be left over from the last run
+            if worker._port is not None:  # the last run may have left a kick
                 worker._port.drain()
 
     # --- what threads do --------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class World:
         return report
 
     def close(self, thing: Any, *allowed: type[Exception]) -> None:
-        """Closes an object; that fails only if the device is quarantined while the close waits."""
+        """Closes an object; this fails only if the device is quarantined while the close waits."""
         if thing is not None:
             self.attempt(f"close {type(thing).__name__}", lambda: thing.close().result(), *allowed)
 
@@ -191,7 +191,7 @@ class World:
                 self._changed.wait()
             return self._said[name]
 
-    # --- what must hold ---------------------------------------------------------------------------------------
+    # --- checks ---------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Closes and drops what is left."""
@@ -206,7 +206,9 @@ class World:
         self._check_simulator()
         ok = [report for report in self.reports if report.ok]
         generations = {report.generation for report in ok}
-        self.expect(len({id(report) for report in ok}) == len(generations), "one generation, two resets")
+        self.expect(
+            len({id(report) for report in ok}) == len(generations), "two resets reported the same generation"
+        )
 
     def _check_python(self) -> None:
         manager = self.manager
@@ -220,7 +222,7 @@ class World:
         self.expect(not manager.jobs._executors, "the executor is left")
         self.expect(not manager.control._jobs and not manager.maintenance._jobs, "jobs are left")
         self.expect(not manager.deferred.notes, "notes of finalizers are left")
-        self.expect(manager.counts.now.retained == 0, f"{manager.counts.now} are counted")
+        self.expect(manager.counts.now.retained == 0, f"counts are left: {manager.counts.now}")
 
     def _check_simulator(self) -> None:
         stats = simulator.stats()

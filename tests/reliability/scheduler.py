@@ -1,16 +1,16 @@
-"""A cooperative scheduler behind aioacl's seam: real threads that run one at a time, in an order that is decided.
+"""A cooperative scheduler for the threads of aioacl: real threads run one at a time, in a chosen order.
 
-Theory of operation. `Scheduler` is a backend of `aioacl._base.sync`. Every thread that the lifecycle starts, and every
-user's thread of a scenario, has a baton of its own, a lock on which it sleeps; one of them runs. At a *point* (a lock
-taken or released, a condition, a start, a descriptor, a wait in C; `Grain` selects which) the running thread lists the
-threads that can go on. If there is more than one, the strategy chooses: a *decision*. The list of decisions is the
-schedule; the same decisions make the same run.
+Theory of operation. `Scheduler` is a backend of `aioacl._base.sync`, the *seam*. Every thread that the lifecycle
+starts, and every thread of a scenario, has its own baton: a lock on which it sleeps. One thread runs at a time. At a
+*point* (a lock taken or released, a condition, a start, a descriptor, a wait in C; `Grain` selects which) the running
+thread lists the threads that can go on. If there is more than one, the strategy chooses: a *decision*. The list of
+decisions is the schedule; the same decisions make the same run.
 
-No thread really blocks. A thread that waits has a condition that is evaluated at each point: the lock is free, it was
-notified, the descriptor is readable, no call is inside C (polled with a time of 0). The clock is virtual. It stands
-still while any thread can go on, and jumps to the next deadline when none can; with `patience` a strategy may let it
-jump earlier, by that many seconds altogether. If no thread can go on and nothing has a deadline, that is a deadlock: a
-finding, with all stacks.
+No thread blocks in the kernel for what it waits for. Its condition is evaluated at each point: the lock is free, it was
+notified, the descriptor is readable, no call is inside C (polled with a time of 0). The clock is virtual. It does not
+advance while any thread can go on, and jumps to the next deadline when none can. With `patience`, a strategy may let it
+jump earlier, by at most that many seconds in total. If no thread can go on and nothing has a deadline, that is a
+deadlock, which is reported with all stacks.
 
 The engine's own threads (the watcher, for instance) and the simulator's are not scheduled: they hold no baton, and a
 call into C is one step, however long it waits for them. In the scenarios their order has no effect: no stream has work
@@ -43,15 +43,13 @@ _HIDDEN: Final = (__file__, threading.__file__)  # frames in every stack
 
 
 class Stuck(BaseException):
-    """No thread can go on, or a thread blocks outside of the seam."""
+    """No thread can go on, or a thread blocks outside of the seam, unseen by the scheduler."""
 
 
 class Grain(Enum):
     """Where there are points."""
 
-    COARSE = (
-        "coarse"  # before each possible wait, and after each step that ends one: enough if all is under locks
-    )
+    COARSE = "coarse"  # before each possible wait, and after each step that ends one: enough if locks guard all data
     LOCKS = "locks"  # also where a lock is released
     CROSSINGS = "crossings"  # also before calls into C that other threads can notice
 
@@ -81,8 +79,8 @@ class Actor:
         self.fd = -1
         self.ended = False
 
-    def story(self) -> str:
-        """What it waits for, and its stack."""
+    def description(self) -> str:
+        """What the thread waits for, and its stack."""
         frames = sys._current_frames()
         frame = frames.get(self.thread.ident or 0) if self.thread else None
         steps = (
@@ -221,11 +219,11 @@ class Scheduler:
             self.point()
 
     def point(self, ready: Callable[[], object] | None = None, timeout: float | None = None) -> bool:
-        """Lets others go on; returns once the condition holds, or False after the time."""
+        """Lets other threads run; returns True once the condition holds, or False after the time."""
         me = self.current
         if me is None or self._quiet:
             if ready is not None and not ready():
-                raise Stuck("a finalizer, or a thread outside of the run, would have to wait")
+                raise Stuck("a finalizer, or a thread outside of the run, has to wait, which is impossible")
             return True
         me.ready = ready
         me.deadline = None if timeout is None else self.now + max(0.0, timeout)
@@ -259,7 +257,7 @@ class Scheduler:
         """Chooses a thread that goes on."""
         self.points += 1
         if self.points > POINTS_AT_MOST:
-            raise Stuck(f"no end after {POINTS_AT_MOST} points")
+            raise Stuck(f"the run has not ended after {POINTS_AT_MOST} points")
         if not self.exploring and not me.ended and (me.ready is None or me.ready()):
             return me.number
         while True:
@@ -318,7 +316,7 @@ class Scheduler:
             chosen = self.actors[self._decide(me)]
         except Stuck as stuck:
             self._fail(str(stuck))
-            me.baton.acquire()  # for good: the process ends with what was found
+            me.baton.acquire()  # for ever: the process ends with the finding
             raise
         if chosen is me:
             return
@@ -344,7 +342,7 @@ class Scheduler:
             self._hand_on(actor)
 
     def _fail(self, what: str) -> None:
-        self.problems.append("\n".join([what, *(actor.story() for actor in self._alive)]))
+        self.problems.append("\n".join([what, *(actor.description() for actor in self._alive)]))
         self._over.release()
 
     def run(
@@ -355,7 +353,7 @@ class Scheduler:
         grain: Grain = Grain.LOCKS,
         patience: float = 0.0,
     ) -> bool:
-        """Runs the body, and all that it starts, to the end. False if they cannot go on."""
+        """Runs the body and all threads that it starts to their ends. Returns False if they cannot go on."""
         self.actors, self._alive, self.decisions, self.problems, self.garbage = [], [], [], [], []
         self.now, self.points = BEGINNING, 0
         self.fine, self.coarse = grain is Grain.CROSSINGS, grain is Grain.COARSE

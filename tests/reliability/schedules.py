@@ -1,4 +1,4 @@
-"""Threads of the lifecycle one at a time, in thousands of orders: at random, and all with few preemptions.
+"""Runs the lifecycle's threads one at a time, in thousands of orders: at random, and all with few preemptions.
 
 Every batch of schedules runs in a process of its own, forked before any ACL library is loaded, on one processor: a
 switch between threads costs several times as much across two. A finding ends its batch and includes how to repeat it.
@@ -29,9 +29,9 @@ BUG: Final = (
     400,
     4000,
     10_000,
-)  # schedules in which a known bug must be found; the first that finds it is the last
+)  # a known bug must be found within this many schedules; the first that finds it ends the batch
 SMALL: Final = ("open_close", "lease_reset", "make_close", "foreign_open", "foreign_reset")
-TOO_LONG: Final = ("job_cancelled", "foreign_close")  # for all schedules with two deviations
+TOO_LONG: Final = ("job_cancelled", "foreign_close")  # too long to try all schedules with two deviations
 QUICK_BUGS: Final = ("lost-wake-up", "no-wake-at-last-turn")
 CORE_BOUND: Final = (1, 2, 3)
 FULL_BOUND: Final = (0, 1, 2)
@@ -44,7 +44,7 @@ class Batch:
 
     kind: str  # "random", "twice", "core", "delays" or "bug"
     scenarios: tuple[str, ...]
-    number: int = 0  # schedules of each, or preemptions
+    number: int = 0  # schedules of each scenario, or preemptions
     bug: str = ""
 
 
@@ -87,20 +87,20 @@ class _Running:
 
     def next(self) -> Tally | None:
         """The next tally, one without a name if there is none yet, or None after the last."""
-        alive = self.process.is_alive()  # checked first: what it had sent by then is in the pipe
+        alive = self.process.is_alive()  # checked first, so that all that it has sent is in the pipe
         try:
             tally: Tally | None = self.answers.get(timeout=NAP_SECONDS)
         except queue.Empty:
             if alive:
                 return Tally("")
-            raise EOFError(f"{self.batch} ended with {self.process.exitcode} and no answer") from None
+            raise EOFError(f"{self.batch} ended with {self.process.exitcode} without an answer") from None
         if tally is None:
             self.process.join()
         return tally
 
 
 class _Runner:
-    """Batches, a number of them at a time."""
+    """Runs batches, several at a time."""
 
     def __init__(self, seed: int, at_once: int) -> None:
         self._seed = seed
@@ -137,7 +137,7 @@ class _Runner:
 
 
 def _batches(scale: Scale) -> list[Batch]:
-    """What a scale runs."""
+    """Returns the batches of a scale."""
     everything = tuple(SCENARIOS)
     core = tuple(name for name, scenario in SCENARIOS.items() if scenario.core)
     whole = tuple(name for name in everything if name not in core)
@@ -155,7 +155,7 @@ def _batches(scale: Scale) -> list[Batch]:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """The part."""
+    """Runs the batches of the scale."""
     outcome = Outcome()
     began = time.monotonic()
     tallies: dict[str, list[Tally]] = {}
@@ -199,7 +199,7 @@ def _report(outcome: Outcome, tallies: dict[str, list[Tally]], scale: Scale, sec
         f"{tally.scenario}: {tally.schedules}" for tally in tallies.get("core", [])
     ]
     if deviations:
-        figures[f"all with at most {deviations} deviations from the eldest goes on"] = [
+        figures[f"all with at most {deviations} deviations from the order by age"] = [
             f"{tally.scenario}: {tally.schedules}" for tally in tallies.get("delays", [])
         ]
     outcomes = Counter[str]()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 EVENT_SHARE: Final = (
-    16  # an option that is not a thread (the clock, for instance) is picked once in so many decisions
+    16  # an option that is not a thread (for example the clock) is chosen once in this many decisions
 )
 
 
@@ -30,7 +30,7 @@ class Uniform:
 
 
 class Pct:
-    """The highest priority; `depth - 1` times a thread gets the lowest (probabilistic concurrency testing)."""
+    """Probabilistic concurrency testing: the highest priority runs; `depth - 1` times a thread gets the lowest."""
 
     def __init__(self, rng: random.Random, depth: int, length: int) -> None:
         self._rng = rng
@@ -52,7 +52,7 @@ class Pct:
 
 
 class Recorded:
-    """The recorded decisions, then the running thread. Stuck if the list does not fit: it is of another run."""
+    """The recorded decisions, then the running thread. Raises Stuck if the list does not fit the run."""
 
     def __init__(self, decisions: Sequence[int]) -> None:
         self._decisions = decisions
@@ -64,7 +64,7 @@ class Recorded:
         chosen = self._decisions[self._next]
         self._next += 1
         if chosen not in options:
-            raise Stuck(f"decision {self._next} was {chosen}, and now it is one of {options}")
+            raise Stuck(f"decision {self._next} was {chosen}, which is not one of {options} now")
         return chosen
 
 
@@ -77,8 +77,8 @@ class _Branch:
         mine = [current] if current in options else []
         self.options = [*mine, *(option for option in options if option != current)]
         threads = sum(option >= 0 for option in options)
-        self.free = 1 if mine or strict else threads  # the options after these have a cost
-        self.spent = spent  # before this decision
+        self.free = 1 if mine or strict else threads  # the options after these cost one deviation
+        self.spent = spent  # the cost of the decisions before
         self.taken = 0
 
     def cost(self, index: int) -> int:
@@ -107,7 +107,7 @@ class Bounded:
             self._path.append(_Branch(options, current, spent, strict=self._strict))
         branch = self._path[self._depth]
         if set(branch.options) != set(options):
-            raise Stuck(f"decision {self._depth} was of {branch.options}, and now it is of {options}")
+            raise Stuck(f"decision {self._depth} had the options {branch.options}, and now has {options}")
         self._depth += 1
         return branch.options[branch.taken]
 
@@ -116,7 +116,7 @@ class Bounded:
         while True:
             self._depth = 0
             yield self
-            del self._path[self._depth :]  # a run that was shorter than its prefix has no such decisions
+            del self._path[self._depth :]  # decisions that the last run did not reach, because it was shorter
             while self._path and not self._advance(self._path[-1]):
                 self._path.pop()
             if not self._path:

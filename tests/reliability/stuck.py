@@ -1,4 +1,4 @@
-"""Calls stuck in C: a reset names them within its time, does not call ACL's reset, and recovers once they return."""
+"""Calls stuck in C: a reset reports them in time and does not call ACL's; the device recovers once they return."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Run:
             while not bench.findings and self._wants_more(late):
                 late.append(await self._clean(case.title, partial(quarantined_and_back, bench, case)))
             if not bench.findings:
-                text = f"the report came {min(late):.3f} s too late, at best of {len(late)}"
+                text = f"the report came {min(late):.3f} s too late, the best of {len(late)}"
                 bench.expect(min(late) <= ALLOWED_SECONDS, text)
         if bench.waits == "thread" and not bench.findings:
             await self._clean("waits that cannot be aborted", partial(sat_out, bench))
 
     def _wants_more(self, late: list[float]) -> bool:
-        """Repeats a case, and more often while every report is late: a machine that is busy elsewhere spoils some."""
+        """Whether to repeat a case: more often while every report is late, because a busy machine delays some."""
         spoilt = late and min(late) > ALLOWED_SECONDS and len(late) < TRIES and sum(late) < HOPELESS_SECONDS
         return len(late) < self._times or bool(spoilt)
 
@@ -87,7 +87,7 @@ class Run:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Every loop with one strategy of waiting; slow: with both; quick: one loop and the most common calls."""
+    """Runs every loop with one strategy of waiting. Slow: with both. Quick: one loop and the most common calls."""
     del seed  # nothing here is random
     aioacl.use_library("simulator")
     aioacl.open_device(0).result().close().result()  # creates what is created once per process
@@ -108,7 +108,7 @@ def run(scale: Scale, seed: int) -> Outcome:
         ]
     outcome.figures = {
         "the resets' time": f"{timeout:g} s",
-        "devices brought back": count,
-        "reports, later than a wait of that time beside them": rows,
+        "devices recovered": count,
+        "delay of the reports, compared with a wait of the same time": rows,
     }
     return outcome

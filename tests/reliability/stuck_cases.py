@@ -1,4 +1,4 @@
-"""What can be stuck in C when a device is reset."""
+"""The calls that can be stuck in C when a device is reset."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class InThread(Raised):
 
 
 class Setup:
-    """A device with a held stream, and what the cases use."""
+    """A device with a held stream, and the objects that the cases use."""
 
     def __init__(self, device: Device, held: Stream, spare: Stream, memory: tuple[DeviceBuffer, ...]) -> None:
         self.device = device
         self.held = held
-        self.spare = spare  # to be closed, or enqueued on
+        self.spare = spare  # cases close it, or enqueue on it
         self.memory, self.spare_memory = memory
         self.begun, self.go_on = threading.Event(), threading.Event()
 
@@ -75,16 +75,16 @@ class Setup:
 
 @dataclass(frozen=True)
 class Case:
-    """Something that does not return from C.
+    """A call or job that does not return.
 
     Attributes:
         name: of the ACL function, or of the job, as a report names it.
-        begin: starts what gets stuck; without it, the procedure itself does.
+        begin: starts the call that gets stuck; without it, the procedure itself makes the call.
         maintenance: whether the maintenance thread is stuck: then each operation that waits for it fails at once.
         closes: whether the stuck operation is a close: its wait then ends without an error.
         resets: calls of aclrtResetDeviceForce.
         aborts: whether waits can be aborted; otherwise threads stay in them until a reset has been made.
-        waits: whether others wait for streams; without them, the procedure itself queries the streams.
+        waits: whether other callers wait for streams; without them, the procedure itself queries the streams.
     """
 
     name: str
@@ -97,11 +97,11 @@ class Case:
 
     @property
     def title(self) -> str:
-        """A name that differs from those of the other cases."""
+        """A unique name of the case."""
         return self.name if self.aborts or self.name == ABORT else f"{self.name}, and no wait can be aborted"
 
     async def hang(self, setup: Setup, group: TaskGroup) -> Caller | None:
-        """Makes it hang, at once or when the procedure reaches it."""
+        """Makes the call hang, at once or when the procedure reaches it."""
         simulator.set_abort_supported(self.aborts or self.name == ABORT)
         if self.name != JOB:
             simulator.hang_call(self.name)
@@ -112,7 +112,7 @@ class Case:
         return stuck
 
     def let_go(self, setup: Setup) -> None:
-        """Lets it return."""
+        """Lets the stuck call return."""
         if self.name == JOB:
             setup.go_on.set()
         else:

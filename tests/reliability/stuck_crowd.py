@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Callers(dict[str, "Caller"]):
-    """Some waiters, by what they wait for."""
+    """Some callers, by what they wait for."""
 
     def hanging(self) -> list[str]:
-        """Those that have no result and no error yet."""
+        """The callers that have no result and no error yet."""
         return [who for who, it in self.items() if not it.ended]
 
     def unexpected(self, errors: tuple[type[Exception | None], ...]) -> list[str]:
-        """Those that ended in another way than with one of these errors."""
+        """The callers that did not end in one of these errors."""
         others = {who: it for who, it in self.items() if not isinstance(it.error, errors)}
         return [f"{who}: {it.error or it.value!r}" for who, it in others.items()]
 
@@ -45,7 +45,7 @@ class Crowd:
             if event.kind in ("quarantined", "reopened"):
                 return
 
-    async def come(self, group: TaskGroup, *, maintenance: bool) -> None:
+    async def start_waiters(self, group: TaskGroup, *, maintenance: bool) -> None:
         """Starts the waiters for streams, and for the maintenance thread if that is stuck."""
         device, held = self._setup.device, self._setup.held
         ticket, event = held.fill(self._setup.memory, 1), held.record()
@@ -59,7 +59,7 @@ class Crowd:
         queued = device._manager.maintenance._jobs
         await until(lambda: lib.aio_device_waits(device.index) == 4 and len(queued) >= 2 * maintenance)
 
-    def come_to_the_gate(self, group: TaskGroup) -> None:
+    def start_at_the_gate(self, group: TaskGroup) -> None:
         """Starts the operations that begin while the device drains or is reset."""
         device = self._setup.device
         self.others["another task's open"] = Waiting(group, lambda: open_device(device.index, self._waits))

@@ -126,7 +126,7 @@ class Procedures:
         group.start_soon(self._crowd.listen)
         self._setup.held.fill(self._setup.memory, 1)
         if self._case.waits:
-            await self._crowd.come(group, maintenance=self._case.maintenance)
+            await self._crowd.start_waiters(group, maintenance=self._case.maintenance)
         report = await self._reset(group)
         self._bench.expect(not report.ok and self._device.state is State.QUARANTINED, f"{report}")
         self._names(report)
@@ -149,7 +149,7 @@ class Procedures:
 
         control, asking = Control(timeout), [Waiting(group, ask) for _ in range(2)]
         await until(lambda: device.state is not State.OPEN)
-        self._crowd.come_to_the_gate(group)
+        self._crowd.start_at_the_gate(group)
         report: ResetReport
         (report, spent), (shared, _) = [await one.outcome() for one in asking]
         self._bench.expect(shared is report, "a caller that joined the reset got another report")
@@ -264,7 +264,7 @@ async def _sit_out(bench: Bench) -> None:
         generation = device.generation
         async with anyio.create_task_group() as group:
             crowd = Crowd(Setup(device, held, spare, (memory, other)), bench.waits)
-            await crowd.come(group, maintenance=False)
+            await crowd.start_waiters(group, maintenance=False)
             report = await device.force_reset(grace=GRACE_SECONDS, timeout=AMPLE_SECONDS)
             bench.expect(report.ok and report.not_aborted, f"{report}")
             bench.expect(device.generation == generation + 1, f"generation {device.generation}")

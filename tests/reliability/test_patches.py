@@ -1,4 +1,4 @@
-"""The tables of the proofs fit the current code: otherwise a gap would be found in the longest run only, or never."""
+"""The tables of the proofs fit the current code: otherwise a gap would be found only in the longest run, or never."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ PACKAGE = Path(aioacl.__file__).parent
 
 
 @pytest.mark.parametrize("kind", ["bug", "small", "mutant"])
-def test_the_text_of_every_change_is_found(kind: str) -> None:
+def test_patch_of_each_kind_matches_its_file(kind: str) -> None:
     def source(patch: Patch) -> str:
         return ((rebuilt.ENGINE if patch.in_c else PACKAGE) / patch.file).read_text()
 
     assert all(patch.apply(source(patch)) != source(patch) for patch in patches(kind))
 
 
-def test_the_text_of_every_bug_of_the_truth_part_is_found() -> None:
+def test_bugs_of_the_truth_part_match_their_files() -> None:
     for bug in truth_bugs.BUGS:
         text = (rebuilt.ENGINE / bug.file).read_text()
         assert bug.apply(text) != text
 
 
 @pytest.mark.parametrize("part", [coverage, mutants], ids=["coverage", "mutants"])
-def test_every_name_in_the_tables_of_a_part_exists(part: ModuleType) -> None:
+def test_names_in_the_tables_of_a_part_exist(part: ModuleType) -> None:
     assert part.problems() == []
 
 
@@ -46,12 +46,12 @@ def test_every_name_in_the_tables_of_a_part_exists(part: ModuleType) -> None:
         ("tests/unit/base/test_states.py::TestNone::test_nowhere", "a test test_nowhere"),
     ],
 )
-def test_a_name_that_is_missing_is_a_problem(name: str, lacks: str) -> None:
+def test_missing_name_is_reported(name: str, lacks: str) -> None:
     (problem,) = missing(["tests", name])
     assert problem.startswith(f"{name}: expected {lacks}")
 
 
-def test_a_word_of_an_expression_that_no_test_has_is_a_problem() -> None:
+def test_expression_with_a_word_of_no_test_is_reported() -> None:
     (problem,) = unmatched(
         "not uvloop and (not random_sequences or nowhere)",
         [
@@ -64,7 +64,7 @@ def test_a_word_of_an_expression_that_no_test_has_is_a_problem() -> None:
     assert problem.startswith("-k nowhere: ")
 
 
-def test_a_part_whose_module_is_missing_ends_with_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_with_a_missing_module_ends_with_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coverage, "LIFECYCLE", ("_nowhere",))
     monkeypatch.setattr(mutants, "FIRST", {"_nowhere": ()})
     for part in (coverage, mutants):
@@ -72,7 +72,7 @@ def test_a_part_whose_module_is_missing_ends_with_a_finding(monkeypatch: pytest.
         assert finding.startswith("aioacl/_nowhere.py: expected a file")
 
 
-def test_an_excuse_for_code_that_is_gone_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excuse_for_removed_code_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {
         "module": "_lifecycle/procedures/reset",
         "was": "nothing of the kind",

@@ -47,7 +47,7 @@ os._exit(0)
 
 
 class Shop:
-    """Three customers and a counter: they take a number under a lock, look at the clock and wait for their turn."""
+    """Three threads take a number under a lock, read the clock and wait for their turn."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
@@ -78,7 +78,7 @@ class Shop:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_a_seed_decides_everything(name: str) -> None:
+def test_run_with_the_same_seed_makes_the_same_decisions(name: str) -> None:
     shop = Shop()
     seen = {seed: shop.open(STRATEGIES[name](seed)) for seed in range(20)}
     for seed, decisions in seen.items():
@@ -89,7 +89,7 @@ def test_a_seed_decides_everything(name: str) -> None:
     assert len({tuple(decisions) for decisions in seen.values()}) > 1
 
 
-def test_all_orders_of_three_customers_are_tried() -> None:
+def test_bounded_strategy_with_three_threads_tries_all_orders() -> None:
     shop = Shop()
     orders: list[str] = []
     for strategy in Bounded(0, strict=False).schedules():
@@ -98,7 +98,7 @@ def test_all_orders_of_three_customers_are_tried() -> None:
     assert set(orders) == {"abc", "acb", "bac", "bca", "cab", "cba"}
 
 
-def test_more_preemptions_are_more_schedules_and_none_comes_twice() -> None:
+def test_bounded_strategy_with_more_preemptions_adds_schedules_without_repeats() -> None:
     shop = Shop()
     counts: list[int] = []
     for bound in range(3):
@@ -108,7 +108,7 @@ def test_more_preemptions_are_more_schedules_and_none_comes_twice() -> None:
     assert counts[0] < counts[1] < counts[2]
 
 
-def test_the_clock_jumps_when_no_thread_can_go_on() -> None:
+def test_clock_jumps_when_no_thread_can_go_on() -> None:
     scheduler = Scheduler()
     times: list[float] = []
 
@@ -125,13 +125,13 @@ def test_the_clock_jumps_when_no_thread_can_go_on() -> None:
 
 
 @pytest.mark.process
-def test_decisions_that_do_not_fit_are_refused() -> None:
+def test_recorded_decisions_that_do_not_fit_are_refused() -> None:
     output = _run(DEADLOCK.replace("[1, 1, 2, 2, 1]", "[7]"))
     assert output.startswith("False decision 1 was 7")
 
 
 @pytest.mark.process
-def test_a_deadlock_is_found_with_the_stacks_of_all() -> None:
+def test_deadlock_is_reported_with_the_stacks_of_all_threads() -> None:
     output = _run(DEADLOCK)
     assert output.startswith("False deadlock: every thread waits for ever")
     assert "thread 1 a" in output

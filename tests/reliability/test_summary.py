@@ -44,7 +44,7 @@ def test_run_without_a_finding_adds_no_lines() -> None:
     assert again(outcomes, with_not_run=True) == ["found by model:", "  ! model: spin is missing"]
 
 
-def test_long_finding_is_cut_and_a_short_one_beside_it_is_not() -> None:
+def test_long_finding_is_cut_and_short_one_is_not() -> None:
     long = "\n".join(f"line {number}" for number in range(100))
     lines = again(
         {"walks": Outcome(findings=[long]), "stuck": Outcome(findings=["short"])}, with_not_run=True

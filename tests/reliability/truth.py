@@ -1,17 +1,17 @@
-"""Truth: every await is compared with an oracle of the tasks that were made to fail; nothing missed or misattributed.
+"""Truth: every await is compared with an oracle of the tasks that were made to fail: none is missed or misattributed.
 
-Each round is one await of a ticket, event, own event, stream, device, upload, download, or a `.result()` on a thread.
-Five processes find failures in different ways: by either registration, by either while another library synchronizes
-the devices, and by synchronizing. In each, half of the devices wait by threads.
+A round is one await of a ticket, event, own event, stream, device, upload or download, or a `.result()` on a thread.
+Each of five processes finds failures in its own way: by one of two registrations, by one of them while another library
+synchronizes the devices, or by synchronizing. In each, half of the devices have a thread for each wait.
 
-- wrong: other bytes came, or another failure was raised than the first that the await covers or depends on;
+- wrong: the bytes are wrong, or the failure raised is not the first that the await covers or depends on;
 - missed: nothing was raised, although a task that the await covers or depends on failed;
 - spurious: an error was raised, although no such task failed. If failures are found by synchronizing, this is allowed;
 - doubtful: a wait for an event on the stream took a second or more, so a failure after it may be attributed to it.
 
-A failure without an event of the device is a finding too, and so is one that was not collected and emitted no warning.
-While another library synchronizes, no wait for an event times out: the runtime does not report these. Slow: the engine
-is also built with each bug of `truth_bugs.py`, and each must be noticed.
+A failure without a device event is a finding too, and so is an uncollected failure without a warning.
+While another library synchronizes, no wait for an event times out, because the runtime does not report that. Slow: the
+engine is also built with each bug of `truth_bugs.py`, and each bug must be noticed.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 90.0, Scale.DEFAULT: 200.0, Scale.SLOW: 900.0}
-# The required rounds of each kind, in all ways together.
+# The required rounds of each kind of await, over all modes.
 ROUNDS: Final = {Scale.QUICK: 400, Scale.DEFAULT: 2_000, Scale.SLOW: 10_000}
 MODES: Final = ("acl", "runtime", "acl, other", "runtime, other", "confirmed")
 AT_ONCE: Final = 2
 COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "spurious", "doubtful")
-SHARE: Final = 0.3  # of the limit, for one process: they run in three turns
+SHARE: Final = 0.3  # of the limit, for one process: two run at a time, so all take three times as long
 BUG_ROUNDS: Final = 250
-BUG_SEEDS: Final = 20  # the rarest bug shows itself in about half of the runs
+BUG_SEEDS: Final = 20  # about half of the runs find the rarest bug
 ENDS_SECONDS: Final = 5.0
 
 
 def _child(mode: str, rounds: int, seed: int, seconds: float, package: Path | None = None) -> dict[str, Any]:
-    """The tally of one process; `package`: a folder with an aioacl to run it with."""
+    """Runs one process; returns its tally. `package`: a folder with the aioacl to use."""
     command = [
         sys.executable,
         "-m",
@@ -64,7 +64,7 @@ def _child(mode: str, rounds: int, seed: int, seconds: float, package: Path | No
             env=os.environ | ({"PYTHONPATH": str(package)} if package else {}),
         )
     except subprocess.TimeoutExpired as error:
-        return {"findings": [f"it was not done in {seconds:.0f} s: {str(error.stderr)[-2000:]}"]}
+        return {"findings": [f"it did not end within {seconds:.0f} s: {str(error.stderr)[-2000:]}"]}
     try:
         tally: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     except (IndexError, ValueError):
@@ -101,7 +101,7 @@ def run(scale: Scale, seed: int) -> Outcome:
         outcome.figures[f"{mode}: reported"] = f"{reported}, in {tally.get('scenarios', 0)} scenarios"
         outcome.findings += [f"{mode}: {finding}\n  again: {again}" for finding in tally["findings"]]
         more = tally.get("found", 0) - len(tally["findings"])
-        outcome.expect(more <= 0, f"{mode}: and {more} more findings")
+        outcome.expect(more <= 0, f"{mode}: {more} more findings are not shown")
     if scale is Scale.SLOW:
         truth_bugs.try_all(
             outcome,

@@ -1,4 +1,4 @@
-"""What the scenarios of the truth part use: two devices, their buffers, a kernel, and how tasks are made to fail."""
+"""Objects for the scenarios of the truth part: two devices, their buffers, a kernel; and how tasks are made to fail."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ BLOBS: Final = (
     512,
     4096,
     (2 << 20) + 512,
-)  # of the streams of a scenario: what they upload and download
+)  # sizes in bytes that the streams of a scenario upload and download
 PIECE_BYTES: Final = 1 << 20  # of which upload() and download() make one copy each
 KERNEL: Final = "nothing"
-# Codes of tasks, for which a new stream is enough. Each is used once, so a code identifies its task.
-EVENT_TIMEOUT: Final = 507001  # only a wait for an event that timed out has this code here
+# Codes of failed tasks after which a new stream is enough. Each is used once, so a code identifies its task.
+EVENT_TIMEOUT: Final = 507001  # only a wait for an event that times out has this code
 CODES: Final = (
     507011,
     507014,
@@ -58,7 +58,7 @@ class Board:
     own: list[aioacl.Event] = field(default_factory=list[aioacl.Event])
     pinned: list[aioacl.PinnedBuffer] = field(default_factory=list[aioacl.PinnedBuffer])
     function: Any = None
-    beside: Any = None  # a stream of its own, which the engine has no record of
+    beside: Any = None  # a separate stream, of which the engine has no record
     notifies: list[Any] = field(default_factory=list[Any])
 
     async def equip(self, stack: AsyncExitStack) -> None:
@@ -146,5 +146,5 @@ class FailureListener:
 
 
 def refuse_next(stream: aioacl.Stream, code: int) -> None:
-    """Makes the next task of the stream fail with the code; 0: it does not fail."""
+    """Makes the next task of the stream fail with the code; with 0 it does not fail."""
     simulator.fail_next(stream, code)

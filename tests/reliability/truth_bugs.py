@@ -1,4 +1,4 @@
-"""Bugs that are put into a copy of the engine, each of which the truth part has to notice."""
+"""Bugs that are put into a copy of the engine, which the truth part must notice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bug:
-    """What is wrong, the change that makes it so, and the mode of the part that must notice it."""
+    """What is wrong, the change to the code, and the mode of the part that must notice it."""
 
     what: str
     file: str
@@ -38,7 +38,7 @@ class Bug:
 
 BUGS: Final = (
     Bug(
-        "what is complete counts as confirmed before the reports are attributed",
+        "complete work counts as confirmed before the reports are attributed",
         "report.c",
         "    if (atomic_load(&reported) != atomic_load(&resolved)) {",
         "    if (atomic_load(&reported) > atomic_load(&resolved) + 8) {",
@@ -52,7 +52,7 @@ BUGS: Final = (
         "runtime",
     ),
     Bug(
-        "a failure is attributed to the entry after its own",
+        "a failure is attributed to the entry after the failed one",
         "attribution.c",
         "return (int32_t)(id - failed) >= 0;",
         "return (int32_t)(id - failed) > 0;",
@@ -66,7 +66,7 @@ BUGS: Final = (
         "runtime",
     ),
     Bug(
-        "without reports, what is complete counts as confirmed",
+        "without reports, complete work counts as confirmed",
         "link.c",
         "exact ? limit : least(limit, atomic_load(&stream->synced))",
         "limit",

@@ -43,7 +43,7 @@ MODES: Final = {
 
 
 class Other(threading.Thread):
-    """Acts as another library of the process: it synchronizes the devices, and so takes the codes of failed tasks."""
+    """Acts as another library in the process: synchronizes the devices, and so takes the codes of failed tasks."""
 
     def __init__(self, benches: list[Bench], seed: str) -> None:
         super().__init__(name="other-library", daemon=True)
@@ -73,7 +73,7 @@ class Other(threading.Thread):
 
 
 class Campaign:
-    """Runs scenarios until every kind of await has had its rounds."""
+    """Runs scenarios until every kind of await has the required rounds."""
 
     def __init__(self, mode: Mode, rounds: int, seed: int, seconds: float) -> None:
         self.tally = Tally(mode, rounds)
@@ -86,7 +86,7 @@ class Campaign:
     async def run(self) -> None:
         """Runs the scenarios of all benches."""
         warnings.simplefilter("always")
-        warnings.showwarning = self._heard  # type: ignore[assignment]  # the place does not matter
+        warnings.showwarning = self._heard  # type: ignore[assignment]  # the place of a warning does not matter
         with ThreadPoolExecutor(THREADS) as pool:
             for bench in self._benches:
                 await bench.open()
@@ -120,11 +120,11 @@ class Campaign:
             except Exception as error:
                 self.tally.find(f"scenario {name} was aborted: {error!r}")
             if time.monotonic() > self._end and not self.tally.found:
-                self.tally.find(f"the rounds were not done in time: {dict(self.tally.begun)}")
+                self.tally.find(f"the rounds did not end in time: {dict(self.tally.begun)}")
 
 
 def main(name: str, rounds: int, seed: int, seconds: float) -> None:
-    """One mode."""
+    """Runs one mode and prints its tally."""
     os.environ["AIOACL_SIM_DEVICES"] = str(2 * PAIRS)
     mode = MODES[name]
     detection.allow(mode.ways)
@@ -135,7 +135,7 @@ def main(name: str, rounds: int, seed: int, seconds: float) -> None:
     tally = campaign.tally
     exact = aioacl.library_info().failure_detection == "exact"
     if exact != mode.exact:
-        tally.find(f"the detection is {aioacl.library_info().failure_detection}")
+        tally.find(f"unexpected failure detection: {aioacl.library_info().failure_detection}")
     found = [f"violation: {text}" for text in simulator.violations()]
     result = {
         "counts": tally.counts,

@@ -1,7 +1,8 @@
 """The expected result of each await: a model of the streams, updated by the script that enqueues, not by the engine.
 
 The script makes a task fail by a rule of the simulator, so the failing task and its code are known. An await covers the
-tasks of its stream up to its place. It depends, through each wait for an event among them, on what that event covers.
+tasks of its stream up to its place. Through each wait for an event among them, it depends on the tasks that the event
+covers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# A wait for an event that takes longer may have timed out, and the runtime does not report which one has.
+# A wait for an event that takes longer may have timed out. The runtime does not report which wait has.
 SHORTEST_LIMIT_SECONDS: Final = 1.0
 NO, MAYBE, YES = 0, 1, 2
 
@@ -41,7 +42,7 @@ class Entry:
     place: int
     failure: Failure | None = None
     source: Queue | None = None  # the stream whose event it waits for
-    at: int = 0  # the place there
+    at: int = 0  # the place on that stream
     since: float = 0.0
     done: float = 0.0  # when an await that covers it has returned
     counted: bool = True  # whether the engine counts it: not if it is enqueued by hand
@@ -54,10 +55,10 @@ class Queue:
     name: str
     device: int
     id: int
-    peers: list[Queue]  # of the scenario
+    peers: list[Queue]  # the other streams of the scenario
     entries: list[Entry] = field(default_factory=list[Entry])
     placed: int = 0  # the place of the newest entry that was enqueued
-    counted: int = 0  # the same, of those that the engine counts
+    counted: int = 0  # the newest position, which counts only what the engine counts
     depth: int = 0  # the longest chain of waits for events up to here
 
     def __str__(self) -> str:
@@ -80,7 +81,7 @@ class Queue:
             self.depth = max(self.depth, entry.source.depth + 1)
 
     def own(self, place: int) -> Failure | None:
-        """The first failing task of its own up to the place."""
+        """The stream's own first failing task up to the place."""
         return next((e.failure for e in self.entries[:place] if e.failure is not None), None)
 
     def links(self, place: int) -> Iterator[Entry]:
@@ -88,7 +89,7 @@ class Queue:
         return (entry for entry in self.entries[:place] if entry.source is not None)
 
     def first(self, place: int) -> Failure | None:
-        """What an await up to the place must raise: its own first failure, else the first of what it depends on."""
+        """What an await up to the place must raise: the stream's own first failure, else the first it depends on."""
         found = self.own(place)
         if found is not None:
             return found
@@ -99,7 +100,7 @@ class Queue:
         return None
 
     def all(self, place: int) -> list[Failure]:
-        """Every failure up to the place, and of what that depends on."""
+        """Every failure up to the place, and every failure that it depends on."""
         found = {id(e.failure): e.failure for e in self.entries[:place] if e.failure is not None}
         for link in self.links(place):
             if link.source is not None:
@@ -122,10 +123,10 @@ class Queue:
         )
 
     def doubtful(self, place: int, now: float) -> list[Failure]:
-        """The failures that may be attributed to work up to the place, although that has not failed.
+        """The failures that may be attributed to work up to the place, although that work has not failed.
 
-        The code of a stream does not say which task it is of, and that of a device not even which stream. So where a
-        wait for an event is slow, the failure of any task of the scenario may be taken for one of that wait.
+        The code of a stream does not identify the task, and the code of a device does not identify the stream. So if a
+        wait for an event is slow, the failure of any task of the scenario may be attributed to that wait.
         """
         if not self.slow(place, now):
             return []

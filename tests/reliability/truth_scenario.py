@@ -1,7 +1,8 @@
 """One scenario of the truth part: streams of two devices, random work, tasks that fail, and many awaits.
 
-The script enqueues on the loop's thread and notes each entry in the oracle. Awaits run beside it, as tasks of the loop
-and as `.result()` on threads. At the end every failure must have been reported; one not collected must emit a warning.
+The script enqueues on the loop's thread and notes each entry in the oracle. Awaits run at the same time, as tasks of
+the loop and as `.result()` on threads. At the end every failure must have been reported; each uncollected failure must
+have emitted a warning.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ STEPS: Final = 50
 
 
 class Scenario(Script):
-    """A scenario; see the module's docstring."""
+    """One scenario; the docstring of the module describes it."""
 
     # --- a whole scenario ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Plays it."""
+        """Runs the scenario."""
         listeners = [FailureListener(board.device) for board in self.bench.boards]
         for number, board in enumerate(self.bench.boards):
             for each in range(self.rng.randint(2, 4)):
@@ -44,7 +45,7 @@ class Scenario(Script):
                 break
         for run in self.runs:
             self._release(run)
-        for _ in range(4):  # what is awaited late
+        for _ in range(4):  # late awaits
             self._ask(self.rng.choice(self.runs))
         await self._join()
         await self._check_reports(listeners)
@@ -74,11 +75,11 @@ class Scenario(Script):
 
     async def _idle(self, run: Run) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not run.stream.query():  # noqa: ASYNC110 - to await it would collect its failure
+            while not run.stream.query():  # noqa: ASYNC110 - an await would collect its failure
                 await asyncio.sleep(0.001)
 
     async def _gone(self, run: Run) -> None:
-        """Waits until a closed stream is destroyed; before that, the next scenario's waits for the device cover it."""
+        """Waits until a closed stream is destroyed; until then, the next scenario's waits for the device cover it."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while run.stream._core in streams_of(run.board.device._manager):  # noqa: ASYNC110 - nothing signals it
                 await asyncio.sleep(0.001)
@@ -86,7 +87,7 @@ class Scenario(Script):
     # --- one step ---------------------------------------------------------------------------------------------------
 
     async def _step(self) -> bool:
-        """False when no more rounds are wanted."""
+        """Does one step; False if no more rounds are required."""
         for run in self.runs:
             run.held -= run.held > 1
             if run.held == 1:
@@ -164,7 +165,7 @@ class Scenario(Script):
                 await begin()
             except Exception as raised:
                 error = raised
-            if kind == "device":  # it may cover what was enqueued while it waited, too
+            if kind == "device":  # it may also cover work that was enqueued during the wait
                 must = {queue: place for queue, place, _ in before}
                 before = [(queue, must.get(queue, 0), place) for queue, _, place in spans()]
             self.checker.end(self.row(kind), before, error, point.wrong() if point and not error else "")
@@ -266,7 +267,7 @@ class Scenario(Script):
         self.tally.injected[kind] += rule.hits
         if rule.matches:
             queue.enqueued(entry)
-        else:  # all of it was refused
+        else:  # every copy was refused
             queue.entries.remove(entry)
         wrong = not up and run.value is not None and target != run.value
         place = len(queue.entries)
@@ -279,7 +280,7 @@ class Scenario(Script):
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def _exactly(self, failure: Failure) -> bool:
-        """Whether it must be reported as it is: it cannot have been attributed to a slow wait."""
+        """Whether it must be reported with its own position: it cannot have been attributed to a slow wait."""
         queue = failure.queue
         return self.tally.mode.exact and failure.reported and not queue.slow(queue.placed, NEVER)
 
@@ -294,7 +295,7 @@ class Scenario(Script):
 
             unreported = partial(self._unreported, listener, first)
 
-            # A renewed stream may have the id of the old one, whose report then passes for a later one: count them too.
+            # A renewed stream may have the id of the old one, and an old report may match a later failure: count too.
             def all_reported(
                 unreported: Any = unreported, board: Board = board, least: int = len(first)
             ) -> bool:
@@ -329,10 +330,10 @@ class Scenario(Script):
                 await asyncio.sleep(0.005)
                 if asyncio.get_running_loop().time() > end:
                     self.tally.find(
-                        f"unreported: scenario {self.name}: no warning of {failure}, which was not collected"
+                        f"unreported: scenario {self.name}: {failure} was not collected and emitted no warning"
                     )
                     break
-        self.tally.reported["uncollected, warned of"] += len(lost)
+        self.tally.reported["uncollected, with a warning"] += len(lost)
         self.warned[:] = [
             text
             for text in self.warned

@@ -1,4 +1,4 @@
-"""How the rounds of the truth part ended: what the oracle expected of each await, and what came."""
+"""The results of the truth part's rounds: what the oracle expected of each await, and what it returned or raised."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Tally:
     """The counts of one process, by kind and strategy, and what was found."""
 
     mode: Mode
-    rounds: int  # of each kind and strategy that are wanted
+    rounds: int  # required of each kind and strategy
     counts: dict[str, Counter[str]] = field(default_factory=dict[str, "Counter[str]"])
     injected: Counter[str] = field(default_factory=Counter[str])
     reported: Counter[str] = field(default_factory=Counter[str])
@@ -52,7 +52,7 @@ class Tally:
     begun: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def next_kind(self, strategy: str) -> str | None:
-        """The kind of await that is wanted most, or None."""
+        """The kind of await with the most missing rounds, or None."""
         kind = min(KINDS, key=lambda kind: self.begun[kind, strategy])
         return kind if self.begun[kind, strategy] < self.rounds else None
 
@@ -99,7 +99,7 @@ class Checker:
     def end(
         self, row: Row, spans: Sequence[tuple[Queue, int, int]], error: BaseException | None, data: str = ""
     ) -> None:
-        """Checks an await that ended. For each queue: up to which place it must cover, and up to which it may."""
+        """Checks an await that ended. `spans`: for each queue, the places up to which it must and may cover."""
         tally, now = self._tally, time.monotonic()
         if error is None:  # an await that raises may end before the work does
             for queue, place, _ in spans:
@@ -128,7 +128,7 @@ class Checker:
         code = error.code if isinstance(error, AclError) else None
         known = [failure for queue, _, place in spans for failure in queue.all(place)]
         doubtful = [failure for queue, _, place in spans for failure in queue.doubtful(place, now)]
-        # One of several streams; or an enqueue in between may have been refused because of a failure known by then.
+        # A device has several streams. Or an enqueue meanwhile was refused because of a failure that was known by then.
         several = row.kind in ("upload", "download", "device") or any(
             place != last for _, place, last in spans
         )
@@ -148,7 +148,7 @@ class Checker:
             tally.note(row, "spurious", f"raised {error!r}, although none of {spans_text(spans)} failed")
 
     def refused(self, row: Row, queue: Queue, source: tuple[Queue, int] | None, error: AclError) -> None:
-        """Checks a refused enqueue: the stream failed, or what it should wait for."""
+        """Checks a refused enqueue: the stream has failed, or the one whose event it should wait for."""
         spans = [(queue, len(queue.entries), len(queue.entries))]
         spans += [(source[0], source[1], source[1])] if source else []
         now = time.monotonic()
@@ -163,5 +163,5 @@ class Checker:
 
 
 def spans_text(spans: Sequence[tuple[Queue, int, int]]) -> str:
-    """Which work an await covers."""
+    """The work that an await covers, as text."""
     return ", ".join(f"{queue} up to {place}" for queue, place, _ in spans)

@@ -37,7 +37,7 @@ class Run:
     board: Board
     queue: Queue
     blob: aioacl.DeviceBuffer | None = None
-    value: bytes | None = None  # of the whole blob, by the last upload
+    value: bytes | None = None  # the byte of the whole blob, from the last upload
     locked: bool = False  # an operation of several enqueues is in progress
     dead: bool = False
     leaving: bool = (
@@ -66,7 +66,7 @@ class Point:
 
 @dataclass(eq=False)
 class Script:
-    """What a scenario has, and how it enqueues."""
+    """The state of a scenario, and the functions that enqueue its work."""
 
     name: str
     bench: Bench
@@ -80,8 +80,10 @@ class Script:
     tickets: list[Point] = field(default_factory=list[Point])
     events: list[Point] = field(default_factory=list[Point])
     own: dict[int, Point] = field(default_factory=dict[int, Point])
-    cells: dict[int, int] = field(default_factory=dict[int, int])  # how many each device's are in use
-    notified: dict[int, int] = field(default_factory=dict[int, int])  # of each device's notifies
+    cells: dict[int, int] = field(default_factory=dict[int, int])  # how many cells of each device are in use
+    notified: dict[int, int] = field(
+        default_factory=dict[int, int]
+    )  # how many notifies of each device are in use
     written: list[tuple[int, Queue, int, bytes]] = field(default_factory=list[tuple[int, Queue, int, bytes]])
     readers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
@@ -221,7 +223,7 @@ class Script:
             self._ticket(run, self._enqueue(run, "wait for an event", wait, source=point))
 
     def _wait_in_vain(self, run: Run) -> None:
-        """Only a wait that really waits can time out, so its source is held."""
+        """A wait can time out only if its event is not complete, so its source is held."""
         sources = [each for each in self.runs if each is not run and not each.locked and not each.dead]
         if not sources:
             return

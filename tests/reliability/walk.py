@@ -1,8 +1,9 @@
 """One random walk of sets, resets and queries by several threads, through C and through lowlevel, against the model.
 
-Threads take turns, one at a time, so the seed decides everything. A step makes one call and compares the result and the
-state with the model. Each device is used in one of three ways: by lowlevel alone, whose counts are then the runtime's;
-by C alone, as a foreign library would; or by both, so that each meets changes that the other made without notice.
+Threads take turns, one at a time, so the seed determines everything. A step makes one call and compares its result and
+the state with the model. Each device is used in one of three ways: by lowlevel alone, whose counts are then the
+runtime's; by C alone, as a foreign library would; or by both, so that each finds changes that the other has made
+without notice.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ THREADS: Final = 4
 CONTEXTS: Final = 4
 GATES: Final = (60, 61, 62)  # indices of no existing device
 TURNS: Final = (1, 1, 2, 3, 5, 8, 13, 34, 89, 233)
-FAULTY_TURNS: Final = 0.25  # of the long ones
+FAULTY_TURNS: Final = 0.25  # share of the long turns
 LONG_TURN: Final = 34
 RENEWED_TURNS: Final = 0.02
-API_TURNS: Final = 0.01  # of those of one step
+API_TURNS: Final = 0.01  # share of the turns of one step
 CODES: Final = (507000, 507033, 507899)
 ACTS: Final = ("aclrtSetDevice", "aclrtResetDevice", "aclrtResetDeviceForce")
 IN_C: Final = (lib.aio_u_aclrtSetDevice, lib.aio_u_aclrtResetDevice, lib.aio_u_aclrtResetDeviceForce)
@@ -108,7 +109,7 @@ class Walk:
         self._managers = [manager_of(index) for index in range(DEVICES)]
         self._contexts: list[Context] = []
         self._gone: list[Context] = []
-        self._dead = 0  # times that a destroyed one was bound, which the usage checker reports
+        self._dead = 0  # how often a destroyed context was bound, which the usage checker reports
         self._violations = simulator.stats().violations
         self._actors: list[Actor] = []
         self._retained = control_function("aclsim_retain_count", "int (*)(int32_t)")
@@ -123,7 +124,7 @@ class Walk:
         self._found = ffi.new("aclrtContext *")
 
     def run(self) -> None:
-        """Walks, and leaves the devices as it found them. Raises Divergence if something was not as predicted."""
+        """Walks, and leaves the devices as they were. Raises Divergence if a result differs from the model."""
         try:
             self._actors = [Actor() for _ in range(THREADS)]
             self._actors[0].take(self._meet_primaries)
@@ -212,7 +213,7 @@ class Walk:
         self.done += 1
 
     def _tidy(self) -> None:
-        """Gives everything back, on the thread of any actor."""
+        """Releases everything, on the thread of any actor."""
         binding = self._actors[0].binding
         for context in self._contexts:
             self._same("destroy", lib.aio_u_aclrtDestroyContext(context.handle), 0)
@@ -252,7 +253,7 @@ class Walk:
         self._calls[act] += 1
         code = IN_C[act](device)
         if code != expected:
-            raise Divergence(f"{ACTS[act]} of device {device}: {code}, and {expected} by the model")
+            raise Divergence(f"{ACTS[act]} of device {device}: expected {expected} by the model, got {code}")
         return code
 
     def _hand(self, binding: Binding, act: int, device: int) -> int:
@@ -265,7 +266,7 @@ class Walk:
 
     @staticmethod
     def _asked(act: int, device: int) -> int | None:
-        """lowlevel's answer: None when it refuses without a code."""
+        """Returns the code that lowlevel returns or raises; None if it refuses without a code."""
         try:
             BY_HAND[act](device)
         except aioacl.AclError as error:
@@ -308,7 +309,7 @@ class Walk:
         self._same("aclrtGetCurrentContext", code, NO_CONTEXT if found is None else 0)
         if found is not None and found.handle is None:
             found.handle = self._found[0]
-        elif found is not None:  # a primary context too: a device that is set again has the one it had
+        elif found is not None:  # also for a primary context: a device that is set again has the same one
             self._same("the context", self._found[0], found.handle)
         return "query the context"
 
@@ -353,10 +354,10 @@ class Walk:
 
     def _same(self, what: str, seen: object, expected: object) -> None:
         if seen != expected:
-            raise Divergence(f"{what}: {seen!r}, and {expected!r} by the model")
+            raise Divergence(f"{what}: expected {expected!r} by the model, got {seen!r}")
 
     def _compare(self, device: int) -> None:
-        """The runtime's count and the resets that released the device; lowlevel's count."""
+        """Compares the runtime's count, the resets that released the device, and lowlevel's count."""
         world = self._world
         seen = (
             self._retained(device),
@@ -370,14 +371,14 @@ class Walk:
         )
         if seen != expected:
             raise Divergence(
-                f"device {device}: count, resets, lowlevel's are {seen}, and {expected} by the model"
+                f"device {device}: count, resets, lowlevel's count: expected {expected} by the model, got {seen}"
             )
 
     def _called(self, act: int) -> int:
         return int(self._count_calls(self._names[act]))
 
     def _compare_calls(self) -> None:
-        """Checks that C got only the calls that were let through, once each."""
+        """Checks that C received only the calls that lowlevel admitted, once each."""
         self._same("calls of each", [self._called(act) for act in range(3)], self._calls)
 
 

@@ -122,7 +122,7 @@ class World:
             self._reset(binding, device, result)
             return self.failed(binding, result.code)
         if result.releases and not fault.works:
-            self.own[device] = Counts()  # it was notified nevertheless
+            self.own[device] = Counts()  # lowlevel was notified nevertheless
             return self.failed(binding, fault.code)  # undone: nothing has changed
         self._reset(binding, device, result)
         return self.failed(binding, result.code or (fault.code if fault.works else 0))
@@ -141,7 +141,7 @@ class World:
             binding.device = None
 
     def by_hand(self, binding: Binding, act: int, device: int) -> tuple[int, bool]:
-        """lowlevel's result, and whether it calls the runtime: by its own counts it refuses what would be too much."""
+        """lowlevel's result, and whether it calls the runtime: it refuses what its own counts do not allow."""
         own = self.own[device]
         result = RULES[act](own)
         if result.code:
@@ -150,7 +150,7 @@ class World:
         self.own[device] = own  # only a foreign reset is reported
         if code == 0:
             self.own[device] = result.counts
-        elif code == states.RELEASED_ALREADY:  # other code has released it: no count of lowlevel's is left
+        elif code == states.RELEASED_ALREADY:  # other code has released it: lowlevel has no count left
             self.own[device] = Counts()
         return code, True
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import random
 
 EVENTS: Final = tuple(Trigger)
-GENERATIONS: Final = 1 << 20  # that the gate's word has room for; 0 is not used
+GENERATIONS: Final = 1 << 20  # for which the gate's word has room; 0 is not used
 LEADS: Final = {
     State.CLOSED: {Trigger.OPEN: State.OPEN, Trigger.FAIL: State.QUARANTINED},
     State.OPEN: {
@@ -69,7 +69,7 @@ class States:
         refused = self._happens(event)
         leads = LEADS[before].get(event)
         if refused is not (leads is None):
-            return f"{event} is {'refused' if refused else 'taken'} in {before.name}"
+            return f"{event} is {'refused' if refused else 'accepted'} in {before.name}"
         if leads is not None:
             self.state = leads
             if event in ENDS_A_GENERATION:
@@ -92,9 +92,9 @@ class States:
         """Compares the manager, the gate's word, and which calls the gate lets in, with the model."""
         now = (self.state, self.generation)
         if (self._gate.state, self._gate.generation) != now:
-            return f"the manager is {self._gate.state.name} at {self._gate.generation}, not {now}"
+            return f"the manager is {self._gate.state.name} at {self._gate.generation}, expected {now}"
         if (state_of(self._index), generation_of(self._index)) != now:
-            return f"the gate is {state_of(self._index)} at {generation_of(self._index)}, not {now}"
+            return f"the gate is {state_of(self._index)} at {generation_of(self._index)}, expected {now}"
         drained = self.state is State.DRAINING and kind == ENQUEUE
         expected = lib.AIO_DRAINING_NOW if drained else ANSWERS[self.state]
         shown = make_pass(self._index, self.generation)
@@ -102,7 +102,7 @@ class States:
         held = make_pass(self._index, self.generation, held=True)
         answers = (self._entered(shown, kind), self._entered(older, kind), self._entered(held, kind))
         if answers != (expected, lib.AIO_STALE, ANSWERS[self.state]):
-            return f"in {self.state.name} the gate answers {answers} to work of kind {kind}"
+            return f"in {self.state.name} the gate returns {answers} for work of kind {kind}"
         return ""
 
     @staticmethod

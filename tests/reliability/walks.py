@@ -66,7 +66,7 @@ def in_processes(seeds: Sequence[str], steps: int, processes: int) -> list[Walke
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Walks of at most 50,000 steps each, which begin and end with nothing set."""
+    """Walks of at most 50,000 steps each, which begin and end with no device set."""
     total = scale.pick(20_000, 500_000, 5_000_000)
     steps = min(total, LONGEST_WALK)
     seeds = [f"{seed}:{number}" for number in range(total // steps)]
