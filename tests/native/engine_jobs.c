@@ -1,14 +1,14 @@
-/* The workers of the storm. */
-#include "storm.h"
+/* The workers of the stress test. */
+#include "stress.h"
 
 #include <poll.h>
 
-atomic_ulong storm_waits, storm_bytes, storm_abandoned;
+atomic_ulong stress_waits, stress_bytes, stress_abandoned;
 
 /* One wait in flight, and what is checked when it ends. */
 typedef struct {
     uint64_t key; /* 0: free */
-    storm_stream *on;
+    stress_stream *on;
     aio_event *event;
     uint64_t upload, download; /* positions of a round trip, or 0 */
     unsigned char pattern;
@@ -16,7 +16,7 @@ typedef struct {
 } wait_entry;
 
 typedef struct {
-    storm_seat *seat;
+    stress_progress *progress;
     uint32_t seed;
     uint64_t keys;
     aio_port *port;
@@ -27,7 +27,7 @@ typedef struct {
 } worker;
 
 static uint32_t draw(worker *self, uint32_t below) {
-    return storm_draw(&self->seed, below);
+    return stress_draw(&self->seed, below);
 }
 
 static bool have_memory(worker *self) {
@@ -66,13 +66,13 @@ static void clear(wait_entry *one) {
     if (one->event) {
         aio_event_drop(one->event);
     }
-    storm_put(one->on);
+    stress_put(one->on);
     one->event = NULL;
     one->on = NULL;
     one->upload = one->download = one->key = 0;
 }
 
-static void start_wait(worker *self, wait_entry *one, storm_stream *on, uint64_t position) {
+static void start_wait(worker *self, wait_entry *one, stress_stream *on, uint64_t position) {
     one->key = ++self->keys << 8 | (uint64_t)(one - self->entries);
     one->on = on;
     int code = aio_watch(on->stream, position, self->port, one->key);
@@ -81,8 +81,8 @@ static void start_wait(worker *self, wait_entry *one, storm_stream *on, uint64_t
     }
 }
 
-/* A wait that succeeds covers both copies, whatever faults are injected. But an abort between them may have
- * dropped the first. */
+/* A wait that succeeds covers both copies, even if faults are injected. But an abort between them may have
+ * dropped the first one. */
 static void check_bytes(const wait_entry *one, int64_t result) {
     if (!one->download || result < 0 || aio_stream_error(one->on->stream, one->upload, NULL)) {
         return;
@@ -90,7 +90,7 @@ static void check_bytes(const wait_entry *one, int64_t result) {
     for (int i = 0; i < BLOCK; i++) {
         CHECK_EQ(one->target[i], one->pattern);
     }
-    atomic_fetch_add(&storm_bytes, BLOCK);
+    atomic_fetch_add(&stress_bytes, BLOCK);
 }
 
 static void finish_wait(worker *self, uint64_t key, int64_t result) {
@@ -98,7 +98,7 @@ static void finish_wait(worker *self, uint64_t key, int64_t result) {
     CHECK_EQ(one->key, key);
     check_bytes(one, result);
     clear(one);
-    atomic_fetch_add(&storm_waits, 1);
+    atomic_fetch_add(&stress_waits, 1);
 }
 
 static void drain(worker *self, int timeout_ms) {
@@ -123,7 +123,7 @@ static bool any_in_flight(const worker *self) {
     return false;
 }
 
-static void round_trip(worker *self, wait_entry *one, storm_stream *on) {
+static void round_trip(worker *self, wait_entry *one, stress_stream *on) {
     unsigned char source[BLOCK];
     one->pattern = (unsigned char)draw(self, 256);
     memset(source, one->pattern, BLOCK);
@@ -131,7 +131,7 @@ static void round_trip(worker *self, wait_entry *one, storm_stream *on) {
     aio_result up = aio_upload(on->stream, 0, block_of(self, one), BLOCK, source, BLOCK);
     aio_result down = up < 0 ? up : aio_download(on->stream, 0, one->target, block_of(self, one), BLOCK);
     if (up < 0) {
-        storm_put(on);
+        stress_put(on);
         return;
     }
     one->upload = (uint64_t)up;
@@ -140,39 +140,39 @@ static void round_trip(worker *self, wait_entry *one, storm_stream *on) {
     start_wait(self, one, on, (uint64_t)(down < 0 ? up : down));
 }
 
-static void plain_copies(worker *self, wait_entry *one, storm_stream *on) {
+static void plain_copies(worker *self, wait_entry *one, stress_stream *on) {
     char *memory = (char *)self->memory + IN_FLIGHT * BLOCK; /* its content is not checked */
     aio_result last = aio_fill(on->stream, 0, memory, BLOCK, 3, BLOCK / 2);
     for (uint32_t i = draw(self, 6); i-- && last >= 0;) {
-        last = aio_copy(on->stream, 0, memory, BLOCK, storm_pinned, BLOCK, ACL_MEMCPY_HOST_TO_DEVICE);
+        last = aio_copy(on->stream, 0, memory, BLOCK, stress_pinned, BLOCK, ACL_MEMCPY_HOST_TO_DEVICE);
     }
     if (last >= 0) {
         start_wait(self, one, on, (uint64_t)last - (last > 1 && draw(self, 2)));
     } else {
-        storm_put(on);
+        stress_put(on);
     }
 }
 
-static void cross(worker *self, wait_entry *one, storm_stream *on) {
-    storm_stream *other = storm_get(draw(self, SLOTS));
+static void cross(worker *self, wait_entry *one, stress_stream *on) {
+    stress_stream *other = stress_get(draw(self, SLOTS));
     aio_event *event = NULL;
     aio_result result = other ? aio_record(other->stream, 0, (int)draw(self, 2), &event) : -1;
     if (result >= 0) {
         result = aio_wait_event(on->stream, 0, event, other->stream, (uint64_t)result);
     }
-    storm_put(other);
+    stress_put(other);
     if (result < 0) {
         if (event) {
             aio_event_drop(event);
         }
-        storm_put(on);
+        stress_put(on);
         return;
     }
     one->event = event;
     start_wait(self, one, on, (uint64_t)result);
 }
 
-static void ask(worker *self, storm_stream *on) {
+static void ask(worker *self, stress_stream *on) {
     uint64_t tail = aio_stream_tail(on->stream);
     aio_stream_poll(on->stream, tail);
     aio_stream_query(on->stream, tail);
@@ -188,7 +188,7 @@ static void ask(worker *self, storm_stream *on) {
 
 /* The controls name streams by their handles, which are used again after a reset. Inside the gate no reset can
  * come between. */
-static void disturb_native(worker *self, storm_stream *on) {
+static void disturb_native(worker *self, stress_stream *on) {
     aio_frame frame;
     if (aio_begin(&frame, aio_stream_pass(on->stream, 0), AIO_ENQUEUE, AIO_FN_aclrtMemcpyAsync)) {
         return;
@@ -201,7 +201,7 @@ static void disturb_native(worker *self, storm_stream *on) {
     aio_end(&frame, 0);
 }
 
-static void disturb(worker *self, storm_stream *on) {
+static void disturb(worker *self, stress_stream *on) {
     switch (draw(self, 6)) {
     case 0:
         aio_stream_abort(on->stream);
@@ -214,13 +214,13 @@ static void disturb(worker *self, storm_stream *on) {
     }
 }
 
-/* As an event loop that ends: its port is closed while waits for it are in flight. */
-static void abandon(worker *self, storm_stream *on) {
+/* Acts as an event loop that ends: its port is closed while waits for it are in flight. */
+static void abandon(worker *self, stress_stream *on) {
     aio_port *port = aio_port_new();
     CHECK(port != NULL);
     for (uint64_t key = 1; key <= 3; key++) {
         if (aio_watch(on->stream, aio_stream_tail(on->stream), port, key) == 0) {
-            atomic_fetch_add(&storm_abandoned, 1);
+            atomic_fetch_add(&stress_abandoned, 1);
         }
     }
     if (draw(self, 2)) {
@@ -231,7 +231,7 @@ static void abandon(worker *self, storm_stream *on) {
     aio_port_close(port);
 }
 
-static void act(worker *self, storm_stream *on) {
+static void act(worker *self, stress_stream *on) {
     wait_entry *one = free_entry(self);
     uint32_t chance = draw(self, 100);
     if (chance < 66 && one && have_memory(self)) {
@@ -245,47 +245,47 @@ static void act(worker *self, storm_stream *on) {
     } else {
         abandon(self, on);
     }
-    storm_put(on);
+    stress_put(on);
 }
 
 /* A failed stream stays failed and refuses work. */
-static bool is_useful(const storm_stream *on) {
+static bool is_useful(const stress_stream *on) {
     return on && on->stream->generation == aio_word_generation(aio_gate_word(DEVICE)) &&
            !aio_stream_error(on->stream, UINT64_MAX, NULL);
 }
 
 static void step(worker *self) {
     uint32_t slot = draw(self, SLOTS);
-    storm_stream *on = storm_get(slot);
-    storm_at(self->seat, "acting");
+    stress_stream *on = stress_get(slot);
+    stress_now_at(self->progress, "acting");
     if (is_useful(on) && draw(self, 60)) {
         act(self, on);
     } else {
-        storm_put(on);
-        storm_renew(slot);
+        stress_put(on);
+        stress_renew(slot);
     }
-    storm_at(self->seat, "draining");
+    stress_now_at(self->progress, "draining");
     drain(self, free_entry(self) ? 0 : 5);
 }
 
-void *storm_work(void *number) {
+void *stress_work(void *number) {
     static const char *const names[WORKERS] = {"worker 0", "worker 1", "worker 2", "worker 3", "worker 4"};
     worker *self = calloc(1, sizeof *self);
     CHECK(self != NULL);
-    self->seat = storm_sit(names[(uintptr_t)number]);
+    self->progress = stress_progress_of(names[(uintptr_t)number]);
     self->seed = 1000 + (uint32_t)(uintptr_t)number;
     self->port = aio_port_new();
-    while (!atomic_load(&storm_over)) {
+    while (!atomic_load(&stress_over)) {
         step(self);
     }
-    storm_at(self->seat, "waiting for the last");
+    stress_now_at(self->progress, "waiting for the last");
     while (any_in_flight(self)) {
         drain(self, 5);
         aio_device_busy(DEVICE);
     }
     UNTIL(aio_port_in_flight(self->port) == 0); /* the last publisher may still hold its reference */
     aio_port_close(self->port);
-    storm_at(self->seat, "done");
+    stress_now_at(self->progress, "done");
     free(self);
     return NULL;
 }

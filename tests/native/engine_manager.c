@@ -1,13 +1,14 @@
-/* The lifecycle of the storm: own resets, failed ones, foreign ones, and maintenance between them. */
-#include "storm.h"
+/* The lifecycle in the stress test: aioacl's resets, failed resets, foreign resets, and maintenance between
+ * them. */
+#include "stress.h"
 
 #include <poll.h>
 #include <unistd.h>
 
-atomic_ulong storm_resets, storm_failed, storm_foreign;
+atomic_ulong stress_resets, stress_failed, stress_foreign;
 
-atomic_int storm_foreigner;
-void *storm_pinned;
+atomic_int stress_foreign_thread;
+void *stress_pinned;
 
 static pthread_mutex_t lifecycle = PTHREAD_MUTEX_INITIALIZER;
 static aio_port *kicks;
@@ -31,11 +32,11 @@ static void set_device(void) {
     }
 }
 
-void storm_open(int strategy) {
+void stress_open(int strategy) {
     bed_load();
     aio_own_reset(1);
     set_device();
-    storm_pinned = bed_pinned(BLOCK);
+    stress_pinned = bed_pinned(BLOCK);
     kicks = aio_port_new();
     CHECK_EQ(aio_device_start(DEVICE, strategy, kicks), 0);
     aio_gate_set(DEVICE, AIO_OPEN, 1);
@@ -67,31 +68,31 @@ static void bring_back(void) {
     set_device();
     aio_gate_set(DEVICE, AIO_OPEN, generation() + 1);
     aio_device_flush(DEVICE);
-    atomic_fetch_add(&storm_resets, 1);
+    atomic_fetch_add(&stress_resets, 1);
 }
 
 static void fail(void) {
     aio_gate_set(DEVICE, AIO_QUARANTINED, generation());
     aio_device_flush(DEVICE);
-    atomic_fetch_add(&storm_failed, 1);
+    atomic_fetch_add(&stress_failed, 1);
     nap_us(2000);
     aio_gate_set(DEVICE, AIO_RESETTING, generation());
 }
 
-static void reset(storm_seat *seat, uint32_t *seed, bool thread) {
-    bool stay = thread && storm_draw(seed, 4) == 0;
+static void reset(stress_progress *progress, uint32_t *seed, bool thread) {
+    bool stay = thread && stress_draw(seed, 4) == 0;
     sim.set_abort_supported(!stay);
-    storm_at(seat, "drain");
-    if (storm_draw(seed, 2)) {
-        drain(storm_draw(seed, 8000));
+    stress_now_at(progress, "drain");
+    if (stress_draw(seed, 2)) {
+        drain(stress_draw(seed, 8000));
     }
     aio_gate_set(DEVICE, AIO_RESETTING, generation());
-    storm_at(seat, "abort and barrier");
+    stress_now_at(progress, "abort and barrier");
     CHECK(barrier(stay));
-    if (storm_draw(seed, 5) == 0) {
+    if (stress_draw(seed, 5) == 0) {
         fail();
     }
-    storm_at(seat, "reset and set");
+    stress_now_at(progress, "reset and set");
     bring_back();
     sim.set_abort_supported(1);
 }
@@ -105,42 +106,42 @@ static void meet_foreign(void) {
     aio_device_flush(DEVICE);
 }
 
-void *storm_manage(void *argument) {
+void *stress_manage(void *argument) {
     const int *strategy = argument;
-    storm_seat *seat = storm_sit("manager");
+    stress_progress *progress = stress_progress_of("manager");
     uint32_t seed = 17;
     aio_own_reset(1);
-    while (!atomic_load(&storm_over) || aio_device_waits(DEVICE)) {
-        storm_at(seat, "resting");
-        nap_us(storm_draw(&seed, 3) ? storm_draw(&seed, 40000) : 130000);
+    while (!atomic_load(&stress_over) || aio_device_waits(DEVICE)) {
+        stress_now_at(progress, "resting");
+        nap_us(stress_draw(&seed, 3) ? stress_draw(&seed, 40000) : 130000);
         pthread_mutex_lock(&lifecycle);
         if (aio_gate_foreign(DEVICE)) {
             meet_foreign();
         } else {
-            reset(seat, &seed, *strategy == AIO_THREAD);
+            reset(progress, &seed, *strategy == AIO_THREAD);
         }
         pthread_mutex_unlock(&lifecycle);
     }
-    storm_at(seat, "done");
+    stress_now_at(progress, "done");
     atomic_store(&maintenance_over, true);
     aio_port_post(kicks, 0, 0);
     return NULL;
 }
 
-void *storm_be_foreign(void *unused) {
-    storm_seat *seat = storm_sit("foreign resets");
+void *stress_reset_as_foreign(void *unused) {
+    stress_progress *progress = stress_progress_of("foreign resets");
     uint32_t seed = 5;
     (void)unused;
-    atomic_store(&storm_foreigner, gettid());
-    while (!atomic_load(&storm_over)) {
-        storm_at(seat, "resting");
-        nap_us(storm_draw(&seed, 300000));
-        storm_at(seat, "resetting");
+    atomic_store(&stress_foreign_thread, gettid());
+    while (!atomic_load(&stress_over)) {
+        stress_now_at(progress, "resting");
+        nap_us(stress_draw(&seed, 300000));
+        stress_now_at(progress, "resetting");
         if (aio_acl.aclrtResetDeviceForce(DEVICE) == 0) {
-            atomic_fetch_add(&storm_foreign, 1);
+            atomic_fetch_add(&stress_foreign, 1);
         }
     }
-    storm_at(seat, "done");
+    stress_now_at(progress, "done");
     return NULL;
 }
 
@@ -168,18 +169,18 @@ static void take_kicks(void) {
     }
 }
 
-void *storm_maintain(void *unused) {
-    storm_seat *seat = storm_sit("maintenance");
+void *stress_maintain(void *unused) {
+    stress_progress *progress = stress_progress_of("maintenance");
     uint32_t seed = 3;
     (void)unused;
     while (!atomic_load(&maintenance_over)) {
-        storm_at(seat, "waiting");
+        stress_now_at(progress, "waiting");
         take_kicks();
-        storm_at(seat, "serving");
+        stress_now_at(progress, "serving");
         serve(aio_device_kicks(DEVICE));
-        storm_at(seat, "burying");
-        storm_bury();
-        if (storm_draw(&seed, 8) == 0) {
+        stress_now_at(progress, "burying");
+        stress_destroy_unused();
+        if (stress_draw(&seed, 8) == 0) {
             sim.release_all();
         }
         for (int large = 0; large < 2; large++) {
@@ -188,17 +189,17 @@ void *storm_maintain(void *unused) {
             }
         }
     }
-    storm_at(seat, "done");
+    stress_now_at(progress, "done");
     return NULL;
 }
 
-void storm_close(void) {
+void stress_close(void) {
     aio_own_reset(1);
     if (aio_gate_foreign(DEVICE)) {
         meet_foreign();
     }
     sim.release_all();
-    storm_clear_slots();
+    stress_clear_slots();
     CHECK_EQ(aio_gate_wait(DEVICE, 0xf, 10000000), 1);
     aio_gate_set(DEVICE, AIO_RESETTING, generation());
     aio_device_flush(DEVICE);
@@ -208,9 +209,9 @@ void storm_close(void) {
     aio_device_stop(DEVICE);
     aio_gate_set(DEVICE, AIO_CLOSED, generation() + 1);
     aio_device_flush(DEVICE);
-    storm_bury_all();
+    stress_destroy_all_unused();
     aio_stage_close(DEVICE);
-    CHECK_EQ(aio_acl.aclrtFreeHost(storm_pinned), 0);
+    CHECK_EQ(aio_acl.aclrtFreeHost(stress_pinned), 0);
     CHECK_EQ(aio_device_waits(DEVICE), 0);
     CHECK_EQ(aio_gate_word(DEVICE) & 0xfffffffffull, 0);
     uint64_t key;

@@ -1,13 +1,13 @@
-/* Streams that the workers of the storm share, and their end. */
-#include "storm.h"
+/* Streams that the workers of the stress test share, and their end. */
+#include "stress.h"
 
 static struct {
     pthread_mutex_t lock;
-    storm_stream *entry;
+    stress_stream *entry;
 } slots[SLOTS];
 
 static pthread_mutex_t unused_lock = PTHREAD_MUTEX_INITIALIZER;
-static storm_stream *unused_streams;
+static stress_stream *unused_streams;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void prepare(void) {
@@ -16,10 +16,10 @@ static void prepare(void) {
     }
 }
 
-storm_stream *storm_get(uint32_t slot) {
+stress_stream *stress_get(uint32_t slot) {
     pthread_once(&once, prepare);
     pthread_mutex_lock(&slots[slot].lock);
-    storm_stream *entry = slots[slot].entry;
+    stress_stream *entry = slots[slot].entry;
     if (entry) {
         atomic_fetch_add(&entry->references, 1);
     }
@@ -27,7 +27,7 @@ storm_stream *storm_get(uint32_t slot) {
     return entry;
 }
 
-void storm_put(storm_stream *entry) {
+void stress_put(stress_stream *entry) {
     if (!entry || atomic_fetch_sub(&entry->references, 1) != 1) {
         return;
     }
@@ -37,16 +37,16 @@ void storm_put(storm_stream *entry) {
     pthread_mutex_unlock(&unused_lock);
 }
 
-static void exchange(uint32_t slot, storm_stream *entry) {
+static void exchange(uint32_t slot, stress_stream *entry) {
     pthread_once(&once, prepare);
     pthread_mutex_lock(&slots[slot].lock);
-    storm_stream *before = slots[slot].entry;
+    stress_stream *before = slots[slot].entry;
     slots[slot].entry = entry;
     pthread_mutex_unlock(&slots[slot].lock);
-    storm_put(before);
+    stress_put(before);
 }
 
-static storm_stream *make(uint32_t slot) {
+static stress_stream *make(uint32_t slot) {
     aclrtStream native = NULL;
     aio_frame frame;
     aio_pass pass = bed_pass(DEVICE);
@@ -58,7 +58,7 @@ static storm_stream *make(uint32_t slot) {
     if (code) {
         return NULL;
     }
-    storm_stream *entry = calloc(1, sizeof *entry);
+    stress_stream *entry = calloc(1, sizeof *entry);
     CHECK(entry != NULL);
     entry->stream = aio_stream_new(pass, native);
     entry->healthy = slot % 2 == 0;
@@ -66,15 +66,15 @@ static storm_stream *make(uint32_t slot) {
     return entry;
 }
 
-void storm_renew(uint32_t slot) {
-    storm_stream *entry = make(slot);
+void stress_renew(uint32_t slot) {
+    stress_stream *entry = make(slot);
     if (entry) {
         exchange(slot, entry);
     }
 }
 
 /* False if it has work, or if another thread queries it now. */
-static bool bury(storm_stream *entry) {
+static bool destroy_if_unused(stress_stream *entry) {
     int code = aio_stream_destroy(entry->stream);
     bool later = code == AIO_PENDING || code == AIO_RESETTING_NOW || code == AIO_QUARANTINE;
     if (later && entry->stream->generation == aio_word_generation(aio_gate_word(DEVICE))) {
@@ -85,16 +85,16 @@ static bool bury(storm_stream *entry) {
     return true;
 }
 
-void storm_bury(void) {
+void stress_destroy_unused(void) {
     pthread_mutex_lock(&unused_lock);
-    storm_stream *entry = unused_streams;
+    stress_stream *entry = unused_streams;
     unused_streams = NULL;
     pthread_mutex_unlock(&unused_lock);
     while (entry) {
-        storm_stream *next = entry->next;
+        stress_stream *next = entry->next;
         atomic_store(&entry->references, 1);
-        if (!bury(entry)) {
-            storm_put(entry);
+        if (!destroy_if_unused(entry)) {
+            stress_put(entry);
         }
         entry = next;
     }
@@ -107,15 +107,15 @@ static bool all_destroyed(void) {
     return empty;
 }
 
-void storm_clear_slots(void) {
+void stress_clear_slots(void) {
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         exchange(slot, NULL);
     }
 }
 
-void storm_bury_all(void) {
-    storm_clear_slots();
+void stress_destroy_all_unused(void) {
+    stress_clear_slots();
     while (!all_destroyed()) {
-        storm_bury();
+        stress_destroy_unused();
     }
 }

@@ -2,10 +2,10 @@
 
     python tests/native/run.py [--seconds N] [--rounds N] [--only asan|tsan] [--match TEXT]
 
-First ASan with UBSan and leak checking, then TSan, without suppressions. The exit status is 1 if they find anything.
-`test_*.c` are lists of tests; each test runs in a process of its own. `engine*.c` is the storm, which runs for the
-given time under each strategy of waiting. The simulator's own programs in `sim/` are built and run too. Only a C
-compiler is needed (CC, or gcc).
+ASan with UBSan and leak checking runs first, then TSan; there are no suppressions. The exit status is 1 if they find
+anything. `test_*.c` are lists of tests; each test runs in a process of its own. `engine*.c` is the stress test, which
+runs for the given time under each strategy of waiting. The simulator's own programs in `sim/` are built and run too.
+Only a C compiler is needed (CC, or gcc).
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def plain(made: Path) -> str:
 
 
 def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
-    """Builds everything: the lists of tests, the storm, and the simulator's own programs."""
+    """Builds everything: the lists of tests, the stress test, and the simulator's own programs."""
     simulator = build.compile_all(c_files(SIMULATOR))
     runtime = build.compile_all(c_files(RUNTIME))
     needs = str(build.link("libruntime.so", runtime, "-shared", "-Wl,-soname,libruntime.so"))
@@ -165,19 +165,19 @@ def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
     engine = build.compile_all(c_files(NATIVE))
     bed = build.compile(HERE / "bed.c")
     lists = build.compile_all(matching("test_*.c"))
-    storm = build.compile_all(matching("engine*.c"))
+    stress = build.compile_all(matching("engine*.c"))
     sim = build.compile_all(c_files(HERE / "sim"))
     return (
         [build.link(plain(test), [test, bed, *engine]) for test in lists],
-        build.link("storm", [*storm, bed, *engine]),
+        build.link("stress", [*stress, bed, *engine]),
         [build.link(plain(one), [one, *simulator, *runtime]) for one in sim],
     )
 
 
 def check(build: Build, seconds: float, rounds: int, match: str) -> None:
-    """Runs everything that was built: the storms last, one at a time; the rest on all cores."""
+    """Runs everything that was built: the stress tests last, one at a time; the rest on all cores."""
     began = time.monotonic()
-    lists, storm, own = programs(build)
+    lists, stress, own = programs(build)
     say(build, "built", began)
     runs = [partial(build.start, program, limit=OWN_SECONDS) for program in own if match in "simulator"]
     say(build, f"the simulator's programs: {len(runs)}", began)
@@ -193,20 +193,20 @@ def check(build: Build, seconds: float, rounds: int, match: str) -> None:
         for ended in [pool.submit(run) for run in runs]:
             ended.result()
     say(build, f"{len(runs)} passed", began)
-    for strategy in ("watch", "thread") if match in "storm" else ():
+    for strategy in ("watch", "thread") if match in "stress" else ():
         limit = seconds + GRACE_SECONDS
-        result = build.start(storm, strategy, str(seconds), limit=limit, AIOACL_SIM_RESET_DROP_MS="5")
-        say(build, f"storm, {strategy}: {result.strip()}", began)
+        result = build.start(stress, strategy, str(seconds), limit=limit, AIOACL_SIM_RESET_DROP_MS="5")
+        say(build, f"stress test, {strategy}: {result.strip()}", began)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if nothing was found, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long each storm lasts (10)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long each stress test lasts (10)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of each race ({ROUNDS})")
     parser.add_argument("--only", choices=[one.name for one in SANITIZERS], help="only this sanitizer")
     parser.add_argument(
-        "--match", default="", help="only tests whose `file.name` contains this; or 'storm', or 'simulator'"
+        "--match", default="", help="only tests whose `file.name` contains this; or 'stress', or 'simulator'"
     )
     options = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-/* Aborts, own resets and foreign resets: what they end, what they leave alone, and which answers are believed
+/* Aborts, resets by aioacl and foreign resets: which work they end, and which results of queries are ignored
  * meanwhile. */
 #include "bed.h"
 
@@ -34,8 +34,8 @@ static void a_refused_abort_ends_nothing(void) {
     bed_close_copied();
 }
 
-/* What an abort drops looks complete until it is noted. */
-static void an_answer_during_an_abort_is_not_believed(void) {
+/* Work that an abort drops looks complete until the engine has noted the abort. */
+static void a_result_during_an_abort_is_ignored(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
@@ -79,7 +79,7 @@ static void *reset_as_other_code(void *unused) {
     return NULL;
 }
 
-/* Between an own reset and the next generation the streams are dead, though they are not stale yet. */
+/* Between a reset by aioacl and the next generation, the streams are dead but not stale yet. */
 static void a_foreign_reset_does_not_touch_dead_streams(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -125,7 +125,7 @@ static void a_query_during_a_foreign_reset_fails_no_task(void) {
 }
 
 /* The callback of another library may run before the engine's, and a call of aioacl in between. */
-static void a_found_foreign_reset_is_met_once(void) {
+static void a_found_foreign_reset_is_handled_once(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
@@ -215,7 +215,7 @@ static void a_set_counts_foreign_resets_that_did_not_undo_it(void) {
     CHECK_EQ(aio_device_foreign(0), seen + 3);
 }
 
-/* Also if the thread's resets were marked as own ones before. */
+/* This also holds if the thread's resets were marked as aioacl's before. */
 static void an_own_reset_is_not_counted_as_foreign(void) {
     aio_counted made = {0};
     bed_load();
@@ -302,7 +302,7 @@ static void a_device_abort_skips_finished_work(void) {
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
     UNTIL(sim.pending(stream->handle) == 0);
-    bed_seize(0); /* so that no thread finds the work done before */
+    bed_seize(0); /* so that no other thread finds the work done first */
     aio_device_abort(0, 5000000, outcome);
     CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 0);
@@ -367,7 +367,7 @@ static void *poll_elsewhere(void *stream) {
     return (void *)(uintptr_t)(aio_stream_poll(stream, 1) == aio_failed(AIO_PENDING));
 }
 
-/* A reset begins while a thread is in C with a query: the answer may concern work that the reset has
+/* A reset begins while a thread is in C with a query: the result may be about work that the reset has
  * dropped. */
 static void answered_too_late(const char *function, void *(*ask)(void *), aio_stream *stream,
                               uintptr_t answer) {
@@ -388,7 +388,7 @@ static void answered_too_late(const char *function, void *(*ask)(void *), aio_st
     bed_close_copied();
 }
 
-static void an_event_query_across_a_reset_is_not_believed(void) {
+static void an_event_query_across_a_reset_is_ignored(void) {
     aio_event *event = NULL;
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -397,7 +397,7 @@ static void an_event_query_across_a_reset_is_not_believed(void) {
     answered_too_late("aclrtQueryEventStatus", query_elsewhere, stream, 0);
 }
 
-static void a_stream_query_across_a_reset_is_not_believed(void) {
+static void a_stream_query_across_a_reset_is_ignored(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
@@ -425,7 +425,7 @@ static void a_kick_is_posted_once_until_it_is_taken(void) {
     aio_port_close(port);
 }
 
-/* A wake-up that did not show the failure at once is requested again. */
+/* A wake-up after which the failure does not show is requested again. */
 static void until_a_fault(aio_port *kicks) {
     uint64_t key;
     int64_t reason = 0;
@@ -468,13 +468,13 @@ static void without_an_event_a_synchronize_wakes_the_runtime(void) {
     wait_for_a_failure_that_only_a_wake_shows(false);
 }
 
-TESTS(TEST(a_refused_abort_ends_nothing), TEST(an_answer_during_an_abort_is_not_believed),
+TESTS(TEST(a_refused_abort_ends_nothing), TEST(a_result_during_an_abort_is_ignored),
       TEST(a_device_abort_skips_finished_work), TEST(an_abort_that_hangs_is_counted_as_failed),
-      TEST(a_foreign_reset_keeps_its_threads_context), TEST(an_event_query_across_a_reset_is_not_believed),
-      TEST(a_stream_query_across_a_reset_is_not_believed), TEST(a_kick_is_posted_once_until_it_is_taken),
+      TEST(a_foreign_reset_keeps_its_threads_context), TEST(an_event_query_across_a_reset_is_ignored),
+      TEST(a_stream_query_across_a_reset_is_ignored), TEST(a_kick_is_posted_once_until_it_is_taken),
       TEST(a_wait_without_progress_requests_a_nudge), TEST(without_an_event_a_synchronize_wakes_the_runtime),
       TEST(an_abort_ends_unfinished_work), TEST(an_enqueue_in_c_during_an_abort_is_aborted),
       TEST(a_foreign_reset_does_not_touch_dead_streams), TEST(a_query_during_a_foreign_reset_fails_no_task),
-      TEST(a_found_foreign_reset_is_met_once), TEST(a_found_foreign_reset_is_settled_by_the_set),
+      TEST(a_found_foreign_reset_is_handled_once), TEST(a_found_foreign_reset_is_settled_by_the_set),
       TEST(destroying_events_stops_when_the_generation_changes), TEST(a_device_abort_counts_its_streams),
       TEST(a_set_counts_foreign_resets_that_did_not_undo_it), TEST(an_own_reset_is_not_counted_as_foreign))

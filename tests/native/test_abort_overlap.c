@@ -62,7 +62,7 @@ static void work_enqueued_during_an_abort_is_aborted(void) {
     end();
 }
 
-/* The call drops work and then returns a code. What it dropped looks complete. */
+/* The call drops work and then returns a code. The dropped work looks complete. */
 static aclError abort_and_fail(aclrtStream handle) {
     CHECK_EQ(abort_as_it_is(handle), 0);
     return 507000;

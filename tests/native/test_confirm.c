@@ -141,7 +141,7 @@ static void a_failure_is_found_when_the_stream_is_destroyed(void) {
     end();
 }
 
-/* The engine has registered for reports, but the chip may let work go on before they come. */
+/* The engine has registered for reports, but the chip may continue with later work before the reports come. */
 static void untrusted_reports_confirm_nothing(void) {
     bed_open_to_copy(AIO_WATCH);
     CHECK(aio_failure_detection() != AIO_CONFIRMED);
@@ -230,8 +230,8 @@ static void a_device_wide_code_fails_manual_work_being_queried(void) {
     end();
 }
 
-/* The watcher has synchronized, so later codes are not of that work. */
-static void a_device_wide_code_spares_manual_work_that_succeeded(void) {
+/* The watcher has synchronized, so later codes do not come from that work. */
+static void a_device_wide_code_does_not_fail_successful_manual_work(void) {
     begin(AIO_WATCH);
     uint64_t before = sim.calls("aclrtSynchronizeStreamWithTimeout");
     aio_stream_manual(stream, aio_last_task());
@@ -251,4 +251,4 @@ TESTS(TEST(an_await_raises_the_code_that_the_watcher_synchronized),
       TEST(an_expired_slice_is_not_a_failure), TEST(a_device_wide_code_fails_unconfirmed_work),
       TEST(a_device_wide_code_fails_work_being_enqueued),
       TEST(a_device_wide_code_fails_manual_work_being_queried),
-      TEST(a_device_wide_code_spares_manual_work_that_succeeded))
+      TEST(a_device_wide_code_does_not_fail_successful_manual_work))

@@ -54,7 +54,7 @@ static void *stay_outside(void *unused) {
     return NULL;
 }
 
-/* These children start before the library is open, so for the engine they are not forks. */
+/* These children start before the library is opened, so the engine does not treat them as forks. */
 static void exit_with_a_thread_inside_skips_later_handlers(void) {
     pid_t child = start_child();
     if (child == 0) {
@@ -81,7 +81,7 @@ static void exit_waits_for_a_thread_that_leaves(void) {
     ended_with(child, 6);
 }
 
-/* In a call that belongs to no device: in C, but not in the gate. */
+/* The thread is in a call that belongs to no device: in C, but not counted by a gate. */
 static void exit_with_a_thread_in_c_skips_later_handlers(void) {
     pid_t child = start_child();
     if (child == 0) {

@@ -120,7 +120,7 @@ static void an_entry_without_a_task_has_no_id(void) {
     point here = record(stream);
     uint64_t elsewhere = work(other), empty = wait_at(stream, &here), behind = work(stream);
     uint64_t bad = failing_work(stream), last = work(stream);
-    aio_watcher_stop(0); /* so that nothing is found complete before the report is attributed */
+    aio_watcher_stop(0); /* so that no work is found complete before the report is attributed */
     sim.release(stream->handle);
     UNTIL(sim.faulted(stream->handle) == 1);
     CHECK_EQ(sim.wake(0), 0);
@@ -200,7 +200,7 @@ static void a_failed_task_by_hand_fails_later_work(void) {
     end();
 }
 
-static void a_failure_of_dropped_work_spares_later_work(void) {
+static void a_failure_of_dropped_work_does_not_fail_later_work(void) {
     begin_with_two();
     sim.hold(stream->handle);
     failing_work(stream);
@@ -400,7 +400,7 @@ TESTS(TEST(the_first_failure_of_a_stream_reaches_every_later_ticket), TEST(only_
       TEST(a_long_queue_keeps_the_ids_of_unfinished_work), TEST(an_entry_without_a_task_has_no_id),
       TEST(a_report_that_comes_before_the_count_finds_its_entry),
       TEST(a_report_is_attributed_before_its_work_counts_as_complete),
-      TEST(a_failed_task_by_hand_fails_later_work), TEST(a_failure_of_dropped_work_spares_later_work),
+      TEST(a_failed_task_by_hand_fails_later_work), TEST(a_failure_of_dropped_work_does_not_fail_later_work),
       TEST(a_report_of_a_foreign_stream_is_counted), TEST(a_failed_stream_refuses_work_before_c),
       TEST(a_new_stream_with_the_id_of_a_failed_one_works), TEST(a_lost_device_fails_all_its_unfinished_work),
       TEST(a_lost_device_fails_work_being_enqueued), TEST(lost_reports_fail_all_unfinished_work),

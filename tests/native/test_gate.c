@@ -216,7 +216,8 @@ static void *fail_here(void *unused) {
     aio_end(&frame, code);
     CHECK(code > 0);
     CHECK(strstr(aio_error_text(), "aclrtMalloc") != NULL);
-    CHECK(strstr(aio_error_text(), "EE1018") == NULL); /* not that of the check for a context */
+    CHECK(strstr(aio_error_text(), "EE1018") ==
+          NULL); /* the text of the call, not of the check for a context */
     return NULL;
 }
 
@@ -252,7 +253,7 @@ enum { ENTERERS = 2, RACE_US = 1500000 };
 static atomic_bool shut, over;
 static atomic_int late;
 
-static void *go_in_and_out(void *unused) {
+static void *enter_and_leave(void *unused) {
     (void)unused;
     while (!atomic_load(&over)) {
         if (aio_count_in(aio_make_pass(0, 7, 0), AIO_LIFETIME)) {
@@ -266,11 +267,11 @@ static void *go_in_and_out(void *unused) {
     return NULL;
 }
 
-/* A thread that read the word before the gate shut is counted by then, or refused. */
+/* A thread that read the word before the gate was closed is counted by then, or refused. */
 static void no_call_enters_a_shut_gate_once_it_is_empty(void) {
     pthread_t threads[ENTERERS];
     for (int i = 0; i < ENTERERS; i++) {
-        threads[i] = bed_thread(go_in_and_out, NULL);
+        threads[i] = bed_thread(enter_and_leave, NULL);
     }
     int64_t end = aio_now_us() + RACE_US;
     for (int round = 0; aio_now_us() < end && !atomic_load(&late); round++) {

@@ -47,7 +47,7 @@ static void a_chain_of_five_inherits_in_a_worker(void) {
     inherit_along_a_chain(AIO_THREAD);
 }
 
-static void a_failure_in_mid_chain_spares_earlier_streams(void) {
+static void a_failure_in_mid_chain_does_not_fail_earlier_streams(void) {
     begin(AIO_WATCH);
     make(3);
     sim.hold(streams[0]->handle);
@@ -416,7 +416,7 @@ static void an_event_of_aborted_work_is_refused(void) {
 }
 
 /* No time limit is shorter than a second, so a wait that has just been enqueued has not timed out. */
-static void a_device_wide_code_spares_a_young_wait(void) {
+static void a_device_wide_code_does_not_fail_a_new_wait(void) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -443,7 +443,7 @@ static void a_device_wide_code_fails_an_old_wait(void) {
 }
 
 TESTS(TEST(a_chain_of_five_inherits_in_the_watcher), TEST(a_chain_of_five_inherits_in_a_worker),
-      TEST(a_failure_in_mid_chain_spares_earlier_streams), TEST(an_event_before_the_failure_succeeds),
+      TEST(a_failure_in_mid_chain_does_not_fail_earlier_streams), TEST(an_event_before_the_failure_succeeds),
       TEST(an_own_failure_comes_before_an_inherited_one),
       TEST(an_earlier_failure_of_the_source_is_inherited_though_reported_later),
       TEST(a_link_made_before_the_failure_is_known_inherits_it), TEST(an_event_of_a_failed_stream_is_refused),
@@ -459,4 +459,4 @@ TESTS(TEST(a_chain_of_five_inherits_in_the_watcher), TEST(a_chain_of_five_inheri
       TEST(work_that_depends_on_a_device_that_was_reset_fails),
       TEST(work_confirmed_before_a_reset_still_succeeds),
       TEST(work_that_depends_on_aborted_work_fails_and_is_stranded), TEST(an_event_of_aborted_work_is_refused),
-      TEST(a_device_wide_code_spares_a_young_wait), TEST(a_device_wide_code_fails_an_old_wait))
+      TEST(a_device_wide_code_does_not_fail_a_new_wait), TEST(a_device_wide_code_fails_an_old_wait))

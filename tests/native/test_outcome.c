@@ -26,7 +26,7 @@ static uint64_t copy(void) {
     return (uint64_t)result;
 }
 
-static uint64_t forgotten_copy(void) {
+static uint64_t copy_with_dropped_ticket(void) {
     uint64_t position = copy();
     aio_stream_forget(stream, position);
     return position;
@@ -63,7 +63,7 @@ static void the_earliest_failure_is_kept(void) {
     end();
 }
 
-/* Each change of the error record is announced, and nothing else is. */
+/* Each change of the error record is announced, and no other event is. */
 static void a_repeated_failure_changes_nothing(void) {
     begin();
     aio_stream_fail(stream, 5, 507015, "first");
@@ -79,7 +79,7 @@ static void a_repeated_failure_changes_nothing(void) {
 
 static void confirmed_work_never_fails(void) {
     begin();
-    uint64_t good = forgotten_copy();
+    uint64_t good = copy_with_dropped_ticket();
     CHECK_EQ(bed_await(stream, good), (int64_t)good);
     aio_stream_fail(stream, good, 507015, NULL);
     CHECK_EQ(aio_stream_error(stream, good, NULL), 0);
@@ -91,10 +91,10 @@ static void confirmed_work_never_fails(void) {
 
 static void every_wait_raises_the_error(void) {
     begin();
-    uint64_t good = forgotten_copy();
+    uint64_t good = copy_with_dropped_ticket();
     CHECK_EQ(bed_await(stream, good), (int64_t)good);
     sim.fail_next(stream->handle, 507015);
-    uint64_t bad = forgotten_copy();
+    uint64_t bad = copy_with_dropped_ticket();
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(bed_await(stream, bad), aio_failed(507015));
     }
@@ -109,7 +109,7 @@ static void every_wait_raises_the_error(void) {
 static void a_query_does_not_consume_an_error(void) {
     begin();
     sim.fail_next(stream->handle, 507015);
-    uint64_t bad = forgotten_copy();
+    uint64_t bad = copy_with_dropped_ticket();
     UNTIL(sim.faulted(stream->handle) == 1);
     CHECK_EQ(sim.wake(0), 0);
     UNTIL(aio_stream_query(stream, bad) == 1);
@@ -150,7 +150,7 @@ static void later_work_does_not_delay_a_ticket(void) {
     begin();
     sim.hold(stream->handle);
     uint64_t mine = copy(); /* a ticket refers to it, so the next one records a mark first */
-    uint64_t next = forgotten_copy();
+    uint64_t next = copy_with_dropped_ticket();
     CHECK_EQ(next, mine + 2);
     aio_event *mark = aio_stream_mark_for(stream, mine);
     CHECK(mark != NULL);
@@ -170,17 +170,18 @@ static void an_awaited_ticket_keeps_its_mark(void) {
     uint64_t mine = copy();
     CHECK_EQ(aio_watch(stream, mine, port, 9), 0);
     aio_stream_forget(stream, mine);
-    CHECK_EQ(forgotten_copy(), mine + 2); /* a mark came first, so the wait does not include this work */
+    CHECK_EQ(copy_with_dropped_ticket(),
+             mine + 2); /* a mark came first, so the wait does not include this work */
     sim.release(stream->handle);
     CHECK_EQ(bed_take_one(port, &key), (int64_t)mine);
     aio_port_close(port);
     end();
 }
 
-static void a_forgotten_ticket_costs_no_mark(void) {
+static void a_dropped_ticket_records_no_mark(void) {
     begin();
-    uint64_t first = forgotten_copy();
-    CHECK_EQ(forgotten_copy(), first + 1);
+    uint64_t first = copy_with_dropped_ticket();
+    CHECK_EQ(copy_with_dropped_ticket(), first + 1);
     CHECK_EQ(atomic_load(&stream->last_mark), 0);
     end();
 }
@@ -190,7 +191,7 @@ static void a_wait_in_mid_stream_gets_a_mark(void) {
     uint64_t key = 0;
     begin();
     sim.hold(stream->handle);
-    uint64_t mine = forgotten_copy(), next = forgotten_copy();
+    uint64_t mine = copy_with_dropped_ticket(), next = copy_with_dropped_ticket();
     CHECK_EQ(aio_watch(stream, mine, port, 9), 0);
     aio_event *mark = aio_stream_mark_for(stream, mine);
     CHECK(mark != NULL);
@@ -206,11 +207,11 @@ static void a_wait_in_mid_stream_gets_a_mark(void) {
 static void a_mark_is_recorded_after_many_entries(void) {
     begin();
     for (int i = 0; i < AIO_MARK_EVERY; i++) {
-        CHECK_EQ(forgotten_copy(), i + 1);
+        CHECK_EQ(copy_with_dropped_ticket(), i + 1);
     }
-    CHECK_EQ(forgotten_copy(), AIO_MARK_EVERY + 2);
+    CHECK_EQ(copy_with_dropped_ticket(), AIO_MARK_EVERY + 2);
     CHECK_EQ(atomic_load(&stream->last_mark), AIO_MARK_EVERY + 1);
-    CHECK_EQ(forgotten_copy(), AIO_MARK_EVERY + 3);
+    CHECK_EQ(copy_with_dropped_ticket(), AIO_MARK_EVERY + 3);
     end();
 }
 
@@ -265,7 +266,7 @@ TESTS(TEST(a_failure_covers_its_position_and_all_behind_it), TEST(the_earliest_f
       TEST(a_repeated_failure_changes_nothing), TEST(confirmed_work_never_fails),
       TEST(every_wait_raises_the_error), TEST(a_query_does_not_consume_an_error),
       TEST(an_aborted_range_has_two_ends), TEST(aborted_ranges_are_bounded),
-      TEST(later_work_does_not_delay_a_ticket), TEST(a_forgotten_ticket_costs_no_mark),
+      TEST(later_work_does_not_delay_a_ticket), TEST(a_dropped_ticket_records_no_mark),
       TEST(an_awaited_ticket_keeps_its_mark), TEST(a_wait_in_mid_stream_gets_a_mark),
       TEST(waits_for_the_same_position_end_in_the_order_they_came), TEST(a_mark_is_recorded_after_many_entries),
       TEST(waits_end_in_the_order_of_their_positions))

@@ -195,7 +195,7 @@ static void *serve_kicks(void *unused) {
     return NULL;
 }
 
-static void storm(int strategy, int reports) {
+static void race(int strategy, int reports) {
     pthread_t workers[WORKERS];
     bed_reports = reports;
     bed_open_to_copy(strategy);
@@ -216,19 +216,19 @@ static void storm(int strategy, int reports) {
 }
 
 static void failures_race_with_enqueues_in_the_watcher(void) {
-    storm(AIO_WATCH, AIO_EXACT_ACL | AIO_EXACT_RUNTIME);
+    race(AIO_WATCH, AIO_EXACT_ACL | AIO_EXACT_RUNTIME);
 }
 
 static void failures_race_with_enqueues_in_workers(void) {
-    storm(AIO_THREAD, AIO_EXACT_RUNTIME);
+    race(AIO_THREAD, AIO_EXACT_RUNTIME);
 }
 
 static void failures_without_reports_race_with_enqueues_in_the_watcher(void) {
-    storm(AIO_WATCH, AIO_CONFIRMED);
+    race(AIO_WATCH, AIO_CONFIRMED);
 }
 
 static void failures_without_reports_race_with_enqueues_in_workers(void) {
-    storm(AIO_THREAD, AIO_CONFIRMED);
+    race(AIO_THREAD, AIO_CONFIRMED);
 }
 
 static void *synchronize_the_device(void *unused) {

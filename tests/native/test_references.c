@@ -109,7 +109,7 @@ static void share(aio_event *event, int slot) {
     }
 }
 
-/* Every eighth round is a reset, as far as events are concerned. */
+/* Every eighth round treats events as a reset does. */
 static void waits_for_events_race_with_the_destruction_before_a_reset(void) {
     pthread_t racers[RACERS];
     bed_open(0, AIO_WATCH);

@@ -121,7 +121,7 @@ static uint64_t host_blocks(void) {
     return stats.host_blocks;
 }
 
-static void memory_is_not_freed_under_a_copy(void) {
+static void memory_is_not_freed_during_a_copy(void) {
     begin();
     char *slot = aio_stage_take(0, 8);
     uint64_t before = host_blocks();
@@ -152,7 +152,7 @@ static void finished_work_that_no_caller_awaits_is_reported(void) {
     aio_port_close(kicks);
 }
 
-/* As a thread that asked for room: it finds the work done, and delivers nothing. */
+/* Acts as a thread that needs queue room: it finds the work done, and delivers no bytes. */
 static void bytes_that_no_caller_awaits_are_delivered(void) {
     char source[BYTES], target[BYTES] = {0};
     begin();
@@ -196,7 +196,7 @@ static void slots_stay_in_use_until_the_reset_has_ended(void) {
     bed_close(0);
 }
 
-TESTS(TEST(each_size_has_its_slots), TEST(memory_is_not_freed_under_a_copy),
+TESTS(TEST(each_size_has_its_slots), TEST(memory_is_not_freed_during_a_copy),
       TEST(a_refused_copy_gives_its_slot_back), TEST(bytes_are_delivered_before_the_wait_ends),
       TEST(an_aborted_download_leaves_its_target_alone), TEST(a_failed_download_leaves_its_target_alone),
       TEST(staging_memory_runs_out_and_is_given_back), TEST(slots_stay_in_use_until_the_reset_has_ended),

@@ -56,7 +56,7 @@ static void waits_end_with_the_reset(void) {
     end_stale();
 }
 
-/* As another thread beside the watcher, one that closes the stream for instance. */
+/* Acts as a thread other than the watcher, for example one that closes the stream. */
 static void collect_beside(uint64_t position) {
     aio_stream_finish(stream, position);
     aio_stream_deliver(stream);
@@ -81,7 +81,7 @@ static void a_wait_over_before_a_reset_keeps_its_result(void) {
     end_stale();
 }
 
-/* The watcher's waits are of an older generation, though no reset has passed the engine. */
+/* The watcher's waits are of an older generation, but the engine took part in no reset. */
 static void stale_waits_end(void) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
@@ -138,7 +138,7 @@ static void *poll_until_over(void *one) {
 }
 
 /* A failed stream stays failed, so each round uses a new one. */
-static void fail_one_with_an_asker(void) {
+static void fail_one_with_a_querier(void) {
     aio_stream *one = bed_stream(0);
     sim.hold(one->handle);
     sim.fail_next(one->handle, 507015);
@@ -154,23 +154,23 @@ static void fail_one_with_an_asker(void) {
     bed_end_stream(one);
 }
 
-static void errors_survive_many_askers(int strategy) {
+static void errors_survive_many_queriers(int strategy) {
     begin(strategy);
     for (int round = 0; round < 300; round++) {
-        fail_one_with_an_asker();
+        fail_one_with_a_querier();
     }
     end();
 }
 
 static void no_error_is_lost_by_the_watcher(void) {
-    errors_survive_many_askers(AIO_WATCH);
+    errors_survive_many_queriers(AIO_WATCH);
 }
 
 static void no_error_is_lost_by_the_workers(void) {
-    errors_survive_many_askers(AIO_THREAD);
+    errors_survive_many_queriers(AIO_THREAD);
 }
 
-/* Nothing more can be learnt, so the waits end; what the work uses is kept. */
+/* The state of the work cannot be queried any more, so the waits end; objects that it uses are kept. */
 static void a_query_that_fails_ends_the_waits(void) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);

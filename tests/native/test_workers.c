@@ -65,8 +65,9 @@ static void an_idle_worker_serves_the_next_wait(void) {
     end();
 }
 
-/* What an abort drops looks complete until it is noted: a worker that wakes up in between waits again. */
-static void a_worker_does_not_believe_an_answer_during_an_abort(void) {
+/* Work that an abort drops looks complete until the abort is noted: a worker that wakes up before waits again.
+ */
+static void a_worker_ignores_a_result_during_an_abort(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -152,7 +153,7 @@ static void a_wait_delivers_bytes_of_work_that_another_thread_finished(void) {
     end();
 }
 
-static int crowd(int kind) {
+static int fill_gate(int kind) {
     int entered = 0;
     while (aio_enter(bed_pass(0), kind, AIO_FN_aclrtStreamQuery) == 0) {
         entered++;
@@ -160,7 +161,7 @@ static int crowd(int kind) {
     return entered;
 }
 
-static void disperse(int kind, int entered) {
+static void leave_all(int kind, int entered) {
     while (entered--) {
         aio_leave(bed_pass(0), kind);
     }
@@ -173,28 +174,28 @@ static void a_wait_refused_by_a_full_gate_returns_crowded(void) {
     uint64_t position = copy();
     bed_own(stream);
     watch(position, 1);
-    int entered = crowd(AIO_WAIT);
+    int entered = fill_gate(AIO_WAIT);
     atomic_store(&stream->owner, AIO_NOBODY);
     CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_CROWDED));
-    disperse(AIO_WAIT, entered);
+    leave_all(AIO_WAIT, entered);
     sim.release(stream->handle);
     CHECK_EQ(bed_await(stream, position), (int64_t)position);
     end();
 }
 
-/* A worker that leaves the runtime waits until the gate admits it, so that the answer is not lost. */
+/* A worker that leaves the runtime waits until the gate admits it, so that the result is not lost. */
 static void a_wait_that_ends_at_a_full_gate_waits_for_room(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
     watch(position, 1);
     UNTIL(atomic_load(&aio_devices[0].blocked) == 1);
-    int entered = crowd(AIO_LIFETIME);
+    int entered = fill_gate(AIO_LIFETIME);
     sim.release(stream->handle);
     UNTIL(atomic_load(&aio_devices[0].blocked) == 0);
     int64_t result;
     CHECK_EQ(aio_port_take(port, &key, &result, 1), 0);
-    disperse(AIO_LIFETIME, entered);
+    leave_all(AIO_LIFETIME, entered);
     CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
     end();
 }
@@ -205,4 +206,4 @@ TESTS(TEST(an_abort_code_does_not_fail_later_work), TEST(a_failure_fails_work_be
       TEST(an_idle_worker_serves_the_next_wait),
       TEST(a_wait_delivers_bytes_of_work_that_another_thread_finished),
       TEST(a_wait_without_a_mark_queries_the_stream), TEST(a_wait_whose_mark_is_gone_gets_its_result),
-      TEST(a_worker_does_not_believe_an_answer_during_an_abort))
+      TEST(a_worker_ignores_a_result_during_an_abort))

@@ -2,7 +2,7 @@
 
     python tests/native/fuzz/run.py [--runs N] [--seconds N] [--corpus FOLDER] [INPUT ...]
 
-Builds the simulator and the harness. Then runs that many programs of calls, or for that long. With inputs, it runs only
+Builds the simulator and the harness. Then runs N programs of calls, or stops after N seconds. With inputs, it runs only
 these, to reproduce a finding. Exits with 1 after a finding, and leaves its input in the current folder as fuzz-*. Exits
 with 77 if there is no clang with libFuzzer.
 """

@@ -138,7 +138,7 @@ static void *write_beside(void *arg) {
 
 /* Another thread owns a word in the last page. What it writes during a registration must still be there
  * afterwards. */
-static void test_writes_of_a_neighbour_are_kept(void) {
+static void test_writes_of_another_thread_are_kept(void) {
     char *pages = client_pages(2 * PAGE, MAP_PRIVATE);
     neighbour_t neighbour = {.word = (uint64_t *)(void *)(pages + 2 * PAGE - 8)};
     pthread_t thread;
@@ -160,7 +160,7 @@ int main(void) {
     test_private_memory_is_not_shared_with_children();
     test_pinned_memory_is_private_after_the_registration();
     test_shared_and_unmapped_memory_is_left_alone();
-    test_writes_of_a_neighbour_are_kept();
+    test_writes_of_another_thread_are_kept();
     CHECK(stats().registrations == 0 && stats().violations == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);

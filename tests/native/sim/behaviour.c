@@ -1,5 +1,5 @@
-/* Which calls wait, what wakes them, and with which code; what a full queue and a failed task hold up; what is
- * dropped. */
+/* Which calls wait, what wakes them, and with which code; what a full queue and a failed task block; which work
+ * is dropped. */
 #include <string.h>
 
 #include "sim_test.h"
@@ -16,74 +16,74 @@ typedef struct {
     aclrtEvent missing;
     aclrtEvent mark;
     call_t waiter;
-} scene_t;
+} setup_t;
 
 static aclError body_wait(void *arg) {
-    const scene_t *scene = arg;
-    switch (scene->way) {
+    const setup_t *setup = arg;
+    switch (setup->way) {
     case BY_STREAM:
-        return aclrtSynchronizeStream(scene->stuck);
+        return aclrtSynchronizeStream(setup->stuck);
     case BY_STREAM_LIMITED:
-        return aclrtSynchronizeStreamWithTimeout(scene->stuck, 100000);
+        return aclrtSynchronizeStreamWithTimeout(setup->stuck, 100000);
     case BY_EVENT:
-        return aclrtSynchronizeEvent(scene->mark);
+        return aclrtSynchronizeEvent(setup->mark);
     default:
         return aclrtSynchronizeDevice();
     }
 }
 
-static void begin(scene_t *scene, way_t way) {
-    *scene = (scene_t){.way = way};
-    CHECK_RC(aclrtCreateStream(&scene->stuck), 0);
-    CHECK_RC(aclrtCreateStream(&scene->other), 0);
-    CHECK_RC(aclrtCreateEventWithFlag(&scene->missing, 1), 0);
-    CHECK_RC(aclrtCreateEventExWithFlag(&scene->mark, 1), 0);
-    CHECK_RC(aclrtStreamWaitEvent(scene->stuck, scene->missing), 0);
-    CHECK_RC(aclrtRecordEvent(scene->mark, scene->stuck), 0);
-    call_start(&scene->waiter, body_wait, scene);
+static void begin(setup_t *setup, way_t way) {
+    *setup = (setup_t){.way = way};
+    CHECK_RC(aclrtCreateStream(&setup->stuck), 0);
+    CHECK_RC(aclrtCreateStream(&setup->other), 0);
+    CHECK_RC(aclrtCreateEventWithFlag(&setup->missing, 1), 0);
+    CHECK_RC(aclrtCreateEventExWithFlag(&setup->mark, 1), 0);
+    CHECK_RC(aclrtStreamWaitEvent(setup->stuck, setup->missing), 0);
+    CHECK_RC(aclrtRecordEvent(setup->mark, setup->stuck), 0);
+    call_start(&setup->waiter, body_wait, setup);
     until_waiting(way_names[way]);
 }
 
 /* The event completes: the calls that are still inside return success. */
-static void go_on(const scene_t *scene) {
-    CHECK_RC(aclrtRecordEvent(scene->missing, scene->other), 0);
+static void go_on(const setup_t *setup) {
+    CHECK_RC(aclrtRecordEvent(setup->missing, setup->other), 0);
 }
 
-static bool still_waits(const scene_t *scene) {
-    return atomic_load(&scene->waiter.rc) == -1 && aclsim_waiting(way_names[scene->way]) == 1;
+static bool still_waits(const setup_t *setup) {
+    return atomic_load(&setup->waiter.rc) == -1 && aclsim_waiting(way_names[setup->way]) == 1;
 }
 
-static void end(const scene_t *scene, bool destroyed) {
+static void end(const setup_t *setup, bool destroyed) {
     if (!destroyed) {
-        CHECK_RC(aclrtSynchronizeStream(scene->stuck), 0);
-        CHECK_RC(aclrtDestroyStream(scene->stuck), 0);
+        CHECK_RC(aclrtSynchronizeStream(setup->stuck), 0);
+        CHECK_RC(aclrtDestroyStream(setup->stuck), 0);
     }
-    CHECK_RC(aclrtDestroyStream(scene->other), 0);
-    CHECK_RC(aclrtDestroyEvent(scene->missing), 0);
-    CHECK_RC(aclrtDestroyEvent(scene->mark), 0);
+    CHECK_RC(aclrtDestroyStream(setup->other), 0);
+    CHECK_RC(aclrtDestroyEvent(setup->missing), 0);
+    CHECK_RC(aclrtDestroyEvent(setup->mark), 0);
 }
 
 static void test_the_event_comes(way_t way) {
-    scene_t scene;
-    begin(&scene, way);
+    setup_t setup;
+    begin(&setup, way);
     CHECK_RC(aclFinalize(), 0); /* wakes no call */
-    CHECK(still_waits(&scene));
+    CHECK(still_waits(&setup));
     CHECK_RC(aclInit(NULL), 0);
-    go_on(&scene);
-    CHECK(call_join(&scene.waiter) == 0);
-    end(&scene, false);
+    go_on(&setup);
+    CHECK(call_join(&setup.waiter) == 0);
+    end(&setup, false);
 }
 
 static void test_abort(way_t way) {
-    scene_t scene;
-    begin(&scene, way);
-    CHECK_RC(aclrtStreamAbort(scene.stuck), 0);
-    CHECK(call_join(&scene.waiter) == 107023);
-    end(&scene, false);
-    begin(&scene, way);
+    setup_t setup;
+    begin(&setup, way);
+    CHECK_RC(aclrtStreamAbort(setup.stuck), 0);
+    CHECK(call_join(&setup.waiter) == 107023);
+    end(&setup, false);
+    begin(&setup, way);
     CHECK_RC(aclrtDeviceTaskAbort(0, 5000), 0);
-    CHECK(call_join(&scene.waiter) == 107022);
-    end(&scene, false);
+    CHECK(call_join(&setup.waiter) == 107022);
+    end(&setup, false);
 }
 
 static aclError body_destroy_force(void *stream) {
@@ -103,26 +103,26 @@ static aclError body_create(void *place) {
 }
 
 static void test_destroy(way_t way) {
-    scene_t scene;
+    setup_t setup;
     call_t act;
-    begin(&scene, way);
+    begin(&setup, way);
     if (way != BY_DEVICE) {
-        CHECK_RC(aclrtDestroyStreamForce(scene.stuck), 0);
+        CHECK_RC(aclrtDestroyStreamForce(setup.stuck), 0);
     } else {
-        call_start(&act, body_destroy_force, scene.stuck);
+        call_start(&act, body_destroy_force, setup.stuck);
         until_waiting("aclrtDestroyStreamForce");
-        go_on(&scene);
+        go_on(&setup);
         CHECK(call_join(&act) == 0);
     }
-    CHECK(call_join(&scene.waiter) == 0);
-    end(&scene, true);
-    begin(&scene, way); /* without force, the call waits for the stream's work */
-    call_start(&act, body_destroy, scene.stuck);
+    CHECK(call_join(&setup.waiter) == 0);
+    end(&setup, true);
+    begin(&setup, way); /* without force, the call waits for the stream's work */
+    call_start(&act, body_destroy, setup.stuck);
     until_waiting("aclrtDestroyStream");
-    CHECK(still_waits(&scene));
-    go_on(&scene);
-    CHECK(call_join(&act) == 0 && call_join(&scene.waiter) == 0);
-    end(&scene, true);
+    CHECK(still_waits(&setup));
+    go_on(&setup);
+    CHECK(call_join(&act) == 0 && call_join(&setup.waiter) == 0);
+    end(&setup, true);
 }
 
 static aclError body_reset(void *force) {
@@ -131,19 +131,19 @@ static aclError body_reset(void *force) {
 
 /* The work is dropped, and waiting calls return success. */
 static void test_reset(way_t way, bool force) {
-    scene_t scene;
-    begin(&scene, way);
-    CHECK_RC(body_reset(force ? &scene : NULL), 0);
-    CHECK(call_join(&scene.waiter) == 0);
+    setup_t setup;
+    begin(&setup, way);
+    CHECK_RC(body_reset(force ? &setup : NULL), 0);
+    CHECK(call_join(&setup.waiter) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtSynchronizeDevice(), 0);
-    CHECK_RC(aclrtDestroyEvent(scene.missing), 0);
-    CHECK_RC(aclrtDestroyEvent(scene.mark), 0);
+    CHECK_RC(aclrtDestroyEvent(setup.missing), 0);
+    CHECK_RC(aclrtDestroyEvent(setup.mark), 0);
 }
 
 /* A wait for the device holds the lock for creating and ending streams. Enqueueing and querying go on. */
-static void test_a_device_wait_holds_up(void) {
-    scene_t scene;
+static void test_device_wait_blocks_creation(void) {
+    setup_t setup;
     call_t create;
     call_t destroy;
     call_t abort_other;
@@ -151,40 +151,40 @@ static void test_a_device_wait_holds_up(void) {
     aclrtStream spare = NULL;
     aclrtStreamStatus status;
     CHECK_RC(aclrtCreateStream(&spare), 0);
-    begin(&scene, BY_DEVICE);
+    begin(&setup, BY_DEVICE);
     call_start(&create, body_create, &made);
     call_start(&destroy, body_destroy, spare);
-    call_start(&abort_other, body_abort, scene.other);
+    call_start(&abort_other, body_abort, setup.other);
     until_waiting("aclrtCreateStream");
     until_waiting("aclrtDestroyStream");
     until_waiting("aclrtStreamAbort");
-    CHECK_RC(aclrtRecordEvent(scene.mark, scene.other), 107023); /* blocks until its abort gets the lock */
-    CHECK_RC(aclrtStreamQuery(scene.stuck, &status), 0);
-    CHECK(status == ACL_STREAM_STATUS_NOT_READY && still_waits(&scene));
-    CHECK_RC(aclrtRecordEvent(scene.missing, NULL), 0);
-    CHECK(call_join(&scene.waiter) == 0 && call_join(&create) == 0);
+    CHECK_RC(aclrtRecordEvent(setup.mark, setup.other), 107023); /* blocks until its abort gets the lock */
+    CHECK_RC(aclrtStreamQuery(setup.stuck, &status), 0);
+    CHECK(status == ACL_STREAM_STATUS_NOT_READY && still_waits(&setup));
+    CHECK_RC(aclrtRecordEvent(setup.missing, NULL), 0);
+    CHECK(call_join(&setup.waiter) == 0 && call_join(&create) == 0);
     CHECK(call_join(&destroy) == 0 && call_join(&abort_other) == 0);
     CHECK_RC(aclrtDestroyStream(made), 0);
-    end(&scene, false);
+    end(&setup, false);
 }
 
 /* A wait covers only what was enqueued before it. */
-static void test_what_a_wait_covers(way_t way) {
-    scene_t scene;
+static void test_wait_covers_earlier_work(way_t way) {
+    setup_t setup;
     aclrtEvent later = NULL;
     aclrtStreamStatus status;
-    begin(&scene, way);
+    begin(&setup, way);
     CHECK_RC(aclrtCreateEventWithFlag(&later, 1), 0);
-    CHECK_RC(aclrtStreamWaitEvent(scene.stuck, later), 0);
-    CHECK_RC(aclrtRecordEvent(scene.mark, scene.stuck), 0);
-    go_on(&scene);
-    CHECK(call_join(&scene.waiter) == 0);
-    CHECK_RC(aclrtStreamQuery(scene.stuck, &status), 0);
+    CHECK_RC(aclrtStreamWaitEvent(setup.stuck, later), 0);
+    CHECK_RC(aclrtRecordEvent(setup.mark, setup.stuck), 0);
+    go_on(&setup);
+    CHECK(call_join(&setup.waiter) == 0);
+    CHECK_RC(aclrtStreamQuery(setup.stuck, &status), 0);
     CHECK(status == ACL_STREAM_STATUS_NOT_READY);
-    CHECK_RC(aclrtSynchronizeEventWithTimeout(scene.mark, 1), 507047); /* the newer record */
-    CHECK_RC(aclrtSynchronizeStreamWithTimeout(scene.stuck, 1), 507046);
-    CHECK_RC(aclrtRecordEvent(later, scene.other), 0);
-    end(&scene, false);
+    CHECK_RC(aclrtSynchronizeEventWithTimeout(setup.mark, 1), 507047); /* the newer record */
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(setup.stuck, 1), 507046);
+    CHECK_RC(aclrtRecordEvent(later, setup.other), 0);
+    end(&setup, false);
     CHECK_RC(aclrtDestroyEvent(later), 0);
 }
 
@@ -204,20 +204,20 @@ static void on_host(void *count) {
 
 /* A host function takes three of the 2046 entries. */
 static void test_a_full_queue_holds_an_event(void) {
-    scene_t scene;
+    setup_t setup;
     call_t calls[2];
     atomic_int called = 0;
     aclrtEvent event = NULL;
     aclrtStream made = NULL;
     void *block = NULL;
-    begin(&scene, BY_STREAM);
+    begin(&setup, BY_STREAM);
     CHECK_RC(aclrtCreateEventExWithFlag(&event, 1), 0);
-    while (aclsim_pending(scene.stuck) < 2 + 681) {
-        CHECK_RC(aclrtLaunchHostFunc(scene.stuck, on_host, &called), 0);
+    while (aclsim_pending(setup.stuck) < 2 + 681) {
+        CHECK_RC(aclrtLaunchHostFunc(setup.stuck, on_host, &called), 0);
     }
-    CHECK_RC(aclrtRecordEvent(scene.mark, scene.stuck), 0); /* 2 + 3 * 681 + 1 */
-    record_call_t full = {event, scene.stuck};
-    record_call_t other = {event, scene.other};
+    CHECK_RC(aclrtRecordEvent(setup.mark, setup.stuck), 0); /* 2 + 3 * 681 + 1 */
+    record_call_t full = {event, setup.stuck};
+    record_call_t other = {event, setup.other};
     call_start(&calls[0], body_record, &full);
     until_waiting("aclrtRecordEvent");
     call_start(&calls[1], body_record, &other); /* it waits for the event, not for the stream */
@@ -229,9 +229,9 @@ static void test_a_full_queue_holds_an_event(void) {
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, made), 0);
     CHECK_RC(aclrtDestroyStream(made), 0);
     CHECK_RC(aclrtFree(block), 0);
-    go_on(&scene);
-    CHECK(call_join(&calls[0]) == 0 && call_join(&calls[1]) == 0 && call_join(&scene.waiter) == 0);
-    end(&scene, false);
+    go_on(&setup);
+    CHECK(call_join(&calls[0]) == 0 && call_join(&calls[1]) == 0 && call_join(&setup.waiter) == 0);
+    end(&setup, false);
     CHECK(atomic_load(&called) == 681);
     CHECK_RC(aclrtDestroyEvent(event), 0);
 }
@@ -248,34 +248,35 @@ static aclrtStream failing(void *block, aclrtEvent mark) {
     return stream;
 }
 
-/* No stream goes on until a call waits that has something to wait for. Then all ways but one report no failure.
+/* No stream continues until a call waits for unfinished work. Then all ways of waiting but one report no
+ * failure.
  */
 static void test_a_failed_task(way_t way) {
     void *block = NULL;
     aclrtStream idle = NULL;
-    scene_t scene = {.way = way};
+    setup_t setup = {.way = way};
     aclrtEventRecordedStatus done;
     aclrtStreamStatus status;
     unsigned char byte = 0;
     CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
     CHECK_RC(aclrtCreateStream(&idle), 0);
-    CHECK_RC(aclrtCreateEventExWithFlag(&scene.mark, 1), 0);
-    scene.stuck = failing(block, scene.mark);
+    CHECK_RC(aclrtCreateEventExWithFlag(&setup.mark, 1), 0);
+    setup.stuck = failing(block, setup.mark);
     for (int i = 0; i < 50; i++) { /* the 64th task would wake the recycle thread */
-        CHECK_RC(aclrtStreamQuery(scene.stuck, &status), 0);
-        CHECK_RC(aclrtQueryEventStatus(scene.mark, &done), 0);
+        CHECK_RC(aclrtStreamQuery(setup.stuck, &status), 0);
+        CHECK_RC(aclrtQueryEventStatus(setup.mark, &done), 0);
         CHECK_RC(aclrtSynchronizeStream(idle), 0);
-        CHECK_RC(aclrtRecordEvent(scene.mark, scene.stuck), 0);
+        CHECK_RC(aclrtRecordEvent(setup.mark, setup.stuck), 0);
         CHECK(status == ACL_STREAM_STATUS_NOT_READY && done == ACL_EVENT_RECORDED_STATUS_NOT_READY);
     }
-    CHECK_RC(body_wait(&scene), way == BY_EVENT ? 0 : 507001);
-    CHECK_RC(aclrtSynchronizeStream(scene.stuck), way == BY_EVENT ? 507001 : 0);
-    CHECK_RC(aclrtSynchronizeStream(scene.stuck), 0);
+    CHECK_RC(body_wait(&setup), way == BY_EVENT ? 0 : 507001);
+    CHECK_RC(aclrtSynchronizeStream(setup.stuck), way == BY_EVENT ? 507001 : 0);
+    CHECK_RC(aclrtSynchronizeStream(setup.stuck), 0);
     CHECK_RC(aclrtSynchronizeDevice(), 0);
     CHECK_RC(aclrtMemcpy(&byte, 1, block, 1, ACL_MEMCPY_DEVICE_TO_HOST), 0);
     CHECK(byte == 2);
-    CHECK_RC(aclrtDestroyEvent(scene.mark), 0);
-    CHECK_RC(aclrtDestroyStream(scene.stuck), 0);
+    CHECK_RC(aclrtDestroyEvent(setup.mark), 0);
+    CHECK_RC(aclrtDestroyStream(setup.stuck), 0);
     CHECK_RC(aclrtDestroyStream(idle), 0);
     CHECK_RC(aclrtFree(block), 0);
 }
@@ -344,14 +345,14 @@ int main(void) {
         test_the_event_comes(way);
         test_abort(way);
         test_destroy(way);
-        test_what_a_wait_covers(way);
+        test_wait_covers_earlier_work(way);
         test_a_failed_task(way);
         if (way != BY_DEVICE) { /* traps.c tests what happens then */
             test_reset(way, false);
             test_reset(way, true);
         }
     }
-    test_a_device_wait_holds_up();
+    test_device_wait_blocks_creation();
     test_a_full_queue_holds_an_event();
     test_callbacks_are_dropped(true);
     test_callbacks_are_dropped(false);

@@ -72,7 +72,7 @@ static void test_a_model_that_switches(void) {
 }
 
 /* A copy of pageable memory is done at once. It is not part of the model, which does not repeat it. */
-static void test_copies_are_no_part_of_the_model(void) {
+static void test_copies_are_not_part_of_the_model(void) {
     static const uint32_t flags[] = {0, PERSISTENT};
     int32_t *words = (int32_t *)words_new(1);
     for (int i = 0; i < 2; i++) {
@@ -97,7 +97,8 @@ static void test_copies_are_no_part_of_the_model(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* A capture cannot contain it in any mode. The capture of another stream may forbid it, and goes on. */
+/* A capture cannot contain such a copy in any mode. The capture of another stream may forbid it, and continues.
+ */
 static void test_captures(void) {
     aclrtStream stream = stream_new();
     aclrtStream other = stream_new();
@@ -122,7 +123,7 @@ int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     test_a_model_that_switches();
-    test_copies_are_no_part_of_the_model();
+    test_copies_are_not_part_of_the_model();
     test_captures();
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.models == 0 && left.device_blocks == 0 && left.violations == 0);

@@ -241,7 +241,7 @@ static void test_a_capture_that_ends_too_early(void) {
 }
 
 /* If the capture of an inner graph fails, the whole capture fails. */
-static void test_a_capture_that_goes_wrong_inside(void) {
+static void test_a_capture_that_fails_inside(void) {
     aclmdlRI model = NULL;
     aclrtStream third = stream_new();
     aclrtEvent event = NULL;
@@ -368,7 +368,7 @@ int main(void) {
     test_an_external_record_inside();
     test_a_failing_graph();
     test_a_capture_that_ends_too_early();
-    test_a_capture_that_goes_wrong_inside();
+    test_a_capture_that_fails_inside();
     test_a_context_that_ends();
     CHECK(stats().violations == 2); /* the two dead handles of conditions */
     test_handles_that_are_refused();

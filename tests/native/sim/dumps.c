@@ -66,7 +66,7 @@ static void test_path_of_a_later_configuration(void) {
     CHECK_RC(aclFinalize(), 0);
 }
 
-static void test_arguments_go_elsewhere(void) {
+static void test_arguments_have_a_path_of_their_own(void) {
     char path[64] = "";
     CHECK_RC(load_text(aclInit, exceptions), 0);
     CHECK_RC(aclopStartDumpArgs(AIC_ERR_BRIEF_DUMP, "/tmp/args"), 0);
@@ -79,7 +79,7 @@ static void test_arguments_go_elsewhere(void) {
     CHECK_RC(aclFinalize(), 0);
 }
 
-static void test_paths_that_are_none(void) {
+static void test_configurations_without_a_path(void) {
     static char text[8192] = "{\"dump\": {\"dump_path\": \"";
     CHECK_RC(load_text(aclInit, "{\"dump\": {\"dump_path\": 3}}"), 100009);
     memset(text + strlen(text), 'x', 4096);
@@ -106,8 +106,8 @@ int main(void) {
     run(test_path_of_exceptions);
     run(test_path_of_tensors);
     run(test_path_of_a_later_configuration);
-    run(test_arguments_go_elsewhere);
-    run(test_paths_that_are_none);
+    run(test_arguments_have_a_path_of_their_own);
+    run(test_configurations_without_a_path);
     puts("dumps: ok");
     return 0;
 }

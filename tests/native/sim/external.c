@@ -44,146 +44,146 @@ typedef struct {
     aclrtEvent event;
     int32_t *device[2];
     int32_t *host[2];
-} scene_t;
+} setup_t;
 
-static scene_t call_info_new(void) {
-    return (scene_t){.stream = stream_new(),
+static setup_t setup_new(void) {
+    return (setup_t){.stream = stream_new(),
                      .other = stream_new(),
                      .event = event_new(1),
                      .device = {numbers_new(true), numbers_new(true)},
                      .host = {numbers_new(false), numbers_new(false)}};
 }
 
-static void call_info_end(const scene_t *scene) {
+static void setup_end(const setup_t *setup) {
     for (int i = 0; i < 2; i++) {
-        CHECK_RC(aclrtFree(scene->device[i]), 0);
-        CHECK_RC(aclrtFreeHost(scene->host[i]), 0);
+        CHECK_RC(aclrtFree(setup->device[i]), 0);
+        CHECK_RC(aclrtFreeHost(setup->host[i]), 0);
     }
-    CHECK_RC(aclrtDestroyEvent(scene->event), 0);
-    CHECK_RC(aclrtDestroyStream(scene->stream), 0);
-    CHECK_RC(aclrtDestroyStream(scene->other), 0);
+    CHECK_RC(aclrtDestroyEvent(setup->event), 0);
+    CHECK_RC(aclrtDestroyStream(setup->stream), 0);
+    CHECK_RC(aclrtDestroyStream(setup->other), 0);
 }
 
 /* The graph waits for an ordinary record of a stream outside. */
 static void test_an_external_wait_for_an_ordinary_record(void) {
-    scene_t scene = call_info_new();
+    setup_t setup = setup_new();
     aclrtStream runs = stream_new();
-    CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
-    CHECK_RC(aclrtStreamWaitEventWithFlag(scene.stream, scene.event, 0, EXTERNAL), 0);
-    copy(scene.host[1], scene.device[0], ACL_MEMCPY_DEVICE_TO_HOST, scene.stream);
-    aclmdlRI model = end_capture(scene.stream);
+    CHECK_RC(aclmdlRICaptureBegin(setup.stream, GLOBAL), 0);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(setup.stream, setup.event, 0, EXTERNAL), 0);
+    copy(setup.host[1], setup.device[0], ACL_MEMCPY_DEVICE_TO_HOST, setup.stream);
+    aclmdlRI model = end_capture(setup.stream);
     for (int32_t turn = 1; turn <= 2; turn++) {
-        number(scene.host[0], turn * 10000);
-        CHECK(aclsim_hold(scene.other) == 0);
-        copy(scene.device[0], scene.host[0], ACL_MEMCPY_HOST_TO_DEVICE, scene.other);
-        CHECK_RC(aclrtRecordEvent(scene.event, scene.other), 0);
+        number(setup.host[0], turn * 10000);
+        CHECK(aclsim_hold(setup.other) == 0);
+        copy(setup.device[0], setup.host[0], ACL_MEMCPY_HOST_TO_DEVICE, setup.other);
+        CHECK_RC(aclrtRecordEvent(setup.event, setup.other), 0);
         CHECK_RC(aclmdlRIExecuteAsync(model, runs), 0);
         CHECK_RC(aclrtSynchronizeStreamWithTimeout(runs, 20), 507046);
-        CHECK(!numbered(scene.host[1], turn * 10000));
-        CHECK(aclsim_release(scene.other) == 0);
+        CHECK(!numbered(setup.host[1], turn * 10000));
+        CHECK(aclsim_release(setup.other) == 0);
         CHECK_RC(aclrtSynchronizeStream(runs), 0);
-        CHECK(numbered(scene.host[1], turn * 10000));
+        CHECK(numbered(setup.host[1], turn * 10000));
     }
-    CHECK_RC(aclrtSynchronizeStream(scene.other), 0);
+    CHECK_RC(aclrtSynchronizeStream(setup.other), 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtDestroyStream(runs), 0);
-    call_info_end(&scene);
+    setup_end(&setup);
 }
 
 /* A stream outside waits, in the ordinary way, for a record of the graph. This works from the call on that
  * executes the graph. */
 static void test_an_ordinary_wait_for_an_external_record(void) {
-    scene_t scene = call_info_new();
+    setup_t setup = setup_new();
     aclrtStream runs = stream_new();
-    CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
-    copy(scene.device[0], scene.host[0], ACL_MEMCPY_HOST_TO_DEVICE, scene.stream);
-    CHECK_RC(aclrtRecordEventWithFlag(scene.event, scene.stream, EXTERNAL), 0);
-    aclmdlRI model = end_capture(scene.stream);
+    CHECK_RC(aclmdlRICaptureBegin(setup.stream, GLOBAL), 0);
+    copy(setup.device[0], setup.host[0], ACL_MEMCPY_HOST_TO_DEVICE, setup.stream);
+    CHECK_RC(aclrtRecordEventWithFlag(setup.event, setup.stream, EXTERNAL), 0);
+    aclmdlRI model = end_capture(setup.stream);
     for (int32_t turn = 1; turn <= 2; turn++) {
         aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_COMPLETE;
-        number(scene.host[0], turn * 10000);
+        number(setup.host[0], turn * 10000);
         CHECK(aclsim_hold(runs) == 0);
         CHECK_RC(aclmdlRIExecuteAsync(model, runs), 0);
-        CHECK_RC(aclrtQueryEventStatus(scene.event, &status), 0);
+        CHECK_RC(aclrtQueryEventStatus(setup.event, &status), 0);
         CHECK(status == ACL_EVENT_RECORDED_STATUS_NOT_READY);
-        CHECK_RC(aclrtStreamWaitEvent(scene.other, scene.event), 0);
-        copy(scene.host[1], scene.device[0], ACL_MEMCPY_DEVICE_TO_HOST, scene.other);
-        CHECK_RC(aclrtSynchronizeStreamWithTimeout(scene.other, 20), 507046);
+        CHECK_RC(aclrtStreamWaitEvent(setup.other, setup.event), 0);
+        copy(setup.host[1], setup.device[0], ACL_MEMCPY_DEVICE_TO_HOST, setup.other);
+        CHECK_RC(aclrtSynchronizeStreamWithTimeout(setup.other, 20), 507046);
         CHECK(aclsim_release(runs) == 0);
-        CHECK_RC(aclrtSynchronizeStream(scene.other), 0);
-        CHECK(numbered(scene.host[1], turn * 10000));
-        CHECK_RC(aclrtSynchronizeEvent(scene.event), 0);
+        CHECK_RC(aclrtSynchronizeStream(setup.other), 0);
+        CHECK(numbered(setup.host[1], turn * 10000));
+        CHECK_RC(aclrtSynchronizeEvent(setup.event), 0);
     }
     CHECK_RC(aclrtSynchronizeStream(runs), 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtDestroyStream(runs), 0);
-    call_info_end(&scene);
+    setup_end(&setup);
 }
 
 /* One graph waits for the other, each on its own stream. */
 static void test_two_graphs_in_order(void) {
-    scene_t scene = call_info_new();
+    setup_t setup = setup_new();
     aclrtStream runs = stream_new();
-    CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
-    copy(scene.device[0], scene.host[0], ACL_MEMCPY_HOST_TO_DEVICE, scene.stream);
-    CHECK_RC(aclrtRecordEventWithFlag(scene.event, scene.stream, EXTERNAL), 0);
-    aclmdlRI first = end_capture(scene.stream);
-    CHECK_RC(aclmdlRICaptureBegin(scene.other, GLOBAL), 0);
-    CHECK_RC(aclrtStreamWaitEventWithFlag(scene.other, scene.event, 0, EXTERNAL), 0);
-    copy(scene.host[1], scene.device[0], ACL_MEMCPY_DEVICE_TO_HOST, scene.other);
-    aclmdlRI second = end_capture(scene.other);
-    number(scene.host[0], 5);
+    CHECK_RC(aclmdlRICaptureBegin(setup.stream, GLOBAL), 0);
+    copy(setup.device[0], setup.host[0], ACL_MEMCPY_HOST_TO_DEVICE, setup.stream);
+    CHECK_RC(aclrtRecordEventWithFlag(setup.event, setup.stream, EXTERNAL), 0);
+    aclmdlRI first = end_capture(setup.stream);
+    CHECK_RC(aclmdlRICaptureBegin(setup.other, GLOBAL), 0);
+    CHECK_RC(aclrtStreamWaitEventWithFlag(setup.other, setup.event, 0, EXTERNAL), 0);
+    copy(setup.host[1], setup.device[0], ACL_MEMCPY_DEVICE_TO_HOST, setup.other);
+    aclmdlRI second = end_capture(setup.other);
+    number(setup.host[0], 5);
     CHECK(aclsim_hold(runs) == 0);
     CHECK_RC(aclmdlRIExecuteAsync(first, runs), 0);
-    CHECK_RC(aclmdlRIExecuteAsync(second, scene.other), 0);
-    CHECK_RC(aclrtSynchronizeStreamWithTimeout(scene.other, 20), 507046);
+    CHECK_RC(aclmdlRIExecuteAsync(second, setup.other), 0);
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(setup.other, 20), 507046);
     CHECK(aclsim_release(runs) == 0);
-    CHECK_RC(aclrtSynchronizeStream(scene.other), 0);
-    CHECK(numbered(scene.host[1], 5));
+    CHECK_RC(aclrtSynchronizeStream(setup.other), 0);
+    CHECK(numbered(setup.host[1], 5));
     CHECK_RC(aclrtSynchronizeStream(runs), 0);
     CHECK_RC(aclmdlRIDestroy(first), 0);
     CHECK_RC(aclmdlRIDestroy(second), 0);
     CHECK_RC(aclrtDestroyStream(runs), 0);
-    call_info_end(&scene);
+    setup_end(&setup);
 }
 
 /* For a graph that another graph executes, the meaning of its events is decided at its turn. */
 static void test_a_graph_inside_a_graph(void) {
-    scene_t scene = call_info_new();
-    CHECK_RC(aclmdlRICaptureBegin(scene.stream, RELAXED), 0);
-    copy(scene.host[1], scene.device[0], ACL_MEMCPY_DEVICE_TO_HOST, scene.stream);
-    CHECK_RC(aclrtRecordEventWithFlag(scene.event, scene.stream, EXTERNAL), 0);
-    aclmdlRI inner = end_capture(scene.stream);
-    CHECK_RC(aclmdlRICaptureBegin(scene.stream, RELAXED), 0);
-    CHECK_RC(aclmdlRIExecuteAsync(inner, scene.stream), 0);
-    aclmdlRI outer = end_capture(scene.stream);
+    setup_t setup = setup_new();
+    CHECK_RC(aclmdlRICaptureBegin(setup.stream, RELAXED), 0);
+    copy(setup.host[1], setup.device[0], ACL_MEMCPY_DEVICE_TO_HOST, setup.stream);
+    CHECK_RC(aclrtRecordEventWithFlag(setup.event, setup.stream, EXTERNAL), 0);
+    aclmdlRI inner = end_capture(setup.stream);
+    CHECK_RC(aclmdlRICaptureBegin(setup.stream, RELAXED), 0);
+    CHECK_RC(aclmdlRIExecuteAsync(inner, setup.stream), 0);
+    aclmdlRI outer = end_capture(setup.stream);
     for (int32_t turn = 1; turn <= 2; turn++) {
-        number(scene.host[0], turn);
-        CHECK_RC(aclrtMemcpy(scene.device[0], BYTES, scene.host[0], BYTES, ACL_MEMCPY_HOST_TO_DEVICE), 0);
-        CHECK_RC(aclmdlRIExecuteAsync(outer, scene.other), 0);
-        CHECK_RC(aclrtSynchronizeStream(scene.other), 0);
-        CHECK_RC(aclrtSynchronizeEvent(scene.event), 0);
-        CHECK(numbered(scene.host[1], turn));
+        number(setup.host[0], turn);
+        CHECK_RC(aclrtMemcpy(setup.device[0], BYTES, setup.host[0], BYTES, ACL_MEMCPY_HOST_TO_DEVICE), 0);
+        CHECK_RC(aclmdlRIExecuteAsync(outer, setup.other), 0);
+        CHECK_RC(aclrtSynchronizeStream(setup.other), 0);
+        CHECK_RC(aclrtSynchronizeEvent(setup.event), 0);
+        CHECK(numbered(setup.host[1], turn));
     }
     CHECK_RC(aclmdlRIDestroy(outer), 0);
     CHECK_RC(aclmdlRIDestroy(inner), 0);
-    call_info_end(&scene);
+    setup_end(&setup);
 }
 
 /* The host does not wait for a record that was dropped with the execution. */
 static void test_a_dropped_execution(void) {
-    scene_t scene = call_info_new();
-    CHECK_RC(aclmdlRICaptureBegin(scene.stream, GLOBAL), 0);
-    CHECK_RC(aclrtRecordEventWithFlag(scene.event, scene.stream, EXTERNAL), 0);
-    aclmdlRI model = end_capture(scene.stream);
-    CHECK(aclsim_hold(scene.other) == 0);
-    CHECK_RC(aclmdlRIExecuteAsync(model, scene.other), 0);
-    CHECK_RC(aclrtSynchronizeEventWithTimeout(scene.event, 20), 507047);
-    CHECK_RC(aclrtStreamAbort(scene.other), 0);
-    CHECK(aclsim_release(scene.other) == 0);
-    CHECK_RC(aclrtSynchronizeEvent(scene.event), 0);
+    setup_t setup = setup_new();
+    CHECK_RC(aclmdlRICaptureBegin(setup.stream, GLOBAL), 0);
+    CHECK_RC(aclrtRecordEventWithFlag(setup.event, setup.stream, EXTERNAL), 0);
+    aclmdlRI model = end_capture(setup.stream);
+    CHECK(aclsim_hold(setup.other) == 0);
+    CHECK_RC(aclmdlRIExecuteAsync(model, setup.other), 0);
+    CHECK_RC(aclrtSynchronizeEventWithTimeout(setup.event, 20), 507047);
+    CHECK_RC(aclrtStreamAbort(setup.other), 0);
+    CHECK(aclsim_release(setup.other) == 0);
+    CHECK_RC(aclrtSynchronizeEvent(setup.event), 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
-    call_info_end(&scene);
+    setup_end(&setup);
 }
 
 /* Each of the two flags is fixed by its first use, even if the call is refused for another reason. */

@@ -11,32 +11,33 @@
 
 enum { SYNC_FLAG = 1, TIME_LINE_FLAG = 8, LOG_ROOM = 64 };
 
-static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER; /* each device has its own thread for callbacks */
-static runtime_exception_t told_log[LOG_ROOM];                /* under told_lock */
-static atomic_int told;                                       /* callbacks that have returned */
-static atomic_int told_slow;
+static pthread_mutex_t reported_lock =
+    PTHREAD_MUTEX_INITIALIZER;                     /* each device has its own thread for callbacks */
+static runtime_exception_t reported_log[LOG_ROOM]; /* under reported_lock */
+static atomic_int reported;                        /* callbacks that have returned */
+static atomic_int callback_slow;
 
 static inline void on_failure(runtime_exception_t *info) {
-    double until = now_s() + (atomic_load(&told_slow) != 0 ? 0.0003 : 0);
+    double until = now_s() + (atomic_load(&callback_slow) != 0 ? 0.0003 : 0);
     while (now_s() < until) {
         sched_yield();
     }
-    CHECK(pthread_mutex_lock(&told_lock) == 0);
-    told_log[atomic_load(&told) % LOG_ROOM] = *info;
-    atomic_fetch_add(&told, 1);
-    CHECK(pthread_mutex_unlock(&told_lock) == 0);
+    CHECK(pthread_mutex_lock(&reported_lock) == 0);
+    reported_log[atomic_load(&reported) % LOG_ROOM] = *info;
+    atomic_fetch_add(&reported, 1);
+    CHECK(pthread_mutex_unlock(&reported_lock) == 0);
 }
 
 /* Returns the record of the newest callback. */
-static inline runtime_exception_t last_told(void) {
-    CHECK(pthread_mutex_lock(&told_lock) == 0);
-    runtime_exception_t newest = told_log[(atomic_load(&told) - 1) % LOG_ROOM];
-    CHECK(pthread_mutex_unlock(&told_lock) == 0);
+static inline runtime_exception_t last_reported(void) {
+    CHECK(pthread_mutex_lock(&reported_lock) == 0);
+    runtime_exception_t newest = reported_log[(atomic_load(&reported) - 1) % LOG_ROOM];
+    CHECK(pthread_mutex_unlock(&reported_lock) == 0);
     return newest;
 }
 
-static inline void until_told(int count) {
-    while (atomic_load(&told) < count) {
+static inline void until_reported(int count) {
+    while (atomic_load(&reported) < count) {
         sched_yield();
     }
 }

@@ -12,7 +12,7 @@ static aclrtEvent nudge_event;
 
 static void on_exception(aclrtExceptionInfo *info) {
     CHECK(aclrtGetErrorCodeFromExceptionInfo(info) != 0);
-    atomic_fetch_add(&told, 1);
+    atomic_fetch_add(&reported, 1);
 }
 
 static aclrtStream failing;
@@ -35,7 +35,7 @@ static bool seen(int round) {
 
 /* Whichever query about later work comes first, it reports completion only after the callback. */
 static void try_order(char *block, int round) {
-    int before = atomic_load(&told);
+    int before = atomic_load(&reported);
     failing = stream_made(); /* a new stream, because the 64th task of a stream wakes too */
     dependent = stream_made();
     fill(failing, block, 507001);
@@ -44,12 +44,12 @@ static void try_order(char *block, int round) {
     CHECK_RC(aclrtRecordEvent(later, dependent), 0);
     until_faulted(failing);
     CHECK(!is_complete(behind) && !is_complete(later) && !is_idle(failing) && !is_idle(dependent));
-    CHECK(atomic_load(&told) == before);
+    CHECK(atomic_load(&reported) == before);
     nudge(nudge_event, idle_stream);
     while (!seen(round)) {
         sched_yield();
     }
-    CHECK(atomic_load(&told) == before + 1);
+    CHECK(atomic_load(&reported) == before + 1);
     CHECK_RC(aclrtSynchronizeStream(dependent), 0);
     CHECK_RC(aclrtSynchronizeStream(failing), 507001);
     CHECK_RC(aclrtDestroyStream(failing), 0);
@@ -60,11 +60,11 @@ static void test_order(void) {
     char *block = block_made();
     behind = mark_made();
     later = mark_made();
-    atomic_store(&told_slow, 1);
+    atomic_store(&callback_slow, 1);
     for (int i = 0; i < ROUNDS; i++) {
         try_order(block, i);
     }
-    atomic_store(&told_slow, 0);
+    atomic_store(&callback_slow, 0);
     CHECK_RC(aclrtDestroyEvent(behind), 0);
     CHECK_RC(aclrtDestroyEvent(later), 0);
     CHECK_RC(aclrtFree(block), 0);
@@ -74,7 +74,7 @@ static void test_order(void) {
 static void test_one_wake(void) {
     aclrtStream streams[3];
     char *block = block_made();
-    int before = atomic_load(&told);
+    int before = atomic_load(&reported);
     for (int i = 0; i < 3; i++) {
         streams[i] = stream_made();
         fill(streams[i], block, 507001);
@@ -82,14 +82,14 @@ static void test_one_wake(void) {
         until_faulted(streams[i]);
     }
     nudge(nudge_event, idle_stream);
-    until_told(before + 3);
+    until_reported(before + 3);
     for (int i = 0; i < 3; i++) {
         until_faulted(streams[i]);
         CHECK(aclsim_pending(streams[i]) == 1);
     }
-    CHECK(atomic_load(&told) == before + 3);
+    CHECK(atomic_load(&reported) == before + 3);
     nudge(nudge_event, idle_stream);
-    until_told(before + 6);
+    until_reported(before + 6);
     for (int i = 0; i < 3; i++) {
         CHECK_RC(aclrtSynchronizeStream(streams[i]), 507015);
         CHECK_RC(aclrtDestroyStream(streams[i]), 0);
@@ -101,17 +101,17 @@ static void test_one_wake(void) {
 static void test_reset_during_callback(void) {
     char *block = block_made();
     for (int i = 0; i < 20; i++) {
-        int before = atomic_load(&told);
+        int before = atomic_load(&reported);
         aclrtStream stream = stream_made();
-        atomic_store(&told_slow, 1);
+        atomic_store(&callback_slow, 1);
         fill(stream, block, 507001);
         fill(stream, block, 0);
         until_faulted(stream);
         nudge(nudge_event, idle_stream);
         CHECK_RC(aclrtDestroyStreamForce(stream), 0);
-        CHECK(atomic_load(&told) == before + 1);
+        CHECK(atomic_load(&reported) == before + 1);
     }
-    atomic_store(&told_slow, 0);
+    atomic_store(&callback_slow, 0);
     CHECK_RC(aclrtFree(block), 0);
 }
 
@@ -128,12 +128,12 @@ static void test_ids(void) {
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         CHECK(aclsim_set_next_task(stream, starts[i]) == 0);
         for (uint32_t k = 0; k < 8; k++) {
-            int before = atomic_load(&told);
+            int before = atomic_load(&reported);
             fill(stream, block, k % 2 == 0 ? 507001 : 0);
             CHECK(last_task() == starts[i] + k);
             CHECK_RC(aclrtSynchronizeStream(stream), k % 2 == 0 ? 507001 : 0);
-            CHECK(atomic_load(&told) == before + (k % 2 == 0 ? 1 : 0));
-            runtime_exception_t info = last_told();
+            CHECK(atomic_load(&reported) == before + (k % 2 == 0 ? 1 : 0));
+            runtime_exception_t info = last_reported();
             CHECK(info.task == starts[i] + k - k % 2 && info.stream == id_of(stream) && info.code == 507001);
             CHECK(info.device == 0 && info.thread == (uint32_t)syscall(SYS_gettid));
         }
@@ -163,8 +163,8 @@ static void test_windows(void) {
         CHECK(aclsim_pending(stream) == 1);
         CHECK(last_task() == first + parts[i] - 1);
         CHECK_RC(aclrtSynchronizeStream(stream), 507001);
-        CHECK(last_told().task - first < parts[i]);
-        CHECK(parts[i] == 1 || last_told().task != last_task());
+        CHECK(last_reported().task - first < parts[i]);
+        CHECK(parts[i] == 1 || last_reported().task != last_task());
         first += parts[i];
     }
     CHECK_RC(aclrtDestroyStream(stream), 0);
@@ -208,36 +208,38 @@ static void fail_one(aclError code) {
 }
 
 static void test_registrations(void) {
-    int before = atomic_load(&told);
+    int before = atomic_load(&reported);
     CHECK_RC(rtRegTaskFailCallbackByModule(NULL, on_failure), 107000);
     CHECK_RC(rtRegTaskFailCallbackByModule("again", on_failure), 0);
     CHECK_RC(rtRegTaskFailCallbackByModule("again", on_failure), 0);
     CHECK_RC(aclrtSetExceptionInfoCallback(on_exception), 0);
     CHECK_RC(aclrtExceptionInfoCallbackRegister(on_exception), 0);
     fail_one(507001);
-    CHECK(atomic_load(&told) == before + 4);
+    CHECK(atomic_load(&reported) == before + 4);
     CHECK_RC(aclrtSetExceptionInfoCallback(NULL), 0);
     CHECK_RC(rtRegTaskFailCallbackByModule("again", NULL), 0);
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     fail_one(507015);
-    CHECK(atomic_load(&told) == before + 6); /* both registrations survive the reset */
+    CHECK(atomic_load(&reported) == before + 6); /* both registrations survive the reset */
     CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception), 0);
 }
 
 /* The device itself has failed: no task is known for it. */
 static void test_unknown_task(void) {
     uint32_t rule = 0;
-    int before = atomic_load(&told);
+    int before = atomic_load(&reported);
     fail_one(207018);
-    CHECK(atomic_load(&told) == before + 1 && last_told().code == 207018);
-    CHECK(last_told().task == UINT32_MAX && last_told().stream == UINT32_MAX && last_told().device == 0);
+    CHECK(atomic_load(&reported) == before + 1 && last_reported().code == 207018);
+    CHECK(last_reported().task == UINT32_MAX && last_reported().stream == UINT32_MAX &&
+          last_reported().device == 0);
     aclrtStream stream = stream_made();
     char *block = block_made();
     CHECK(aclsim_fault_add("aclrtMemsetAsync:lost=507010", &rule) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
-    until_told(before + 2);
-    CHECK(last_told().task == UINT32_MAX && last_told().stream == UINT32_MAX && last_told().code == 507010);
+    until_reported(before + 2);
+    CHECK(last_reported().task == UINT32_MAX && last_reported().stream == UINT32_MAX &&
+          last_reported().code == 507010);
     aclsim_fault_clear();
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);

@@ -42,7 +42,7 @@ static void *ask_main(void *failed) {
 }
 
 /* The rule fires for the same matches in every order of the threads. */
-static void test_chance_among_threads(void) {
+static void test_chance_with_several_threads(void) {
     atomic_int failed = 0;
     uint64_t hits = 0;
     uint64_t matches = 0;
@@ -75,7 +75,7 @@ static uint64_t fired(void) {
 }
 
 /* The decisions of a seed do not depend on rules that existed before it was set. */
-static void test_a_seed_decides_the_same(void) {
+static void test_same_seed_makes_the_same_decisions(void) {
     aclsim_set_seed(7);
     uint64_t first = fired();
     uint64_t second = fired();
@@ -109,7 +109,7 @@ static void test_hangs(void) {
     }
 }
 
-static void test_sickness_among_waiters(void) {
+static void test_fault_state_with_waiting_calls(void) {
     aclrtStream stream = NULL;
     void *block = NULL;
     call_t call;
@@ -187,10 +187,10 @@ int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     test_refusals_and_counts();
-    test_chance_among_threads();
-    test_a_seed_decides_the_same();
+    test_chance_with_several_threads();
+    test_same_seed_makes_the_same_decisions();
     test_hangs();
-    test_sickness_among_waiters();
+    test_fault_state_with_waiting_calls();
     test_a_snapshot_lock_ends();
     test_clock();
     CHECK(stats().violations == 0);

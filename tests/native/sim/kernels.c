@@ -11,7 +11,7 @@ aclError aclrtLaunchSIMTKernelWithHostArgs(void *func, dim3 gridDim, dim3 blockD
                                            size_t placeHolderNum);
 
 /* The description of the last launch; written by the device's thread, read after a synchronize. */
-static aclsim_launch_t told;
+static aclsim_launch_t last_launch;
 static atomic_int launches;
 static const char symbol_of_add;
 
@@ -23,7 +23,7 @@ typedef struct {
 
 static int kernel_add(const aclsim_launch_t *launch) {
     const add_args_t *args = launch->args;
-    told = *launch;
+    last_launch = *launch;
     atomic_fetch_add(&launches, 1);
     for (int32_t i = 0; i < args->count; i++) {
         args->out[i] += args->add;
@@ -216,8 +216,9 @@ static void test_args_on_device(void) {
     CHECK_RC(aclrtLaunchKernelV2(function, 9, device_args, sizeof args, NULL, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK(out[0] == 6 && out[3] == 6);
-    CHECK(told.num_blocks == 9 && told.grid[0] == 9 && told.device == 0 && told.stream == stream);
-    CHECK(told.args_size == sizeof args && strcmp(told.name, "add") == 0);
+    CHECK(last_launch.num_blocks == 9 && last_launch.grid[0] == 9 && last_launch.device == 0 &&
+          last_launch.stream == stream);
+    CHECK(last_launch.args_size == sizeof args && strcmp(last_launch.name, "add") == 0);
     CHECK_RC(aclrtLaunchKernel(NULL, 8, device_args, sizeof args, stream), 100000);
     CHECK_RC(aclrtLaunchKernel(function, 8, NULL, sizeof args, stream), 100000);
     CHECK_RC(aclrtLaunchKernel(function, 0, device_args, sizeof args, stream), 107000);
@@ -324,7 +325,8 @@ static void test_arrays_and_grids(void) {
     CHECK_RC(aclrtLaunchKernelWithArgsArray(symbol, 1, stream, NULL, array), 0);
     CHECK_RC(aclrtLaunchSIMTKernelWithArgsArray(symbol, grid, block, 64, stream, NULL, array), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(told.num_blocks == 24 && told.grid[1] == 3 && told.block[0] == 32 && told.dynamic_bytes == 64);
+    CHECK(last_launch.num_blocks == 24 && last_launch.grid[1] == 3 && last_launch.block[0] == 32 &&
+          last_launch.dynamic_bytes == 64);
     CHECK_RC(
         aclrtLaunchSIMTKernelWithHostArgs(symbol, grid, block, 0, stream, NULL, &args, sizeof args, NULL, 0),
         0);
@@ -373,10 +375,10 @@ typedef struct {
     uint64_t argument;
     uint32_t args_size;
     atomic_bool called;
-} told_t;
+} reported_t;
 
 static void on_exception(aclrtExceptionInfo *info, void *user) {
-    told_t *seen = user;
+    reported_t *seen = user;
     CHECK_RC(aclrtGetFuncHandleFromExceptionInfo(info, &seen->function), 0);
     seen->code = aclrtGetErrorCodeFromExceptionInfo(info);
     void *args = NULL;
@@ -386,11 +388,11 @@ static void on_exception(aclrtExceptionInfo *info, void *user) {
     atomic_store(&seen->called, true);
 }
 
-static void test_a_binary_is_told_of_its_kernels(void) {
+static void test_a_loaded_binary_receives_its_kernels(void) {
     aclrtStream stream = stream_new();
     aclrtBinHandle binary = load();
     int answer = 507035;
-    static told_t seen;
+    static reported_t seen;
     CHECK(aclsim_register_kernel("answer", kernel_answer, &answer) == 0);
     aclrtFuncHandle function = function_of(binary, "answer");
     CHECK_RC(aclrtBinarySetExceptionCallback(binary, on_exception, &seen), 0);
@@ -439,7 +441,7 @@ int main(void) {
     test_argument_lists();
     test_arrays_and_grids();
     test_failures();
-    test_a_binary_is_told_of_its_kernels();
+    test_a_loaded_binary_receives_its_kernels();
     test_reset_while_queued();
     CHECK(atomic_load(&launches) == 5);
     CHECK_RC(aclrtResetDevice(0), 0);

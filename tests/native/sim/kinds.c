@@ -1,4 +1,5 @@
-/* Which kinds of failed tasks have callbacks, and with which ids; waits that time out; several devices at once.
+/* Which kinds of failed tasks have callbacks, and the ids in them; waits that time out; several devices at
+ * once.
  */
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,9 +21,9 @@ static void fail_next_call(const char *function, aclError code) {
 
 static void check_callback(int before, aclError code) {
     CHECK_RC(aclrtSynchronizeStream(stream), code);
-    CHECK(atomic_load(&told) == before + 1);
-    CHECK(last_told().code == (uint32_t)code && last_told().stream == id_of(stream));
-    CHECK(last_told().thread == own_id());
+    CHECK(atomic_load(&reported) == before + 1);
+    CHECK(last_reported().code == (uint32_t)code && last_reported().stream == id_of(stream));
+    CHECK(last_reported().thread == own_id());
 }
 
 static int kernel_passes(const aclsim_launch_t *launch) {
@@ -38,19 +39,19 @@ static aclrtFuncHandle function_made(aclrtBinHandle *binary) {
     return function;
 }
 
-static atomic_int own_told;
+static atomic_int own_reported;
 
 /* A launch's own callback comes last, on the same thread, while the stream is still stopped. */
 static void on_kernel(aclrtExceptionInfo *info, void *count) {
     CHECK(aclrtGetErrorCodeFromExceptionInfo(info) == 507015 && aclsim_pending(stream) == 1);
-    atomic_store(&own_told, atomic_load((atomic_int *)count));
+    atomic_store(&own_reported, atomic_load((atomic_int *)count));
 }
 
 static void test_with_callback(void) {
     aclrtNotify notify = NULL;
     aclrtBinHandle binary = NULL;
     uint64_t args = 0;
-    int before = atomic_load(&told);
+    int before = atomic_load(&reported);
     fail_next_call("aclrtMemcpyAsync", 507011);
     CHECK_RC(aclrtMemcpyAsync(block, 8, block + 8, 8, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
     check_callback(before, 507011);
@@ -62,11 +63,11 @@ static void test_with_callback(void) {
     CHECK_RC(aclrtWaitAndResetNotify(notify, stream, 0), 0);
     check_callback(before + 2, 507013);
     aclrtFuncHandle function = function_made(&binary);
-    CHECK_RC(aclrtBinarySetExceptionCallback(binary, on_kernel, &told), 0);
+    CHECK_RC(aclrtBinarySetExceptionCallback(binary, on_kernel, &reported), 0);
     fail_next_call("launch", 507015);
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &args, sizeof args, NULL, 0), 0);
     check_callback(before + 3, 507015);
-    CHECK(atomic_load(&own_told) == before + 4);
+    CHECK(atomic_load(&own_reported) == before + 4);
     CHECK_RC(aclrtDestroyNotify(notify), 0);
 }
 
@@ -79,12 +80,12 @@ static void check_silent(int before, aclError code) {
         sched_yield();
     }
     CHECK_RC(aclrtSynchronizeStream(stream), code);
-    CHECK(atomic_load(&told) == before);
+    CHECK(atomic_load(&reported) == before);
 }
 
 static void test_without_callback(void) {
     aclrtNotify notify = NULL;
-    int before = atomic_load(&told);
+    int before = atomic_load(&reported);
     CHECK_RC(aclrtCreateNotify(&notify, 0), 0);
     fail_next_call("aclrtValueWrite", 507001);
     CHECK_RC(aclrtValueWrite(block, 1, 0, stream), 0);
@@ -99,7 +100,7 @@ static void test_without_callback(void) {
 }
 
 static void check_wait(aclrtEvent event, const char *rule) {
-    int before = atomic_load(&told);
+    int before = atomic_load(&reported);
     double began = now_s();
     if (rule != NULL) {
         fail_next_call(rule, 507001);
@@ -158,7 +159,7 @@ static void test_models(void) {
     aclmdlRI model = captured();
     aclrtEvent behind = mark_made();
     for (int i = 0; i < 100; i++) {
-        int before = atomic_load(&told);
+        int before = atomic_load(&reported);
         call_t call;
         CHECK(aclsim_hold(stream) == 0);
         call_start(&call, body_execute, model);
@@ -167,13 +168,13 @@ static void test_models(void) {
         CHECK_RC(aclrtFree(block), 0); /* the fill of freed memory fails */
         CHECK(aclsim_release(stream) == 0);
         until_faulted(stream);
-        CHECK(!is_complete(behind) && !is_idle(stream) && atomic_load(&told) == before);
+        CHECK(!is_complete(behind) && !is_idle(stream) && atomic_load(&reported) == before);
         CHECK(aclsim_wake(0) == 0);
         while (i % 2 == 0 ? !is_complete(behind) : !is_idle(stream)) {
             sched_yield();
         }
-        CHECK(atomic_load(&told) == before + 1);
-        CHECK(last_told().thread == enqueuer && last_told().stream != id_of(stream));
+        CHECK(atomic_load(&reported) == before + 1);
+        CHECK(last_reported().thread == enqueuer && last_reported().stream != id_of(stream));
         CHECK_RC(aclrtSynchronizeStream(stream), 507001);
         CHECK_RC(aclrtMalloc((void **)&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
         CHECK_RC(aclmdlRIDestroy(model), 0);

@@ -1,5 +1,5 @@
-/* What graphs lend, and what is dropped while they run: executing again, aborting and resetting in the middle.
- * Also, what outlives the context in which it was created. */
+/* What graphs reference, and what is dropped while they run: executing again, aborting and resetting in the
+ * middle. Also, what outlives the context in which it was created. */
 #include <string.h>
 
 #include "graph_test.h"
@@ -39,7 +39,7 @@ static void test_a_described_copy_runs_again(void) {
 static atomic_int inside;
 static atomic_bool open;
 
-static int kernel_door(const aclsim_launch_t *launch) {
+static int kernel_blocking(const aclsim_launch_t *launch) {
     (void)launch;
     atomic_fetch_add(&inside, 1);
     while (!atomic_load(&open)) {
@@ -54,11 +54,11 @@ static void until_inside(void) {
     }
 }
 
-static aclrtFuncHandle door(void) {
+static aclrtFuncHandle blocking(void) {
     aclrtBinHandle binary = NULL;
     aclrtFuncHandle function = NULL;
     CHECK_RC(aclrtBinaryLoadFromData("code", 4, NULL, &binary), 0);
-    CHECK_RC(aclrtBinaryGetFunction(binary, "door", &function), 0);
+    CHECK_RC(aclrtBinaryGetFunction(binary, "blocking", &function), 0);
     return function;
 }
 
@@ -68,7 +68,7 @@ static void launch(aclrtFuncHandle function, aclrtStream stream) {
 }
 
 /* The stream executes the graph, with its kernel inside. */
-static aclmdlRI execute_door(aclrtFuncHandle function, aclrtStream captured, aclrtStream stream) {
+static aclmdlRI execute_blocked(aclrtFuncHandle function, aclrtStream captured, aclrtStream stream) {
     aclmdlRI model = NULL;
     atomic_store(&inside, 0);
     atomic_store(&open, false);
@@ -100,11 +100,11 @@ static aclError body_reset(void *none) {
 
 /* The executor continues with the tasks behind the graph, if it reaches them before the abort. */
 static void test_abort_with_work_behind(aclError (*body)(void *)) {
-    aclrtFuncHandle function = door();
+    aclrtFuncHandle function = blocking();
     for (int round = 0; round < 50; round++) {
         aclrtStream captured = stream_new();
         aclrtStream stream = stream_new();
-        aclmdlRI model = execute_door(function, captured, stream);
+        aclmdlRI model = execute_blocked(function, captured, stream);
         for (int i = 0; i < 20; i++) {
             launch(function, stream);
         }
@@ -125,7 +125,7 @@ static void test_abort_with_work_behind(aclError (*body)(void *)) {
 
 static void test_abort_against_reset(void) {
     for (int round = 0; round < 50; round++) {
-        aclmdlRI model = execute_door(door(), stream_new(), stream_new());
+        aclmdlRI model = execute_blocked(blocking(), stream_new(), stream_new());
         call_t abort_call;
         call_t reset_call;
         call_start(&abort_call, body_abort_model, model);
@@ -192,7 +192,7 @@ static void test_memory_outlives_the_last_context(void) {
 
 int main(void) {
     test_memory_outlives_the_last_context();
-    CHECK(aclsim_register_kernel("door", kernel_door, NULL) == 0);
+    CHECK(aclsim_register_kernel("blocking", kernel_blocking, NULL) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     test_a_described_copy_runs_again();
     test_an_endless_loop_over_nothing();

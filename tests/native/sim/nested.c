@@ -1,11 +1,11 @@
 /* Sets and resets of a device inside the callbacks of a set or a reset of it, and resets that fail. */
 #include "sim_test.h"
 
-typedef enum { NOTHING, SET, CREATE_CONTEXT } deed_t;
+typedef enum { NOTHING, SET, CREATE_CONTEXT } action_t;
 
 /* An action that runs once, on the callback's thread, and its result. */
 typedef struct {
-    deed_t deed;
+    action_t action;
     int at_device; /* the state at which it runs; -1: at none */
     int at_stream;
     aclError rc;
@@ -17,13 +17,13 @@ static plan_t plan;
 static void act(void) {
     aclrtContext context = NULL;
     plan.done = true;
-    plan.rc = plan.deed == SET ? aclrtSetDevice(0) : aclrtCreateContext(&context, 0);
+    plan.rc = plan.action == SET ? aclrtSetDevice(0) : aclrtCreateContext(&context, 0);
 }
 
 static void on_device(int32_t device, aclrtDeviceState state, void *arg) {
     (void)device;
     (void)arg;
-    if (plan.deed != NOTHING && !plan.done && (int)state == plan.at_device) {
+    if (plan.action != NOTHING && !plan.done && (int)state == plan.at_device) {
         act();
     }
 }
@@ -31,7 +31,7 @@ static void on_device(int32_t device, aclrtDeviceState state, void *arg) {
 static void on_stream(aclrtStream stream, aclrtStreamState state, void *arg) {
     (void)stream;
     (void)arg;
-    if (plan.deed != NOTHING && !plan.done && (int)state == plan.at_stream) {
+    if (plan.action != NOTHING && !plan.done && (int)state == plan.at_stream) {
         act();
     }
 }
@@ -59,15 +59,15 @@ static void check_works(void) {
 }
 
 /* While a reset tears down the primary context, its callbacks get neither the device nor a context. */
-static void test_within_a_reset(deed_t deed, int at_device, int at_stream) {
+static void test_within_a_reset(action_t action, int at_device, int at_stream) {
     aclrtStream stream = NULL;
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtCreateStream(&stream), 0);
-    plan = (plan_t){.deed = deed, .at_device = at_device, .at_stream = at_stream};
+    plan = (plan_t){.action = action, .at_device = at_device, .at_stream = at_stream};
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK(plan.done && plan.rc == 507033);
     CHECK(aclsim_retain_count(0) == 0 && stats().contexts == 0 && stats().streams == 0);
-    plan.deed = NOTHING;
+    plan.action = NOTHING;
     CHECK_RC(aclrtSetDevice(0), 0);
     check_works();
     CHECK(end_all() == 1);
@@ -75,14 +75,14 @@ static void test_within_a_reset(deed_t deed, int at_device, int at_stream) {
 
 /* After the teardown, or in a set, a callback's set works and counts like any other set. */
 static void test_set_counts(int at_device, int at_stream, bool resets, int want) {
-    plan = (plan_t){.deed = resets ? NOTHING : SET, .at_device = at_device, .at_stream = at_stream};
+    plan = (plan_t){.action = resets ? NOTHING : SET, .at_device = at_device, .at_stream = at_stream};
     CHECK_RC(aclrtSetDevice(0), 0);
     if (resets) {
-        plan.deed = SET;
+        plan.action = SET;
         CHECK_RC(aclrtResetDevice(0), 0);
     }
     CHECK(plan.done && plan.rc == 0);
-    plan.deed = NOTHING;
+    plan.action = NOTHING;
     check_works();
     CHECK(end_all() == want);
     CHECK(stats().streams == 0);
@@ -142,9 +142,9 @@ int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtRegDeviceStateCallback("device", on_device, NULL), 0);
     CHECK_RC(aclrtRegStreamStateCallback("stream", on_stream, NULL), 0);
-    for (deed_t deed = SET; deed <= CREATE_CONTEXT; deed++) {
-        test_within_a_reset(deed, ACL_RT_DEVICE_STATE_RESET_PRE, -1);
-        test_within_a_reset(deed, -1, ACL_RT_STREAM_STATE_DESTROY_PRE);
+    for (action_t action = SET; action <= CREATE_CONTEXT; action++) {
+        test_within_a_reset(action, ACL_RT_DEVICE_STATE_RESET_PRE, -1);
+        test_within_a_reset(action, -1, ACL_RT_STREAM_STATE_DESTROY_PRE);
     }
     test_set_counts(ACL_RT_DEVICE_STATE_RESET_POST, -1, true, 1);
     test_set_counts(ACL_RT_DEVICE_STATE_SET_PRE, -1, false, 2);

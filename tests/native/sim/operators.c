@@ -146,7 +146,7 @@ static void test_messages(void) {
     aclAppLog(ACL_ERROR, NULL, NULL, 0, NULL);
 }
 
-static void test_what_lies_in_libruntime(void) {
+static void test_functions_of_libruntime(void) {
     CHECK(rtKernelLaunch("stub", 1, NULL, 0, NULL, NULL) == 207000);
     CHECK(MsprofReportApi(0, NULL) == 0);
     CHECK(MsprofGetHashId("add", 3) == MsprofGetHashId("adds", 3));
@@ -156,7 +156,7 @@ static void test_what_lies_in_libruntime(void) {
 }
 
 int main(void) {
-    test_what_lies_in_libruntime();
+    test_functions_of_libruntime();
     test_attributes();
     test_attribute_refusals();
     test_options();

@@ -212,25 +212,25 @@ static void test_attributes(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-static atomic_int told;
-static atomic_uint told_code;
-static atomic_uint told_thread;
+static atomic_int reported;
+static atomic_uint reported_code;
+static atomic_uint reported_thread;
 
 static void on_exception(aclrtExceptionInfo *info) {
     void *arguments = NULL;
     uint32_t length = 0;
-    atomic_store(&told_code, aclrtGetErrorCodeFromExceptionInfo(info));
-    atomic_store(&told_thread, aclrtGetThreadIdFromExceptionInfo(info));
+    atomic_store(&reported_code, aclrtGetErrorCodeFromExceptionInfo(info));
+    atomic_store(&reported_thread, aclrtGetThreadIdFromExceptionInfo(info));
     CHECK(aclrtGetDeviceIdFromExceptionInfo(info) == 0);
     CHECK(aclrtGetStreamIdFromExceptionInfo(info) != UINT32_MAX);
     CHECK(aclrtGetTaskIdFromExceptionInfo(info) == 0);
     CHECK_RC(aclrtGetArgsFromExceptionInfo(info, &arguments, &length), -1);
-    atomic_fetch_add(&told, 1);
+    atomic_fetch_add(&reported, 1);
 }
 
 static void on_exception_again(aclrtExceptionInfo *info) {
-    CHECK(info != NULL && atomic_load(&told) % 2 == 1); /* called after the other one */
-    atomic_fetch_add(&told, 1);
+    CHECK(info != NULL && atomic_load(&reported) % 2 == 1); /* called after the other one */
+    atomic_fetch_add(&reported, 1);
 }
 
 static void fail_one(aclError code) {
@@ -252,17 +252,17 @@ static void test_exceptions(void) {
     CHECK_RC(aclrtExceptionInfoCallbackRegister(on_exception_again), 0);
     CHECK_RC(aclrtExceptionInfoCallbackRegister(NULL), 107000);
     fail_one(507015);
-    while (atomic_load(&told) < 2) {
+    while (atomic_load(&reported) < 2) {
         sched_yield();
     }
-    CHECK(atomic_load(&told_code) == 507015 && atomic_load(&told_thread) == (uint32_t)getpid());
+    CHECK(atomic_load(&reported_code) == 507015 && atomic_load(&reported_thread) == (uint32_t)getpid());
     CHECK_RC(aclrtSetExceptionInfoCallback(NULL), 0);
     CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception_again), 0);
     CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception), 0);
     fail_one(507001);
-    CHECK(atomic_load(&told) == 2 && stats().violations == noted);
+    CHECK(atomic_load(&reported) == 2 && stats().violations == noted);
     CHECK(aclrtGetErrorCodeFromExceptionInfo(NULL) == UINT32_MAX);
-    CHECK(aclrtGetErrorCodeFromExceptionInfo((aclrtExceptionInfo *)(void *)&told) == UINT32_MAX);
+    CHECK(aclrtGetErrorCodeFromExceptionInfo((aclrtExceptionInfo *)(void *)&reported) == UINT32_MAX);
     aclrtFuncHandle function = NULL;
     CHECK_RC(aclrtGetFuncHandleFromExceptionInfo(NULL, &function), -1);
 }
@@ -306,7 +306,7 @@ static void test_task_abort(void) {
 }
 
 /* An abort also clears a failure in STOP mode. */
-static void test_abort_forgives(void) {
+static void test_abort_clears_a_failure(void) {
     char *block = NULL;
     aclrtStream stream = NULL;
     CHECK_RC(aclrtMalloc((void **)&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
@@ -366,7 +366,7 @@ static void test_snapshots(void) {
     CHECK_RC(aclrtSnapShotCallbackUnregister(ACL_RT_SNAPSHOT_LOCK_PRE, on_snapshot), 107000);
 }
 
-static void test_odds(void) {
+static void test_other_calls(void) {
     aclrtErrorInfo info;
     uint32_t count = 0;
     size_t size = 0;
@@ -406,7 +406,7 @@ static void test_host_subscriptions(void) {
     CHECK_RC(aclrtProcessHostFunc(1), 107012);
 }
 
-static void test_reset_forgets(void) {
+static void test_reset_clears_settings(void) {
     int32_t status = -1;
     uint32_t cores = 0;
     CHECK_RC(aclrtDeviceEnablePeerAccess(1, 0), 0);
@@ -429,14 +429,14 @@ int main(void) {
     test_cores();
     test_exceptions();
     test_task_abort();
-    test_abort_forgives();
+    test_abort_clears_a_failure();
     test_attributes();
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     test_snapshots();
-    test_odds();
+    test_other_calls();
     test_host_subscriptions();
-    test_reset_forgets();
+    test_reset_clears_settings();
     CHECK_RC(aclrtResetDevice(0), 0);
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.events == 0 && left.descriptions == 0 && left.device_blocks == 0);

@@ -51,7 +51,7 @@ static void export_and_wait(int results, int end) {
     _exit(0);
 }
 
-static void says_why(aclError rc, aclError want, const char *what) {
+static void refused_because(aclError rc, aclError want, const char *what) {
     const char *text = aclGetRecentErrMsg();
     CHECK_RC(rc, want);
     CHECK(text != NULL && strstr(text, "this simulator shares nothing between processes") != NULL);
@@ -65,19 +65,19 @@ static void refuse_all(const exports_t *theirs) {
     aclrtDrvMemHandle physical = NULL;
     int32_t self = getpid();
     aclsim_set_ipc_event_supported(1);
-    says_why(aclrtIpcMemImportByKey(&block, theirs->memory, 0), 507899,
-             "key: not of a live export of this process");
-    says_why(aclrtIpcMemSetImportPid(theirs->memory, &self, 1), 507899,
-             "key: not of a live export of this process");
-    says_why(aclrtIpcMemClose(theirs->memory), 507899, "key: not of a live export of this process");
-    says_why(aclrtNotifyImportByKey(&notify, theirs->notify, 0), 107000,
-             "key: not of a live notify of this process");
-    says_why(aclrtMemImportFromShareableHandle(theirs->physical, 0, &physical), 507899,
-             "shareableHandle: not of live memory of this process");
-    says_why(aclrtIpcOpenEventHandle(theirs->event, &event), 507899,
-             "handle: not of a live event of this process");
+    refused_because(aclrtIpcMemImportByKey(&block, theirs->memory, 0), 507899,
+                    "key: not of a live export of this process");
+    refused_because(aclrtIpcMemSetImportPid(theirs->memory, &self, 1), 507899,
+                    "key: not of a live export of this process");
+    refused_because(aclrtIpcMemClose(theirs->memory), 507899, "key: not of a live export of this process");
+    refused_because(aclrtNotifyImportByKey(&notify, theirs->notify, 0), 107000,
+                    "key: not of a live notify of this process");
+    refused_because(aclrtMemImportFromShareableHandle(theirs->physical, 0, &physical), 507899,
+                    "shareableHandle: not of live memory of this process");
+    refused_because(aclrtIpcOpenEventHandle(theirs->event, &event), 507899,
+                    "handle: not of a live event of this process");
     aclsim_set_ipc_event_supported(0);
-    says_why(aclrtIpcOpenEventHandle(theirs->event, &event), 207000, "events of other processes");
+    refused_because(aclrtIpcOpenEventHandle(theirs->event, &event), 207000, "events of other processes");
 }
 
 int main(void) {

@@ -212,7 +212,7 @@ static aclError body_set(void *unused) {
 }
 
 /* A lookup without a context detaches the binding on master only. */
-static aclError look_and_come_back(void) {
+static aclError query_and_bind_again(void) {
     call_t call;
     CHECK_RC(aclrtSetDevice(0), 0);
     call_start(&call, body_reset, NULL);
@@ -224,7 +224,7 @@ static aclError look_and_come_back(void) {
 }
 
 static void test_release_9_1(void) {
-    CHECK_RC(look_and_come_back(), 0);
+    CHECK_RC(query_and_bind_again(), 0);
     CHECK_RC(aclrtMemcpy(NULL, 0, NULL, 0, ACL_MEMCPY_DEVICE_TO_HOST), 0);
 }
 
@@ -236,7 +236,7 @@ static void test_release_9_0(void) {
 }
 
 static void test_release_master(void) {
-    CHECK_RC(look_and_come_back(), 107002);
+    CHECK_RC(query_and_bind_again(), 107002);
 }
 
 static void test_visible(void) {
@@ -353,7 +353,7 @@ static aclError body_fill(void *stream) {
     return rc;
 }
 
-static void test_usage_checker_looks_late(void) {
+static void test_usage_checker_checks_after_the_callbacks(void) {
     call_t call;
     aclrtStream stream = NULL;
     CHECK_RC(aclrtSetDevice(0), 0);
@@ -421,7 +421,7 @@ int main(void) {
     unsetenv("AIOACL_SIM_DEVICES");
     run(test_dumps, NULL, NULL);
     run(test_profiles, NULL, NULL);
-    run(test_usage_checker_looks_late, NULL, NULL);
+    run(test_usage_checker_checks_after_the_callbacks, NULL, NULL);
     run(test_forked, NULL, NULL);
     puts("startup: ok");
     return 0;

@@ -1,4 +1,4 @@
-/* Graphs whose tasks get other work: by groups, also while they run, by events from outside, by a task. */
+/* Graphs whose tasks are updated: by groups, also while they run; by events from outside; by a task. */
 #include <string.h>
 
 #include "graph_test.h"

@@ -7,7 +7,7 @@
 #include "sim_test.h"
 
 /* Checks that there is exactly one violation, with all of these words. */
-static void check_told(const char *call, const char *what, const void *handle) {
+static void check_reported(const char *call, const char *what, const void *handle) {
     char text[512];
     char address[32] = "";
     CHECK(stats().violations == 1);
@@ -16,7 +16,7 @@ static void check_told(const char *call, const char *what, const void *handle) {
         snprintf(address, sizeof address, "%p", handle);
     }
     if (strstr(text, call) != text || strstr(text, what) == NULL || strstr(text, address) == NULL) {
-        fprintf(stderr, "told \"%s\", want %s, \"%s\" and %s\n", text, call, what, address);
+        fprintf(stderr, "reported \"%s\", want %s, \"%s\" and %s\n", text, call, what, address);
         exit(1);
     }
     aclsim_forget();
@@ -41,13 +41,13 @@ static void test_a_stream_is_used_in_its_own_context_only(void) {
     CHECK_RC(aclrtCreateContext(&other, 0), 0);
     CHECK_RC(aclrtCreateEvent(&event), 0);
     CHECK_RC(aclrtRecordEvent(event, stream), 107003);
-    check_told("aclrtRecordEvent: thread", what, stream);
+    check_reported("aclrtRecordEvent: thread", what, stream);
     CHECK_RC(aclrtLaunchHostFunc(stream, nothing, NULL), 107003);
-    check_told("aclrtLaunchHostFunc: thread", what, stream);
+    check_reported("aclrtLaunchHostFunc: thread", what, stream);
     CHECK_RC(aclrtStreamAbort(stream), 107003);
-    check_told("aclrtStreamAbort: thread", what, stream);
+    check_reported("aclrtStreamAbort: thread", what, stream);
     CHECK_RC(aclrtDestroyStream(stream), 107003);
-    check_told("aclrtDestroyStream: thread", what, owner);
+    check_reported("aclrtDestroyStream: thread", what, owner);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK_RC(aclrtDestroyEvent(event), 0);
     CHECK_RC(aclrtDestroyContext(other), 0);
@@ -67,16 +67,16 @@ static void test_a_dead_context_is_a_dead_handle(void) {
     CHECK_RC(aclrtDestroyContext(context), 0);
     check_quiet();
     CHECK(aclrtDestroyContext(context) != 0);
-    check_told("aclrtDestroyContext: thread", what, context);
+    check_reported("aclrtDestroyContext: thread", what, context);
     CHECK_RC(aclrtSetCurrentContext(context), 107000);
-    check_told("aclrtSetCurrentContext: thread", what, context);
+    check_reported("aclrtSetCurrentContext: thread", what, context);
     CHECK_RC(aclrtSetCurrentContext(&context), 107000);
-    check_told("aclrtSetCurrentContext: thread", what, &context);
+    check_reported("aclrtSetCurrentContext: thread", what, &context);
     CHECK_RC(aclrtSetCurrentContext(primary), 0);
     check_quiet();
 }
 
-static void test_a_stream_that_is_waited_for_does_not_go_with_its_context(void) {
+static void test_a_stream_in_a_wait_outlives_its_context(void) {
     aclrtContext context = NULL;
     aclrtStream stream = NULL;
     void *block = NULL;
@@ -89,7 +89,7 @@ static void test_a_stream_that_is_waited_for_does_not_go_with_its_context(void) 
     call_start(&call, body_sync, stream);
     until_waiting("aclrtSynchronizeStream");
     CHECK_RC(aclrtDestroyContext(context), 0);
-    check_told("aclrtDestroyContext: thread", "synchronises it", stream);
+    check_reported("aclrtDestroyContext: thread", "synchronises it", stream);
     call_join(&call);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtFree(block), 0);
@@ -118,14 +118,14 @@ static void test_nothing_is_called_after_finalize(void) {
     CHECK_RC(aclrtGetDevice(&device), 0);
     check_quiet();
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    check_told("aclrtSynchronizeStream: thread", what, NULL);
+    check_reported("aclrtSynchronizeStream: thread", what, NULL);
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
     check_quiet();
 }
 
 /* Libraries that have not initialised ACL are not affected. */
-static void test_the_last_reference_ends_nothing_for_others(void) {
+static void test_the_last_reference_does_not_affect_other_libraries(void) {
     CHECK_RC(aclInit(NULL), 100002);
     CHECK_RC(aclFinalizeReference(NULL), 0);
     CHECK_RC(aclFinalizeReference(NULL), 0);
@@ -133,32 +133,32 @@ static void test_the_last_reference_ends_nothing_for_others(void) {
     check_quiet();
 }
 
-static void test_a_call_that_reads_many_unwritten_rows_is_told_once(void) {
+static void test_a_call_that_reads_many_unwritten_rows_is_reported_once(void) {
     void *block = NULL;
     char bytes[64];
     aclsim_watch_uninitialised(1);
     CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
     CHECK_RC(aclrtMemset(block, 64, 1, 8), 0);
     CHECK_RC(aclrtMemcpy2d(bytes, 8, block, 16, 8, 4, ACL_MEMCPY_DEVICE_TO_HOST), 0);
-    check_told("aclrtMemcpy2d: thread", "where byte 16 was never written", block);
+    check_reported("aclrtMemcpy2d: thread", "where byte 16 was never written", block);
     aclsim_watch_uninitialised(0);
     CHECK_RC(aclrtFree(block), 0);
     check_quiet();
 }
 
-static void test_a_task_is_told_by_the_thread_that_enqueued_it(void) {
+static void test_a_task_is_reported_by_the_thread_that_enqueued_it(void) {
     char call[64];
     void *block = NULL;
     CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
     CHECK_RC(aclrtMemsetAsync((char *)block + 32, 64, 1, 64, NULL), 0);
     aclrtSynchronizeStream(NULL);
     snprintf(call, sizeof call, "device task: thread %d moves 64 bytes", (int)getpid());
-    check_told(call, "past the end of block", block);
+    check_reported(call, "past the end of block", block);
     CHECK_RC(aclrtFree(block), 0);
     check_quiet();
 }
 
-static void test_a_forked_child_is_told_by_its_own_thread(void) {
+static void test_a_forked_child_is_reported_by_its_own_thread(void) {
     char call[64];
     int status = 0;
     pid_t child = fork();
@@ -166,7 +166,7 @@ static void test_a_forked_child_is_told_by_its_own_thread(void) {
     if (child == 0) {
         CHECK_RC(aclrtSetDevice(0), 507000);
         snprintf(call, sizeof call, "aclrtSetDevice: thread %d ", (int)getpid());
-        check_told(call, "calls ACL in a forked child", NULL);
+        check_reported(call, "calls ACL in a forked child", NULL);
         _exit(0);
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0);
@@ -177,13 +177,13 @@ int main(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
     test_a_stream_is_used_in_its_own_context_only();
     test_a_dead_context_is_a_dead_handle();
-    test_a_stream_that_is_waited_for_does_not_go_with_its_context();
+    test_a_stream_in_a_wait_outlives_its_context();
     test_the_primary_context_between_two_sets_is_not_dead();
     test_nothing_is_called_after_finalize();
-    test_the_last_reference_ends_nothing_for_others();
-    test_a_call_that_reads_many_unwritten_rows_is_told_once();
-    test_a_task_is_told_by_the_thread_that_enqueued_it();
-    test_a_forked_child_is_told_by_its_own_thread();
+    test_the_last_reference_does_not_affect_other_libraries();
+    test_a_call_that_reads_many_unwritten_rows_is_reported_once();
+    test_a_task_is_reported_by_the_thread_that_enqueued_it();
+    test_a_forked_child_is_reported_by_its_own_thread();
     puts("usage: ok");
     return 0;
 }

@@ -4,12 +4,12 @@
 static char *block;
 static aclrtStream failing;
 static aclrtStream other;
-static int told_before;
+static int reported_before;
 static int64_t wakes_before;
 
 /* Stops a stream at a failed task, with another task behind it. */
 static void stop(void) {
-    told_before = atomic_load(&told);
+    reported_before = atomic_load(&reported);
     failing = stream_made();
     fill(failing, block, 507001);
     fill(failing, block, 0);
@@ -19,12 +19,12 @@ static void stop(void) {
 
 static void check_stopped(void) {
     CHECK(aclsim_wakes(0) == wakes_before && aclsim_faulted(failing) == 1);
-    CHECK(atomic_load(&told) == told_before && aclsim_pending(failing) == 2);
+    CHECK(atomic_load(&reported) == reported_before && aclsim_pending(failing) == 2);
 }
 
 static void check_woken(void) {
     CHECK(aclsim_wakes(0) > wakes_before);
-    until_told(told_before + 1);
+    until_reported(reported_before + 1);
     while (aclsim_pending(failing) > 0) {
         sched_yield();
     }
@@ -51,7 +51,8 @@ static void test_not_waking(void) {
     CHECK_RC(aclrtSynchronizeStreamWithTimeout(idle, 10), 0);
     CHECK_RC(aclrtStreamWaitEvent(idle, mark), 0);
     fill(other, block, 0);
-    CHECK(aclsim_wakes(0) == wakes_before && aclsim_faulted(failing) == 1 && atomic_load(&told) == told_before);
+    CHECK(aclsim_wakes(0) == wakes_before && aclsim_faulted(failing) == 1 &&
+          atomic_load(&reported) == reported_before);
     CHECK(aclsim_wake(0) == 0 && aclsim_wake(99) == -1 && aclsim_wakes(99) == -1);
     CHECK_RC(aclrtSynchronizeStream(idle), 0);
     check_woken();
@@ -75,7 +76,7 @@ static aclError sync_device_limited(aclrtStream stream) {
     return aclrtSynchronizeDeviceWithTimeout(10000);
 }
 
-/* For another stream, whose work the executor may have done already: the host has not seen that yet. */
+/* For another stream, whose work the executor may have finished, which the host has not seen yet. */
 static void test_synchronizing(void) {
     aclError (*const calls[])(aclrtStream) = {aclrtSynchronizeStream, sync_stream_limited, sync_device,
                                               sync_device_limited};
@@ -89,7 +90,7 @@ static void test_synchronizing(void) {
         aclError rc = calls[i % 4](fresh);
         CHECK(rc == 0 || (i % 4 >= 2 && rc == 507001));
         CHECK(aclsim_wakes(0) > wakes_before);
-        until_told(told_before + 1);
+        until_reported(reported_before + 1);
         aclrtSynchronizeStream(failing); /* the device's synchronizing call may have returned the code */
         CHECK_RC(aclrtDestroyStream(failing), 0);
         CHECK_RC(aclrtDestroyStream(fresh), 0);
@@ -172,10 +173,10 @@ static void test_waiting_thread(void) {
     call_start(&call, body_sync, held);
     until_waiting("aclrtSynchronizeStream");
     for (int i = 0; i < 20; i++) {
-        int before = atomic_load(&told);
+        int before = atomic_load(&reported);
         aclrtStream fresh = stream_made();
         fill(fresh, block, 507015);
-        until_told(before + 1);
+        until_reported(before + 1);
         CHECK_RC(aclrtSynchronizeStream(fresh), 507015);
         CHECK_RC(aclrtDestroyStream(fresh), 0);
     }
@@ -210,15 +211,15 @@ static void test_monitor(void) {
     CHECK_RC(aclrtSynchronizeStream(failing), 507001);
     CHECK_RC(aclrtDestroyStream(failing), 0);
     CHECK(aclsim_register_kernel("fails", kernel_fails, NULL) == 0);
-    int before = atomic_load(&told);
+    int before = atomic_load(&reported);
     launch(kernels);
     until_faulted(kernels);
     CHECK(aclsim_clock_advance(999999999) == 0);
-    CHECK(aclsim_faulted(kernels) == 1 && atomic_load(&told) == before);
+    CHECK(aclsim_faulted(kernels) == 1 && atomic_load(&reported) == before);
     CHECK(aclsim_clock_advance(1) == 0);
-    until_told(before + 1);
+    until_reported(before + 1);
     aclsim_clock_virtual(0);
-    CHECK(last_told().code == 507015 && last_told().stream == id_of(kernels));
+    CHECK(last_reported().code == 507015 && last_reported().stream == id_of(kernels));
     CHECK_RC(aclrtSynchronizeStream(kernels), 507015);
     CHECK_RC(aclrtDestroyStream(kernels), 0);
 }
