@@ -191,7 +191,7 @@ class Walk:
         self._same("hits of a rule", armed.hits, fault.hits)
 
     def _open_and_close(self, device: int) -> None:
-        """An open on top of counts by actor: it refuses more counts, and leaves them as they were."""
+        """An open on top of counts by hand: it refuses more sets and resets, and keeps the counts."""
         binding, world = Binding(), self._world
         opened = aioacl.open_device(device).result()
         world.act(binding, SET, device)

@@ -11,5 +11,5 @@ from tests import kit
 
 @pytest.fixture(params=["asyncio"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    """One event loop in place of the three of tests/conftest.py, with the same id."""
+    """asyncio instead of the three event loops of tests/conftest.py, with the same id."""
     return kit.BACKENDS[request.param]

@@ -1,4 +1,4 @@
-"""The simulator's controls in Python: holding, failing, hanging, counting, and the journal."""
+"""The simulator's controls in Python: holding, failing, hanging and counting calls, and the journal."""
 
 from __future__ import annotations
 

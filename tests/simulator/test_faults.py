@@ -1,4 +1,4 @@
-"""Rules of `fault()`: which calls they match, when they fire, their text, and their counts."""
+"""Rules of `fault()`: the calls they match, when they fire, their text, and their counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fired(calls: int, **options: Any) -> list[int]:
     return hit
 
 
-# --- when ---------------------------------------------------------------------------------------------------------
+# --- conditions -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_rule_with_chance_decides_by_the_count_in_any_thread() -> None:
     assert 50 < fault.hits < 150
 
 
-# --- which --------------------------------------------------------------------------------------------------------
+# --- matching calls -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_rule_for_a_thread_fires_in_that_thread_only() -> None:
         assert in_thread(query) == 0
 
 
-# --- written and refused ------------------------------------------------------------------------------------------
+# --- text and refusals ----------------------------------------------------------------------------------------------
 
 
 def test_fault_with_options_writes_the_text_of_the_rule() -> None:

@@ -1,4 +1,4 @@
-"""Devices in a fault state: what their calls return, what ends the state, and resets that fail or lie."""
+"""Devices in a fault state: what calls return, what ends the state, and resets that fail or falsely succeed."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_reset_that_fails_is_undone() -> None:
             assert fault.hits == 2
 
 
-def test_reset_that_lies_leaves_the_device_in_a_fault_state() -> None:
+def test_reset_that_falsely_succeeds_leaves_the_device_in_a_fault_state() -> None:
     with device():
         with simulator.fault("reset", reset_lies=True, nth=1):
             reset_by_force()
@@ -218,7 +218,7 @@ def test_slow_teardown_holds_the_stream_lock() -> None:
         simulator.set_virtual_clock(False)
 
 
-# --- as the public API sees it --------------------------------------------------------------------------------------
+# --- in the public API --------------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
@@ -236,7 +236,7 @@ async def test_force_reset_by_aioacl_ends_the_fault_state(open_device: OpenDevic
 
 
 @pytest.mark.anyio
-async def test_probe_after_a_reset_that_lies_finds_the_fault(open_device: OpenDevice) -> None:
+async def test_probe_after_a_reset_that_falsely_succeeds_finds_the_fault(open_device: OpenDevice) -> None:
     async with open_device() as one:
         with simulator.fault("aclrtResetDeviceForce", reset_lies=True, nth=1) as fault:
             report = await one.force_reset(grace=0)

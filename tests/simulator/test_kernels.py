@@ -1,4 +1,4 @@
-"""Kernels in Python, launched like any other."""
+"""Kernels that are Python functions, launched like any other kernel."""
 
 from __future__ import annotations
 
@@ -97,13 +97,15 @@ async def test_kernel_that_raises_fails_the_task_and_keeps_the_error(open_device
 async def test_kernel_memory_outside_of_a_block_is_refused(
     open_device: OpenDevice, offset: int, size: int
 ) -> None:
-    def astray(launched: simulator.Launch) -> None:
+    def outside(launched: simulator.Launch) -> None:
         launched.memory(launched.unpack("Q")[0] + offset, size)
 
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
-        with simulator.register_kernel("astray", astray) as kernel, loaded(device) as binary:
-            launch(device, binary, b"astray", struct.pack("Q", pointed(memory)), stream)
-            with pytest.raises(aioacl.DeviceFault, match=r"kernel astray: ParameterError: .* one live block"):
+        with simulator.register_kernel("outside", outside) as kernel, loaded(device) as binary:
+            launch(device, binary, b"outside", struct.pack("Q", pointed(memory)), stream)
+            with pytest.raises(
+                aioacl.DeviceFault, match=r"kernel outside: ParameterError: .* one live block"
+            ):
                 await stream.record()
         (error,) = kernel.errors
         assert isinstance(error, aioacl.ParameterError)

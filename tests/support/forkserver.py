@@ -1,4 +1,4 @@
-"""Python processes for tests without the cost of a start: a server imports once and forks for each request.
+"""Starts Python processes for tests quickly: a server imports the modules once and forks for each request.
 
 Theory of operation
 -------------------
@@ -77,7 +77,7 @@ PRELOADED: Final = (
     *("aioacl._cli.doctor", "aioacl._cli.devices", "aioacl._cli.simulator", "aioacl._selftest._table"),
 )
 # pytest itself imports its plugins, and this file what its tests are likely to import: it warns of a plugin that was
-# imported before it could rewrite the plugin's assertions.
+# imported before pytest could rewrite the plugin's assertions.
 WARM_UP: Final = """
 import unittest
 import aioacl.simulator, aioacl.testing._hooks, anyio._backends._asyncio, anyio._backends._trio, runpy
@@ -114,7 +114,7 @@ def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def serves(environ: Mapping[str, str]) -> bool:
-    """Whether a process with these variables can be a fork: those that are read at the start are as here."""
+    """Whether a process with these variables can be a fork: the variables that are read at the start are unchanged."""
     return _read_at_start(environ) == _read_at_start(os.environ)
 
 
@@ -128,7 +128,7 @@ def server(flags: Sequence[str], kind: str) -> Server:
 
 
 def use(flags: Sequence[str], kind: str, address: str) -> None:
-    """Requests of this process for these flags go to a server of another process."""
+    """Sends requests of this process for these flags to a server of another process."""
     _servers[os.getpid(), tuple(flags), kind] = Server(address, _read_at_start(os.environ))
 
 
@@ -158,7 +158,7 @@ def _end_server(owner: int, process: subprocess.Popen[bytes], address: str) -> N
         connection.connect(address)
         connection.send(END)
     process.wait(START_SECONDS)
-    shutil.rmtree(Path(address).parent, ignore_errors=True)  # a server that was killed has left it
+    shutil.rmtree(Path(address).parent, ignore_errors=True)  # a killed server has left the folder
 
 
 def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -213,7 +213,7 @@ class Forked:
         text = json.dumps(request).encode()
         if len(text) > REQUEST_BYTES:
             raise ValueError(f"expected arguments and variables of {REQUEST_BYTES} bytes, got {len(text)}")
-        theirs: list[int] = []  # to be closed here, once they are sent
+        theirs: list[int] = []  # closed here after they are sent
         try:
             given = [self._open(name, end, theirs) for name, end in enumerate((stdin, stdout, stderr))]
             self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -338,7 +338,7 @@ class _Request:
     folder: str
     descriptors: list[int]  # their numbers in the child
     exact_end: bool
-    sent: list[int]  # and their numbers here
+    sent: list[int]  # their numbers in this process
 
 
 def serve() -> CodeType:
