@@ -169,7 +169,7 @@ def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
     sim = build.compile_all(c_files(HERE / "sim"))
     return (
         [build.link(plain(test), [test, bed, *engine]) for test in lists],
-        build.link("stress", [*stress, bed, *engine]),
+        build.link("engine_stress", [*stress, bed, *engine]),
         [build.link(plain(one), [one, *simulator, *runtime]) for one in sim],
     )
 
