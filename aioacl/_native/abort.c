@@ -1,8 +1,8 @@
 /*
  * Aborting running work: all busy streams in parallel before a reset by aioacl, and at once on a foreign reset.
  *
- * A foreign reset is met in the runtime's device-state callback, on the thread that resets, before the
- * tear-down. The callback takes no lock that a thread inside C may hold.
+ * The engine handles a foreign reset in the runtime's device-state callback, on the thread that resets, before
+ * the tear-down. The callback takes no lock that a thread inside C may hold.
  */
 #include <stdlib.h>
 
@@ -189,7 +189,7 @@ static uint32_t ended(uint64_t before) {
     return (aio_word_generation(before) - found(before)) & 0xfffff;
 }
 
-/* While aioacl resets the device, its streams may be dead already, and were aborted before. If a call has found
+/* While aioacl resets the device, its streams were aborted before and may be dead already. If a call has found
  * the reset, the streams are still alive at the callback: the tear-down comes after it, and the gate has
  * admitted no call of the new generation. */
 static bool streams_live(uint64_t word) {
@@ -231,7 +231,7 @@ static bool events_are_unused(int device) {
     return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_BLOCKED_MAY_STAY, 0);
 }
 
-/* A first open learns of the reset from the count of foreign resets, because the gate is still closed. */
+/* A first open sees the reset in the count of foreign resets, because the gate is still closed. */
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before;
     (void)unused;
@@ -267,8 +267,7 @@ static void shut_found(int device, uint32_t generation, uint64_t flags) {
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
 
-/* A call of that generation has found its context dead: other code has reset the device, or is just doing
- * so. */
+/* A call of that generation has found its context dead: other code has reset the device, or is resetting it. */
 void aio_foreign_found(int device, uint32_t generation) {
     shut_found(device % AIO_DEVICES, generation, (uint64_t)AIO_FOUND << 56);
 }

@@ -3,7 +3,8 @@
  * synchronize, and what an abort has dropped.
  *
  * A report names a task by its id. It may come before the enqueuer has read that id. Then the stream keeps the
- * lowest id reported so, and the enqueuer compares it after it has counted its entry (aio_failures_counted).
+ * lowest id that was reported in this way, and the enqueuer compares it after it has counted its entry
+ * (aio_failures_counted).
  */
 #include "internal.h"
 
@@ -50,9 +51,9 @@ static void settle_manual(aio_stream *stream) {
     aio_failure_record(stream, next, stream->pending_code, NULL);
 }
 
-/* `pending` is set first and the position is searched then. The enqueuer counts first and reads `pending` then,
- * so one of the two finds the position. An enqueuer owns the stream before it calls the runtime, so a task on a
- * stream without an owner was enqueued by hand. */
+/* `pending` is set first, and then the position is searched. The enqueuer counts first and then reads
+ * `pending`, so one of the two finds the position. An enqueuer owns the stream before it calls the runtime, so
+ * a task on a stream without an owner was enqueued by hand. */
 static void set_pending(aio_stream *stream, const aio_report *report) {
     if (!atomic_load(&stream->pending) || reaches(stream->pending_task, report->task)) {
         stream->pending_task = report->task;
@@ -180,8 +181,8 @@ void aio_stream_unnumber(aio_stream *stream) {
 
 static void record_error_all(aio_stream *stream, uint64_t to, int32_t code, const char *text) {
     bool exact = aio_stream_is_exact(stream);
-    /* The runtime keeps one code for a stream. If it is that of a reported task, a wait may have timed out all
-     * the same. */
+    /* The runtime keeps one code for a stream. Even if it is the code of a reported task, a wait may have timed
+     * out too. */
     uint64_t from = exact ? aio_link_suspect(stream, to) : atomic_load(&stream->confirmed) + 1;
     /* With reports, the code may be of a task behind `to`, which was enqueued by hand or during the
      * synchronize. */
@@ -222,8 +223,8 @@ void aio_stream_fail(aio_stream *stream, uint64_t from, int32_t code, const char
     aio_failures_unlock();
 }
 
-/* The last position before the abort that is sure. A position that is finished, but that only a synchronize
- * could confirm, will never be confirmed: the abort has dropped the stream's code too. */
+/* The last position before the abort whose outcome is certain. A position that is finished, but that only a
+ * synchronize could confirm, will never be confirmed: the abort has dropped the stream's code too. */
 static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
     uint64_t confirmed = atomic_load(&stream->confirmed);
     if (!aio_stream_is_exact(stream)) {
@@ -235,7 +236,7 @@ static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
     return suspect ? suspect - 1 : finished;
 }
 
-/* There is no report and no synchronize for what an abort has dropped. */
+/* No report and no synchronize covers the work that an abort has dropped. */
 void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to) {
     aio_failures_settle();
     from = sure_of(stream, from);
@@ -243,7 +244,7 @@ void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to) {
         return;
     }
     aio_stream_note_abort(stream, from, to);
-    aio_links_cut(stream, from, to); /* the dropped entries wait for nothing any more */
+    aio_links_cut(stream, from, to); /* the dropped entries no longer wait for anything */
     aio_failures_lock();
     atomic_store(&stream->pending, false);
     stream->aborted_to = atomic_load(&stream->numbered) ? to : 0;

@@ -56,7 +56,7 @@ bool aio_stream_sync(aio_stream *stream) {
     unsigned aborts = atomic_load(&stream->aborts_ended);
     const struct aio_device *device = &aio_devices[stream->device];
     unsigned syncs = atomic_load(&device->syncs);
-    aio_keep_text(); /* drops the text of an earlier call that was not read */
+    aio_keep_text(); /* drops the unread text of an earlier call */
     int before = aio_calling(AIO_FN_aclrtSynchronizeStreamWithTimeout);
     int32_t code = aio_acl.aclrtSynchronizeStreamWithTimeout(stream->handle, SLICE_MS);
     aio_calling(before);
@@ -83,12 +83,13 @@ bool aio_stream_sync_once(aio_stream *stream) {
     return used;
 }
 
-/* One slice. False if the gate refuses, or if a synchronize cannot prove anything more. */
+/* One slice. False if the gate refuses, or if another synchronize cannot prove anything. */
 static bool slice(aio_stream *stream) {
     return aio_stream_needs_sync(stream) && aio_stream_sync_once(stream);
 }
 
-/* Finished bytes are delivered here, because a query that finds them leaves them to the thread that waits. */
+/* Bytes of finished downloads are delivered here, because a query that finds them leaves them to the thread
+ * that waits. */
 static void confirm_alone(aio_stream *stream, uint64_t position, bool aside) {
     (void)aside; /* this thread may wait */
     aio_frame frame;

@@ -18,7 +18,7 @@ static void change(int device, int function, aclError (*call)(int32_t), aio_coun
     }
 }
 
-/* True also where the runtime cannot tell. */
+/* True also if the runtime cannot report it. */
 static bool is_set(int device) {
     int32_t active = 0;
     aio_frame frame;
@@ -26,12 +26,12 @@ static bool is_set(int device) {
         return true;
     }
     aio_free_begin(&frame, AIO_FN_aclrtGetPrimaryCtxState);
-    int code = aio_acl.aclrtGetPrimaryCtxState(device, NULL, &active); /* it takes no other flags */
+    int code = aio_acl.aclrtGetPrimaryCtxState(device, NULL, &active); /* the runtime takes no other flags */
     aio_free_end(&frame, code);
     return code != 0 || active != 0;
 }
 
-/* The count of foreign resets is read right after the call: what is reported after that came later. */
+/* The count of foreign resets is read right after the call: a reset that is reported after that came later. */
 void aio_count_set(int device, aio_counted *made) {
     change(device, AIO_FN_aclrtSetDevice, aio_acl.aclrtSetDevice, made);
     uint32_t now = aio_device_foreign(device);

@@ -1,6 +1,6 @@
 /*
- * What belongs to a device as a whole: its streams, the waits that a reset interrupted, and how the runtime is
- * woken.
+ * The functions that concern a device as a whole: its streams, the waits that a reset interrupted, and
+ * waking the runtime.
  */
 #include <stdlib.h>
 
@@ -111,7 +111,8 @@ static bool may_have_failed(aio_stream *stream) {
     return (unknown && !aio_stream_is_exact(stream)) || atomic_load(&stream->links);
 }
 
-/* Work of another library may be what failed. But a code that may be of aioacl's work is recorded as such. */
+/* Work of another library may have failed. But a code that may come from aioacl's work is recorded as a failure
+ * of that work. */
 void aio_device_fail(int device, int32_t code, const char *text) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     aio_failures_settle();
@@ -245,7 +246,7 @@ void aio_device_flush(int device) {
  * After a failure a queue stands still until the runtime's own thread handles it, and queries do not wake that
  * thread. Querying an event of the older kind right after it was recorded does. The event is recorded on a
  * stream of the engine's own, so that no user's stream is touched. One wake-up serves all streams of the
- * device. Where it fails, a synchronize wakes the thread; that may take a second, so it runs on another thread.
+ * device. If that fails, a synchronize wakes the thread; that may take a second, so it runs on another thread.
  */
 void aio_device_nudge(int device) {
     struct aio_device *self = &aio_devices[device];

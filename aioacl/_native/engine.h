@@ -1,5 +1,5 @@
 /*
- * What the engine offers to Python: the gate, streams, completions. It holds plain declarations only, because
+ * The engine's interface to Python: the gate, streams, completions. It holds plain declarations only, because
  * cffi reads it without its preprocessor lines, and a second extension over the same engine may do so too.
  *
  * No function here is called with the GIL held, and none calls Python. No function on the enqueue or await path
@@ -20,7 +20,7 @@ enum aio_state { AIO_CLOSED = 0, AIO_OPEN = 1, AIO_DRAINING = 2, AIO_RESETTING =
 
 /* Flags beside the state in the gate's word. */
 enum aio_flag {
-    AIO_FOREIGN = 16, /* a foreign reset has shut the gate, and is not dealt with yet */
+    AIO_FOREIGN = 16, /* a foreign reset has shut the gate, and is not handled yet */
     AIO_FOUND = 32    /* a call has found that reset, and the state callback has not reported it yet */
 };
 
@@ -55,13 +55,13 @@ enum aio_detection { AIO_CONFIRMED = 0, AIO_EXACT_ACL = 1, AIO_EXACT_RUNTIME = 2
 
 /* Why the maintenance thread was woken; a set of bits. */
 enum aio_kick {
-    AIO_KICK_SMALL = 1,   /* small staging slots run low */
-    AIO_KICK_LARGE = 16,  /* large staging slots run low */
-    AIO_KICK_REFILL = 2,  /* the pool of events runs low */
-    AIO_KICK_NUDGE = 4,   /* there is no stream yet to wake the runtime with */
+    AIO_KICK_SMALL = 1,   /* few small staging slots are free */
+    AIO_KICK_LARGE = 16,  /* few large staging slots are free */
+    AIO_KICK_REFILL = 2,  /* few events are in the pool */
+    AIO_KICK_NUDGE = 4,   /* there is no stream yet for waking the runtime */
     AIO_KICK_FOREIGN = 8, /* other code has reset the device */
     AIO_KICK_FAULT = 32,  /* a task has failed */
-    AIO_KICK_DONE = 64    /* work that no caller awaits may be done; what it used can be released */
+    AIO_KICK_DONE = 64    /* work that no caller awaits may be done; the objects that it used can be released */
 };
 
 /* The permission of one call to enter the gate: device (bits 20-27), generation (bits 0-19), lease held (bit
@@ -83,7 +83,7 @@ typedef struct {
     int32_t device;
     uint32_t generation;
     int32_t stream;    /* as aclrtStreamGetId; -1: not known */
-    uint64_t position; /* of the failed entry on that stream */
+    uint64_t position; /* the position of the failed entry on that stream */
     int32_t own;       /* 1: the failed entry is on the stream that was asked */
     int32_t stops;     /* 1: the failure has stopped its context for ever */
     char text[AIO_TEXT];
@@ -141,13 +141,13 @@ const char *aio_error_text(void);
  * -1. */
 int aio_failed_function(int code);
 uint64_t aio_gate_word(int device);
-/* Sets state, flags and generation in one step; calls that are inside stay counted. What a foreign reset has
- * done to the word meanwhile stays too: the generation is never lowered, and FOREIGN keeps the gate shut until
- * aio_gate_met. */
+/* Sets state, flags and generation in one step; calls that are inside stay counted. The changes that a foreign
+ * reset has made to the word meanwhile stay too: the generation is never lowered, and FOREIGN keeps the gate
+ * shut until aio_gate_met. */
 void aio_gate_set(int device, int state, uint32_t generation);
-/* Whether a foreign reset has shut the gate and is not dealt with yet. */
+/* Whether a foreign reset has shut the gate and is not handled yet. */
 int aio_gate_foreign(int device);
-/* The foreign reset is dealt with: from now on the state alone decides which calls may enter. */
+/* The foreign reset has been handled: from now on the state alone decides which calls may enter. */
 void aio_gate_met(int device);
 /* Calls inside. counts[0..2]: enqueueing, waiting, lifetime. */
 void aio_gate_counts(int device, int32_t counts[3]);
@@ -158,8 +158,8 @@ int aio_gate_wait(int device, int kinds, int64_t timeout_us);
 int aio_gate_wait_others(int device, int64_t timeout_us);
 /* Lists the calls that are inside now: function, thread, microseconds. Returns how many were written. */
 int aio_gate_inside(int device, int32_t *functions, int32_t *threads, int64_t *microseconds, int size);
-/* Counts a thread as inside that works for a reset by aioacl, though the gate is shut: the barrier, and a
- * foreign reset, must wait for it too. The kind is LIFETIME; aio_leave takes the count back. Returns 0, or
+/* Counts a thread that works for a reset by aioacl as inside, although the gate is shut: the barrier and a
+ * foreign reset must wait for it too. The kind is LIFETIME; aio_leave takes the count back. Returns 0, or
  * AIO_CROWDED. */
 int aio_helper_count(int device);
 void aio_set_context(int device, void *context);
@@ -226,8 +226,8 @@ uint32_t aio_device_foreign(int device);
 /* A call of that generation has found that other code reset the device: shuts the gate, unless it is shut. */
 void aio_foreign_found(int device, uint32_t generation);
 /* To be called after the device was set and the gate was opened. `foreign_resets`: how many foreign resets had
- * been reported when the device was set. Those are dealt with. If more were reported since, the gate is shut
- * until they are, too. */
+ * been reported when the device was set. Those are marked as handled. If more were reported since, the gate is
+ * shut until they are handled too. */
 void aio_foreign_settle(int device, uint32_t foreign_resets);
 int aio_watch_foreign(void);
 int64_t aio_threads(void);
@@ -238,11 +238,12 @@ void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);
 typedef struct {
     int32_t returned;
     int32_t code;
-    uint32_t foreign_resets; /* foreign resets reported before the call, or made up for by it */
+    uint32_t foreign_resets; /* foreign resets that were reported before the call, or whose effect the call has
+                                undone */
 } aio_counted;
 
 /* Sets the device. A foreign reset that is reported meanwhile is counted in `foreign_resets` if the device is
- * set all the same; if it is not, that reset has undone this set. */
+ * still set. If it is not set, that reset has undone this set. */
 void aio_count_set(int device, aio_counted *made);
 /* Resets the device; this does not count as a foreign reset. */
 void aio_count_reset(int device, int force, aio_counted *made);
@@ -265,10 +266,10 @@ uint64_t aio_stream_tail(const aio_stream *stream);
 uint64_t aio_stream_completed(const aio_stream *stream);
 /* Positions from here on never complete, because they depend on work that was dropped; or UINT64_MAX. */
 uint64_t aio_stream_stranded(const aio_stream *stream);
-/* Asks the runtime. Returns 1 if the position is done, 0 if it is not, or a code. */
+/* Queries the runtime. Returns 1 if the position is done, 0 if it is not, or a code. */
 int aio_stream_query(aio_stream *stream, uint64_t position);
-/* The outcome of a position without suspending: asks the runtime if it is not known yet. AIO_PENDING if it
- * cannot be known at once. */
+/* The outcome of a position, without suspending: queries the runtime if the outcome is not known yet.
+ * AIO_PENDING if it cannot be known at once. */
 aio_result aio_stream_poll(aio_stream *stream, uint64_t position);
 /* Synchronizes a failed stream once, if it is idle, to take the runtime's code and text. */
 void aio_stream_take_code(aio_stream *stream);
@@ -300,7 +301,7 @@ int64_t aio_stream_room(aio_stream *stream);
 void aio_stream_forget(aio_stream *stream, uint64_t position);
 
 /* outcome.c, failure.c. */
-/* The outcome as far as it is known already; calls no ACL function. AIO_PENDING if it is not known. */
+/* The outcome, if it is known already; calls no ACL function. AIO_PENDING if it is not known. */
 aio_result aio_stream_known(aio_stream *stream, uint64_t position);
 /* The failure of a position, or of what it depends on. Returns its code, or 0. With `out` the failure is
  * described, and counts as collected. */
@@ -353,7 +354,8 @@ void aio_port_close(aio_port *port);
 int64_t aio_port_in_flight(const aio_port *port);
 
 /* exporter.h. */
-/* A new reference to the Python type that is the base of classes that lend out memory of another object. */
+/* A new reference to the Python type that is the base of classes that give access to memory of another object.
+ */
 void *aio_exporter(void);
 
 /* exit.c. */

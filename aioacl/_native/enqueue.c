@@ -5,10 +5,10 @@
  * nowhere to copy to. Both are refused before the call, and so is work on a stream that has failed. Before
  * later work hides a position that a ticket refers to, a mark is recorded.
  *
- * An entry may be several tasks of the runtime, or none. Its id is the id of its last task, which the runtime
- * returns to this thread right after the call. After a call that submits nothing, the runtime still returns the
- * id of what the thread enqueued before, perhaps elsewhere. So where a call may submit nothing, only an id that
- * has changed counts.
+ * An entry may consist of several tasks of the runtime, or of none. Its id is the id of its last task, which
+ * the runtime returns to this thread right after the call. After a call that submits nothing, the runtime still
+ * returns the id of what the thread enqueued before, perhaps elsewhere. So for a call that may submit nothing,
+ * the id counts only if it has changed.
  */
 #include "internal.h"
 
@@ -156,7 +156,7 @@ static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
     return 0;
 }
 
-/* A mark that cannot be recorded is no error: the wait then lasts until later work is done, too. */
+/* It is not an error if a mark cannot be recorded: the wait then lasts until later work is done, too. */
 static void mark(aio_stream *stream) {
     aio_event *event = NULL;
     if (record_owned(stream, false, &event) == 0) {
@@ -177,8 +177,8 @@ static void refuse(aio_stream *stream, aio_frame *frame) {
     aio_end(frame, 0);
 }
 
-/* Whether the stream has failed, as far as is reported. While no enqueuer counts, a failed task that is not
- * counted was enqueued by hand. */
+/* Whether the stream has failed, according to the reports until now. While no enqueuer counts, a failed task
+ * that is not counted was enqueued by hand. */
 static bool has_failed(aio_stream *stream) {
     aio_failures_settle();
     if (atomic_load(&stream->pending)) {
@@ -422,7 +422,7 @@ static void note_manual(aio_stream *stream, uint32_t before) {
     if (!atomic_load(&stream->numbered)) {
         atomic_store(&stream->numbered, atomic_load(&stream->tail) + 1);
     } else if ((now == before && now != next) ||
-               (int32_t)(now - next) < 0) { /* or another thread has enqueued since */
+               (int32_t)(now - next) < 0) { /* or another thread has enqueued since then */
         return;
     }
     stream->last_task = now;

@@ -206,7 +206,7 @@ int aio_device_destroy_events_of(int device, uint32_t generation) {
     return destroyed;
 }
 
-/* The gate admits no wait any more, and those that are inside leave when their slice is over. */
+/* The gate no longer admits waits, and the waits that are inside leave when their slice is over. */
 static void await_blocked_waiters(const struct aio_device *self) {
     struct timespec nap = {0, 200000};
     int64_t end = aio_now_us() + BLOCKED_US;
@@ -215,9 +215,9 @@ static void await_blocked_waiters(const struct aio_device *self) {
     }
 }
 
-/* This thread is counted first and reads the generation then. A foreign reset raises the generation first and
- * waits for counted threads then. So what this thread still destroys is destroyed before the tear-down, and the
- * foreign reset's callback destroys the rest. */
+/* This thread is counted first and then reads the generation. A foreign reset raises the generation first and
+ * then waits for counted threads. So this thread destroys its events before the tear-down, and the foreign
+ * reset's callback destroys the rest. */
 int aio_device_destroy_events(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     int destroyed = 0;

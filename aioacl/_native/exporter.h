@@ -1,5 +1,5 @@
 /*
- * The base of Python classes that lend out memory that another object owns.
+ * The base of Python classes that give access to memory that another object owns.
  *
  * Before Python 3.12 only types made in C have the buffer protocol. Instances of this type pass each request on
  * to their attribute `_exported`. So a view refers to that object, not to the instance. The instance may be

@@ -1,20 +1,20 @@
 /*
- * Failures: which positions of which streams they spoil.
+ * Failures: which positions of which streams they affect.
  *
  * A stream keeps two error records. `own` is the first of its own tasks that failed; `inherited` is the first
- * failure that it depends on through aclrtStreamWaitEvent. Each spoils every position from `from` on, because
- * work behind a failed task cannot be trusted. An entry that waits for an event is a link to the stream that
- * recorded it. A failure of that stream is copied along the links, transitively, before any caller can learn
- * that the work behind them is complete (aio_failures_settle).
+ * failure that it depends on through aclrtStreamWaitEvent. Each makes every position from `from` on a failed
+ * one, because work behind a failed task cannot be trusted. An entry that waits for an event is a link to the
+ * stream that recorded it. A failure of that stream is copied along the links, transitively, before any caller
+ * can learn that the work behind them is complete (aio_failures_settle).
  *
  * A position is confirmed when it is known that nothing up to it, and nothing that it depends on, has failed.
- * Nothing fails a position that is confirmed. With the runtime's callback, "complete" confirms. One case is
+ * A confirmed position never fails later. With the runtime's callback, "complete" confirms. One case is
  * different: a wait for an event that takes longer than its time limit fails without a callback. So a wait that
  * was slower than the shortest limit that can be set is confirmed by synchronizing. Without the callback, every
  * position is confirmed by synchronizing.
  *
- * One lock guards all links and error records. It is taken before a device's lock and a stream's lock. On the
- * path of work that succeeds, this file costs two loads, and the links of streams that wait for others.
+ * One lock guards all links and error records. It is taken before a device's lock and a stream's lock. For work
+ * that succeeds, this file costs two loads, and the links of streams that wait for others.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,8 @@
 #include "codes.h"
 #include "engine.h"
 
-/* A task that failed. Streams whose positions it spoils share it. Guarded by the lock of failure.c. */
+/* A task that failed. Streams whose positions it makes fail share this record. Guarded by the lock of
+ * failure.c. */
 typedef struct aio_failure {
     struct aio_failure *next; /* in the list of failures that the device has not reported yet */
     int references;
@@ -42,7 +43,7 @@ typedef struct aio_link {
 } aio_link;
 
 /* Whether a code is that of a task. Most codes from 107000 to 107999 are errors of the call that returns them,
- * a lost context for instance. */
+ * for example a lost context. */
 static inline bool aio_is_of_task(int32_t code) {
     return code / 1000 != 107 || code == RT_WAIT_TIMEOUT || code == RT_TASK_TIMEOUT;
 }
@@ -105,7 +106,8 @@ int aio_link_add(aio_stream *stream, aio_stream *source, uint64_t at);
 void aio_link_remove(aio_stream *stream);
 void aio_link_check(aio_stream *stream);
 void aio_links_free(aio_link *link);
-/* Whether it is still unknown how work ended that the stream depends on, up to the stream's own failure. */
+/* Whether the outcome of some work on which the stream depends, up to the stream's own failure, is still
+ * unknown. */
 bool aio_links_are_open(aio_stream *stream);
 /* Frees the links of the entries (from, to]. */
 void aio_links_cut(aio_stream *stream, uint64_t from, uint64_t to);

@@ -303,7 +303,8 @@ uint64_t aio_gate_word(int device) {
     return atomic_load(&aio_devices[device % AIO_DEVICES].word);
 }
 
-/* A foreign reset since the caller read the word has shut the gate and raised the generation. Both are kept. */
+/* After the caller read the word, a foreign reset may have shut the gate and raised the generation. Both
+ * changes are kept. */
 static uint64_t replaced(uint64_t seen, int state, uint32_t generation) {
     uint32_t ahead = (aio_word_generation(seen) - generation) & GENERATION_MASK;
     uint64_t fixed = (uint64_t)(state & 0xff) << 56;

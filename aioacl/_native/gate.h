@@ -39,19 +39,19 @@ typedef struct {
     void *foreign;
 } aio_frame;
 
-/* Destroys the native events of one generation. Those of an older one can be destroyed only before the
+/* Destroys the native events of one generation. Events of an older generation can be destroyed only before the
  * tear-down. */
 int aio_device_destroy_events_of(int device, uint32_t generation);
 
-/* Records the function that this thread calls now, inside the gate. Returns the one until now, which is to be
- * recorded again after the call. */
+/* Records the function that this thread calls now, inside the gate. Returns the previous function, which must
+ * be recorded again after the call. */
 static inline int aio_calling(int function) {
     aio_thread *self = aio_self();
     self->called = atomic_exchange_explicit(&self->function, function, memory_order_relaxed);
     return self->called;
 }
 
-/* What entering the gate would return; does not enter. */
+/* Returns the result that entering the gate would have; does not enter. */
 int aio_gate_check(aio_pass pass, int kind);
 /* Counts the call in and out, and does nothing else. */
 int aio_count_in(aio_pass pass, int kind);

@@ -120,7 +120,7 @@ void aio_publish(aio_token *token, aio_result result);
 
 /* Streams. */
 struct aio_event {
-    aio_event *next;           /* in a pool or among a stream's marks */
+    aio_event *next;           /* it is in a pool or among a stream's marks */
     aio_event *newer, **older; /* in the list of all events of the device */
     aclrtEvent handle;
     uint64_t position; /* of its record in the stream */
@@ -164,16 +164,16 @@ struct aio_stream {
     atomic_uint aborts_ended;     /* aborts that have noted what they dropped */
     unsigned aborts_seen;         /* used by the owner: `aborts_ended` when it became the owner */
     _Atomic uint32_t manual;      /* how often work was enqueued by hand, which is not counted in `tail` */
-    _Atomic uint32_t manual_over; /* the value of `manual` up to which the work is known to be over */
+    _Atomic uint32_t manual_over; /* the value of `manual` up to which the work is known to have ended */
     _Atomic bool asking;          /* a thread is in aclrtSynchronizeStreamWithTimeout for it */
-    _Atomic bool confirming;      /* an aioacl-confirm thread works for it */
+    _Atomic bool confirming;      /* an aioacl-confirm thread confirms it */
     _Atomic uint32_t owner;
     _Atomic uint64_t tail;
     _Atomic uint64_t finished;
     _Atomic uint64_t completed;
     _Atomic uint64_t confirmed;
     _Atomic uint64_t synced;       /* a synchronize has covered the positions up to here */
-    _Atomic uint64_t presumed;     /* the same, unless a wait for the whole device has taken the code */
+    _Atomic uint64_t presumed;     /* like `covered`, unless a wait for the whole device has taken the code */
     _Atomic uint64_t stranded;     /* positions from here on never complete */
     _Atomic uint64_t waits_failed; /* waits up to here have ended with a code, whatever the device still does */
     _Atomic uint64_t waited;       /* the newest position that was awaited while it was the tail */
@@ -193,7 +193,7 @@ struct aio_stream {
     int32_t id;      /* as aclrtStreamGetId; -1: not known */
     bool identified; /* its id and those of its tasks are known; set once */
     aio_spot own, inherited;
-    _Atomic bool failed;       /* one of them is set */
+    _Atomic bool failed;       /* at least one of these waits is set */
     _Atomic(aio_link *) links; /* in the order of their positions */
     aio_link *newest_link;     /* the last of them */
     _Atomic bool pending;      /* a task has failed that is not counted yet */
@@ -272,7 +272,7 @@ void aio_stream_fail_waits(aio_stream *stream, int32_t code);
 aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position);
 /* Records a mark now, unless there is one already at or after the position. */
 void aio_stream_mark_now(aio_stream *stream, uint64_t position);
-/* True if a wait for the position is over; *result is its result. */
+/* True if a wait for the position has ended; *result is then its result. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result);
 
 /* Devices. */
@@ -298,9 +298,9 @@ struct aio_device {
     aio_lock lock;            /* guards the lists below */
     aio_stream *streams;
     uint64_t stream_numbers;
-    aio_event *pool[2]; /* plain, with timing */
+    aio_event *pool[2]; /* events without and with timing */
     atomic_int pooled[2];
-    aio_event *events;         /* all that were made and not freed */
+    aio_event *events;         /* all events that were made and not freed */
     aio_token *deferred_waits; /* waits interrupted by a reset that has not ended yet */
     aio_staged_copy *left;     /* staging memory of freed streams whose copies may be running */
     /* For the strategy AIO_WATCH. */

@@ -1,7 +1,7 @@
 /*
- * The library. One call opens it with its companions, or opens nothing, and what is open stays open. So an
- * exception between two lines of Python never leaves a library half open, and a signal handler or another
- * thread never sees one half open. Python's forks wait for that call.
+ * The library. One call opens the ACL library with its companions, or opens nothing. An open library stays
+ * open. So an exception between two lines of Python never leaves a library half open, and a signal handler or
+ * another thread never sees one half open. Python's forks wait for that call.
  */
 #include <dlfcn.h>
 #include <link.h>

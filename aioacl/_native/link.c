@@ -16,8 +16,8 @@ static bool is_gone(const aio_stream *source) {
     return aio_word_generation(word) != source->generation || aio_word_state(word) == AIO_CLOSED;
 }
 
-/* Returns a code if what the entry waits for was dropped: by an abort, or by a reset before it was confirmed.
- * Else 0. */
+/* Returns a code if the work that the entry waits for was dropped: by an abort, or by a reset before it was
+ * confirmed. Else 0. */
 static int32_t dropped_by(aio_stream *source, uint64_t at) {
     if (aio_stream_was_aborted(source, at)) {
         return RT_STREAM_ABORT;
@@ -240,7 +240,7 @@ void aio_stream_confirm(aio_stream *stream, uint64_t finished) {
     aio_links_free(settled);
 }
 
-/* True if only a synchronize can confirm. */
+/* True if only a synchronize can confirm the position. */
 bool aio_stream_needs_sync(aio_stream *stream) {
     uint64_t finished = atomic_load(&stream->finished);
     if (!aio_stream_is_exact(stream)) {
@@ -301,8 +301,8 @@ static bool push(step **path, size_t *length, step next) {
 }
 
 /*
- * This ends, even where streams wait for each other in turn: each step goes back in time, because an event is
- * recorded before a wait for it. Such streams make long paths, so this is a loop and not a recursion.
+ * This ends, even where streams wait for each other in turn: each step leads to an earlier time, because an
+ * event is recorded before a wait for it. Such streams make long paths, so this is a loop and not a recursion.
  */
 void aio_links_follow(aio_stream *stream, uint64_t position, aio_confirm confirm, bool aside) {
     step *path = NULL, here = {stream, position}, next;
@@ -335,8 +335,8 @@ static bool is_too_young(const aio_link *link) {
     return link->source && aio_now_us() - link->since_us < SHORTEST_LIMIT_US;
 }
 
-/* The first position that the code may be of, if the callback reports everything else: a wait that may have
- * timed out. */
+/* The first position to which the code may belong, if the callback reports all other failures: a wait that may
+ * have timed out. */
 uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to) {
     for (const aio_link *link = atomic_load(&stream->links); link && link->position <= to; link = link->next) {
         if (!cannot_have_timed_out(stream, link) && !is_too_young(link)) {

@@ -85,8 +85,8 @@ void aio_stream_finish(aio_stream *stream, uint64_t position) {
     aio_stream_confirm(stream, position);
 }
 
-/* Merges the two oldest ranges, with the positions between them: one error too many is better than one that is
- * lost. */
+/* Merges the two oldest ranges, with the positions between them: an additional error is better than a lost one.
+ */
 static void merge_oldest(aio_stream *stream) {
     aio_aborted *second = stream->aborted;
     while (second->next->next) {

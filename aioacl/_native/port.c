@@ -61,7 +61,7 @@ aio_token *aio_token_new(aio_port *port, uint64_t key) {
 
 static void ring(const aio_port *port) {
     uint64_t one = 1;
-    /* If the counter is full, the write fails, but the descriptor is readable all the same. */
+    /* If the counter is full, the write fails, but the descriptor is readable anyway. */
     if (write(port->fd, &one, sizeof one) < 0) {
         return;
     }

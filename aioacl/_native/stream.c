@@ -93,7 +93,7 @@ void aio_stream_unuse(aio_stream *stream) {
 }
 
 /* A stream stays listed while its work runs, or while it is unknown how work ended that it depends on: its
- * failure is also one of all work that depends on it. */
+ * failure is also a failure of all work that depends on it. */
 static bool may_be_unlinked(aio_stream *stream) {
     bool stale = aio_word_generation(aio_gate_word(stream->device)) != stream->generation;
     return stale ||
@@ -260,7 +260,8 @@ static int ask(aio_stream *stream, uint64_t position) {
     if (code == 0 && atomic_load(&stream->finished) < position && !has_mark(stream, position)) {
         code = ask_stream(stream);
     }
-    if (code && aio_stream_current(stream)) { /* else a reset or an abort is why, and no task has failed */
+    if (code &&
+        aio_stream_current(stream)) { /* else a reset or an abort is the reason, and no task has failed */
         aio_stream_fail_waits(stream, code);
     }
     return code;
@@ -314,7 +315,8 @@ void aio_stream_look_after(aio_stream *stream) {
     aio_stream_deliver(stream);
 }
 
-/* The last chance to learn how the work ended. After this the stream's id is of no use any more. */
+/* This is the last time that the outcome of the work can be found. After this, the stream's id cannot be used
+ * any more. */
 static bool drain_owned(aio_stream *stream) {
     if (!aio_stream_current(stream)) {
         return false;

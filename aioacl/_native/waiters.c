@@ -3,8 +3,8 @@
  *
  * A wait blocks in aclrtSynchronizeEventWithTimeout, in slices of a second, for an event that is recorded
  * behind its position. It never waits for a stream, because that crashes the process when a reset comes in
- * between. What it finds complete is believed and confirmed in the same way as by the watcher. Idle threads are
- * kept for a second; the device's lock guards their list.
+ * between. When it finds work complete, it checks and confirms it in the same way as the watcher. Idle threads
+ * are kept for a second; the device's lock guards their list.
  */
 #include <stdlib.h>
 
@@ -92,8 +92,8 @@ static int wait_once(aio_stream *stream, uint64_t position) {
     return code;
 }
 
-/* One turn of a wait. The nap is needed because waits may end at once, again and again, while an abort is being
- * noted. */
+/* One turn of a wait. It sleeps for a short time, because waits may end at once, again and again, while an
+ * abort is being noted. */
 static int step(aio_stream *stream, uint64_t position) {
     struct timespec nap = {0, 100000};
     uint64_t finished = atomic_load(&stream->finished);

@@ -8,11 +8,11 @@
  * everything else here.
  *
  * After a failure the device stands still until the runtime's own thread is woken, which queries do not do. So
- * while a wait sees no progress, the watcher nudges the runtime, at growing intervals. While there is work that
+ * while a wait sees no progress, the watcher wakes the runtime, at growing intervals. While there is work that
  * no caller awaits, the watcher checks it ten times a second, under both strategies, so that its failures are
  * found.
  *
- * One pass over the streams is one stay inside the gate. When the gate refuses, the device is being reset or
+ * One pass over the streams enters the gate once. When the gate refuses, the device is being reset or
  * was reset. Then the waits become the device's deferred waits, which end when the reset does.
  */
 #include <limits.h>
@@ -30,10 +30,10 @@ typedef struct {
     unsigned epoch;
     aio_stream *active;
     unsigned progress; /* the device's progress at the last check */
-    int64_t nudge_us;  /* when the runtime is woken unless there is progress */
+    int64_t nudge_us;  /* the time at which the runtime is woken unless there is progress */
     int64_t patience_us;
     bool guarding;
-    int64_t tick_us;  /* when work that no caller awaits is checked next */
+    int64_t tick_us;  /* the time of the next check of work that no caller awaits */
     unsigned told_at; /* the progress when the maintenance thread was last notified of finished work */
 } watcher;
 
@@ -224,7 +224,7 @@ static void tick(watcher *self, uint32_t generation, int64_t now_us) {
     look_after(self->device, generation);
     bool some = some_unfinished(self->device, generation);
     unsigned progress = atomic_load(&device->progress);
-    /* Also after the last work, because `completed` is published after the progress. */
+    /* This also runs after the last work, because `completed` is published after the progress. */
     if (!some || progress != self->told_at) {
         aio_device_kick(self->device, AIO_KICK_DONE);
     }
