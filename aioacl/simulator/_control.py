@@ -33,10 +33,8 @@ VIOLATIONS_KEPT: Final = 256
 @record
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What is alive in the simulator, and what it has counted.
-
-    Counts of objects and of bytes are those of now. `calls` and `tasks` count since the start, and `violations` since
-    the start or the last `forget()`.
+    """The objects that are alive in the simulator, and its counters. Counts of objects and of bytes are current values.
+    `calls` and `tasks` count since the start, and `violations` since the start or the last `forget()`.
 
     Attributes:
         contexts: explicit contexts.
@@ -178,7 +176,7 @@ def of_stream(name: str, stream: StreamLike, *values: int, signature: str = "int
 
 
 def hold(stream: StreamLike) -> None:
-    """Keep the stream from starting further tasks until it is released. The task that is running goes on.
+    """Keep the stream from starting further tasks until it is released. The running task continues.
 
     Args:
         stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
@@ -302,7 +300,7 @@ def hang_call(function: str) -> None:
 
 
 def unhang(function: str) -> None:
-    """Let calls that hang in the ACL function go on.
+    """Let calls that hang in the ACL function continue.
 
     Args:
         function: the name of an ACL function, `"aclrtMalloc"` for instance.
@@ -340,7 +338,7 @@ def calls(function: str) -> int:
 def clear() -> None:
     """Drop all rules of `fault`, `fail_call` and `hang_call`, and end the fault state of every device.
 
-    Calls that hang already go on hanging. What `fail_next` and `trap_next` have set stays.
+    Calls that already hang are not released. The effects of `fail_next` and `trap_next` stay.
     """
     control_function("aclsim_clear", "void (*)(void)")()
 
@@ -386,7 +384,7 @@ def check_memory() -> int:
 
 
 def watch_uninitialised(on: bool = True) -> None:
-    """Set whether reading bytes of device memory that nothing has written is a violation.
+    """Set whether it is a violation to read bytes of device memory that were never written.
 
     Memory that was allocated before counts as written.
 
@@ -397,7 +395,7 @@ def watch_uninitialised(on: bool = True) -> None:
 
 
 def stats() -> Stats:
-    """What is alive in the simulator, and what it has counted."""
+    """Returns the objects that are alive in the simulator, and its counters."""
     names = [field.name for field in fields(Stats)]
     found = ffi.new("uint64_t[]", len(names))
     control_function("aclsim_stats", "void (*)(uint64_t *)")(found)
@@ -405,7 +403,7 @@ def stats() -> Stats:
 
 
 def retain_count(device: SupportsIndex = 0) -> int:
-    """The retain count of the device: how often it is set. 0 if it is not set.
+    """The retain count of the device: how often it is set, or 0 if it is not set.
 
     Args:
         device: the index of the device.

@@ -33,7 +33,7 @@ def set_next_task(stream: StreamLike, task_id: SupportsIndex) -> None:
 
 
 def faulted(stream: StreamLike) -> bool:
-    """Whether the stream is stopped at a failed task. It is until the recycle thread is woken.
+    """Whether the stream is stopped at a failed task. It stays stopped until the recycle thread is woken.
 
     Args:
         stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.

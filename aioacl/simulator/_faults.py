@@ -1,7 +1,7 @@
 """Injected faults: rules that make calls of the simulator fail, hang, take longer or return a wrong code.
 
-A rule is text; csrc/aclsim.h has its grammar. `fault()` writes the text from named values and refuses values that
-make no sense. To replay a rule, pass the text of `Fault.rule` to the environment variable `AIOACL_SIM_FAULTS`.
+A rule is text; csrc/aclsim.h has its grammar. `fault()` writes the text from named values and refuses values that are
+not valid. To replay a rule, pass the text of `Fault.rule` to the environment variable `AIOACL_SIM_FAULTS`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aioacl.simulator._control import StreamLike
 
 TEXT_BYTES: Final = 1024
-LONGEST_SECONDS: Final = 1 << 33  # fits 64 bits of nanoseconds
+LONGEST_SECONDS: Final = 1 << 33  # as nanoseconds it fits into 64 bits
 WORD_MOST: Final = (1 << 63) - 1
 HANDLE_LEAST: Final = 4096  # addresses are not below it, and ids of streams always are
 CODE_LEAST: Final = -(1 << 31)
@@ -111,7 +111,7 @@ def _add(rule: str) -> int:
 
 
 def _closest(rule: str, otherwise: str) -> str:
-    """A hint with the functions that are close to an unknown function of the rule; `otherwise` if none is close."""
+    """A hint with the functions that are similar to an unknown function of the rule; `otherwise` if there are none."""
     known = functions()
     words = [word for word in rule.partition(":")[0].split("|") if word.startswith("acl")]
     strange = next((word for word in words if word not in known and not {*"*?"} & {*word}), "")
@@ -348,9 +348,9 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
             the folder `include_dir()`, describes each option and lists the groups.
 
     Raises:
-        ParameterError: an option is unknown, or its value makes no sense. Entering the block raises it too, if the
-            options exclude each other, no function has that name, no function can show the effect, or the process does
-            not use the simulator.
+        ParameterError: an option is unknown, or its value is not valid. Entering the block raises it too, if the
+            options exclude each other, no function has that name, the effect does not apply to any of the functions, or
+            the process does not use the simulator.
     """
     given = {name: value for name, value in options.items() if value is not False or name not in _FLAGS}
     unknown = given.keys() - FaultOptions.__annotations__.keys()
@@ -388,7 +388,7 @@ def set_seed(seed: SupportsIndex) -> None:
 
 
 def release_key(key: str) -> None:
-    """Let the calls that hang with a key go on.
+    """Let the calls that hang with a key continue.
 
     Args:
         key: the key of `hang` or `block_record`. A hang without a key has the name of its function as its key.
@@ -423,13 +423,13 @@ def set_virtual_clock(virtual: bool) -> None:
     If a wait with a time-out has lasted ten real seconds, a virtual clock jumps to the earliest time that a wait needs.
 
     Args:
-        virtual: with True, only `advance_clock` moves the clock on; with False, it follows the real time.
+        virtual: with True, only `advance_clock` advances the clock; with False, it follows the real time.
     """
     control_function("aclsim_clock_virtual", "void (*)(int)")(int(virtual))
 
 
 def advance_clock(seconds: Seconds) -> None:
-    """Move the virtual clock on. Everything that is due by then happens.
+    """Advance the virtual clock. All events that are due at the new time happen.
 
     Args:
         seconds: how far, from 0 to below 2^33.

@@ -1,7 +1,7 @@
 """Kernels in Python: functions that a launch calls in place of AI Core code.
 
 The function runs on the simulated device's thread, in the order of the stream. It holds the GIL, and no lock of the
-simulator. So it must not wait for a thread that needs the GIL to go on.
+simulator. So it must not wait for a thread that needs the GIL to continue.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Launch:
         return struct.unpack_from(layout, self.args)
 
     def memory(self, address: SupportsIndex, size: SupportsIndex) -> memoryview:
-        """A view of memory whose address was an argument. It is valid while the kernel runs.
+        """Returns a view of memory whose address was an argument. It is valid while the kernel runs.
 
         The memory may belong to the device, or be pinned or registered memory of the host. Registered memory may be
         given by its host address or by its device address. The view is writable if copies may write the memory. Memory
@@ -212,7 +212,7 @@ def _describe(name: CData, parameters: Sequence[SupportsIndex]) -> None:
 
 
 def _reach(device: int, address: int, size: int) -> int:
-    """What a kernel of the device may do with the bytes: READS, WRITES, both, or 0 for nothing."""
+    """Returns the access that a kernel of the device has to the bytes: READS, WRITES, both, or 0 for nothing."""
     if not (0 < address <= ADDRESS_MOST and 0 <= size <= ADDRESS_MOST):
         return 0
     reach = control_function("aclsim_reach", "int (*)(int32_t, void *, size_t)")

@@ -1,4 +1,4 @@
-"""Names that the controls take: how a wrong name is refused, and which known names are close to it."""
+"""Names that the controls take: refuses a wrong name, and finds similar known names."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def functions() -> list[str]:
 
 
 def suggestion(word: object, known: Iterable[str], otherwise: str) -> str:
-    """A hint with the known names that are close to the word; `otherwise` if none is close."""
+    """A hint with the known names that are similar to the word; `otherwise` if there are none."""
     close = get_close_matches(str(word), known)
     return f"Did you mean {' or '.join(close)}?" if close else otherwise

@@ -39,7 +39,9 @@ def library_path(cann: Release | None = None) -> Path:
 
 
 def runtime_path(cann: Release) -> Path | None:
-    """The libruntime.so that must lie beside this release's libascendcl.so; None if the release needs none."""
+    """The libruntime.so that must be in the same folder as this release's libascendcl.so; None if the release needs
+    none.
+    """
     return None if cann in WITHOUT_RUNTIME else paths.SIMULATOR / "libruntime.so"
 
 

@@ -15,7 +15,7 @@ extern "C" {
 
 #define ACLSIM_CONTROL_VERSION 1
 
-/* How many objects of each kind are alive now, and what has been counted. `violations` counts since the start
+/* How many objects of each kind are alive now, and the counters. `violations` counts since the start
  * or the last aclsim_forget(). */
 typedef struct {
     uint64_t contexts; /* explicit contexts */
@@ -53,16 +53,16 @@ const char *aclsim_cann(void);
 const char *aclsim_function(int index, const char **since);
 void aclsim_stats(aclsim_stats_t *stats);
 
-/* Retain count of a device: 0 if it is not set, -1 if there is no such device. */
+/* The retain count of a device: 0 if it is not set, -1 if there is no such device. */
 int aclsim_retain_count(int32_t device);
 /* Resets since the start that released the device; 0 if there is no such device. */
 uint64_t aclsim_resets(int32_t device);
 
 /* Streams. */
-/* The stream starts no further task until it is released. A task that is running goes on. */
+/* The stream starts no further task until it is released. A running task continues. */
 int aclsim_hold(void *stream);
 int aclsim_release(void *stream);
-/* Releases all held streams, and lets calls go on that a rule hangs or delays. */
+/* Releases all held streams, and lets calls continue that a rule hangs or delays. */
 void aclsim_release_all(void);
 /* The next task enqueued on the stream (not an event record, wait or host function) fails with that code. */
 int aclsim_fail_next(void *stream, int32_t code);
@@ -81,13 +81,13 @@ int aclsim_set_next_task(void *stream, uint32_t id);
  *
  * A task that fails stops its stream. The recycle thread of the device handles the failure once it is woken. It
  * sets the stream's error code, then calls the exception callbacks (of kinds of task that have them), then lets
- * the stream go on. One wake serves all streams of the device. These wake it:
+ * the stream continue. One wake serves all streams of the device. These wake it:
  *
  * - synchronizing a stream or device with work to wait for, for as long as the call waits;
  * - synchronizing an event, even if it is complete;
  * - aclrtQueryEvent of an event of aclrtCreateEventWithFlag(ACL_EVENT_SYNC) that the host still sees as
  * pending, and of a complete event with ACL_EVENT_TIME_LINE. The host sees a record as complete only after a
- * wake that follows its end, so the first query behind a record always wakes the thread;
+ * wake that follows the end of the record, so the first query behind a record always wakes the thread;
  * - every 64th task enqueued on a stream, and a call that waits for room in a full queue;
  * - destroying a stream or resetting a device, which waits for work;
  * - for kernels, the monitor, one second after the failure.
@@ -178,15 +178,16 @@ void aclsim_clear(void);
  *                             what the thread's next aclGetRecentErrMsg returns: no text, a very long text, a
  *                             text that is not UTF-8, or the text before
  *
- * If several rules fire on a call, the first rule with a code decides the code, and times add up. A rule does
- * not apply to functions that cannot show its effect; a rule that applies to no function is refused.
+ * If several rules fire on a call, the first rule with a code decides the code, and their times are added. A
+ * rule does not apply to functions that cannot show its effect; a rule that applies to no function is refused.
  *
- * These environment variables set the same: AIOACL_SIM_FAULTS (rules and seed=N, separated by semicolons),
- * AIOACL_SIM_SEED, AIOACL_SIM_LIMITS, AIOACL_SIM_CLOCK (real or virtual) and AIOACL_SIM_TRACE (a file for the
- * journal and for every fault). They are read once; a mistake in them ends the process.
+ * These environment variables have the same effect: AIOACL_SIM_FAULTS (rules and seed=N, separated by
+ * semicolons), AIOACL_SIM_SEED, AIOACL_SIM_LIMITS, AIOACL_SIM_CLOCK (real or virtual) and AIOACL_SIM_TRACE (a
+ * file for the journal and for every fault). They are read once; a mistake in them ends the process.
  */
 int aclsim_fault_add(const char *rule, uint32_t *id);
-/* Copies what was wrong with the last rule or limit that was refused, and where. Returns the text's length. */
+/* Copies the text that describes the mistake in the last refused rule or limit, and its place. Returns the
+ * text's length. */
 int aclsim_fault_error(char *text, size_t size);
 int aclsim_fault_remove(uint32_t id);
 /* Drops all rules, and ends the fault state of every device. */
@@ -194,7 +195,7 @@ void aclsim_fault_clear(void);
 /* How often the rule has fired, and how many calls have matched it. */
 int aclsim_fault_hits(uint32_t id, uint64_t *hits, uint64_t *matches);
 void aclsim_set_seed(uint64_t seed);
-/* Lets the calls that hang with that key go on. */
+/* Lets the calls that hang with that key continue. */
 int aclsim_release_key(const char *key);
 /* Limits the number of objects and the bytes of memory of a device:
  * "stream=8,event=16,notify=4,context=2,mem=64M". "host=32M" limits the pinned, managed and physical memory of
@@ -250,8 +251,8 @@ void aclsim_explain(const char *why);
  * resets check too. A check covers 64 bytes before a block, and at least 64 bytes from the first byte behind
  * the requested size. */
 int64_t aclsim_check_memory(void);
-/* What kernels of the device may do with the bytes: 1 read, 2 write, 3 both. 0: the bytes do not lie in one
- * live block that the device reaches. Registered memory may be given by its host address or by its device
+/* The access that kernels of the device have to the bytes: 1 read, 2 write, 3 both. 0: the bytes do not lie in
+ * one live block that the device reaches. Registered memory may be given by its host address or by its device
  * address. */
 int aclsim_reach(int32_t device, const void *address, size_t size);
 /* With 1, reading bytes that nothing has written is a violation, in device memory that is allocated from now

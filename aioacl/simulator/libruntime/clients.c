@@ -1,6 +1,6 @@
 /*
- * What torch_npu links with behind libascendcl.so. CANN has these functions in libruntime.so and libprofapi.so,
- * which its libascendcl.so loads. None of its public headers declares them.
+ * The functions outside libascendcl.so that torch_npu links with. In CANN they are in libruntime.so and
+ * libprofapi.so, which its libascendcl.so loads. None of its public headers declares them.
  *
  * Kernels by address are refused, because the simulator knows kernels by name only. Reports to the profiler are
  * accepted and dropped.

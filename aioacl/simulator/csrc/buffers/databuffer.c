@@ -54,7 +54,7 @@ uint32_t do_aclGetDataBufferSize(const aclDataBuffer *dataBuffer) {
     return (uint32_t)do_aclGetDataBufferSizeV2(dataBuffer);
 }
 
-/* Types that are not listed count as 8 bytes, including the packed ones of 4 and 6 bits. */
+/* Types that are not listed count as 8 bytes, including the packed types of 4 and 6 bits. */
 size_t do_aclDataTypeSize(aclDataType dataType) {
     switch (dataType) {
     case ACL_DT_UNDEFINED:

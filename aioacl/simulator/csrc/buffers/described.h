@@ -1,7 +1,7 @@
 /*
- * Objects of the host that only describe others. They belong to no device, and a reset does not change them.
- * Their handles are looked up in slabs like all others. The ACL layer refuses a dead or foreign handle as an
- * argument, and the usage checker notes it.
+ * Objects of the host that only describe other objects. They belong to no device, and a reset does not change
+ * them. Their handles are looked up in slabs like all others. The ACL layer refuses a dead or foreign handle as
+ * an argument, and the usage checker notes it.
  */
 #ifndef ACLSIM_DESCRIBED_H
 #define ACLSIM_DESCRIBED_H
@@ -53,7 +53,7 @@ typedef struct {
 typedef struct chained {
     object_t object;
     shared_buffer_t *shared;
-    struct chained *head; /* the head of the chain; of a head, itself */
+    struct chained *head; /* the head of the chain; for a head, itself */
     struct chained *next;
 } chained_t;
 
@@ -93,16 +93,17 @@ typedef struct {
     int *pipe; /* subscriptions: the client's variable for the write end */
 } profile_t;
 
-/* Called with sim.lock held: the object of a handle, or NULL with the error kept. `what` names the argument. */
+/* Called with sim.lock held: the object of a handle, or NULL; then the error is kept. `what` names the
+ * argument. */
 void *described_find(object_kind_t kind, const void *handle, const char *what);
-/* Called with sim.lock held: the number of live ones, of all kinds. */
+/* Called with sim.lock held: the number of live objects of all kinds. */
 uint64_t described_count(void);
-/* A new one; NULL when memory is out. Takes sim.lock. */
+/* A new one; NULL if no memory is left. Takes sim.lock. */
 void *described_new(object_kind_t kind);
 
 /* tensordesc.c. */
 tensor_desc_t *tensor_find(const aclTensorDesc *desc);
-/* Copies the dimensions. False: they are not valid, or memory is out. */
+/* Copies the dimensions. False: they are not valid, or no memory is left. */
 bool shape_set_dims(tensor_shape_t *shape, const int64_t *dims, int count);
 
 /* profiling.c. */

@@ -156,7 +156,7 @@ aclError do_aclrtSetBufUserData(aclrtMbuf buf, const void *dataPtr, size_t size,
     return user_data(buf, NULL, dataPtr, size, offset);
 }
 
-/* The head of a chain, or NULL with the error kept. */
+/* The head of a chain, or NULL; then the error is kept. */
 static chained_t *find_head(const aclrtMbuf buf, aclError *rc) {
     chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "headBuf");
     *rc = buffer != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;

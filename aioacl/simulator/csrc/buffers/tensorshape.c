@@ -179,7 +179,7 @@ aclError do_aclSetTensorOriginShape(aclTensorDesc *desc, int numDims, const int6
     return set_shape(desc, numDims, dims, false);
 }
 
-/* The positions of the four letters of a plain format; NULL: not a plain format. */
+/* The positions of the four letters of a plain format; NULL if it is not a plain format. */
 static const char *letters_of(aclFormat format) {
     switch (format) {
     case ACL_FORMAT_NCHW:

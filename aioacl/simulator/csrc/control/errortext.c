@@ -1,4 +1,5 @@
-/* Error texts that rules replace: no text, a text that is too long, one that is not UTF-8, or the text before.
+/* Error texts that replace the real one: no text, a very long text, a text that is not UTF-8, or the text
+ * before.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What happens to a call when a rule fires; fault.h has the theory of operation. */
+/* The effects of a rule that fires on a call; fault.h has the theory of operation. */
 #include <stdio.h>
 #include <string.h>
 

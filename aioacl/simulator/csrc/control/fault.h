@@ -82,7 +82,7 @@ static inline bool fault_before(injection_t *injection, function_t function, con
            fault_inject(injection, function, words, code);
 }
 
-/* Returns what the call must return. */
+/* Returns the code that the call must return. */
 static inline long fault_after(injection_t *injection, long rc) {
     return injection->on ? fault_conclude(injection, rc) : rc;
 }
@@ -126,7 +126,7 @@ void health_inject(injection_t *injection);
 
 /* limits.c: limits on objects and memory. */
 void limits_read_environment(void);
-/* True: the device may have no further object of that kind. */
+/* True: the device is at its limit of objects of that kind. */
 bool limit_reached(object_kind_t kind, const device_t *device);
 /* The memory of the device in bytes; for NULL, that of the host. */
 uint64_t limit_memory(const device_t *device);

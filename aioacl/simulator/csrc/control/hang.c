@@ -57,7 +57,7 @@ static bool has_function(const injection_t *injection, const void *function) {
     return injection->function == *(const function_t *)function;
 }
 
-/* The calls that a reset of the real runtime would end. */
+/* The calls that a reset ends in the real runtime. */
 static bool waits_for(const injection_t *injection, const void *device) {
     bool wait = group_has("sync", 4, injection->function);
     return injection->device == device && wait && !is_own(injection);

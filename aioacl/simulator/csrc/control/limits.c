@@ -1,5 +1,5 @@
 /* Limits on the contexts, streams, events and notifies of a device, and on the memory of devices and the host.
- * They let tests run out of these early. */
+ * With them, tests run out of these early. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -53,15 +53,15 @@ typedef struct rule {
     /* when */
     bool by_thread;
     bool from_nth;
-    bool own;       /* made by aclsim_fail_call or aclsim_hang_call: dropped when it is used up */
+    bool own;       /* made by aclsim_fail_call or aclsim_hang_call: dropped after its last use */
     bool exact;     /* fires only on the first one */
     uint64_t first; /* the first matching call that counts, from 1 */
     uint64_t every;
     bool chancy;
     uint64_t chance; /* of 2^64 */
-    int64_t times;   /* left; -1: for ever */
+    int64_t times;   /* left; -1: no limit */
     bool times_given;
-    uint32_t fields; /* that the text has set, so that no field is set twice */
+    uint32_t fields; /* the fields that the text has set, so that no field is set twice */
     /* effects */
     uint32_t effects;
     aclError rc;

@@ -117,7 +117,7 @@ typedef struct node node_t;
 typedef struct task_group task_group_t;
 typedef struct injection injection_t;
 
-/* A new live object with one reference; everything but its header is zero. NULL when memory is out. */
+/* A new live object with one reference; everything but its header is zero. NULL if no memory is left. */
 void *object_new(object_kind_t kind);
 void object_retain(object_t *object);
 void object_release(object_t *object);
@@ -208,7 +208,7 @@ struct thread {
     pid_t on_behalf;         /* id of the thread that enqueued what this thread runs now, 0: none */
     int text_fault;          /* which fault the next error text has */
     uint32_t number;         /* in the order in which threads first met a rule, from 1 */
-    bool foreign;            /* acts as another library of the process */
+    bool foreign;            /* it acts as another library of the process */
 };
 
 thread_t *thread_self(void);

@@ -76,7 +76,7 @@ static bool call_enter(frame_t *frame, function_t function, const uint64_t *word
     return fault_before(&frame->injection, function, words, code);
 }
 
-/* Returns what the call must return. */
+/* Returns the code that the call must return. */
 static long call_leave(frame_t *frame, long rc) {
     rc = fault_after(&frame->injection, rc);
     error_leave(frame->thread);

@@ -86,7 +86,7 @@ static bool is_due(task_t *task) {
     return task->due_ns <= now;
 }
 
-/* Its bytes are moved when the stream reaches it, and its end comes later. */
+/* Its bytes are moved when the stream reaches it, and it ends later. */
 static bool ends_late(const task_t *task) {
     return task->late_ns != 0 && !task->late_copy && !task->moved;
 }
@@ -257,8 +257,8 @@ static void run_turn(stream_t *stream) {
     stream_kick(stream);
 }
 
-/* A thread that waits for a stream to be left would otherwise find it running again each time that it gets
- * sim.lock. */
+/* Otherwise a thread that waits until a stream is left would find it running again each time it gets sim.lock.
+ */
 static void give_way(device_t *device) {
     while (device->settlers > 0) {
         pthread_cond_wait(&device->work, &sim.lock);
@@ -270,8 +270,8 @@ typedef struct {
     int64_t poll_ns; /* of real time */
 } wake_t;
 
-/* Streams whose time has come check their head task again. Returns the earliest time of the others, or for
- * ever. */
+/* Streams whose time is reached check their head task again. Returns the earliest time of the other streams, or
+ * SIM_FOREVER. */
 static wake_t wake_timed(device_t *device) {
     wake_t earliest = {SIM_FOREVER, SIM_FOREVER};
     int64_t now = device->timed != NULL ? now_ns() : 0;

@@ -151,7 +151,7 @@ bool device_releasing(const device_t *device);
  * not. */
 void device_retire_primary(device_t *device);
 bool context_usable(const context_t *context);
-/* The caller's context, or NULL with the error kept. If the configuration names a default device, a thread
+/* The caller's context, or NULL; then the error is kept. If the configuration names a default device, a thread
  * without a context sets it. */
 context_t *context_need(void);
 bool context_activate(context_t *context);
@@ -233,7 +233,7 @@ bool recycler_seen(const device_t *device, uint64_t round);
 /* The device was lost or is out of memory: calls the callbacks without a stream and a task. */
 void recycler_device_fault(device_t *device, aclError code);
 
-/* failures.c: what the runtime does wrong, on request. */
+/* failures.c: known faults of the runtime, if a test enables them. */
 /* True: the waiter goes on waiting although its work is complete, because more work was enqueued meanwhile. */
 bool sync_livelocks(const stream_t *stream, const waiter_t *waiter);
 /* A forced reset begins: ends the process if another thread synchronizes a stream of the device. */
@@ -363,9 +363,9 @@ bool arena_owns(const void *pointer);
 void usage_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Notes a handle that is not a live one of that kind. */
 void usage_dead(object_kind_t kind, const void *handle);
-/* The same; returns 107017 with the error kept. */
+/* The same, but keeps the error and returns 107017. */
 aclError usage_bad_handle(object_kind_t kind, const void *handle);
-/* Notes a live stream that only its own context may use; returns 107003 with the error kept. */
+/* Notes a live stream that only its own context may use; keeps the error and returns 107003. */
 aclError usage_wrong_context(const stream_t *stream);
 void usage_reset(const device_t *device);
 uint64_t usage_count(void);

@@ -26,7 +26,7 @@ struct work {
     uint32_t refs;
 };
 
-/* A new work with one reference; everything but its header is zero. NULL when memory is out. */
+/* A new work with one reference; everything but its header is zero. NULL if no memory is left. */
 void *work_new(const work_ops_t *ops, size_t size);
 void work_retain(work_t *work);
 void work_release(work_t *work);
@@ -34,7 +34,7 @@ bool work_run_task(stream_t *stream, task_t *task);
 
 /*
  * Checks the caller's context, then the stream, and enqueues the work as a task of that kind. It consumes the
- * work's first reference. `work` is NULL when memory is out.
+ * work's first reference. `work` is NULL if no memory is left.
  */
 aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work);
 
@@ -55,26 +55,26 @@ typedef struct {
 
 /* False: the task does not read or write a value. */
 bool value_of(const task_t *task, value_task_t *value);
-/* NULL when the value is not valid, or memory is out. */
+/* NULL when the value is not valid, or no memory is left. */
 work_t *value_work_new(const value_task_t *value);
 
-/* random.c: a task that makes random numbers; NULL when its parameters are not valid, or memory is out. */
+/* random.c: a task that makes random numbers; NULL when its parameters are not valid, or no memory is left. */
 work_t *random_work_new(const aclrtRandomNumTaskInfo *info);
 bool random_is(const task_t *task);
 
 /* Called with sim.lock: memory may have changed, so streams that wait for a value check it again. */
 void value_may_have_changed(void);
 
-/* Graphs: what the rest has to know of them, all with sim.lock. */
+/* Graphs: the functions that other files use, all with sim.lock held. */
 /* Whether enqueueing adds to a graph instead of the queue. graph_take() then takes the task. */
 static inline bool graph_takes(const stream_t *stream) {
     return stream->lane != NULL || stream->updating != NULL;
 }
 aclError graph_take(stream_t *stream, task_t *task);
-/* A task of a runner has failed and was handled: its graph ends. Releases sim.lock while other runners of the
+/* The failure of a runner's task was handled: ends the graph. Releases sim.lock while other runners of the
  * graph work. */
 void graph_fault(stream_t *runner, aclError code);
-/* The client's stream for which a runner works; any other stream itself. */
+/* For a runner, the client's stream that it works for; for any other stream, the stream itself. */
 stream_t *graph_client(stream_t *stream);
 /* The stream is about to be dropped, and leaves the graph that it executes. False: a runner is at work, and
  * must be waited for. */
@@ -85,7 +85,7 @@ void graph_lose_stream(stream_t *stream);
 bool graph_moving(stream_t *stream);
 void graphs_end(context_t *context);
 void task_drop_borrowed(task_t *task, aclError rc);
-/* A node may have got another task since it lent this one. The stream that reaches it runs the new one. */
+/* The node may have another task since it lent this one. A stream that reaches the node runs the new task. */
 void task_borrow_again(task_t *task);
 /* Whether a capture forbids this thread actions that are not enqueued. */
 bool capture_forbidding(void);
@@ -98,7 +98,7 @@ aclError capture_check_asked(const stream_t *stream);
 /* The head task of the stream has failed: calls the callbacks. Called with sim.lock held, which is released for
  * each callback. `tid` is the thread that enqueued the task. */
 void exception_deliver(stream_t *stream, pid_t tid, aclError code);
-/* The same for a fault for which no task is known. */
+/* The same for a fault whose task is not known. */
 void exception_deliver_unknown(device_t *device, aclError code);
 
 #endif

@@ -8,7 +8,7 @@ typedef struct {
     int64_t value;
 } fact_t;
 
-/* Attributes of the chip. It has none of a thread-parallel core (202 to 212) or of a super pod. */
+/* Attributes of the chip. It has no attributes of a thread-parallel core (202 to 212) or of a super pod. */
 static const fact_t facts[] = {
     {ACL_DEV_ATTR_AICPU_CORE_NUM, SOC_AICPU_CORES},
     {ACL_DEV_ATTR_AICORE_CORE_NUM, SOC_CUBE_CORES},

@@ -180,7 +180,7 @@ static void join(lane_t *lane, uint32_t count) {
     }
 }
 
-/* Marks of events at the end of a lane are not work that must be waited for. */
+/* A lane does not have to wait for marks of events at its end. */
 static bool is_joined(const lane_t *lane) {
     for (uint32_t i = lane->joined; i < lane->count; i++) {
         uint8_t kind = lane->nodes[i]->task.kind;

@@ -151,7 +151,7 @@ static bool add_node(externals_t *externals, const node_t *node, stream_t *strea
     return true;
 }
 
-/* Those of the graph, and of the graphs that its conditions choose from. */
+/* The externals of the graph, and of the graphs from which its conditions choose. */
 static bool collect(externals_t *externals, const graph_t *graph, stream_t *stream) {
     bool good = true;
     for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {

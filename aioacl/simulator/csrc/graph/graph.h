@@ -39,7 +39,7 @@ struct node {
 struct lane {
     lane_t *next;
     graph_t *graph;
-    stream_t *source; /* the stream that is captured or bound; NULL: none any more */
+    stream_t *source; /* the stream that is captured or bound; NULL: it has none now */
     stream_t *runner;
     node_t **nodes;
     uint32_t count;
@@ -152,10 +152,10 @@ void graph_abort(graph_t *graph);
 void lane_start(lane_t *lane);
 void lane_jump(lane_t *lane, uint32_t index);
 void lane_cut(lane_t *lane);
-/* Takes ownership of the externals, also if it fails. NULL when memory is out. */
+/* Takes ownership of the externals, also if it fails. NULL if no memory is left. */
 work_t *graph_work_new(graph_t *graph, externals_t *externals);
-/* Called while no byte of the node's task is being moved. The node does the new task from now on, also in an
- * execution that has not reached it. */
+/* Called while no byte of the node's task is being moved. From now on the node runs the new task, also in an
+ * execution that has not reached the node. */
 void node_replace(node_t *node, task_t *task);
 
 /* capture.c. */

@@ -103,7 +103,7 @@ static graph_t *chosen(const condition_t *condition) {
     return index < condition->count ? condition->graphs[index] : NULL;
 }
 
-/* Starts with no lane running; a dropped execution may have left some state. */
+/* Starts with no lane running, because a dropped execution may have left lanes that run. */
 static bool choose_step(stream_t *stream, task_t *task) {
     choose_t *choose = (choose_t *)task->work;
     const condition_t *condition = choose->condition;
@@ -129,7 +129,7 @@ static bool choose_step(stream_t *stream, task_t *task) {
         if (condition->type != ACL_MODEL_RI_COND_TYPE_WHILE) {
             break;
         }
-        if (begins && code == 0) { /* it has ended at once: sim.lock is free before the next turn */
+        if (begins && code == 0) { /* it has ended at once, so sim.lock is released before the next turn */
             stream_park_polling(stream, NULL, EMPTY_TURN_NS);
             return false;
         }

@@ -156,7 +156,7 @@ static void jump_free(work_t *work) {
     list_release(((jump_t *)work)->list);
 }
 
-/* For an index that is too large, the last label is used. */
+/* If the index is too large, the last label is used. */
 static bool jump_step(stream_t *stream, task_t *task) {
     const jump_t *jump = (const jump_t *)task->work;
     if (memory_kind(jump->index) != MEMORY_DEVICE) {

@@ -50,7 +50,7 @@ aclError do_aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle) 
     return rc;
 }
 
-/* A node that cannot be added to the group is in no group. */
+/* A node that cannot be added to the group belongs to no group. */
 void group_note(node_t *node) {
     task_group_t *group = node->lane->graph->open_group;
     node_t **nodes = group != NULL ? realloc(group->nodes, (group->count + 1) * sizeof *nodes) : NULL;

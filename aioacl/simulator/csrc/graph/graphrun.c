@@ -321,7 +321,8 @@ typedef struct {
     externals_t *externals; /* of the next execution */
 } execute_t;
 
-/* For a task inside a graph, this decides at the task's turn what for any other task the call has decided. */
+/* For a task inside a graph, this makes a decision at the task's turn. For any other task, the call has made
+ * it. */
 static aclError decide(execute_t *execute, stream_t *stream, task_t *task) {
     if (!task->borrowed || task->started) {
         return ACL_SUCCESS;

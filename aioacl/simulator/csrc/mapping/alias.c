@@ -1,12 +1,12 @@
 /*
- * A second address for the client's memory: its window. Shared pages are mapped again there. Private pages
+ * A second address of the client's memory: its window. Shared pages are mapped again there. Private pages
  * cannot be mapped twice: their content is copied to shared pages, which then replace them. When the
  * registration ends, and in a forked child, private pages replace the shared ones again.
  *
  * Other threads may write while pages are exchanged, for example beside the memory in its last page. A write to
- * the old page after it was copied is carried over to the new one. Until then, for about a microsecond, a
- * thread may read the old value. A word that is changed before the exchange and changed back after it gets the
- * value in between.
+ * the old page after the copy is repeated in the new page. Until then, for about a microsecond, a thread may
+ * read the old value. If a word is changed before the exchange and changed back after it, it gets the value in
+ * between.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -81,15 +81,16 @@ static bool each_piece(const char *memory, size_t size, visit_t *visit, void *ar
 #define UNCHECKED __attribute__((no_sanitize("address"), no_sanitize("thread"))) static
 
 UNCHECKED void copy_words(void *target, const void *source, size_t size) {
-    volatile uint64_t *to = target; /* volatile, so that it does not become a memcpy that is checked */
+    volatile uint64_t *to =
+        target; /* volatile, so that the compiler does not make a memcpy of it, which a sanitizer would check */
     const volatile uint64_t *from = source;
     for (size_t i = 0; i < size / sizeof *to; i++) {
         to[i] = from[i];
     }
 }
 
-/* Carries over what was written to the old pages since they were copied. A word of the new pages that has
- * changed is newer, and stays. */
+/* Copies to the new pages the words that were written to the old pages since the copy. A word that has changed
+ * in the new pages is newer and is kept. */
 UNCHECKED void carry_over(void *pages, const void *old, size_t size) {
     uint64_t *to = pages;
     const volatile uint64_t *from = old;

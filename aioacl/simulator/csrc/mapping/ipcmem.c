@@ -48,7 +48,7 @@ void ipc_block_ended(const block_t *block) {
     }
 }
 
-/* The place in the list that points at the export; NULL with the error kept. */
+/* The place in the list that points at the export; NULL: the error is kept. */
 static export_t **find_key(const char *key) {
     for (export_t **link = &exports; *link != NULL; link = &(*link)->next) {
         if (strncmp((*link)->key, key, KEY_BYTES) == 0) {

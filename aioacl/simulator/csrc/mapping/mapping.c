@@ -1,6 +1,6 @@
 /*
  * Reserved addresses, and the mappings there. A mapping is a block. Copies through a mapping without access are
- * refused. Any location may be granted access, and a copy may do what any of them may do.
+ * refused. Any location may be granted access. A copy has the access of all locations together.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -173,7 +173,7 @@ void mapping_block_gone(block_t *block) {
     free(mapping);
 }
 
-/* The mapping that begins there, or NULL with the error kept. */
+/* The mapping that begins there, or NULL; then the error is kept. */
 static block_t *find_mapping(const void *pointer) {
     block_t *block = block_at(pointer, BLOCK_MAPPED);
     if (block == NULL) {
@@ -196,7 +196,7 @@ aclError do_aclrtUnmapMem(void *virPtr) {
     return block != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
 }
 
-/* The access of a location; NULL with the error kept. */
+/* The access of a location; NULL: the error is kept. */
 static uint8_t *access_of(mapping_t *mapping, aclrtMemLocation location) {
     if (location.type == ACL_MEM_LOCATION_TYPE_HOST) {
         return &mapping->host;
@@ -254,7 +254,7 @@ aclError do_aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t
     return access != NULL ? ACL_SUCCESS : thread_self()->last_error;
 }
 
-/* Returns the handle again: it must be freed as often as it was returned. */
+/* Returns the same handle once more: the client must free it once for each time it was returned. */
 aclError do_aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle) {
     if (virPtr == NULL || handle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, virPtr == NULL ? "virPtr" : "handle");

@@ -26,7 +26,7 @@ static bool is_gigantic(aclrtMemAttr attr) {
     return attr == ACL_HBM_MEM_HUGE1G || attr == ACL_MEM_HUGE1G || attr == ACL_MEM_P2P_HUGE1G;
 }
 
-/* Attributes named after DDR are valid for the host only. */
+/* Attributes with DDR in their names are valid for the host only. */
 static bool attribute_exists(const aclrtPhysicalMemProp *prop) {
     switch (prop->memAttr) {
     case ACL_DDR_MEM_HUGE:

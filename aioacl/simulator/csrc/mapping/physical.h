@@ -24,14 +24,14 @@ typedef struct {
     uint32_t maps;
 } physical_t;
 
-/* The memory behind a handle, or NULL with the error kept. */
+/* The memory behind a handle, or NULL; then the error is kept. */
 physical_t *physical_find(const void *handle);
-/* Another handle for the same bytes; NULL when memory is out. */
+/* Another handle for the same bytes; NULL if no memory is left. */
 physical_t *physical_new(storage_t *storage, size_t size);
 /* Frees the memory if it has neither a handle nor a mapping. */
 void physical_settle(physical_t *physical);
 storage_t *storage_of_share(uint64_t share);
-/* Whether memory with these attributes exists; 100000 with the text kept. */
+/* Whether memory with these attributes exists; if not, keeps the text and returns 100000. */
 aclError physical_check_prop(const aclrtPhysicalMemProp *prop);
 size_t physical_granularity(const aclrtPhysicalMemProp *prop);
 

@@ -1,10 +1,9 @@
 /*
  * Pools: device memory that is allocated and freed in the order of a stream.
  *
- * The call that allocates returns the address. The memory belongs to the caller from the moment when the stream
- * runs the task. Freeing ends the block when the stream reaches that task. Memory that a pool has taken from
- * its device stays with the pool until it is trimmed. Synchronizing returns the free memory above the
- * threshold.
+ * The call that allocates returns the address. The memory belongs to the caller as soon as the stream runs the
+ * task. Freeing ends the block when the stream reaches that task. Memory that a pool has taken from its device
+ * stays with the pool until it is trimmed. Synchronizing returns the free memory above the threshold.
  */
 #include <string.h>
 

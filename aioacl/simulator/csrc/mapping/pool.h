@@ -16,7 +16,7 @@ typedef struct {
     int32_t reuse[ACL_RT_MEM_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES + 1];
 } mempool_t;
 
-/* The pool behind a handle, or NULL with the error kept. */
+/* The pool behind a handle, or NULL; then the error is kept. */
 mempool_t *pool_find(const void *handle);
 
 #endif

@@ -4,7 +4,7 @@
  * A block is a range of addresses that the simulator knows: device memory, pinned host memory, memory of a
  * pool, managed memory, physical memory mapped at a reserved address, or memory that the client has registered.
  * All of it is host memory. One sorted table of live blocks gives the meaning of an address. A block that a
- * running copy uses is pinned, and ends for good with the last pin.
+ * running copy uses is pinned, and ends when the last pin is removed.
  */
 #ifndef ACLSIM_BLOCK_H
 #define ACLSIM_BLOCK_H
@@ -42,9 +42,9 @@ block_t *block_find(const void *pointer);
 /* The block that starts there, if it is of that kind. */
 block_t *block_at(const void *pointer, block_kind_t kind);
 bool block_overlaps(const void *pointer, size_t size);
-/* New memory between two red zones; NULL when memory is out. */
+/* New memory between two red zones; NULL if no memory is left. */
 block_t *block_make(block_kind_t kind, device_t *device, size_t size, size_t capacity);
-/* A block for memory that its family has found elsewhere; NULL when memory is out. */
+/* A block for memory that its family has found elsewhere; NULL if no memory is left. */
 block_t *block_adopt(block_kind_t kind, device_t *device, char *base, size_t size);
 /* Ends the block. Its memory is freed when it is no longer pinned. */
 void block_end(block_t *block);

@@ -124,7 +124,7 @@ static aclError wait_before(stream_t *stream) {
 }
 
 /* With pageable memory, the call waits for the stream and copies inside the call. So the copy is not part of a
- * model to which the stream is bound, and cannot be part of a capture. */
+ * model to which the stream is bound, and it cannot be captured. */
 static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *copy) {
     stream_t *stream = NULL;
     aclError rc = stream_find(context, handle, &stream);

@@ -1,5 +1,5 @@
 /*
- * Half floats, converted as the runtime does it: without infinity and NaN. Their bit patterns are read as
+ * Half floats, converted as in the runtime: without infinity and NaN. Their bit patterns are read as
  * numbers with the next exponent. A value that would become one of them becomes the largest finite number.
  */
 #include <string.h>

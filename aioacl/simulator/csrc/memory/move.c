@@ -1,4 +1,4 @@
-/* What data tasks do, and moving rows of bytes. */
+/* The effects of data tasks, and moving rows of bytes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

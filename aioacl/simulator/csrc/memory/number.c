@@ -66,7 +66,7 @@ static uint16_t half_bits(double value) {
     frexp(size, &exponent);
     exponent = exponent - 1 < -14 ? -14 : exponent - 1;
     uint32_t steps = (uint32_t)nearbyint(ldexp(size, 10 - exponent));
-    /* A carry out of the steps increases the exponent by one, as it must. */
+    /* A carry out of the steps increases the exponent by one, which is correct. */
     uint32_t bits = ((uint32_t)(exponent + 14) << 10) + steps;
     return (uint16_t)(sign | bits);
 }

@@ -1,7 +1,7 @@
 /*
- * What programs prepare for operators: attributes, and the options of the operator compiler. The simulator
- * compiles and runs no operator: the weak definitions of unsupported.c refuse that. So attributes are checked
- * and not kept.
+ * Settings that programs make for operators: attributes, and the options of the operator compiler. The
+ * simulator compiles and runs no operator: the weak definitions of unsupported.c refuse that. So attributes are
+ * checked and not kept.
  */
 #include <stdlib.h>
 #include <string.h>

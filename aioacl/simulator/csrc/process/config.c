@@ -1,5 +1,5 @@
 /*
- * How aclInit applies its configuration. The default device is set, and limits are stored. The sections about
+ * Applies the configuration of aclInit. The default device is set, and limits are stored. The sections about
  * models, dumps and profiles are checked and have no effect.
  */
 #include "config.h"

@@ -9,9 +9,9 @@ enum { DUMP_PATH_BYTES = 4096 };
 /* Reads the file and checks that it is JSON. *text is NULL without a file or with an empty one; otherwise the
  * caller owns it. */
 aclError config_load(const char *path, char **text);
-/* Checks what must be checked before anything starts: how error texts are stored. */
+/* Makes the check that must come before all others: how error texts are stored. */
 aclError config_check_first(const char *text);
-/* The others, in the order of the runtime. Each returns the code with which aclInit fails. */
+/* Apply the other sections, in the order of the runtime. Each returns the code with which aclInit fails. */
 aclError config_apply_dump(const char *text);
 aclError config_apply_device(const char *text);
 aclError config_check_profiler(const char *text);

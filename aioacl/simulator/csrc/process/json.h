@@ -7,7 +7,8 @@
 
 /* True for one value with only blanks after it. */
 bool json_valid(const char *text);
-/* The larger depth of nested objects or arrays. It is counted before the text is known to be JSON. */
+/* The depth of nested objects or of nested arrays, whichever is larger. It is counted before the text is known
+ * to be JSON. */
 int json_depth(const char *text);
 /* In valid JSON: the value of an object's key; NULL if there is no such key, or the value is not an object. */
 const char *json_member(const char *object, const char *key);

@@ -7,7 +7,7 @@ enum { SECOND_US = 1000000, MILLISECOND_US = 1000 };
 
 /* Under sim.lock. */
 static aclrtFloatOverflowMode saturation = ACL_RT_OVERFLOW_MODE_INFNAN;
-static uint64_t op_limit_us; /* as requested; 0: the maximum of the chip */
+static uint64_t op_limit_us; /* the requested value; 0: the maximum of the chip */
 
 aclError do_aclrtSetOpWaitTimeout(uint32_t timeout) {
     sim_lock();
@@ -28,7 +28,7 @@ static uint64_t counted_us(uint64_t asked_us) {
     return (asked_us + SOC_OP_TIMEOUT_TICK_US - 1) / SOC_OP_TIMEOUT_TICK_US * SOC_OP_TIMEOUT_TICK_US;
 }
 
-/* Kernels take no time here, so the limit is stored and never reached. */
+/* Kernels take no time here, so the limit is stored but never reached. */
 static aclError set_op_limit(uint64_t limit_us) {
     sim_lock();
     op_limit_us = limit_us;

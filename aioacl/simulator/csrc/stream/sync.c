@@ -69,7 +69,7 @@ aclError do_aclrtSynchronizeStream(aclrtStream stream) {
     return rc;
 }
 
-/* Only the runtime layer, which refuses zero, sets the last error. */
+/* Zero is refused by the runtime layer, and only that layer sets the last error. */
 static aclError check_timeout(int32_t timeout) {
     if (timeout < -1) {
         return error_quiet(RT_PARAM_INVALID, "timeout");
@@ -102,7 +102,7 @@ static aclError sync_each(context_t *context, int64_t deadline_ns) {
     return rc;
 }
 
-/* The stream lock is held to the end, so that no stream of the context is created or destroyed meanwhile. */
+/* The stream lock is held until the end, so that no stream of the context is created or destroyed meanwhile. */
 static aclError sync_device(int64_t deadline_ns) {
     context_t *context = context_need();
     if (context == NULL) {
