@@ -1,10 +1,10 @@
-"""An audit reports what a part of a program has left behind, and the line that made it.
+"""An audit reports the resources that a part of a program has left behind, and the line that made each of them.
 
-There are two sources. Origins cover every device, stream and buffer made through aioacl, with its line and how it
-ended. Counts (of the simulator, of threads, of descriptors) cover everything, but without lines. So the audit first
-checks the origins and closes what is still open. If a count is still higher after that, no object of aioacl made the
-resource, and the call that made it is reported. An open device keeps pools that grow, so pooled resources are not
-counted while a device is open.
+There are two sources. Origins cover every device, stream and buffer made through aioacl, with its line and how it was
+closed or dropped. Counts (of the simulator, of threads, of descriptors) cover everything, but without lines. So the
+audit first checks the origins and closes what is still open. If a count is still higher after that, no object of aioacl
+made the resource, and the call that made it is reported. An open device keeps pools that grow, so pooled resources are
+not counted while a device is open.
 
 Resources are not released at once: threads need time to end, and busy streams are destroyed when their work is done. So
 a count that has grown is checked again, for a limited time, before it is reported.
@@ -96,7 +96,7 @@ def report(findings: Iterable[Finding]) -> str:
 
 
 class Audit:
-    """Checks what all threads leave behind between `begin` and `end`. Use `audit()`, which calls both.
+    """Checks the resources that all threads leave behind between `begin` and `end`. Use `audit()`, which calls both.
 
     Args:
         allowed: the names of what may be left, as for `audit()`.
@@ -114,7 +114,7 @@ class Audit:
     def __init__(self, *allowed: str, patience: Seconds = PATIENCE_SECONDS) -> None:
         refuse_unknown(allowed, "audit")
         self.allowed = frozenset(allowed)
-        self._explained: Counter[str] = Counter()  # by name, how much the origins explain
+        self._explained: Counter[str] = Counter()  # by name, the part of the growth that the origins explain
         self._patience = bound_of("patience", patience)
         self._book = book()
         self._wire = tripwire()
@@ -209,7 +209,7 @@ class Audit:
 
     @staticmethod
     def objection(origin: Origin, wrong: str) -> Finding:
-        """Returns the finding for an object that ended wrongly, with the line that made it."""
+        """Returns the finding for an object that was not closed correctly, with the line that made it."""
         return Finding(
             origin.name, _described(f"{origin.what} {wrong}", "made", origin.frames, _CURES[origin.name])
         )

@@ -1,4 +1,4 @@
-"""Fixtures that outlive a test. They own what is made during their setup, until they are torn down."""
+"""Fixtures that outlive a test. They own the resources that are made during their setup, until they are torn down."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class Broader:
 
     @contextmanager
     def making(self, fixture: pytest.FixtureDef[Any]) -> Generator[None]:
-        """Attributes what is made in the block to the fixture. Blocks may be nested, as fixtures request others."""
+        """Attributes the resources that are made in the block to the fixture.
+
+        Blocks may be nested, as fixtures request others.
+        """
         outer = book().owner
         self._attribute(outer)
         book().owner = fixture
@@ -37,7 +40,7 @@ class Broader:
             book().owner = outer
 
     def _attribute(self, fixture: object) -> None:
-        """Attributes what was made since the last call to the fixture."""
+        """Attributes the resources that were made since the last call to the fixture."""
         before, self._seen = self._seen, snapshot()
         if fixture is None or before is None:
             return
@@ -47,7 +50,7 @@ class Broader:
             self.audit.expect(grown)
 
     def gone(self, fixture: pytest.FixtureDef[Any]) -> None:
-        """Called after the fixture's teardown: reports what it left, which does not count for the test."""
+        """Called after the fixture's teardown: reports the resources that it left. They do not count for the test."""
         grown = self._grown.pop(fixture, [])
         left = [origin for origin in book().origins if origin.owner is fixture]
         for origin in left:
@@ -58,6 +61,6 @@ class Broader:
             self.audit.expect_no_more(grown, left)
 
     def findings(self) -> list[Finding]:
-        """Returns what fixtures have left since the last call."""
+        """Returns the resources that fixtures have left since the last call."""
         findings, self._findings = self._findings, []
         return findings

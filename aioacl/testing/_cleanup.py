@@ -89,7 +89,7 @@ def begin_anew() -> None:
 
 
 def _seed(text: str) -> int:
-    """Returns a seed (10, 0xA or 012) as the simulator reads it, which refuses text that is not a number."""
+    """Returns a seed (10, 0xA or 012) as the simulator reads it. The simulator refuses text that is not a number."""
     digits = text.strip()
     return int(digits, 8 if digits.startswith("0") and digits.isdigit() else 0)
 
@@ -124,7 +124,7 @@ def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
     """
     for manager in _others(but):
         # The default of `m` has a type that mypy does not infer.
-        holds_within(lambda m=manager: m.procedure is None, PATIENCE_SECONDS)  # type: ignore[misc]  # as said
+        holds_within(lambda m=manager: m.procedure is None, PATIENCE_SECONDS)  # type: ignore[misc]  # see above
         _disown(manager)
         with manager.admission.changed:
             manager.admission.users.clear()
@@ -135,7 +135,7 @@ def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
 
 
 def _disown(manager: Manager) -> None:
-    """Marks all Device objects of the manager as closed, so that closing or dropping one later does not count again."""
+    """Marks all Device objects of the manager as closed, so that a later close or drop of one is not counted again."""
     for thing in gc.get_objects():
         if isinstance(thing, Device) and thing._manager is manager:
             thing._closed = True

@@ -5,8 +5,8 @@ not matter whether the test or a fixture made a resource, on which loop, or whet
 is synchronous. The simulator is released before the fixtures are torn down, because a fixture that closes a stream must
 not wait for work that the test held.
 
-A fixture of a broader scope may be set up within the first test that uses it. The fixture owns what it makes, not the
-test. It is checked when it is torn down, within the teardown of the last test.
+A fixture of a broader scope may be set up within the first test that uses it. The fixture, not the test, owns the
+resources that it makes. They are checked when the fixture is torn down, which is within the teardown of the last test.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def wants_trio_on_asyncio(item: pytest.Item) -> bool:
 
 
 def refuse_unnamed(marker: pytest.Mark, place: str) -> None:
-    """Raises ParameterError for a marker that allows nothing, or something that no audit counts."""
+    """Raises ParameterError for a marker without names, or with a name that no audit counts."""
     if marker.kwargs or not marker.args:
         raise ParameterError(
             f"{place}: expected names, got {', '.join(marker.kwargs) or 'nothing'}",
@@ -197,7 +197,7 @@ class Hooks:
 
     # --- after it ------------------------------------------------------------------------------------------------
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which sees what xfail expects
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own hook, which handles xfail
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -230,9 +230,9 @@ class Hooks:
 
     def _end(self, item: pytest.Item, audit: Audit) -> None:
         raised = item.stash.get(_raised, False)
-        release_everything()  # a fixture may have held something since
+        release_everything()  # a fixture may have held a stream or call since then
         left = [*item.stash[_watchdogs].stop(), *self._broader.findings(), *audit.left()]
-        recovered = recover_all() if raised or left else []  # a reset also frees what a fault has blocked
+        recovered = recover_all() if raised or left else []  # a reset also frees what a fault blocks
         counted = audit.counted(*(HELD_BY_A_TRACEBACK if raised else ()))
         findings = [finding for finding in (*left, *counted) if finding.name not in audit.allowed]
         item.stash[_left] = bool(findings)
@@ -246,14 +246,14 @@ class Hooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
-        """Attributes what a broader fixture makes to that fixture."""
+        """Attributes the resources that a broader fixture makes to that fixture."""
         if fixturedef.scope == "function":
             return (yield)
         with self._broader.making(fixturedef):
             return (yield)
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
-        """Checks what a broader fixture has not closed."""
+        """Checks the resources that a broader fixture has not closed."""
         if fixturedef.scope != "function":
             self._broader.gone(fixturedef)
 

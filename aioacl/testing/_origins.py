@@ -179,7 +179,7 @@ def is_held(origin: Origin) -> bool:
 
 
 def verdict(origin: Origin) -> str:
-    """Returns what is wrong about the end of the object; "" if nothing is."""
+    """Describes why the object was not closed correctly; "" if it was."""
     thing = origin.thing()
     if origin.name == "leases":
         return "was never left" if origin.dropped or is_held(origin) else ""

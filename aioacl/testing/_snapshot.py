@@ -1,4 +1,4 @@
-"""Snapshots of what exists now: in the simulator, and the threads and descriptors of the process."""
+"""Snapshots of the resources that exist now: objects in the simulator, and threads and descriptors of the process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NOT_LIVING: Final = frozenset(
     {"calls", "tasks", "violations", "inside", "device_bytes", "host_bytes"}
-)  # counters of calls, or covered by the blocks
+)  # these are counters of calls, or are covered by the blocks
 POOLED: Final = frozenset(
     {"events", "host_blocks", "native_threads"}
 )  # an open device keeps some and may make more
@@ -49,11 +49,11 @@ THEIR_THREADS: Final = (
     "asyncio_",
     "Trio thread",
     "AnyIO worker thread",
-)  # idle workers of event loops, which end them
+)  # idle workers of event loops; the loops end them
 
 
 def refuse_unknown(names: Iterable[object], place: str) -> None:
-    """Raises ParameterError for a name that no audit counts, because it would allow nothing."""
+    """Raises ParameterError for a name that no audit counts, because such a name has no effect."""
     for name in names:
         if not isinstance(name, str) or name not in KNOWN:
             like = get_close_matches(str(name), KNOWN, n=1)
@@ -66,7 +66,7 @@ def refuse_unknown(names: Iterable[object], place: str) -> None:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What exists at one moment, from `snapshot()`.
+    """The resources that exist at one moment, from `snapshot()`.
 
     Attributes:
         counts: the number of each kind of resource in the simulator, by name ("streams", "events", "notifies",
@@ -113,7 +113,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Growth:
-    """What a later snapshot has more than an earlier one."""
+    """The growth from an earlier snapshot to a later one."""
 
     counts: Mapping[str, int]
     descriptors: Mapping[int, str]
@@ -175,7 +175,7 @@ def pipe_of_uvloop(found: Growth) -> str | None:
 
 
 def snapshot() -> Snapshot:
-    """Returns what exists now. Calls no ACL function.
+    """Returns the resources that exist now. Calls no ACL function.
 
     Returns:
         The snapshot, which `Snapshot.more_than()` compares with an earlier one.
@@ -248,7 +248,7 @@ def descriptors() -> dict[int, str]:
     """Returns the open descriptors by number, each with its target, without those that stay until the process ends."""
     kept = _kept_for_life()
     found: dict[int, str] = {}
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - an iterator would hold one more
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - an iterator would have one more descriptor open
         with suppress(OSError):  # the descriptor of the listing itself is already closed
             number = int(name)
             if number not in kept:

@@ -48,7 +48,7 @@ class Directories:
 
 
 def _is_left(made: TemporaryDirectory[Any]) -> bool:
-    finalizer = getattr(made, "_finalizer", None)  # none while it is being made
+    finalizer = getattr(made, "_finalizer", None)  # None while the directory is being made
     wanted = getattr(made, "_delete", True)
     return finalizer is not None and finalizer.alive and wanted and Path(os.fsdecode(made.name)).is_dir()
 
@@ -98,7 +98,9 @@ class Remaining:
         self._made: dict[str, Lines] = {}
 
     def note(self, path: object, frame: FrameType | None, lines: Lines) -> None:
-        """Notes the path, unless its maker removes it: TemporaryDirectory, or multiprocessing at process end."""
+        """Notes the path, unless the code that made it also removes it: TemporaryDirectory, or multiprocessing at
+        process end.
+        """
         while frame is not None and frame.f_globals.get("__name__") == "tempfile":
             if frame.f_code is _MAKER:
                 return
