@@ -15,7 +15,7 @@ from aioacl._cli import UserError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PIECE_BYTES: Final = 2 << 20  # what a task holds of a file at a time, whatever its size
+PIECE_BYTES: Final = 2 << 20  # the part of a file that a task holds at a time, for files of any size
 _NOT_OURS: Final = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"})
 
 
@@ -43,14 +43,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The files, and what to call them."""
+    """The files, and the name of the set of files."""
 
     name: str
     files: tuple[Source, ...]
 
 
 def find_input(path: str | None) -> Input:
-    """The files of a folder, or a file alone; by default the standard library's sources."""
+    """Returns the files of a folder, or one file; by default the sources of the standard library."""
     if path is None:
         name = f"the standard library of Python {platform.python_version()}"
         files = _found(Path(sysconfig.get_path("stdlib")), _is_source, _NOT_OURS)

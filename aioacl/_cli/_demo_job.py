@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WORKER_THREADS: Final = 4
-RESETS: Final = ((0.4, 5.0), (0.6, 0.0))  # after what share of the pieces, and the grace in seconds
+RESETS: Final = ((0.4, 5.0), (0.6, 0.0))  # share of the pieces before a reset, and its grace in seconds
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Streams:
         await self._all.aclose()
 
     async def at(self, index: int) -> Stream:
-        """The stream of that number, counted round and round."""
+        """Returns a stream by number; numbers above the last stream start again at the first."""
         index %= len(self._made)
         async with self._turns[index]:
             stream = self._made[index]
@@ -80,7 +80,7 @@ class Streams:
 
 
 class Kit:
-    """The memory of one task, kept from piece to piece until a reset ends it."""
+    """The memory of one task. It is used for all its pieces, until a reset ends it."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -99,7 +99,7 @@ class Kit:
         await self._all.aclose()
 
     async def fit(self, size: int) -> None:
-        """Makes the memory fit a piece: a large one has it to the byte, all others the same."""
+        """Allocates memory for a piece: of the exact size for a large piece, and of one common size for all others."""
         room = max(size, STAGED_AT_MOST)
         if room != self._room:
             await self.drop()
@@ -110,7 +110,7 @@ class Kit:
 
 
 class Job:
-    """All files; each is moved by one task."""
+    """Moves all files, each in one task."""
 
     def __init__(self, device: Device, files: tuple[Source, ...], tasks: int, streams: int) -> None:
         self.tally = Tally(by_stream=[0] * streams)
@@ -125,7 +125,7 @@ class Job:
         self._marks: list[tuple[int, anyio.Event]] = []
 
     async def run(self) -> None:
-        """Moves all files, with two force resets on the way."""
+        """Moves all files, with two force resets meanwhile."""
         async with self._streams, anyio.create_task_group() as group:
             group.start_soon(self._reset_twice)
             for number in range(self._tasks):
@@ -139,7 +139,7 @@ class Job:
             await self._reached(int(self.pieces * share))
             self.tally.at_work.append(self._at_work)
             name = f"reset {len(self.tally.at_work)} of {len(RESETS)}"
-            self.tally.events.append(f"{name}: began with {self._at_work} tasks at work, grace {grace:g} s")
+            self.tally.events.append(f"{name}: began with {self._at_work} tasks running, grace {grace:g} s")
             begun = time.monotonic()
             report = await self._device.force_reset(grace=grace, reason="the demo")
             self.tally.resets += report.ok
@@ -155,7 +155,7 @@ class Job:
         await mark.wait()
 
     def _look_at_marks(self) -> None:
-        """Pieces of tasks that failed are never counted, so the end of all tasks reaches every mark."""
+        """Sets the marks that are reached; after the last task all, as pieces of failed tasks are not counted."""
         for pieces, mark in self._marks:
             if pieces <= self.tally.pieces or self._over:
                 mark.set()
@@ -194,7 +194,7 @@ class Job:
     # --- one piece --------------------------------------------------------------------------------
 
     async def _there_and_back(self, data: bytes, kit: Kit, turn: int) -> bytearray:
-        """Copies a piece to the device and back, again after each reset; returns what came back."""
+        """Copies a piece to the device and back, again after each reset; returns the bytes that came back."""
         while True:
             try:
                 return await self._try(data, kit, turn)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 RUNS: Final = 3
 FILES: Final = 384
-FILE_BYTES: Final = 64 << 10  # of a larger file, its first bytes
+FILE_BYTES: Final = 64 << 10  # only the first bytes of a larger file are used
 TICK_SECONDS: Final = 0.001
 WORKER_THREADS: Final = 8
 
@@ -170,7 +170,7 @@ async def compare(
     streams: int,
     progress: Callable[[int, int, Comparison | None], None],
 ) -> Comparison:
-    """Both ways in turns, so that other load of the machine disturbs both. `progress`: done, all, the result so far."""
+    """Measures both ways in turn, so that other load affects both. `progress`: done, all, the result so far."""
     lags: tuple[list[Lag], list[Lag]] = ([], [])
     async with AsyncExitStack() as stack:
         made = [await stack.enter_async_context(device.create_stream()) for _ in range(streams)]

@@ -30,7 +30,7 @@ class Outcome:
 
     @property
     def mismatches(self) -> int:
-        """Files that came back changed, in the job or in the comparison after it."""
+        """The number of files that came back changed, in the job or in the comparison after it."""
         return self.tally.mismatches + (self.lag.mismatches if self.lag else 0)
 
     @property

@@ -165,7 +165,7 @@ class Silent:
 
 
 def view_for(progress: Screen, output: Screen, *, json: bool) -> View:
-    """The view that the streams allow: `progress` is stderr, `output` is stdout."""
+    """Returns the view that suits the streams: `progress` is stderr, `output` is stdout."""
     if progress.terminal:
         return Live(progress)
     return Silent() if json else Lines(output)

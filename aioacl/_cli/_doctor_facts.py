@@ -32,7 +32,7 @@ FEW_FILES: Final = 256
 
 @dataclass(slots=True)
 class Facts:
-    """The facts by section, and advice. With a problem, devices cannot be used; a warning is only a note."""
+    """The facts by section, and advice. A problem means that devices cannot be used; a warning does not."""
 
     library: dict[str, Any] | None = None
     candidates: list[dict[str, str]] = field(default_factory=list[dict[str, str]])

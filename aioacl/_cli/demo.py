@@ -37,15 +37,15 @@ MOST_TASKS: Final = 1024
 STREAMS: Final = 16
 MOST_STREAMS: Final = 256
 LATENCY: Final = "AIOACL_SIM_COPY_LATENCY_US"
-LATENCY_US: Final = 1000  # about what a small copy takes from end to end on a busy card
+LATENCY_US: Final = 1000  # about the duration of a small copy on a busy card, from call to completion
 
 
 def add(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "demo",
-        help="push real files through a device, reset it on the way, and verify every byte",
-        description="Push real files through a device, reset it on the way, and verify every byte.",
+        help="copy real files to a device and back, reset it meanwhile, and verify every byte",
+        description="Copy real files to a device and back, reset it meanwhile, and verify every byte.",
     )
     parser.add_argument("--input", metavar="PATH", help="a file or a folder (default: Python's own library)")
     parser.add_argument("--tasks", type=_at_most(MOST_TASKS), default=TASKS, metavar="N", help="default: 64")
@@ -53,7 +53,7 @@ def add(commands: Any) -> None:
         "--streams", type=_at_most(MOST_STREAMS), default=STREAMS, metavar="N", help="default: 16"
     )
     add_option(parser, default="simulator", otherwise="simulator")
-    parser.add_argument("--json", action="store_true", help="end with one JSON object on a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on a line at the end")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -68,7 +68,7 @@ def _at_most(most: int) -> Callable[[str], int]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for."""
+    """The arguments of the command."""
 
     library: LibraryInfo
     source: Input
@@ -90,7 +90,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _load(choice: str) -> LibraryInfo:
-    """Loads the library. For the simulator, the time of a copy is set unless the environment has it."""
+    """Loads the library. For the simulator, it sets the duration of a copy, unless the environment sets it."""
     was_set = LATENCY in os.environ
     os.environ.setdefault(LATENCY, str(LATENCY_US))
     info = load_or_explain(choice)
