@@ -110,7 +110,7 @@ def _included(path: Path, name: str, seen: set[Path]) -> str:
     for folder in (path.parent, NATIVE, *header_folders(NATIVE, SIMULATOR)):
         if (folder / name).exists():
             return inlined(folder / name, seen)
-    raise SystemExit(f"{path} includes {name}, which is in no folder of headers; correct the name")
+    raise SystemExit(f"{path} includes {name}, which is not in the header folders; correct the name")
 
 
 def table() -> list[Function]:

@@ -164,7 +164,7 @@ class Plan:
         if release not in WITHOUT_RUNTIME:
             runtime = self.runtime()
             reads.append(runtime)
-            # --as-needed would drop it: the only symbol that is used of it is weak.
+            # --as-needed would drop it: the only symbol that is used from it is weak.
             flags += ["-Wl,--push-state,--no-as-needed", runtime, "-Wl,--pop-state"]
             flags += ["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"]
         return self.linked(f"libascendcl-{release}.so", map(self.compiled, [*shared, *own]), flags, *reads)
@@ -280,7 +280,7 @@ def run_ninja(plan: str, lock: int) -> None:
 
 
 def touch_changed() -> dict[str, str]:
-    """Sets the time of each source to now if its text differs from the last build; returns the digests of all.
+    """Sets the time of each source to now if its text differs from the last build; returns the digests of all sources.
 
     ninja compares times only, and a file that was restored or copied with its time can be older than its object.
     """

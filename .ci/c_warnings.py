@@ -25,7 +25,7 @@ ELSEWHERE = (
 
 
 def compiles(compiler: str, source: Path) -> bool:
-    """Whether the file compiles. The output of the compiler is shown."""
+    """Returns whether the file compiles, and shows the compiler's output."""
     folders = [*build_ffi.include_flags(), f"-I{source.parent}"]
     command = [compiler, *FLAGS, *folders, "-c", str(source), "-o", "/dev/null"]
     return subprocess.run(command, check=False).returncode == 0

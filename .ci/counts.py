@@ -1,4 +1,4 @@
-"""Counts tests, branches and mutants, prints them, and ends with 1 if a count is below .ci/minimum.toml.
+"""Counts tests, branches and mutants and prints them. The exit status is 1 if a count is below .ci/minimum.toml.
 
     .venv/bin/python .ci/counts.py            prints and compares
     .venv/bin/python .ci/counts.py --record   writes today's numbers as the minimum
@@ -33,7 +33,7 @@ HEAD = "# Written by .ci/counts.py --record. A commit that lowers a number gives
 
 
 class Collected:
-    """A pytest plugin: the names of test functions, whatever their parameters."""
+    """A pytest plugin that collects the names of test functions, without their parameters."""
 
     def __init__(self) -> None:
         self.functions: set[str] = set()
@@ -44,7 +44,7 @@ class Collected:
 
 
 def test_functions() -> int:
-    """Functions that pytest collects, whatever their markers."""
+    """Returns the test functions that pytest collects, with any markers."""
     collected, said = Collected(), io.StringIO()
     with contextlib.redirect_stdout(said):
         status = pytest.main(

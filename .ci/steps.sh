@@ -100,7 +100,7 @@ sanitizes() {
         "$1" -fsanitize=thread "$scratch/empty.c" -o "$scratch/empty"
 }
 
-# clang with its sanitizers, and spin: Debian's packages, installed where they are missing.
+# clang with its sanitizers, and spin: installs those of Debian's packages that are missing.
 debian_packages() {
     local missing=()
     command -v clang >/dev/null && sanitizes clang || missing+=(clang libclang-rt-dev)

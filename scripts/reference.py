@@ -39,7 +39,7 @@ DIRECTIVE: Final = re.compile(r"^::: ([\w.]+)$", flags=re.MULTILINE)
 SECTION: Final = re.compile(r"^(Raises):[ \t]*\n((?:[ \t]+\S.*(?:\n|\Z))+)", flags=re.MULTILINE)
 BARE: Final = re.compile(r"^(\s+)(\w+(?:, \w+)*)\.?$")
 HIDDEN: Final = frozenset({"factory", "noun", "default_action", "default_hint"})
-"""Attributes that are for aioacl's own use, or that are shown in another way."""
+"""Attributes that only aioacl itself uses, or that are shown in another way."""
 
 INTERNAL: Final = {
     "DeviceExecutor": {"ended", "one_waits"},
@@ -69,7 +69,7 @@ PARAMETERS: Final = {
     "seconds": "a time in seconds",
     "index": "the index of a device, from 0",
 }
-"""What a parameter means where its docstring does not say it."""
+"""The meanings of parameters that a docstring does not describe."""
 
 
 # --- sources -------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def find(path: str) -> Item:
 
 
 def final(found: griffe.Object | griffe.Alias) -> Item:
-    """The object itself, for an alias of an import."""
+    """The object that an import's alias stands for, or the object itself."""
     target = found.final_target if isinstance(found, griffe.Alias) else found
     assert isinstance(target, (griffe.Class, griffe.Function, griffe.Attribute, griffe.Module)), target
     return target
@@ -193,7 +193,7 @@ def signature(found: griffe.Function) -> str:
 
 
 def fenced(text: str) -> str:
-    """A signature; `py`, because what is fenced as `python` is a program that the tests run."""
+    """A signature; Returns `py`, because the tests run each block that is marked as `python`."""
     return f"```py\n{text}\n```"
 
 
@@ -224,12 +224,12 @@ def render(path: str, level: int = 2) -> str:
 
 
 def own_module(path: str) -> bool:
-    """Whether what a docstring has in brackets is the ACL function behind the name."""
+    """Whether the text in brackets in a docstring is the ACL function that the name calls."""
     return path.count(".") == 1
 
 
 def class_text(found: griffe.Class, name: str, level: int) -> Iterator[str]:
-    """A class: what it is, how it is used, its attributes and methods."""
+    """A class: its description, its use, its attributes and its methods."""
     yield f"{'#' * level} {name}"
     bases = [base for base in map(str, found.bases) if not base.startswith("_") and base in SHOWN_BASES]
     if bases:
@@ -295,7 +295,7 @@ def literal(text: str) -> str:
 
 
 def mro(found: griffe.Class) -> list[griffe.Class]:
-    """The classes that a class inherits from, as far as they are aioacl's."""
+    """The classes of aioacl that a class inherits from."""
     return [each for each in found.mro() if each.path.startswith("aioacl.")]
 
 
@@ -421,7 +421,7 @@ def names_table() -> str:
 
 
 def page_of(module: str, name: str) -> str:
-    """The page of a public name: that with its directive, or that of its module."""
+    """The page of a public name: the page with its directive, or else the page of its module."""
     return placed().get(f"{module}.{name}", module.rpartition(".")[2])
 
 
@@ -436,7 +436,7 @@ def placed() -> dict[str, str]:
 
 
 def codes_table() -> str:
-    """ACL's error codes: the error that each raises, and what to do."""
+    """ACL's error codes, with the error that each raises and what to do."""
     from aioacl._base import codes, errors  # noqa: PLC0415 - it needs the built package
 
     rows = [
@@ -446,7 +446,7 @@ def codes_table() -> str:
             f"`{type(errors.error_for(each.code, '')).__name__}`",
             f"`{each.action}`",
         )
-        for each in codes._CODES.values()  # noqa: SLF001 - the table itself
+        for each in codes._CODES.values()  # noqa: SLF001 - the table is private
         if each.code
     ]
     return table(("code", "name", "error", "action"), rows)
@@ -500,7 +500,7 @@ def pages() -> dict[Path, str]:
 
 
 def outdated() -> list[str]:
-    """The names of the pages that are missing, left over, or not what this program makes."""
+    """The names of the pages that are missing, no longer needed, or different from the generated text."""
     made = pages()
     wrong = [path.name for path, text in made.items() if not path.exists() or path.read_text() != text]
     return wrong + [path.name for path in sorted(PAGES.glob("*.md")) if path not in made]
