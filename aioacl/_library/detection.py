@@ -44,7 +44,10 @@ def begin() -> None:
 
 
 def look() -> None:
-    """Decides whether the reports are reliable. Called again after aclInit, before which the chip may have no name."""
+    """Decides whether the reports are reliable.
+
+    Called again after aclInit, because the chip may have no name before it.
+    """
     lib.aio_failures_trust(keeps_order(text_of(lib.aio_u_aclrtGetSocName())))
 
 

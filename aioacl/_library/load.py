@@ -149,7 +149,9 @@ class _Native:
         return part == lib.AIO_PART_USED, reasons.get(part, "")
 
     def borrowed(self) -> bool:
-        """Return whether the process started with rights of its file, such as setuid, even if its ids are equal now."""
+        """Return whether the program's file gave the process rights at its start, such as setuid, even if its ids are
+        equal now.
+        """
         return bool(self._lib.aio_borrowed_rights())
 
     def backend(self) -> Backend:
@@ -176,7 +178,7 @@ class _Companion:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A library that C shall open, and what to report if C opens it."""
+    """A library that C is to open, and what to report if C opens it."""
 
     candidate: Candidate
     findings: tuple[str, ...]
@@ -413,8 +415,8 @@ def library_info() -> LibraryInfo:
         The library that is loaded.
 
     Raises:
-        LibraryConflict: AIOACL_LIBRARY names another ACL library than other code has loaded; or AIOACL_LIBRARY is not
-            set, and other code has loaded a simulator or several libraries.
+        LibraryConflict: AIOACL_LIBRARY names a different ACL library from the one that other code has loaded; or
+            AIOACL_LIBRARY is not set, and other code has loaded a simulator or several libraries.
         LibraryNotFound: no library was found; the error has the reason for each candidate.
     """
     return _process.use(None)

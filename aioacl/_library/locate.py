@@ -78,7 +78,7 @@ class Unusable(Exception):
 
 
 def requested(choice: str | None, environ: Mapping[str, str]) -> Candidate | None:
-    """Return the caller's choice, or else that of AIOACL_LIBRARY, or None."""
+    """Return the caller's choice, else the one in AIOACL_LIBRARY, else None."""
     if choice is not None:
         return Candidate(choice, "argument")
     if "AIOACL_LIBRARY" in environ:
@@ -139,7 +139,7 @@ def _entries(configuration: Path) -> list[str | Path]:
 def _matching(folder: Path, pattern: str) -> list[Path]:
     # Not Path.glob, which refuses patterns that glob(3) accepts, such as a**b.
     try:
-        return [Path(path) for path in sorted(glob(os.path.join(escape(str(folder)), pattern)))]  # noqa: PTH118, PTH207 - as said
+        return [Path(path) for path in sorted(glob(os.path.join(escape(str(folder)), pattern)))]  # noqa: PTH118, PTH207 - see above
     except ValueError:  # a NUL byte
         return []
 

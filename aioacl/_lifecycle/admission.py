@@ -72,7 +72,7 @@ class Admission:
         self._subscribers: dict[tuple[Port, int], None] = {}
         self._heard = 0  # the generation that listeners know of
         self._closed_generation = 0  # the generation that the newest close ended
-        self.stop_generation = -1  # the newest one in which a stream with on_failure="stop" was created
+        self.stop_generation = -1  # the newest generation with a stream of on_failure="stop"
 
     # --- state -----------------------------------------------------------------------------------------------
 
@@ -97,7 +97,10 @@ class Admission:
         return State.RESETTING if open_still and lib.aio_gate_foreign(self.index) else self.state
 
     def apply(self, event: Trigger, report: ResetReport | None = None, problem: str = "") -> None:
-        """Makes a transition of the state table. Call it with the lock held. `problem` says why a FAIL happened."""
+        """Makes a transition of the state table.
+
+        Call it with the lock held. `problem` is the reason of a FAIL event.
+        """
         step = states.step(self.state, event)
         served = self.state in (State.OPEN, State.DRAINING)
         generation = self.generation
@@ -189,7 +192,10 @@ class Admission:
         )
 
     def _how_ended(self, generation: int) -> str:
-        """What ended a generation, or is about to. For generations before the newest close this is not known."""
+        """Returns how a generation ended, or is about to end.
+
+        It is not known for generations before the newest close.
+        """
         if generation == self.generation:
             return "reset" if self.opens else "closed"
         if generation == self._closed_generation:
@@ -287,7 +293,10 @@ class Admission:
     # --- leases ----------------------------------------------------------------------------------------------
 
     async def grant(self, lease: Lease, *, wait: bool, deadline: float | None) -> None:
-        """Makes the current task a holder when the device is open. A holder gets another lease while it drains."""
+        """Makes the current task a holder when the device is open.
+
+        A holder also gets another lease while the device drains.
+        """
         must_not_be_forked()
         lease._must_be_new()
         holder = current_holder()
@@ -344,7 +353,7 @@ class Admission:
             self.announce()
 
     def revoke_leases(self) -> None:
-        """Revokes all leases, because a reset or a close is about to come between the steps that they protect.
+        """Revokes all leases, because a reset or a close is about to interrupt the steps that they protect.
 
         Call it with the lock held.
         """

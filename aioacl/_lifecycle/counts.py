@@ -1,7 +1,7 @@
 """How often ACL's device is set in this process, counting only the sets that aioacl made.
 
-A foreign reset ends all sets. The state callback reports it, in C. So a count is valid only while the number of
-reported foreign resets is the same as when the sets were counted.
+A foreign reset ends all sets. The state callback reports it, in C. So a count is valid only until another foreign reset
+is reported.
 """
 
 from __future__ import annotations

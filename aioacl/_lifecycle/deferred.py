@@ -16,7 +16,7 @@ class Deferred:
 
     Attributes:
         notes: work to do soon.
-        leftovers: work that cannot be done before the device was reset or closed.
+        leftovers: work that must wait until the device is reset or closed.
     """
 
     def __init__(self, wake: Callable[[], object]) -> None:
@@ -30,7 +30,7 @@ class Deferred:
         self._wake()
 
     def do_notes(self) -> None:
-        """Does the notes that are left by now."""
+        """Does the work of the notes that are in the queue now."""
         self._do(self.notes)
 
     def do_all(self) -> None:
@@ -39,7 +39,7 @@ class Deferred:
         self._do(self.notes)
 
     def _do(self, queue: deque[Work]) -> None:
-        """Does the work that is in the queue by now. Work that it adds waits for the next call."""
+        """Does the work that is in the queue now. Work that it adds waits for the next call."""
         for _ in range(len(queue)):
             try:
                 work = queue.popleft()

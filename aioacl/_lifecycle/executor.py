@@ -53,7 +53,10 @@ AWAIT_IT: Final = "Await it on an event loop instead. A job is a plain function,
 
 
 def _close_unstarted(thing: object) -> None:
-    """Closes a coroutine that has not begun, because nothing will await it. Other code owns one that has begun."""
+    """Closes a coroutine that has not begun, because nothing will await it.
+
+    A coroutine that has begun belongs to other code.
+    """
     if inspect.iscoroutine(thing) and inspect.getcoroutinestate(thing) == inspect.CORO_CREATED:
         thing.close()
 
@@ -88,7 +91,7 @@ class _Item:
     def __init__(self, index: int, future: JobFuture[Any], work: Callable[[], Any]) -> None:
         self.future = future
         self.work = work
-        scope = current_job_scope()  # a reset waits for the new job as it waits for the code that submits it
+        scope = current_job_scope()  # a reset waits for the new job if it waits for the code that submits it
         self.holder = scope if scope is not None and scope.index == index else current_holder()
 
 
@@ -188,7 +191,7 @@ class DeviceExecutor(Unique, Executor):
 
     @contextmanager
     def one_waits(self) -> Generator[None]:
-        """On a worker whose job waits. Raises ResourceExhausted if no thread is left for the queued jobs."""
+        """Called on a worker when its job waits. Raises ResourceExhausted if no thread is left for the queued jobs."""
         with self._changed:
             self._waiting += 1
             try:
@@ -229,7 +232,7 @@ class DeviceExecutor(Unique, Executor):
         """Runs a job. It begins when it is inside the device; until then it can be cancelled."""
         try:
             scope = self._enter(item.holder, self.one_waits)
-        except BaseException as error:  # noqa: BLE001 - it is the future's
+        except BaseException as error:  # noqa: BLE001 - the future gets the exception
             item.future.fail(error)
             return
         outcome: Callable[[], object] | None = None
@@ -250,7 +253,7 @@ class DeviceExecutor(Unique, Executor):
         """Runs the job. Returns a function that sets the result, to be called outside the device."""
         try:
             result = item.work()
-        except BaseException as error:  # noqa: BLE001 - it is the future's
+        except BaseException as error:  # noqa: BLE001 - the future gets the exception
             return partial(item.future.set_exception, error)
         return partial(item.future.set_result, result)
 

@@ -26,7 +26,7 @@ TASKS: Final = {  # by the ACL function that enqueues them
     "aclrtMemsetAsync": "a fill",
     "aclrtStreamWaitEvent": "a wait for an event",
 }
-LAST: Final = (1 << 64) - 1  # a position behind all others
+LAST: Final = (1 << 64) - 1  # a position after all others
 
 
 def name_of(code: int) -> str:
@@ -54,7 +54,7 @@ class Failed:
 
     @classmethod
     def read(cls, found: Any) -> Failed:
-        """Makes one from the C struct that the engine filled."""
+        """Makes a Failed record from the C struct that the engine filled."""
         place = found.device, found.generation, found.stream, found.position
         return cls(found.code, *place, bool(found.own), bool(found.stops), text_of(found.text))
 
@@ -65,13 +65,16 @@ class Failed:
 
     @property
     def task(self) -> str:
-        """The failed task, for a sentence. If the library has no reports, it gives the lowest possible position."""
+        """Names the failed task in a sentence.
+
+        If the library has no reports, the text gives the lowest possible position.
+        """
         if detection() == "exact":
             return f"the task at {self.place}"
         return f"a task at or behind {self.place}"
 
     def ending(self, by: str) -> str:
-        """The sentence that the task failed. `by` is the ACL function that enqueued the task, or ""."""
+        """A sentence which states that the task failed. `by` is the ACL function that enqueued the task, or ""."""
         kind = f", {TASKS[by]}," if by in TASKS and detection() == "exact" else ""
         return f"{self.task}{kind} failed"
 
@@ -87,10 +90,11 @@ class Failed:
 
 
 def warn(failed: Failed, what: str, made: Site | None = None) -> None:
-    """Emits an AclWarning for a failure that was not collected. Each is shown, not only the first from a line.
+    """Emits an AclWarning for a failure that was not collected. Python shows each warning, not only the first of a
+    line.
 
-    The warning names the line that made the stream, if `made` is given, else the line of the caller. A thread of
-    aioacl has no such caller.
+    The warning names the line that made the stream, if `made` is given, else the line of the caller. A thread of aioacl
+    must pass `made`.
     """
     sentence = f"a task failed, no await raised it, and {what}: {failed.sentence}"
     warnings.warn_explicit(sentence, AclWarning, *(made or origin.site()), registry={})
@@ -130,7 +134,10 @@ class Failures:
         self.last_task = ""
 
     def collect(self) -> None:
-        """On a thread of the device: reads the runtime's text of failed tasks, and reports them to the listeners."""
+        """Runs on a thread of the device.
+
+        Reads the runtime's text of failed tasks, and reports them to the listeners.
+        """
         for stream in self._streams.members():
             if lib.aio_stream_error(stream.handle, LAST, ffi.NULL):
                 lib.aio_stream_take_code(stream.handle)

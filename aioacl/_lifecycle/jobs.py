@@ -86,7 +86,7 @@ class Jobs:
     def enter_job(self, holder: object, waits: Waits) -> InsideDevice:
         """On a worker: waits until the job may begin, enters the device and binds the thread.
 
-        `waits` makes a context manager for each wait of the job.
+        `waits` returns a new context manager for each wait of the job.
         """
         with self._admission.turns.place() as place:
             while True:

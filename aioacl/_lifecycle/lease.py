@@ -262,7 +262,7 @@ class Leases:
 
     def grant(self, lease: Lease, holder: object, generation: int) -> None:
         """Adds the first holder of a new lease."""
-        lease._must_be_new()  # once more: several tasks may have waited for the device to open
+        lease._must_be_new()  # checked again: several tasks may have waited for the device to open
         lease._generation = generation
         self.add(lease, holder)
 

@@ -128,7 +128,7 @@ class Manager:
             self.start_procedure(OpenProcedure(self))
         elif self.procedure is None and self.admission.state is State.QUARANTINED:
             self.start_procedure(CloseProcedure(self))
-        if strategy != self.strategy:  # its users have left, but their procedure still runs
+        if strategy != self.strategy:  # its users are gone, but their procedure still runs
             return False
         is_open, opening = (
             self.admission.shown is State.OPEN or self._may_join(),
@@ -301,14 +301,14 @@ class Manager:
     # --- the maintenance thread --------------------------------------------------------------------------------
 
     def clean_up(self) -> None:
-        """Does the work that could not be done before the device was reset or closed."""
+        """Does the work that had to wait until the device was reset or closed."""
         self._answer(lib.AIO_KICK_DONE)
         self.deferred.do_all()
 
     def _on_wake(self) -> None:
         try:
             self.deferred.do_notes()
-        finally:  # a note may raise, and the engine does not repeat a kick
+        finally:  # a note may raise an exception, and the engine does not kick again for the same reason
             self._answer(lib.aio_device_kicks(self.index))
 
     def _answer(self, kicks: int) -> None:

@@ -1,7 +1,7 @@
-"""What happens to a device, as a stream of records: `async for event in device.events():`.
+"""The events of a device, as a stream of records: `async for event in device.events():`.
 
 Each listener has a queue of its own, which is filled under the lock of the device's admission. If a listener is too
-slow, the oldest records are dropped, and the next record that it gets has their number.
+slow, the oldest records are dropped, and the next record contains their number.
 """
 
 from __future__ import annotations

@@ -34,14 +34,14 @@ def _check(call: str, code: int) -> None:
 
 
 class _Tested:
-    """The device under test, which a foreign reset may take away."""
+    """The device under test. A foreign reset may reset it during the probe."""
 
     def __init__(self, index: int, told: int) -> None:
         self._index = index
         self._told = told
 
     def check(self) -> None:
-        """Fails the probe if a foreign reset was reported since the newest set."""
+        """Fails the probe if a foreign reset was reported after the newest set."""
         if lib.aio_device_foreign(self._index) != self._told:
             raise _ProbeFailed("foreign reset during the probe", 0)
 

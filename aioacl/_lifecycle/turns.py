@@ -1,9 +1,9 @@
 """Fair alternation of resets and work.
 
-Steady work cannot delay a reset forever: while a device drains, no new operation starts. Back-to-back resets cannot
-block work forever: each operation that was waiting when the device opened has a turn. The next drain starts when no
-turn is left. A turn ends when its operation has been tried or has been given up. A reset waits at most a second for
-turns, because some of them may belong to event loops that have stopped.
+A constant flow of work cannot delay a reset forever: while a device drains, no new operation starts. Back-to-back
+resets cannot block work forever: each operation that was waiting when the device opened has a turn. The next drain
+starts when no turn is left. A turn ends when its operation has been tried or has been given up. A reset waits at most a
+second for turns, because some of them may belong to event loops that have stopped.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Turns:
         return Waiter(self)
 
     def wait(self, place: Waiter) -> None:
-        """The operation waits for the device to open. Call it with the lock held."""
+        """Adds the operation to those that wait for the device to open. Call it with the lock held."""
         place.taken = True
         self._end_turn(place)
         self._waiting.add(place)
 
     def give(self) -> None:
-        """The device has opened: the waiting operations get a turn. Call it with the lock held."""
+        """Gives a turn to each waiting operation, because the device has opened. Call it with the lock held."""
         self._due |= self._waiting
         self._waiting.clear()
 
     def leave(self, place: Waiter) -> None:
-        """The operation is done or was given up."""
+        """Called when the operation is done or was given up."""
         with self.changed:
             self._waiting.discard(place)
             self._end_turn(place)

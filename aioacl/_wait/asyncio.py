@@ -34,7 +34,7 @@ class AsyncioPort(Port):
 
     def _running(self) -> asyncio.AbstractEventLoop:
         loop = self._loop()
-        assert loop is not None, "the loop runs this await, so it exists"
+        assert loop is not None, "the loop that runs this await exists"
         return loop
 
     async def wait(

@@ -106,7 +106,7 @@ else:  # type checkers accept the result of `coroutine` only in an await
 
     @coroutine
     def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
-        """Makes a coroutine and begins it in one step: a Ctrl-C in between would leave a coroutine never awaited."""
+        """Makes a coroutine and begins it in one step: a Ctrl-C in between would leave it without an await."""
         return (yield from begin())
 
 
@@ -117,13 +117,14 @@ def run_blocking(
 ) -> T:
     """Runs a coroutine that waits only on ports, on a thread without a running loop.
 
-    In a forked child no wait would end. So a coroutine that has to wait raises there, and one that has not returns.
+    In a forked child no wait would end. So in a forked child the coroutine raises if it has to wait, and returns if it
+    does not.
     """
     if lib.aio_forked():
         return _run(begun(begin))
     port = current_port()
     if not isinstance(port, ThreadPort):
-        raise RuntimeError(f"this thread runs an event loop: {instead}")  # noqa: TRY004 - no argument is wrong
+        raise RuntimeError(f"this thread runs an event loop: {instead}")  # noqa: TRY004 - no argument has a wrong type
     sync.must_not_own(port.locks)
     outer, locks, deadline = port.deadline, len(port.locks), deadline_of(timeout)
     port.deadline = earlier(outer, deadline)

@@ -44,7 +44,10 @@ class JobFuture(Future[T]):
     # --- on the worker ---------------------------------------------------------------------------------------
 
     def claim(self) -> bool:
-        """Claims the job for the worker. False if it was cancelled; else it can no longer be. Takes no lock."""
+        """Claims the job for the worker.
+
+        Returns False if it was cancelled; else it can no longer be cancelled. Takes no lock.
+        """
         with suppress(IndexError):
             self._begun = self._unclaimed.pop()
         return self._begun

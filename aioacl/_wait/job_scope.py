@@ -28,7 +28,9 @@ class JobScope:
         raise NotImplementedError
 
     def outside(self) -> AbstractContextManager[None]:
-        """The context for each wait of the job: the job is outside its device, because the wait may need a reset."""
+        """The context for each wait of the job: the job is outside its device, because the wait may need a reset to
+        end.
+        """
         raise NotImplementedError
 
 
@@ -46,7 +48,7 @@ def current_job_scope() -> JobScope | None:
 
 @contextmanager
 def job_scope(scope: JobScope) -> Generator[None]:
-    """Within it, this thread runs a job."""
+    """Inside this context manager, this thread runs a job."""
     _local.scope = scope
     try:
         yield

@@ -146,7 +146,7 @@ class Port:
         raise NotImplementedError
 
     async def breathe(self) -> None:
-        """Called by an await that does not have to wait, so that other tasks run too."""
+        """Called by an await that does not have to wait: gives other tasks a chance to run."""
         raise NotImplementedError
 
     def shield(self) -> AbstractContextManager[object]:

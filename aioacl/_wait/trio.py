@@ -1,6 +1,6 @@
 """The port of a trio run.
 
-This module does not import trio at its head: `_bind` does when a run needs its first port. trio is loaded by then, so
+This module does not import trio at the top: `_bind` does when a run needs its first port. trio is loaded by then, so
 the import does not read files, for which the run's event loop would have to wait.
 
 Ctrl-C: trio raises KeyboardInterrupt in the main task at any line, unless a frame on the stack is protected. Inside
@@ -92,7 +92,7 @@ def _bind() -> None:
     """Binds trio's modules, which the running trio has loaded. May run on several threads, and be interrupted."""
     global outcome, trio, _of_run, _bound  # noqa: PLW0603 - the names of this module
     import outcome  # noqa: PLC0415 - trio has imported it
-    import trio  # noqa: PLC0415 - see the head of this file
+    import trio  # noqa: PLC0415 - see the docstring of this module
 
     _put_off_interrupts()
     _of_run = _first.setdefault("port", trio.lowlevel.RunVar("aioacl-port", None))

@@ -5,7 +5,7 @@ that it watches, and kicks from C. The port lives as long as the process: the en
 
 A job belongs to the task that awaits it. If the await ends first, a job that has not begun is withdrawn; otherwise its
 result is passed to `discard` on the thread, so nothing that was made is lost. A clean-up always runs. A task that
-awaits one only waits for its end, and no longer than the device can be expected to work.
+awaits one only waits for its end, and only as long as the device can be expected to work.
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ class CloseProcedure(Procedure):
         warnings.warn(f"device {self.index} {problem}; {advice}", AclWarning, stacklevel=2)
 
     def _reset_all(self) -> int:
-        """Makes one reset for each set by aioacl: the set of this open, and those of closes whose reset failed."""
+        """Calls aclrtResetDevice once for each set by aioacl: the set of this open, and the sets that failed closes
+        left.
+        """
         code = 0
         while code == 0:
             code = self._reset_plain()

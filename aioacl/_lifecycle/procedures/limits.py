@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-SETS_TRIED: Final = 3  # when a foreign reset comes after each set
+SETS_TRIED: Final = 3  # the most sets, if a foreign reset follows each
 LEAVE_SECONDS: Final = 0.5
 EVENTS_SECONDS: Final = 5.0  # to destroy the native events before a reset
 RESET_SECONDS: Final = 5.0
-DROP_SECONDS: Final = 3.5  # to drop the work of one stream; the runtime drops one after the other
+DROP_SECONDS: Final = 3.5  # to drop the work of one stream; the runtime drops one stream after the other
 OPEN_SECONDS: Final = 60.0  # for each step of an open, because the driver may have to start the card
 CLOSE_SECONDS: Final = 5.0
 HOPELESS_SECONDS: Final = 1.0

@@ -60,7 +60,7 @@ class OpenProcedure(Procedure):
 
     def _give_up(self) -> NoReturn:
         stuck = self._stuck()
-        self._quarantine(f"the open was given up, because {named(stuck)} did not return in time", stuck)
+        self._quarantine(f"the open was given up because {named(stuck)} did not return in time", stuck)
         raise self.admission.quarantined()
 
     def _undo(self) -> None:

@@ -83,7 +83,7 @@ class Host(Protocol):
     procedure: Procedure | None
 
     def clean_up(self) -> None:
-        """Does the work that could not be done before the device was reset or closed."""
+        """Does the work that had to wait until the device was reset or closed."""
         ...
 
     def break_off(self, problem: str) -> None:
@@ -221,7 +221,7 @@ class Procedure:
         return 0
 
     def _holds_up(self) -> str:
-        """The function that the control thread is in. It may belong to an earlier job than the last one."""
+        """The function that the control thread is inside. It may belong to a job before the last one."""
         worker = self.host.control.thread
         return next((call.function for call in inside(self.index) if call.thread == worker), "")
 
@@ -230,7 +230,8 @@ class Procedure:
         runtime.acquire(self.host)
 
     def _stuck(self) -> tuple[Stuck, ...]:
-        """The calls that are still inside. If there are none, those of another device that block this one in ACL.
+        """The calls that are still inside. If there are none, the calls of another device that block this device in
+        ACL.
 
         The gate is closed first. Calls that are about to return then get half a second to do so.
         """
@@ -294,7 +295,10 @@ class Procedure:
         return self._all_have_left(self._must_be_empty(), max(0.0, end - sync.monotonic()))
 
     def _all_leave_within(self, seconds: float, if_forsaken: float) -> bool:
-        """Whether the barrier is clear within the time. While the last close waits, at most `if_forsaken` apply."""
+        """Whether the barrier is clear within the time.
+
+        While the last close waits, the time is at most `if_forsaken`.
+        """
         began = sync.monotonic()
         while not self._barrier_is_clear(min(limits.LOOK_SECONDS, began + seconds - sync.monotonic())):
             if sync.monotonic() - began >= (min(if_forsaken, seconds) if self._forsaken() else seconds):

@@ -46,7 +46,7 @@ class _Failed(Exception):
 
 
 def name_of(holder: object) -> str:
-    """The name of a task or a thread, short enough for a report.
+    """A name of a task or a thread that is short enough for a report.
 
     It adds the function of an asyncio task, because the names of most of these tasks are only numbers.
     """
