@@ -179,7 +179,7 @@ class Device(Made):
 
         Raises:
             ParameterError: `nbytes` is not a size, or the device is closed.
-            OutOfMemoryError: the device has not enough free memory.
+            OutOfMemoryError: the device does not have enough free memory.
             DeviceResetting: the device is draining or being reset, and `wait` is False.
             DeviceQuarantined: the device is quarantined.
             DeviceTimeout: the memory was not allocated within `timeout` seconds.
@@ -208,7 +208,7 @@ class Device(Made):
 
         Raises:
             ParameterError: `nbytes` is not a size, or the device is closed.
-            OutOfMemoryError: the host has not enough free memory.
+            OutOfMemoryError: the host does not have enough free memory.
             DeviceResetting: the device is draining or being reset, and `wait` is False.
             DeviceQuarantined: the device is quarantined.
             DeviceTimeout: the memory was not allocated within `timeout` seconds.
@@ -275,12 +275,12 @@ class Device(Made):
             timeout: the longest wait in seconds; None waits without a limit.
 
         Returns:
-            An Operation to await, or to take the `result()` of.
+            An Operation; await it, or call its `result()`.
 
         Raises:
             DeviceTimeout: the work was not done within `timeout` seconds.
             DeviceReset: the device was reset or closed during the wait.
-            DeviceFault: a task failed. Other subclasses of AclError are raised likewise, by the code of the failure.
+            DeviceFault: a task failed. The code of the failure may select another subclass of AclError.
                 Failures on a stream that was closed or renewed count only while its work is unfinished.
             ParameterError: the device is closed.
             DeviceQuarantined: the device is quarantined.
@@ -316,7 +316,7 @@ class Device(Made):
         if manager.generation != generation:
             raise error_on(manager, generation, lib.AIO_WAS_RESET, call) from error
         if error.code == STREAM_ABORTED and manager.admission.state is not State.OPEN:
-            return False  # by aioacl's own reset: the next slice waits until that has ended
+            return False  # aioacl's own reset ended the wait: the next slice waits until the reset has ended
         raise error
 
     def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Operation[T]:
@@ -358,7 +358,7 @@ class Device(Made):
         return self._manager.jobs.outcome(future)
 
     def abortable(self, *streams: Any) -> AbstractContextManager[None]:
-        """Lets a force reset abort native streams that aioacl did not make (aclrtStreamAbort).
+        """Allows a force reset to abort native streams that aioacl did not make (aclrtStreamAbort).
 
         Use it inside a job: `with device.abortable(stream):`. A reset may abort the streams while the block runs.
 
@@ -404,7 +404,7 @@ class Device(Made):
         """Drains the device, resets it (aclrtResetDeviceForce), sets it again (aclrtSetDevice) and probes it.
 
         The reset starts when no call is inside the device. A call made while a reset is in progress joins it: the
-        arguments of the first call hold. Cancelling the await of a call does not stop the reset.
+        arguments of the first call apply. Cancelling the await of a call does not stop the reset.
 
         Args:
             grace: the time in seconds for leases and work in flight to end by themselves. A `grace` above half of
@@ -485,11 +485,11 @@ class Device(Made):
     def close(self) -> Operation[None]:
         """Ends this open of the device. The last close resets the device (aclrtResetDevice).
 
-        It does not wait for unfinished work: the reset drops that. If the reset fails, or a call is still inside C, it
-        emits an AclWarning. Closing twice is no error.
+        It does not wait for unfinished work: the reset drops it. If the reset fails, or a call is still inside C, it
+        emits an AclWarning. A second close is not an error.
 
         Returns:
-            An Operation to await, or to take the `result()` of.
+            An Operation; await it, or call its `result()`.
         """
         return Operation("device.close()", self._close, self)
 

@@ -1,4 +1,4 @@
-"""What the codes of ACL mean: their names, their families, and what to do about each.
+"""The table of ACL's codes: the name and family of each, and what to do about it.
 
 It is one table, used by the errors and by all code that counts or prints codes. A number keeps its meaning in every
 release of CANN; later releases only add numbers. A code that is not in the table is classified by its range:
@@ -18,7 +18,7 @@ Action = Literal["retry", "new_stream", "reset", "repair", "replace", "fix_code"
 """What helps after an error.
 
 retry: try the same again, perhaps later. new_stream: one task failed and the device works; go on with a new stream, or
-renew the failed one. reset: force-reset the device first. repair: first repair something outside the program (lost
+renew the failed stream. reset: force-reset the device first. repair: first repair something outside the program (lost
 data, a link, a driver). replace: take the card out of service. fix_code: change the program or its environment.
 """
 

@@ -1,8 +1,8 @@
 """The exceptions of aioacl: what went wrong, where, and what to do.
 
-There are two kinds with one base class. An error of a family carries a code of ACL, and `error_for` picks its class
-from the table of codes. An error of aioacl's own may carry a code as background; its class decides its action and hint.
-Every error can be pickled and copied without loss, because services send errors across processes.
+There are two kinds with one base class. An error of a family has a code of ACL, and `error_for` selects its class by
+the table of codes. An error that aioacl itself raises may have a code as additional information; its class decides its
+action and hint. Every error can be pickled and copied without loss, because services send errors across processes.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class AclError(Exception):
     """The base class of all errors of aioacl. It is raised itself for codes that belong to no subclass.
 
     Attributes:
-        code: ACL's code, or None if the error has none.
+        code: the code of ACL, or None if the error has none.
         name: the name of the code, for example "ACL_ERROR_RT_FAILURE"; "" without a code.
         call: the name of the call that failed, usually an ACL function; "" if there is none.
         device: the index of the device, or None.
@@ -189,7 +189,8 @@ class NotSupported(AclError):
     """The library, driver or chip lacks the function; update CANN to release `since`, or do without it.
 
     Attributes:
-        since: the release of CANN that introduced the function, for example "8.5"; None if the cause is another.
+        since: the release of CANN that introduced the function, for example "8.5"; None if the function is missing for
+            another reason.
     """
 
     default_hint = "Update CANN, driver and firmware, or do without it."
@@ -207,7 +208,7 @@ class NotSupported(AclError):
 
 
 class _OwnError(AclError):
-    """An error that aioacl itself raises, with or without a code of ACL as background."""
+    """An error that aioacl itself raises, with or without a code of ACL."""
 
     def _usual_hint(self) -> str:
         return self.default_hint
@@ -355,7 +356,7 @@ def error_for(
 
 
 def of_device(error: AclError) -> AclError:
-    """Make the same error for the case that only a reset of the device helps, not a new stream."""
+    """Make the same error for a failure that needs a reset of the device; a new stream does not help."""
     return type(error)(
         error.message,
         code=error.code,

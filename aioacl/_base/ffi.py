@@ -101,7 +101,7 @@ def pointer(value: CData) -> int:
 
 
 def name_of_function(index: int) -> str:
-    """Returns the name of the ACL function with this index in the table; a negative index means a job of the user."""
+    """Returns the name of the ACL function with this index in the table; a negative index means a user's job."""
     return text_of(lib.aio_table_name(index)) if index >= 0 else "a job on device.executor"
 
 

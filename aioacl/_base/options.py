@@ -26,7 +26,8 @@ def _has_no_value(value: Any) -> bool:
 
 
 def whole_of(value: Any) -> int | None:
-    """Returns an int, or the `__index__` of a value such as numpy's integers; None for a bool and for all others.
+    """Returns an int, or the `__index__` of a value such as an integer of numpy. Returns None for a bool and any other
+    value.
 
     Raises:
         ParameterError: the value's own methods raise an exception.
@@ -82,7 +83,7 @@ def _real(value: Any) -> float | None:
 
 
 Seconds: TypeAlias = SupportsFloat | SupportsIndex
-LONGEST_SECONDS = 1e7  # four months; a longer timeout counts as none, because it would not fit into C
+LONGEST_SECONDS = 1e7  # four months; a longer timeout counts as None: it would not fit into C
 
 
 def seconds_of(timeout: Seconds, least: float = 0.0) -> float:
@@ -113,7 +114,7 @@ def deadline_of(timeout: Seconds | None) -> float | None:
 
 
 class DefaultSeconds(float):
-    """The default of a time: unlike a time that the caller chose, it may be above another argument."""
+    """The default value of a time. It may be greater than another argument; a time that the caller passes may not."""
 
     __slots__ = ()
 

@@ -3,8 +3,8 @@
 If an object is not closed, its ResourceWarning names the line that made it (a Site). The line that drops it would not
 help: it is often in the standard library, or in other code that the garbage collector interrupts.
 
-A Site is one frame. An Origin has more of the stack, and how the object ended. Origins are recorded only while
-`aioacl.testing` has installed a keeper; otherwise `keeper` is None.
+A Site is one frame. An Origin has more of the stack, and how the object was closed or dropped. Origins are recorded
+only while `aioacl.testing` has installed a keeper; otherwise `keeper` is None.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _module_of(frame: FrameType) -> str:
 
 
 def warn(sentence: str, made: Site | None, depth: int) -> None:
-    """Emits a ResourceWarning at the line that made an object; without one, for aioacl's own, `depth` frames up."""
+    """Emits a ResourceWarning at the line that made an object. If aioacl made it, the line is `depth` frames up."""
     if made is None:
         warnings.warn(sentence, ResourceWarning, stacklevel=depth + 1)
         return
@@ -59,7 +59,7 @@ def warn(sentence: str, made: Site | None, depth: int) -> None:
 
 
 class Droppable(Protocol):
-    """An object that a finalizer may have to close or leave."""
+    """An object that a finalizer may have to close, or a lease that it may have to leave."""
 
     _born: Origin | None
     _site: Site | None
@@ -84,7 +84,7 @@ class Frame(NamedTuple):
 
 
 class Origin:
-    """Where an object was made, and how it ended.
+    """Where an object was made, and how it was closed or dropped.
 
     Attributes:
         frames: the user's lines on the stack, innermost first; empty if aioacl made the object for itself.
@@ -137,5 +137,5 @@ def lent(lease: T) -> T:
 
 
 def told(origin: Origin | None) -> str:
-    """Returns the end of a sentence about an object: where it was made, or "" if that is not known."""
+    """Returns the last part of a sentence about an object: where it was made, or "" if that is not known."""
     return f" (made at {origin.frames[0]})" if origin is not None and origin.frames else ""

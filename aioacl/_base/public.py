@@ -24,5 +24,5 @@ def publish(module: str, names: Iterable[str]) -> None:
             thing.__annotations__ = {each: hints[each] for each in own}
         if inspect.isclass(thing) or inspect.isfunction(thing):
             thing.__module__ = module
-        if "__firstlineno__" in vars(thing):  # Python 3.13: a line of the private file
+        if "__firstlineno__" in vars(thing):  # Python 3.13 sets it to a line of the private file
             delattr(thing, "__firstlineno__")

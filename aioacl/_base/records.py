@@ -179,7 +179,7 @@ class MemoryInfo:
 
     Attributes:
         free: the free memory in bytes.
-        total: all memory in bytes.
+        total: the device's total memory in bytes.
     """
 
     free: int

@@ -7,12 +7,12 @@ ACL keeps one count per device, for the whole process:
     force reset    n -> 0 releases the device; at 0 it returns 507007
 
 The states belong to aioacl. If the table has no row for a state and an event, nothing changes and TransitionError names
-both. "One generation on" means that the generation is raised.
+both. "Generation + 1" means that the generation is raised.
 
-    CLOSED --open--> OPEN --drain--> DRAINING --seize--> RESETTING --revive--> OPEN, one generation on
+    CLOSED --open--> OPEN --drain--> DRAINING --seize--> RESETTING --revive--> OPEN, generation + 1
                       |                                    |  `--fail--> QUARANTINED --seize--> RESETTING
                       |                                    |  `--retake--> OPEN, after a foreign reset: see below
-                      `----------close, from OPEN----------+--release--> CLOSED, one generation on
+                      `----------close, from OPEN----------+--release--> CLOSED, generation + 1
     CLOSED --fail--> QUARANTINED: a call of the first open, or of the last close, did not return
 
 In each state except CLOSED, noticing a foreign reset raises the generation, which makes older handles stale. Setting
@@ -29,7 +29,7 @@ RELEASED_ALREADY: Final = 507007
 
 
 class State(IntEnum):
-    """The state of a device, which decides what it admits. The numbers are those in the gate's word.
+    """The state of a device, which decides what it admits. The values are the ones that the gate's word stores.
 
     Attributes:
         CLOSED: the device is not open.

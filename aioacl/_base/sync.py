@@ -43,7 +43,7 @@ class Condition(Protocol):
 
 
 class Backend(Protocol):
-    """What the lifecycle needs of the operating system."""
+    """The functions of the operating system that the lifecycle uses."""
 
     def lock(self) -> Lock:
         """Returns a new lock."""
@@ -79,7 +79,7 @@ class Uninterrupted(threading.Condition):
     __slots__ = (
         "__enter__",
         "__exit__",
-    )  # slot descriptors: `with` calls their values without a Python frame
+    )  # slot descriptors: `with` calls these methods without a Python frame
 
     def __init__(self, lock: Any = None) -> None:
         lock = lock or threading.RLock()
@@ -131,7 +131,7 @@ _lasting: list[
 
 
 def _watched(made: T) -> T:
-    if hasattr(made, "_is_owned"):  # the locks of a test's backend may lack it
+    if hasattr(made, "_is_owned"):  # the locks of a test's backend may lack this method
         _lasting.append(weakref.ref(made, _lasting.remove))
     return made
 
@@ -199,7 +199,7 @@ class WeakSet(Generic[T]):
         self._lock = lock()
 
     def add(self, member: T) -> None:
-        """Adds a member, which stays until it is garbage."""
+        """Adds a member, which stays until it is garbage-collected."""
         with self._lock:
             self._members.add(member)
 
@@ -215,7 +215,7 @@ class WeakSet(Generic[T]):
 
 
 class _Unraisable:
-    """Passes an error to sys.unraisablehook, whose argument only the interpreter makes: for a raising finalizer."""
+    """Passes an error to sys.unraisablehook. Only the interpreter makes its argument, so a finalizer raises it."""
 
     __slots__ = ("_error",)
 

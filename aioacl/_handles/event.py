@@ -1,4 +1,4 @@
-"""Events and tickets: points of a stream.
+"""Events and tickets: positions in a stream.
 
 A Ticket is only a position. An Event is a position with a native event recorded at it: other streams can wait for it
 on the device, and later work on its own stream never delays it. Each record takes its own native event from the pool,
@@ -31,7 +31,7 @@ class Ticket(Unique):
     """A position in a stream, returned by each enqueue. `await ticket` returns when the work up to it has succeeded.
 
     A ticket covers the tasks of its stream up to its position, and the work that they depend on through `wait_event`.
-    If one of them failed, each await raises that failure, however late it runs. Once an await has returned, later
+    If one of them failed, each await raises that failure, even if it runs much later. Once an await has returned, later
     awaits return too, even after a reset. A ticket may be dropped without being awaited.
     """
 
@@ -55,7 +55,7 @@ class Ticket(Unique):
 
         Raises:
             DeviceTimeout: the work was not done within `timeout` seconds.
-            DeviceFault: a task failed. Other subclasses of AclError are raised likewise, by the code of the failure.
+            DeviceFault: a task failed. The code of the failure may select another subclass of AclError.
             DeviceReset: a reset or the close of the device dropped the work.
             StreamAborted: an abort dropped the work, or work that it depends on.
             RuntimeError: this thread runs an event loop.
@@ -112,7 +112,7 @@ class _Version:
 
 
 class Recorder(Protocol):
-    """Records events: a Stream."""
+    """An object that records events: a Stream."""
 
     def record(self, event: Event | None = None) -> Event:
         """Records an event at this point of the stream."""
@@ -120,7 +120,7 @@ class Recorder(Protocol):
 
 
 class Event(Handle):
-    """A point of a stream. It can be awaited and queried, other streams can wait for it, and it can measure time.
+    """A position in a stream. It can be awaited and queried, other streams can wait for it, and it can measure time.
 
     `stream.record()` makes an Event and records it. `device.create_event()` makes one to record any number of times.
     `await event` waits for the newest record.
@@ -160,7 +160,8 @@ class Event(Handle):
             QueueFull: the stream's queue is full.
             StaleHandleError: the event or the stream is from an older generation.
             DeviceResetting: the device is draining or being reset.
-            DeviceFault: the stream has failed. Other subclasses of AclError are raised likewise; see `stream.error`.
+            DeviceFault: the stream has failed. The code of the failure may select another subclass of AclError; see
+                `stream.error`.
         """
         record = getattr(stream, "record", None)
         if record is None:
@@ -198,15 +199,15 @@ class Event(Handle):
             timeout: the longest wait in seconds; None waits without a limit.
 
         Returns:
-            An Operation to await, or to take the `result()` of.
+            An Operation; await it, or call its `result()`.
 
         Raises:
             DeviceTimeout: it was not done within `timeout` seconds. The event and its stream stay usable.
             ParameterError: the event was never recorded, or is closed.
             DeviceReset: the device was reset or closed during the wait.
             StaleHandleError: the device was reset or closed before the wait.
-            DeviceFault: a task up to the record failed, or one that it depends on. Other subclasses of AclError are
-                raised likewise, by the code of the failure.
+            DeviceFault: a task up to the record failed, or one that it depends on. The code of the failure may select
+                another subclass of AclError.
         """
         return Operation("event.synchronize()", lambda: self._wait(timeout), self)
 
@@ -251,8 +252,8 @@ class Event(Handle):
             The time in seconds.
 
         Raises:
-            ParameterError: an event is not for timing, was never recorded, is not done yet, or is closed; or `other`
-                is not an Event, or is of another device.
+            ParameterError: an event was not made with `timing=True`, was never recorded, is not done yet, or is closed;
+                or `other` is not an Event, or is of another device.
             StaleHandleError: an event is from an older generation.
         """
         if not isinstance(other, Event):
@@ -285,10 +286,10 @@ class Event(Handle):
         self._version = None
 
     def close(self) -> Operation[None]:
-        """Closes the event: its native event returns to the device's pool. Closing twice is no error.
+        """Closes the event: its native event returns to the device's pool. A second close is not an error.
 
         Returns:
-            An Operation to await, or to take the `result()` of.
+            An Operation; await it, or call its `result()`.
         """
         return Operation("event.close()", self._close, self)
 

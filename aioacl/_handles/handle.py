@@ -1,4 +1,4 @@
-"""The base of all handles: their generation, their close, and the errors of their calls."""
+"""The base class of all handles: generation, close, and the errors of calls."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def error_on(
     if manager.admission.found_reset(generation, code):
         code, text = lib.AIO_WAS_RESET, None
     if code in (lib.AIO_DRAINING_NOW, lib.AIO_RESETTING_NOW) and not manager.admission.opens:
-        code = lib.AIO_NOT_OPEN  # the last close has refused the call, not a reset
+        code = lib.AIO_NOT_OPEN  # the last close refused the call, not a reset
     if code == lib.AIO_WAS_RESET and manager.admission.state is State.QUARANTINED:
         return manager.admission.quarantined()  # the reset that ended the wait has failed
     if code == lib.AIO_WAS_RESET:
@@ -159,7 +159,7 @@ class Handle(Made):
         return f"device {self._manager.index}, generation {self._generation}{wrong}{of_parent()}"
 
     def _check(self) -> None:
-        """Raises for a handle that is closed or stale."""
+        """Raises an error if the handle is closed or stale."""
         if lib.aio_forked():
             raise self._error(lib.AIO_FORKED, self.noun)
         if self.stale:
@@ -173,14 +173,14 @@ class Handle(Made):
         )
 
     def _closing(self) -> Callable[[], object] | None:
-        """Marks it as closed. Returns the work that is left for the maintenance thread, or None."""
+        """Marks it as closed. Returns the remaining work for the maintenance thread, or None."""
         raise NotImplementedError
 
     def close(self) -> Operation[None]:
-        """Closes the handle. Closing twice is no error.
+        """Closes the handle. A second close is not an error.
 
         Returns:
-            An Operation to await, or to take the `result()` of.
+            An Operation; await it, or call its `result()`.
         """
         raise NotImplementedError
 

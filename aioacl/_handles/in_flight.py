@@ -68,7 +68,10 @@ deferred: Final[dict[InFlight, deque[UsedBuffer]]] = {}
 
 
 def wait_for_enqueue(reference: InFlight, buffer: UsedBuffer) -> bool:
-    """Leaves a closed buffer to the end of an enqueue. False if the enqueue has ended: the caller handles it then."""
+    """Makes the end of an enqueue handle a closed buffer.
+
+    Returns False if the enqueue has ended: the caller handles it then.
+    """
     waiting = deferred.setdefault(reference, deque())
     waiting.append(buffer)
     if reference.position == UNKNOWN:

@@ -2,8 +2,8 @@
 
 A buffer has references to the work that uses it. If it is closed while copies run, the maintenance thread frees it when
 they are done. If another thread is enqueueing a copy at that moment, the end of that call passes the buffer to the
-maintenance thread; the end of an upload or download does likewise. The right to free is one item of a list. The
-function that takes the item frees the memory, so no memory is freed twice.
+maintenance thread; so does the end of an upload or download. The right to free is one item of a list. The function that
+takes the item frees the memory, so no memory is freed twice.
 
 A reset frees the memory of its device. Pinned memory belongs to the host and outlives a reset. It is owned by a ctypes
 array. The buffer refers to the array until it is closed, and each view refers to it as long as the view lives. The
@@ -104,10 +104,10 @@ class Buffer(Handle):
     def close(self) -> Operation[None]:
         """Closes the buffer and frees its memory (aclrtFree, or aclrtFreeHost for pinned memory).
 
-        If copies still use the memory, it is freed when they are done. Closing twice is no error.
+        If copies still use the memory, it is freed when they are done. A second close is not an error.
 
         Returns:
-            An Operation to await, or to take the `result()` of.
+            An Operation; await it, or call its `result()`.
         """
         return Operation("buffer.close()", self._close, self)
 
@@ -115,7 +115,7 @@ class Buffer(Handle):
         """For the finalizer of a buffer that was not closed: the maintenance thread frees the memory."""
         if not self._owed or lib.aio_forked() or not self._can_be_freed():
             return
-        # Before the warning, which raises where warnings are errors.
+        # Before the warning: it raises an exception if warnings are errors.
         self._manager.deferred.leave_note(self._give_back)
         try:
             self._warn_if_open()
@@ -288,7 +288,7 @@ class PinnedBuffer(Buffer, _Exporter):
         return memoryview(self).cast("B")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """For NumPy. It calls this if it gets no buffer, and would otherwise make an array that holds this object."""
+        """For NumPy. NumPy calls this if it gets no buffer. Otherwise it would make an array that holds this object."""
         self._check()
         numpy = import_module("numpy")  # the caller has imported it; aioacl does not need it
         return numpy.array(memoryview(self), dtype=dtype, copy=copy)

@@ -23,12 +23,12 @@ def destroy(core: StreamCore) -> None:
     """Destroys the native stream now, or when its work is done. Runs on the maintenance thread."""
     manager = core.manager
     left = manager.failures.last_fault is not None  # after a fault, the reset frees the handles
-    if core.stranded and not left:  # it never becomes idle, except by an abort
+    if core.stranded and not left:  # only an abort makes it idle
         left = lib.aio_stream_abort(core.handle) != 0
     code = 0 if left else lib.aio_stream_destroy(core.handle)
     core.release_done()
     if code == lib.AIO_PENDING:
-        # Added again: the weak reference is gone if the object was garbage, even for a moment.
+        # Added again: its weak reference was removed if the object was garbage, even for a moment.
         manager.streams.add(core)
         tail = lib.aio_stream_tail(core.handle)
         manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))

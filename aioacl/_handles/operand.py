@@ -12,7 +12,7 @@ from aioacl._handles.formats import view_of
 from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer  # part of type checkers; in collections.abc since Python 3.12
+    from typing_extensions import Buffer  # for type checkers; in collections.abc since Python 3.12
 
     from aioacl._base.ffi import CData
     from aioacl._lifecycle.manager import Manager

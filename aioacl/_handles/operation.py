@@ -1,4 +1,4 @@
-"""Operation and Opening: awaitables that a plain thread can use through `result()`.
+"""Operation and Opening: awaitables whose `result()` a plain thread can call.
 
 An `Operation` starts nothing until it is awaited, entered, or its `result()` is called. An `Opening` is an Operation
 that makes something, and a context manager too. An Operation or Opening that is never used emits a RuntimeWarning.
@@ -60,7 +60,10 @@ class Operation(Unique, Generic[T_co]):
         return result
 
     def _block(self, timeout: Seconds | None, instead: str) -> T_co:
-        """Blocks until it is done. On a thread whose loop runs it is refused, and can still be awaited."""
+        """Blocks until it is done.
+
+        On a thread with a running event loop it raises, and the operation can still be awaited.
+        """
         try:
             result = run_blocking(self._use, timeout, instead)
         except BaseException as error:
@@ -88,7 +91,7 @@ class Operation(Unique, Generic[T_co]):
             timeout: the longest wait in seconds; None waits without a limit.
 
         Returns:
-            What an await of it returns.
+            The same value as an await of it.
 
         Raises:
             RuntimeError: this thread runs an event loop.
@@ -123,7 +126,7 @@ C = TypeVar("C", bound=Closable)
 
 
 class Opening(Operation[C]):
-    """An Operation that makes something which is to be closed: `x = await opening`, or `async with opening as x`.
+    """An Operation that makes an object which must be closed later: `x = await opening`, or `async with opening as x`.
 
     The end of the `async with` block closes what was made. A thread without a running loop calls `result()`, or enters
     the opening with `with`. Each Opening makes one thing: a second use raises ParameterError.

@@ -63,15 +63,15 @@ class Stream(Handle):
             timeout: the longest wait in seconds; None waits without a limit.
 
         Returns:
-            An Operation to await, or to take the `result()` of.
+            An Operation; await it, or call its `result()`.
 
         Raises:
             DeviceTimeout: the work was not done within `timeout` seconds. The stream stays usable.
             DeviceReset: the device was reset or closed during the wait.
             StaleHandleError: the device was reset or closed before the wait.
             StreamAborted: an abort dropped the work, or work that it depends on.
-            DeviceFault: one of its tasks failed, or one that they depend on. Other subclasses of AclError are raised
-                likewise, by the code of the failure.
+            DeviceFault: one of its tasks failed, or one that they depend on. The code of the failure may select another
+                subclass of AclError.
             ParameterError: the stream is closed.
         """
         return Operation("stream.synchronize()", lambda: self._wait(timeout), self)
@@ -121,7 +121,10 @@ class Stream(Handle):
     # --- enqueueing ------------------------------------------------------------------------------------------
 
     def _enqueue(self, core: StreamCore, call: str, function: Callable[..., int], *arguments: object) -> int:
-        """Enqueues by the C function and returns the position. A lease holder may enqueue while the device drains."""
+        """Calls the C function that enqueues, and returns the position.
+
+        A lease holder may enqueue while the device drains.
+        """
         held, swept = 0, False
         while True:
             result = function(core.handle, held, *arguments)
@@ -187,7 +190,8 @@ class Stream(Handle):
             QueueFull: the stream's queue or the staging memory is full. `await stream.ready()`, then try again.
             StaleHandleError: the stream or a buffer is from an older generation.
             DeviceResetting: the device is draining or being reset.
-            DeviceFault: the stream has failed. Other subclasses of AclError are raised likewise; see `error`.
+            DeviceFault: the stream has failed. The code of the failure may select another subclass of AclError; see
+                `error`.
         """
         self._check()
         to, of = operand_of(target, self._manager, writable=True), operand_of(source, self._manager)
@@ -251,7 +255,8 @@ class Stream(Handle):
             QueueFull: the stream's queue is full. `await stream.ready()`, then try again.
             StaleHandleError: the stream or the target is from an older generation.
             DeviceResetting: the device is draining or being reset.
-            DeviceFault: the stream has failed. Other subclasses of AclError are raised likewise; see `error`.
+            DeviceFault: the stream has failed. The code of the failure may select another subclass of AclError; see
+                `error`.
         """
         self._check()
         to = operand_of(target, self._manager, writable=True)
@@ -285,7 +290,8 @@ class Stream(Handle):
             QueueFull: the stream's queue is full. `await stream.ready()`, then try again.
             StaleHandleError: the stream or the event is from an older generation.
             DeviceResetting: the device is draining or being reset.
-            DeviceFault: the stream has failed. Other subclasses of AclError are raised likewise; see `error`.
+            DeviceFault: the stream has failed. The code of the failure may select another subclass of AclError; see
+                `error`.
         """
         self._check()
         if event is None:
@@ -319,7 +325,7 @@ class Stream(Handle):
 
         Raises:
             DeviceFault: a task before the event has failed, and this stream stays usable. Or this stream has failed;
-                see `error`. Other subclasses of AclError are raised likewise, by the code of the failure.
+                see `error`. The code of the failure may select another subclass of AclError.
             ParameterError: `event` is not an Event, was never recorded, or is closed; or the stream is closed.
             QueueFull: the stream's queue is full. `await stream.ready()`, then try again.
             StaleHandleError: the stream or the event is from an older generation.
@@ -353,7 +359,7 @@ class Stream(Handle):
     ) -> Operation[None]:
         """Copies host memory of any size to the start of a DeviceBuffer (aclrtMemcpyAsync).
 
-        The copy runs in chunks. Pageable memory goes through staging memory. Where `copy` raises QueueFull, the
+        The copy runs in chunks. Pageable memory goes through staging memory. When `copy` would raise QueueFull, the
         operation waits for room.
 
         Args:
@@ -366,12 +372,12 @@ class Stream(Handle):
 
         Raises:
             ParameterError: `nbytes` is not a size, or is larger than the source or the target; the kinds of memory do
-                not fit; or as for `copy`.
+                not fit; or for a reason given at `copy`.
             StaleHandleError: the stream or a buffer is from an older generation.
             DeviceResetting: the device is draining or being reset.
             DeviceReset: the device was reset or closed during the copy.
             QueueFull: the runtime reports a full queue although the stream is idle.
-            DeviceFault: a task failed. Other subclasses of AclError are raised likewise, by the code of the failure.
+            DeviceFault: a task failed. The code of the failure may select another subclass of AclError.
         """
         return Operation("stream.upload()", lambda: pump(self, target, source, nbytes, up=True), self)
 
@@ -392,12 +398,12 @@ class Stream(Handle):
 
         Raises:
             ParameterError: `nbytes` is not a size, or is larger than the source or the target; the kinds of memory do
-                not fit; or as for `copy`.
+                not fit; or for a reason given at `copy`.
             StaleHandleError: the stream or a buffer is from an older generation.
             DeviceResetting: the device is draining or being reset.
             DeviceReset: the device was reset or closed during the copy.
             QueueFull: the runtime reports a full queue although the stream is idle.
-            DeviceFault: a task failed. Other subclasses of AclError are raised likewise, by the code of the failure.
+            DeviceFault: a task failed. The code of the failure may select another subclass of AclError.
         """
         return Operation("stream.download()", lambda: pump(self, target, source, nbytes, up=False), self)
 
@@ -407,7 +413,7 @@ class Stream(Handle):
         """Waits until the stream's queue and the staging memory have room for another copy.
 
         Returns:
-            An Operation to await, or to take the `result()` of.
+            An Operation; await it, or call its `result()`.
 
         Raises:
             ParameterError: the stream is closed.
@@ -434,7 +440,7 @@ class Stream(Handle):
                 work never ends, so it is always dropped.
 
         Returns:
-            An Operation to await, or to take the `result()` of.
+            An Operation; await it, or call its `result()`.
 
         Raises:
             DeviceTimeout: it was not done within `timeout` seconds. The stream is unchanged.
@@ -490,7 +496,7 @@ class Stream(Handle):
         """Drops all unfinished work of the stream (aclrtStreamAbort): its tickets raise StreamAborted.
 
         Returns:
-            An Operation to await, or to take the `result()` of.
+            An Operation; await it, or call its `result()`.
 
         Raises:
             NotSupported: the firmware does not support it (207000). Then only a reset stops the work.
@@ -513,10 +519,10 @@ class Stream(Handle):
     def close(self) -> Operation[None]:
         """Closes the stream. Its unfinished work runs to its end, then the stream is destroyed (aclrtDestroyStream).
 
-        It emits an AclWarning if a task has failed and no await raised the failure. Closing twice is no error.
+        It emits an AclWarning if a task has failed and no await raised the failure. A second close is not an error.
 
         Returns:
-            An Operation to await, or to take the `result()` of.
+            An Operation; await it, or call its `result()`.
         """
         return Operation("stream.close()", self._close, self)
 

@@ -1,4 +1,4 @@
-"""StreamCore: what tickets, events and buffers refer to of a stream. It holds the in-flight references.
+"""StreamCore: the part of a stream to which tickets, events and buffers refer. It holds the in-flight references.
 
 The in-flight references name the objects that the device still uses. A reference is taken before the call to C, so
 `close()` on another thread, a signal handler or Ctrl-C finds it at any moment. It is dropped when the work that needs
@@ -325,7 +325,7 @@ class StreamCore:
         failed = self.error_at(LAST) if code in (lib.AIO_STREAM_FAILED, lib.AIO_STALE) else None
         if failed is not None and not self.stale:
             return self.raised(failed, call)
-        if code == lib.AIO_STREAM_FAILED:  # a reset has come in between
+        if code == lib.AIO_STREAM_FAILED:  # a reset happened in between
             code = lib.AIO_STALE
         if code == lib.AIO_STALE and not self.stale:
             if stream._closed:  # another thread has closed it
@@ -377,6 +377,6 @@ class StreamCore:
 
 
 def _of_task(error: AclError) -> TaskTimeout:
-    """The TaskTimeout for a DeviceTimeout: the code means the awaiter's limit in a wait, but here a task has failed."""
+    """Makes a TaskTimeout of a DeviceTimeout: a wait's code means the caller's time limit, but here a task failed."""
     where: _Where = {"device": error.device, "generation": error.generation}
     return TaskTimeout(error.message, code=error.code, call=error.call, action="new_stream", **where)

@@ -1,4 +1,4 @@
-"""Uploads and downloads of any size, in chunks, of which at most four are in flight; and waiting for room."""
+"""Uploads and downloads of any size, in chunks, at most four in flight; and the wait for room."""
 
 from __future__ import annotations
 
@@ -156,5 +156,5 @@ async def _staging(stream: TransferStream) -> bool:
             await core.wait(oldest)
             return True
     if lib.aio_stage_free_slots(index, STAGED_AT_MOST):
-        return True  # slots were released while this asked for more
+        return True  # slots were released while this thread requested more
     raise stream._error(code, "aclrtMallocHost")  # no work is in flight that could release a slot

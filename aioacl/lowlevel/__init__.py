@@ -1,4 +1,4 @@
-"""All ACL functions in Python, for what the rest of aioacl does not offer.
+"""All ACL functions in Python, for tasks that the rest of aioacl does not support.
 
 `on(device)` has every function of the runtime as a method. Its calls pass the device's gate, so no force reset happens
 during a call. `functions` has the same functions without a device and without the gate. If ACL returns an error code,

@@ -1,4 +1,4 @@
-"""How a call gets from Python to ACL.
+"""The path of a call from Python to ACL.
 
 An unguarded call goes through the table's trampoline `aio_u_NAME`. A call on a device goes through `aio_g_NAME`, which
 enters the gate with a pass. The gate counts the call as inside while it runs, with the device's context current, and

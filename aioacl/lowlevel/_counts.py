@@ -44,7 +44,10 @@ class _Change(Procedure):
         self.made: Any = ffi.new("aio_counted *")
 
     def begin(self, call: str) -> None:
-        """Waits for such changes by other threads, then begins. Raises what the counts refuse, without calling C."""
+        """Waits for such changes by other threads, then begins.
+
+        Raises an error for a change that the counts refuse, without calling C.
+        """
         while not self._try_to_begin(call):
             time.sleep(
                 NAP_SECONDS
