@@ -65,7 +65,7 @@ def _traps(value: str, visible: int | None) -> Iterator[str]:
     if wrong:
         yield f"{wrong[0]!r} is not the number of a card: CANN ends the list there or refuses it (207004)"
     if len(set(ids)) < len(ids):
-        yield "it names a card more than once, which CANN refuses (207004)"
+        yield "it names a card twice, which CANN refuses (207004)"
     if ids != sorted(ids):
         yield "its numbers do not ascend, which CANN refuses (207004)"
     if visible is not None and ids and visible != len(ids):
