@@ -2,8 +2,8 @@
  * The functions outside libascendcl.so that torch_npu links with. In CANN they are in libruntime.so and
  * libprofapi.so, which its libascendcl.so loads. None of its public headers declares them.
  *
- * Kernels by address are refused, because the simulator knows kernels by name only. Reports to the profiler are
- * accepted and dropped.
+ * Kernels by address are refused, because the simulator finds kernels by their names only. Reports to the
+ * profiler are accepted and dropped.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -42,8 +42,7 @@ static bool names(const char *word, size_t length, function_t function) {
 static bool pick_word(const reader_t *reader, const char *word, size_t length) {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_*?";
     bool found = false;
-    bool plain =
-        strspn(word, good) >= length; /* shortened also because the text can be part of a line of the trace */
+    bool plain = strspn(word, good) >= length; /* the word may also become part of a line of the trace */
     for (int function = 0; plain && function < FN_COUNT; function++) {
         if (names(word, length, (function_t)function)) {
             reader->rule->picks[function] = true;

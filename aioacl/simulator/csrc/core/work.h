@@ -85,7 +85,8 @@ void graph_lose_stream(stream_t *stream);
 bool graph_moving(stream_t *stream);
 void graphs_end(context_t *context);
 void task_drop_borrowed(task_t *task, aclError rc);
-/* The node may have another task since it lent this one. A stream that reaches the node runs the new task. */
+/* The node may have another task since it gave this one to the stream. A stream that reaches the node runs the
+ * new task. */
 void task_borrow_again(task_t *task);
 /* Whether a capture forbids this thread actions that are not enqueued. */
 bool capture_forbidding(void);

@@ -173,7 +173,8 @@ aclError do_aclrtGetDeviceCount(uint32_t *count) {
     return ACL_SUCCESS;
 }
 
-/* The status that the driver knows: whether the device can be reached, not whether its tasks make progress. */
+/* The status that the driver reports: whether the device can be reached, not whether its tasks make progress.
+ */
 aclError do_aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus) {
     if (deviceStatus == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "deviceStatus");

@@ -81,8 +81,7 @@ static bool each_piece(const char *memory, size_t size, visit_t *visit, void *ar
 #define UNCHECKED __attribute__((no_sanitize("address"), no_sanitize("thread"))) static
 
 UNCHECKED void copy_words(void *target, const void *source, size_t size) {
-    volatile uint64_t *to =
-        target; /* volatile, so that the compiler does not make a memcpy of it, which a sanitizer would check */
+    volatile uint64_t *to = target; /* volatile: a sanitizer would check a memcpy made from this loop */
     const volatile uint64_t *from = source;
     for (size_t i = 0; i < size / sizeof *to; i++) {
         to[i] = from[i];

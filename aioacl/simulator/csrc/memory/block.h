@@ -1,7 +1,7 @@
 /*
  * Blocks of memory, as used by the families that handle memory.
  *
- * A block is a range of addresses that the simulator knows: device memory, pinned host memory, memory of a
+ * A block is a range of addresses that the simulator manages: device memory, pinned host memory, memory of a
  * pool, managed memory, physical memory mapped at a reserved address, or memory that the client has registered.
  * All of it is host memory. One sorted table of live blocks gives the meaning of an address. A block that a
  * running copy uses is pinned, and ends when the last pin is removed.

@@ -108,7 +108,7 @@ static bool resolve(task_t *task) {
                                               read_words(indirect->from, &words.from, sizeof words.from);
     uintptr_t to = (uintptr_t)words.to + indirect->to_offset;
     uintptr_t from = (uintptr_t)words.from + indirect->from_offset;
-    if (!task->borrowed) { /* a node keeps what it lends, and lends it again later */
+    if (!task->borrowed) { /* a node keeps the objects of its task for later executions */
         free(indirect);
     }
     task->kind = TASK_COPY;
