@@ -40,8 +40,8 @@ static bool settle_pending(aio_stream *stream) {
     return true;
 }
 
-/* With the lock held, while no enqueuer is about to count. A task that is not counted was enqueued by hand,
- * behind all entries that are counted. */
+/* With the lock held, while no enqueuer is about to count. A task that is not counted was enqueued by direct
+ * ACL calls, behind all entries that are counted. */
 static void settle_manual(aio_stream *stream) {
     uint64_t next = atomic_load(&stream->tail) + 1;
     if (!atomic_load(&stream->pending) || settle_pending(stream)) {
@@ -53,7 +53,7 @@ static void settle_manual(aio_stream *stream) {
 
 /* `pending` is set first, and then the position is searched. The enqueuer counts first and then reads
  * `pending`, so one of the two finds the position. An enqueuer owns the stream before it calls the runtime, so
- * a task on a stream without an owner was enqueued by hand. */
+ * a task on a stream without an owner was enqueued by direct ACL calls. */
 static void set_pending(aio_stream *stream, const aio_report *report) {
     if (!atomic_load(&stream->pending) || reaches(stream->pending_task, report->task)) {
         stream->pending_task = report->task;
@@ -184,7 +184,7 @@ static void record_error_all(aio_stream *stream, uint64_t to, int32_t code, cons
     /* The runtime keeps one code for a stream. Even if it is the code of a reported task, a wait may have timed
      * out too. */
     uint64_t from = exact ? aio_link_suspect(stream, to) : atomic_load(&stream->confirmed) + 1;
-    /* With reports, the code may be of a task behind `to`, which was enqueued by hand or during the
+    /* With reports, the code may be of a task behind `to`, which was enqueued by direct ACL calls or during the
      * synchronize. */
     bool known = stream->own.failure && (exact || stream->own.from <= to);
     if (from || !known) {

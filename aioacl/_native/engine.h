@@ -238,8 +238,7 @@ void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);
 typedef struct {
     int32_t returned;
     int32_t code;
-    uint32_t foreign_resets; /* foreign resets that were reported before the call, or whose effect the call has
-                                undone */
+    uint32_t foreign_resets; /* foreign resets reported before the call, or undone by it */
 } aio_counted;
 
 /* Sets the device. A foreign reset that is reported meanwhile is counted in `foreign_resets` if the device is
@@ -287,8 +286,8 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
 /* `source` recorded the event, at the position `at`. */
 aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_stream *source, uint64_t at);
 int aio_stream_abort(aio_stream *stream);
-/* To be called after this thread has enqueued on the stream by hand; `before` was its last task until then. A
- * position that submits no task of its own covers the work that was enqueued so. */
+/* To be called after this thread has enqueued on the stream by direct ACL calls; `before` was its last task
+ * until then. A position that submits no task of its own covers the work that was enqueued so. */
 void aio_stream_manual(aio_stream *stream, uint32_t before);
 /* The id of the last task that this thread has enqueued. */
 uint32_t aio_last_task(void);

@@ -178,7 +178,7 @@ static void refuse(aio_stream *stream, aio_frame *frame) {
 }
 
 /* Whether the stream has failed, according to the reports until now. While no enqueuer counts, a failed task
- * that is not counted was enqueued by hand. */
+ * that is not counted was enqueued by direct ACL calls. */
 static bool has_failed(aio_stream *stream) {
     aio_failures_settle();
     if (atomic_load(&stream->pending)) {

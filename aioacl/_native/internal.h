@@ -163,7 +163,7 @@ struct aio_stream {
     atomic_uint aborts;           /* aborts that have begun, except those that were refused */
     atomic_uint aborts_ended;     /* aborts that have noted what they dropped */
     unsigned aborts_seen;         /* used by the owner: `aborts_ended` when it became the owner */
-    _Atomic uint32_t manual;      /* how often work was enqueued by hand, which is not counted in `tail` */
+    _Atomic uint32_t manual;      /* direct ACL calls that enqueued; not counted in `tail` */
     _Atomic uint32_t manual_over; /* the value of `manual` up to which the work is known to have ended */
     _Atomic bool asking;          /* a thread is in aclrtSynchronizeStreamWithTimeout for it */
     _Atomic bool confirming;      /* an aioacl-confirm thread confirms it */
@@ -346,7 +346,8 @@ void aio_stream_queue(aio_token *token);
 /* Publishes the stream's waits that are over. */
 void aio_stream_publish_ended(aio_stream *stream);
 
-/* Whether work that was enqueued by hand may be running, or may have failed without being noticed. */
+/* Whether work that was enqueued by direct ACL calls may be running, or may have failed without being noticed.
+ */
 static inline bool aio_stream_has_manual(const aio_stream *stream) {
     return atomic_load(&stream->manual_over) != atomic_load(&stream->manual);
 }

@@ -126,7 +126,7 @@ bool aio_links_are_open(aio_stream *stream) {
     }
     aio_failures_lock();
     const aio_link *first = atomic_load(&stream->links);
-    while (first && !first->source) { /* work that was enqueued by hand may be behind the last entry */
+    while (first && !first->source) { /* work from direct ACL calls may be behind it */
         first = first->next;
     }
     bool open = first && !aio_failure_spot(stream, first->position);

@@ -260,8 +260,7 @@ static int ask(aio_stream *stream, uint64_t position) {
     if (code == 0 && atomic_load(&stream->finished) < position && !has_mark(stream, position)) {
         code = ask_stream(stream);
     }
-    if (code &&
-        aio_stream_current(stream)) { /* else a reset or an abort is the reason, and no task has failed */
+    if (code && aio_stream_current(stream)) { /* else a reset or an abort caused it, and no task has failed */
         aio_stream_fail_waits(stream, code);
     }
     return code;
@@ -367,7 +366,7 @@ int aio_stream_destroy(aio_stream *stream) {
     }
     aio_end(&frame, code > 0 ? code : 0);
     if (busy && atomic_load(&stream->finished) == atomic_load(&stream->tail)) {
-        aio_stream_mark_now(stream, atomic_load(&stream->tail) + 1); /* marks the end of work by hand */
+        aio_stream_mark_now(stream, atomic_load(&stream->tail) + 1); /* the end of work from direct ACL calls */
     }
     if (gone && !aio_links_are_open(stream)) {
         unlist(stream);

@@ -175,9 +175,9 @@ static bool is_unfinished(aio_stream *stream, uint32_t generation) {
     return atomic_load(&stream->confirmed) < tail && aio_stream_needs_sync(stream);
 }
 
-/* No mark shows the end of work that was enqueued by hand, and without reports only a synchronize finds its
- * failure. Until then the stream counts as having such work, because a wait for the device may take the code
- * meanwhile. More of it may be enqueued while this thread queries. */
+/* No mark shows the end of work that was enqueued by direct ACL calls, and without reports only a synchronize
+ * finds its failure. Until then the stream counts as having such work, because a wait for the device may take
+ * the code meanwhile. More of it may be enqueued while this thread queries. */
 static void look_at_manual(aio_stream *stream) {
     uint32_t seen = atomic_load(&stream->manual);
     if (!aio_stream_has_manual(stream) || !aio_stream_use(stream)) {
