@@ -29,7 +29,7 @@ RELEASED_ALREADY: Final = 507007
 
 
 class State(IntEnum):
-    """The state of a device, which decides what it admits. The values are the ones that the gate's word stores.
+    """The state of a device, which decides what it admits. The gate's word stores the same values.
 
     Attributes:
         CLOSED: the device is not open.

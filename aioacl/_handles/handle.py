@@ -58,7 +58,8 @@ def error_on(
     told: bool = False,
     stops: bool | None = None,
 ) -> AclError:
-    """The error for a code that a call on a device returned. `told`: the engine has reported it to the listeners.
+    """The error for a code that a call on a device returned. `told=True`: the engine has already reported it to the
+    listeners.
 
     The error of a reset carries the report of the reset. A fault of the device is remembered. If a stream of the device
     stops on failure, a failed task stops the whole context until a reset, so its failure counts as a device fault.

@@ -73,7 +73,7 @@ class Named:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self._all: dict[object, tuple[int, tuple[int, ...]]] = {}
-        self._in_use = False  # whether a reset is aborting streams that it took from here
+        self._in_use = False  # whether a reset is aborting streams that it found here
 
     def within(self, streams: tuple[int, ...]) -> AbstractContextManager[None]:
         """A context manager: inside its block a reset may abort the streams."""

@@ -117,8 +117,7 @@ def run_blocking(
 ) -> T:
     """Runs a coroutine that waits only on ports, on a thread without a running loop.
 
-    In a forked child no wait would end. So in a forked child the coroutine raises if it has to wait, and returns if it
-    does not.
+    In a forked child no wait would end. So there the coroutine raises if it has to wait, and returns if it does not.
     """
     if lib.aio_forked():
         return _run(begun(begin))

@@ -103,7 +103,7 @@ static graph_t *chosen(const condition_t *condition) {
     return index < condition->count ? condition->graphs[index] : NULL;
 }
 
-/* Starts with no lane running, because a dropped execution may have left lanes that run. */
+/* Begins with no graph running: a dropped execution may have left `running` set. */
 static bool choose_step(stream_t *stream, task_t *task) {
     choose_t *choose = (choose_t *)task->work;
     const condition_t *condition = choose->condition;
