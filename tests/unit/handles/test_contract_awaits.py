@@ -1,4 +1,4 @@
-"""docs/contract.md from sentence 25 on: awaits and failures. The number of a test is the number of its sentence."""
+"""docs/contract.md from promise 25 on: awaits and failures. The number of a test is that of its promise."""
 
 from __future__ import annotations
 
