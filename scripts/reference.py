@@ -219,7 +219,8 @@ def render(path: str, level: int = 2) -> str:
     if isinstance(found, griffe.Module):
         return "\n\n".join([f"{'#' * level} {name}", *prose(found)])
     if path.startswith(f"{PLUGIN}.") and isinstance(found, griffe.Function):
-        return "\n\n".join([f"### {name}", fenced(f"{name}: {found.returns}"), *prose(found)])
+        made = re.sub(r"^Generator\[(.*)\]$", r"\1", str(found.returns))
+        return "\n\n".join([f"### {name}", fenced(f"{name}: {made}"), *prose(found)])
     return "\n\n".join(filter(None, member_text(found, name, level, own_module(path))))
 
 
@@ -335,7 +336,7 @@ def attributes(found: griffe.Class) -> str:
         and each.docstring is None
         and "property" not in each.labels
         and "ClassVar" not in str(each.annotation)
-        and (each.parent is found or told)
+        and (each.parent is found or each.name in told)
     ]
     if not told:
         kinds = [

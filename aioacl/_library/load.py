@@ -382,7 +382,7 @@ _process: Final = _Process()
 
 
 def use_library(choice: str | os.PathLike[str]) -> LibraryInfo:
-    """Load the ACL library at an absolute path, or the simulator.
+    """Loads the ACL library at an absolute path, or the simulator.
 
     Call it once, before the first open. A second call with the same choice changes nothing.
 
@@ -409,7 +409,7 @@ def use_library(choice: str | os.PathLike[str]) -> LibraryInfo:
 
 
 def library_info() -> LibraryInfo:
-    """Return the library of this process, and first load it by the usual search if none is loaded yet.
+    """Returns the library of this process. If none is loaded yet, loads it first by the usual search.
 
     Returns:
         The library that is loaded.

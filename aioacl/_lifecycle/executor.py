@@ -258,7 +258,12 @@ class DeviceExecutor(Unique, Executor):
         return partial(item.future.set_result, result)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more jobs. With `wait`, waits until the running jobs have ended. Does nothing in a forked child."""
+        """Takes no more jobs. Does nothing in a forked child.
+
+        Args:
+            wait: if True, waits until the running jobs have ended.
+            cancel_futures: if True, cancels the jobs that have not begun.
+        """
         if lib.aio_forked():
             return
         with self._changed:

@@ -33,8 +33,10 @@ VIOLATIONS_KEPT: Final = 256
 @record
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The objects that are alive in the simulator, and its counters. Counts of objects and of bytes are current values.
-    `calls` and `tasks` count since the start, and `violations` since the start or the last `forget()`.
+    """The objects that are alive in the simulator, and what it has counted.
+
+    Counts of objects and of bytes are those of now. `calls` and `tasks` count since the start, and `violations` since
+    the start or the last `forget()`.
 
     Attributes:
         contexts: explicit contexts.
@@ -176,7 +178,7 @@ def of_stream(name: str, stream: StreamLike, *values: int, signature: str = "int
 
 
 def hold(stream: StreamLike) -> None:
-    """Keep the stream from starting further tasks until it is released. The running task continues.
+    """Keeps the stream from starting further tasks until it is released. The running task continues.
 
     Args:
         stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
@@ -188,7 +190,7 @@ def hold(stream: StreamLike) -> None:
 
 
 def release(stream: StreamLike) -> None:
-    """Let a held stream start tasks again.
+    """Lets a held stream start tasks again.
 
     Args:
         stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
@@ -201,7 +203,7 @@ def release(stream: StreamLike) -> None:
 
 @contextmanager
 def held(stream: StreamLike) -> Generator[None]:
-    """Hold the stream for a `with` block, and release it at the end. The stream may be destroyed inside the block.
+    """Holds the stream for a `with` block, and releases it at the end. The stream may be destroyed inside the block.
 
     Args:
         stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
@@ -217,12 +219,12 @@ def held(stream: StreamLike) -> Generator[None]:
 
 
 def release_all() -> None:
-    """Release every held stream, and every call that a rule hangs or delays."""
+    """Releases every held stream, and every call that a rule hangs or delays."""
     control_function("aclsim_release_all", "void (*)(void)")()
 
 
 def pending(stream: StreamLike) -> int:
-    """The number of tasks that are enqueued on the stream and not done.
+    """Returns the number of tasks that are enqueued on the stream and not done.
 
     A failed task counts until the recycle thread has handled it.
 
@@ -236,7 +238,7 @@ def pending(stream: StreamLike) -> int:
 
 
 def fail_next(stream: StreamLike, code: SupportsIndex) -> None:
-    """Make the next task that is enqueued on the stream fail.
+    """Makes the next task that is enqueued on the stream fail.
 
     Event records, waits and host functions do not count as the next task.
 
@@ -251,7 +253,7 @@ def fail_next(stream: StreamLike, code: SupportsIndex) -> None:
 
 
 def trap_next(stream: StreamLike, code: SupportsIndex) -> None:
-    """Make the next task that the stream reaches and that computes or moves data trap.
+    """Makes a task trap: the next one that the stream reaches and that computes or moves data.
 
     The task may be in the queue already.
 
@@ -266,7 +268,7 @@ def trap_next(stream: StreamLike, code: SupportsIndex) -> None:
 
 
 def fail_call(function: str, code: SupportsIndex, times: SupportsIndex = 1) -> None:
-    """Make the next calls of an ACL function do nothing and return a code.
+    """Makes the next calls of an ACL function do nothing and return a code.
 
     The last `fail_call` of a function replaces its earlier ones.
 
@@ -288,7 +290,7 @@ def fail_call(function: str, code: SupportsIndex, times: SupportsIndex = 1) -> N
 
 
 def hang_call(function: str) -> None:
-    """Make the next call of an ACL function stay inside C until `unhang` or `release_all`.
+    """Makes the next call of an ACL function stay inside C until `unhang` or `release_all`.
 
     Args:
         function: the name of an ACL function, `"aclrtMalloc"` for instance.
@@ -300,7 +302,7 @@ def hang_call(function: str) -> None:
 
 
 def unhang(function: str) -> None:
-    """Let calls that hang in the ACL function continue.
+    """Lets calls that hang in the ACL function continue.
 
     Args:
         function: the name of an ACL function, `"aclrtMalloc"` for instance.
@@ -312,7 +314,7 @@ def unhang(function: str) -> None:
 
 
 def hung(function: str) -> int:
-    """The number of calls that hang in the ACL function now.
+    """Returns the number of calls that hang in the ACL function now.
 
     Args:
         function: the name of an ACL function, `"aclrtMalloc"` for instance.
@@ -324,7 +326,7 @@ def hung(function: str) -> int:
 
 
 def calls(function: str) -> int:
-    """The number of calls of the ACL function since the start or the last `forget()`.
+    """Returns the number of calls of the ACL function since the start or the last `forget()`.
 
     Args:
         function: the name of an ACL function, `"aclrtMalloc"` for instance.
@@ -336,7 +338,7 @@ def calls(function: str) -> int:
 
 
 def clear() -> None:
-    """Drop all rules of `fault`, `fail_call` and `hang_call`, and end the fault state of every device.
+    """Drops all rules of `fault`, `fail_call` and `hang_call`, and ends the fault state of every device.
 
     Calls that already hang are not released. The effects of `fail_next` and `trap_next` stay.
     """
@@ -344,7 +346,7 @@ def clear() -> None:
 
 
 def set_abort_supported(supported: bool) -> None:
-    """Set whether aclrtStreamAbort is supported.
+    """Sets whether aclrtStreamAbort is supported.
 
     Args:
         supported: with False, aclrtStreamAbort returns 207000, as with old firmware.
@@ -353,7 +355,7 @@ def set_abort_supported(supported: bool) -> None:
 
 
 def set_count_notify_supported(supported: bool) -> None:
-    """Set whether count notifies are supported.
+    """Sets whether count notifies are supported.
 
     Args:
         supported: with True, count notifies work, as on newer chips; with False, their functions return 207000.
@@ -362,7 +364,7 @@ def set_count_notify_supported(supported: bool) -> None:
 
 
 def set_ipc_event_supported(supported: bool) -> None:
-    """Set whether events can be shared by handle.
+    """Sets whether events can be shared by handle.
 
     Args:
         supported: with True, handles of events work within this process, as with newer drivers; with False, the
@@ -372,7 +374,7 @@ def set_ipc_event_supported(supported: bool) -> None:
 
 
 def check_memory() -> int:
-    """Check all live blocks for writes outside their bounds. Each such block becomes a violation once.
+    """Checks all live blocks for writes outside their bounds. Each such block becomes a violation once.
 
     Frees and resets check too. A check covers 64 bytes before a block and at least 64 bytes from the first byte behind
     its size.
@@ -384,7 +386,7 @@ def check_memory() -> int:
 
 
 def watch_uninitialised(on: bool = True) -> None:
-    """Set whether it is a violation to read bytes of device memory that were never written.
+    """Sets whether reading bytes of device memory that nothing has written is a violation.
 
     Memory that was allocated before counts as written.
 
@@ -395,7 +397,7 @@ def watch_uninitialised(on: bool = True) -> None:
 
 
 def stats() -> Stats:
-    """Returns the objects that are alive in the simulator, and its counters."""
+    """Returns which objects are alive in the simulator, and what it has counted."""
     names = [field.name for field in fields(Stats)]
     found = ffi.new("uint64_t[]", len(names))
     control_function("aclsim_stats", "void (*)(uint64_t *)")(found)
@@ -403,7 +405,7 @@ def stats() -> Stats:
 
 
 def retain_count(device: SupportsIndex = 0) -> int:
-    """The retain count of the device: how often it is set, or 0 if it is not set.
+    """Returns the retain count of the device: how often it is set. 0 if it is not set.
 
     Args:
         device: the index of the device.
@@ -415,7 +417,7 @@ def retain_count(device: SupportsIndex = 0) -> int:
 
 
 def resets(device: SupportsIndex = 0) -> int:
-    """The number of resets since the start that released the device.
+    """Returns the number of resets since the start that released the device.
 
     Args:
         device: the index of the device.
@@ -428,7 +430,7 @@ def resets(device: SupportsIndex = 0) -> int:
 
 
 def violations() -> list[str]:
-    """Misuse of ACL that the usage checker has reported, oldest first.
+    """Returns the misuse of ACL that the usage checker has reported, oldest first.
 
     The newest 256 texts are kept; `Stats.violations` counts all. `forget()` drops them.
     """
@@ -443,7 +445,7 @@ def violations() -> list[str]:
 
 
 def journal() -> list[dict[str, Any]]:
-    """The newest ACL calls that have returned, oldest first; at most 65536 are kept.
+    """Returns the newest ACL calls that have returned, oldest first; at most 65536 are kept.
 
     Returns:
         A dict for each call: `seq`, its number; `tid`, the thread; `call`, the name of the function; `args`, a list;
@@ -461,7 +463,7 @@ _forgotten = 0
 
 
 def forget() -> None:
-    """Set the counts of calls to 0, and drop the violations and the journal. Live objects are not affected."""
+    """Sets the counts of calls to 0, and drops the violations and the journal. Live objects are not affected."""
     global _forgotten  # noqa: PLW0603 - the process has one simulator, so one count
     control_function("aclsim_forget", "void (*)(void)")()
     _forgotten += 1

@@ -15,7 +15,7 @@ MAX_TASK_ID: Final = 0xFFFFFFFF
 
 
 def set_next_task(stream: StreamLike, task_id: SupportsIndex) -> None:
-    """Set the id of the next task that is enqueued on the stream. Later tasks get the ids behind it, modulo 2^32.
+    """Sets the id of the next task that is enqueued on the stream. Later tasks get the ids behind it, modulo 2^32.
 
     Args:
         stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
@@ -33,7 +33,7 @@ def set_next_task(stream: StreamLike, task_id: SupportsIndex) -> None:
 
 
 def faulted(stream: StreamLike) -> bool:
-    """Whether the stream is stopped at a failed task. It stays stopped until the recycle thread is woken.
+    """Returns whether the stream is stopped at a failed task. It is until the recycle thread is woken.
 
     Args:
         stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
@@ -45,7 +45,7 @@ def faulted(stream: StreamLike) -> bool:
 
 
 def wakes(device: SupportsIndex = 0) -> int:
-    """How often the recycle thread of the device, which handles failed tasks, has been woken since the start.
+    """Returns how often the recycle thread of the device, which handles failed tasks, was woken since the start.
 
     Args:
         device: the index of the device.
@@ -57,7 +57,7 @@ def wakes(device: SupportsIndex = 0) -> int:
 
 
 def wake(device: SupportsIndex = 0) -> None:
-    """Wake the recycle thread of the device, as another library of the process may at any time.
+    """Wakes the recycle thread of the device, as another library of the process may at any time.
 
     Args:
         device: the index of the device.
@@ -69,7 +69,7 @@ def wake(device: SupportsIndex = 0) -> None:
 
 
 def set_query_lag(on: bool = True) -> None:
-    """Set whether queries of events lag.
+    """Sets whether queries of events lag.
 
     Args:
         on: with True, the first aclrtQueryEvent that finds a record complete still returns that it is not.
@@ -78,7 +78,7 @@ def set_query_lag(on: bool = True) -> None:
 
 
 def set_sync_livelock(on: bool = True) -> None:
-    """Set whether aclrtSynchronizeStream without a time-out waits for work that is enqueued later.
+    """Sets whether aclrtSynchronizeStream without a time-out waits for work that is enqueued later.
 
     Args:
         on: with True, the call does not return if tasks were enqueued on the stream after it was called. An abort or
@@ -88,7 +88,7 @@ def set_sync_livelock(on: bool = True) -> None:
 
 
 def set_reset_crash(on: bool = True) -> None:
-    """Set whether a force reset crashes while another thread synchronizes a stream of the device.
+    """Sets whether a force reset crashes while another thread synchronizes a stream of the device.
 
     Args:
         on: with True, aclrtResetDeviceForce ends the process with SIGSEGV if another thread is inside

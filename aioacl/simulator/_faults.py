@@ -338,7 +338,7 @@ def _spread(options: dict[str, Any]) -> None:
 
 
 def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
-    """Make a rule for a `with` block, as in `with simulator.fault("aclrtMalloc", nth=3, rc=507015) as f: ...`.
+    """Makes a rule for a `with` block, as in `with simulator.fault("aclrtMalloc", nth=3, rc=507015) as f: ...`.
 
     Args:
         which: names of functions (with `*` and `?` as in a shell) or groups of functions, separated by bars:
@@ -371,7 +371,7 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
 
 
 def set_seed(seed: SupportsIndex) -> None:
-    """Set the seed of rules that fire by chance (`p`). The same seed gives the same decisions.
+    """Sets the seed of rules that fire by chance (`p`). The same seed gives the same decisions.
 
     Args:
         seed: an int from 0 to 2^64 - 1.
@@ -388,7 +388,7 @@ def set_seed(seed: SupportsIndex) -> None:
 
 
 def release_key(key: str) -> None:
-    """Let the calls that hang with a key continue.
+    """Lets the calls that hang with a key continue.
 
     Args:
         key: the key of `hang` or `block_record`. A hang without a key has the name of its function as its key.
@@ -400,7 +400,7 @@ def release_key(key: str) -> None:
 
 
 def set_limits(limits: str = "") -> None:
-    """Limit how many objects a device may have, and how much memory. Each call replaces the limits before it.
+    """Limits how many objects a device may have, and how much memory. Each call replaces the limits before it.
 
     Args:
         limits: limits per device, as in "stream=8,event=16,notify=4,context=2,mem=64M". "host=32M" limits the pinned,
@@ -418,7 +418,7 @@ def set_limits(limits: str = "") -> None:
 
 
 def set_virtual_clock(virtual: bool) -> None:
-    """Set whether the simulator's clock is virtual.
+    """Sets whether the simulator's clock is virtual.
 
     If a wait with a time-out has lasted ten real seconds, a virtual clock jumps to the earliest time that a wait needs.
 
@@ -429,7 +429,7 @@ def set_virtual_clock(virtual: bool) -> None:
 
 
 def advance_clock(seconds: Seconds) -> None:
-    """Advance the virtual clock. All events that are due at the new time happen.
+    """Advances the virtual clock. All events that are due at the new time happen.
 
     Args:
         seconds: how far, from 0 to below 2^33.
@@ -450,5 +450,5 @@ def advance_clock(seconds: Seconds) -> None:
 
 
 def clock() -> float:
-    """The time of the simulator's clock, in seconds."""
+    """Returns the time of the simulator's clock, in seconds."""
     return int(control_function("aclsim_clock_now", "int64_t (*)(void)")()) / 1e9

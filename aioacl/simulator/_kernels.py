@@ -62,7 +62,7 @@ class Launch:
     _args_at: int
 
     def unpack(self, layout: str) -> tuple[Any, ...]:
-        """The arguments, unpacked from the start of `args` by a format of `struct`."""
+        """Returns the arguments, unpacked from the start of `args` by a format of `struct`."""
         return struct.unpack_from(layout, self.args)
 
     def memory(self, address: SupportsIndex, size: SupportsIndex) -> memoryview:
@@ -110,7 +110,7 @@ class Kernel:
         self._key = next(_keys)
 
     def close(self) -> None:
-        """End the registration. Launches that are still queued fail.
+        """Ends the registration. Launches that are still queued fail.
 
         A second close does nothing, and neither does the close of a kernel that a newer registration has replaced.
         """
@@ -166,7 +166,7 @@ def register_kernel(
     *,
     parameters: Sequence[SupportsIndex] | None = None,
 ) -> Kernel:
-    """Register a Python function as a kernel: each launch of the named kernel calls it.
+    """Registers a Python function as a kernel: each launch of the named kernel calls it.
 
     Args:
         name: the name of the kernel. An earlier function of that name is replaced.

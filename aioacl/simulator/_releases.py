@@ -19,7 +19,7 @@ WITHOUT_RUNTIME: Final[tuple[Release, ...]] = ("8.1",)
 
 
 def library_path(cann: Release | None = None) -> Path:
-    """The path of the simulator's shared object.
+    """Returns the path of the simulator's shared object.
 
     Args:
         cann: the release of CANN that it stands for: "8.1", "8.5", "9.0", "9.1" or "master". It lacks the functions
@@ -46,7 +46,7 @@ def runtime_path(cann: Release) -> Path | None:
 
 
 def include_dir() -> Path:
-    """The folder that contains `aclsim.h`, the header of the simulator's controls for C."""
+    """Returns the folder that contains `aclsim.h`, the header of the simulator's controls for C."""
     return paths.SIMULATOR / "csrc"
 
 
