@@ -1,6 +1,6 @@
 """Resources of the runtime: allocate and release them. Each line names the ACL function behind it.
 
-C programs release by hand, in the opposite order, and on every way out. Here the end of the block does.
+C programs release resources by hand, in the opposite order, and on every return. Here the end of the block releases them.
 """
 
 import asyncio
@@ -24,5 +24,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
+    aioacl.library_info()  # loads the library; if there is none, the error names the remedy
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Wait between streams: the second goes on when the first has reached an event. The host waits for neither."""
+"""Wait between streams: the second continues when the first has reached an event. The host does not wait for the event."""
 
 import asyncio
 
@@ -25,5 +25,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
+    aioacl.library_info()  # loads the library; if there is none, the error names the remedy
     asyncio.run(main())

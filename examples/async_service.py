@@ -1,6 +1,7 @@
-"""An ASGI service without a framework: its lifespan opens the device; a force reset costs requests a wait, no error.
+"""An ASGI service without a framework. Its lifespan opens the device. During a force reset, requests wait and do not fail.
 
-Give `app` to any ASGI server; requests have a body, of one chunk. Here, main() plays server and clients in one process.
+Any ASGI server can run `app`. Each request has a body of one chunk. Here, main() acts as the server and its clients, in
+one process.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ async def respond(device: aioacl.Device, path: str, body: bytes) -> tuple[int, b
 
 
 async def echo(device: aioacl.Device, body: bytes) -> bytes:
-    """Sends the body through the device. A reset waits for the lease; if it could not, this begins again after it."""
+    """Sends the body through the device. A reset waits for the lease. If the reset revokes it, the loop begins again."""
     while True:
         with suppress(aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError):
             async with device.lease(), device.create_stream() as stream, device.allocate(len(body)) as memory:
@@ -52,7 +53,7 @@ async def echo(device: aioacl.Device, body: bytes) -> bytes:
 
 
 async def request(path: str, body: bytes = b"") -> tuple[int, bytes]:
-    """What a server does for one request."""
+    """Sends one request to the app, as a server does, and returns the status and body."""
     to_app, from_app = asyncio.Queue[Any](), asyncio.Queue[Any]()
     to_app.put_nowait({"type": "http.request", "body": body})
     await app({"type": "http", "path": path}, to_app.get, from_app.put)
@@ -74,5 +75,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
+    aioacl.library_info()  # loads the library; if there is none, the error names the remedy
     asyncio.run(main())

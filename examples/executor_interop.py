@@ -1,7 +1,7 @@
 """Blocking code beside a device: `device.executor` is a concurrent.futures.Executor like any other.
 
-Its threads have the device's context current, so that calls of other libraries find it there. A force reset waits for
-jobs that run, and jobs that come during one begin after it.
+Its threads have the device's context current, so calls of other libraries use the device. A force reset waits for jobs that
+run. Jobs that are submitted during a reset begin after it.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ def digest(block: bytes) -> str:
 
 
 def where() -> str:
-    """The name of the thread that it runs on."""
+    """Returns the name of the thread that runs the job."""
     return threading.current_thread().name
 
 
@@ -45,5 +45,5 @@ def by_hand(device: aioacl.Device) -> list[str]:
 
 
 if __name__ == "__main__":
-    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
+    aioacl.library_info()  # loads the library; if there is none, the error names the remedy
     asyncio.run(main())

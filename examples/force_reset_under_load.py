@@ -1,7 +1,7 @@
 """A device is force-reset repeatedly while workers use it. They lose handles, never data.
 
-A reset makes everything that was made before it stale. A worker that meets one makes new handles and goes on; making
-them waits until the device is open again.
+A reset makes all older handles stale. A worker that is interrupted makes new handles and begins again. Making them waits
+until the device is open again.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ RESET = (aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError)
 
 
 class Tally:
-    """What all workers have seen together."""
+    """The counts of all workers together."""
 
     def __init__(self) -> None:
         self.over = False
@@ -23,7 +23,7 @@ class Tally:
 
 
 async def exchange(device: aioacl.Device, payload: bytes, tally: Tally) -> None:
-    """Sends the payload there and back until the drill is over, or a reset interrupts it."""
+    """Copies the payload to the device and back, until the drill is over or a reset interrupts it."""
     async with device.create_stream() as stream, device.allocate(SIZE) as buffer:
         while not tally.over:
             answer = bytearray(SIZE)
@@ -56,5 +56,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
+    aioacl.library_info()  # loads the library; if there is none, the error names the remedy
     asyncio.run(main())

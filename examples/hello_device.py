@@ -21,5 +21,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
+    aioacl.library_info()  # loads the library; if there is none, the error names the remedy
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Upload, work and download overlap: three streams tied by events, several items in flight, results in order.
+"""Upload, work and download overlap: events order three streams, several items are in flight, and results keep their order.
 
 If a task fails, the await of its result raises. Then new streams begin again at the first item without a result.
 """
@@ -16,7 +16,7 @@ ITEMS = [number.to_bytes(4, "big") * (SIZE // 4) for number in range(40)]
 
 
 class Slot(NamedTuple):
-    """The memory of one item in flight: pinned at both ends, on the device between."""
+    """The memory of one item in flight: pinned for source and result, on the device for the work."""
 
     source: aioacl.PinnedBuffer
     input: aioacl.DeviceBuffer
@@ -29,25 +29,25 @@ async def overlapped(device: aioacl.Device, items: Sequence[bytes]) -> AsyncIter
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(device.create_stream()) for _ in range(3)]
         slots = [await new_slot(device, stack) for _ in range(IN_FLIGHT)]
-        flying: deque[aioacl.Event] = deque()
+        in_flight: deque[aioacl.Event] = deque()
         for number in range(len(items) + IN_FLIGHT):
             slot = slots[number % IN_FLIGHT]
             if number >= IN_FLIGHT:
-                await flying.popleft()  # it covers all three stages, for each waits for the one before
+                await in_flight.popleft()  # it covers all three stages, because each waits for the one before
                 yield bytes(slot.result)
             if number < len(items):
-                flying.append(launch(slot, items[number], streams))
+                in_flight.append(launch(slot, items[number], streams))
 
 
 async def new_slot(device: aioacl.Device, stack: AsyncExitStack) -> Slot:
-    """Memory for one more item in flight; the stack gives it back."""
+    """Allocates the memory for one more item in flight. The stack closes it."""
     source, result = [await stack.enter_async_context(device.pinned(SIZE)) for _ in range(2)]
     before, after = [await stack.enter_async_context(device.allocate(SIZE)) for _ in range(2)]
     return Slot(source, before, after, result)
 
 
 def launch(slot: Slot, item: bytes, streams: list[aioacl.Stream]) -> aioacl.Event:
-    """Enqueues all three stages and waits for none; the event is done when the result is there."""
+    """Enqueues all three stages and waits for none. The event is done when the result has arrived."""
     up, work, down = streams
     slot.source.view[:] = item
     up.copy(slot.input, slot.source)
@@ -64,7 +64,7 @@ async def main() -> None:
         for attempt in range(3):
             try:
                 async for result in overlapped(device, ITEMS[len(results) :]):
-                    results.append(result)  # noqa: PERF401 - those before a failure count
+                    results.append(result)  # noqa: PERF401 - results from before a failure are kept
                 break
             except aioacl.DeviceFault as error:
                 if error.action != "new_stream" or attempt == 2:  # a device that failed needs a reset
@@ -74,5 +74,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
+    aioacl.library_info()  # loads the library; if there is none, the error names the remedy
     asyncio.run(main())

@@ -1,7 +1,7 @@
-"""Testing your own asynchronous code without a card: hold the simulator, make it fail, release it, read its journal.
+"""Tests of asynchronous code without a card: they hold a stream of the simulator, release it, and make a copy fail.
 
-Run it with pytest and pytest-asyncio, with `asyncio_mode = "auto"` in the settings. Nothing here sleeps: a held stream
-stands still until it is released.
+Run it with pytest and pytest-asyncio, with `asyncio_mode = "auto"` in the settings. No test sleeps: a held stream
+starts no task until it is released.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Mailbox:
         return self.stream.copy(self.memory, message.ljust(self.memory.size, b"\0"))
 
     async def take(self) -> bytes:
-        """The message that is there when all that was put before has arrived."""
+        """Waits for all messages that were put before, and returns the newest one."""
         found = bytearray(self.memory.size)
         await self.stream.copy(found, self.memory)
         return bytes(found).rstrip(b"\0")

@@ -1,7 +1,7 @@
 """A device that makes no progress: three ways to stop waiting. None of them affects its work.
 
 A timeout or a cancellation ends the await, not the copy. Only `stream.abort()` or a reset stops work on the device.
-The simulator plays the device that stands still, so this example runs on it only.
+The example holds a stream of the simulator, so it runs on the simulator only.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ MESSAGE = b"Better late than never."
 
 
 async def arrival(ticket: aioacl.Ticket) -> None:
-    """A task that waits for a copy."""
+    """Waits for a copy; it runs as a task."""
     await ticket
 
 

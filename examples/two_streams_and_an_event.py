@@ -1,6 +1,6 @@
-"""One stream writes a buffer, another reads it, and events keep them in step.
+"""One stream writes a buffer, another reads it, and events order the two.
 
-The whole exchange is enqueued before anything is awaited: it is the device that waits, not the program.
+The whole exchange is enqueued before anything is awaited. The device waits for the events, and the program does not.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ async def main() -> None:
         pages = [bytearray(SIZE) for _ in range(ROUNDS)]
         for number, page in enumerate(pages):
             writer.fill(buffer, number)
-            reader.wait_event(writer.record())  # no reading before it is written
+            reader.wait_event(writer.record())  # the reader starts after the write
             reader.copy(page, buffer)
-            writer.wait_event(reader.record())  # no writing before it is read
+            writer.wait_event(reader.record())  # the next write starts after the read
 
         await reader
         for number, page in enumerate(pages):
@@ -31,5 +31,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    aioacl.library_info()  # loads the library; without one it raises, and the error names the remedy
+    aioacl.library_info()  # loads the library; if there is none, the error names the remedy
     asyncio.run(main())
