@@ -103,6 +103,7 @@ class Audit:
         patience: the seconds that threads and unfinished work get to end.
 
     Attributes:
+        allowed: the names of what may be left.
         before: the Snapshot at the beginning.
 
     Raises:
