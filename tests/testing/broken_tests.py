@@ -1,7 +1,7 @@
-"""Tests that leave something behind, break a device or violate a rule, each followed by one that must not notice.
+"""Tests that leave something behind, break a device or violate a rule. The tests that follow must not be affected.
 
-Not collected here: test_plugin.py copies it into the example project and runs it there. `# here` marks the lines that
-the plugin must name.
+Not collected here: test_plugin.py copies this file into the example project and runs it there. `# here` marks the
+lines that the plugin must name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ go_on = threading.Event()
 
 @pytest.fixture(autouse=True)
 def _works() -> None:
-    """Does device 0 work? Looked at before the test's own business."""
+    """Checks that device 0 works, before each test."""
 
     async def main() -> bytes:
         async with open_store() as store:
@@ -47,7 +47,7 @@ def test_leaves_a_stream(aioacl_device: aioacl.Device) -> None:
     kept.append(aioacl_device.create_stream().result())  # here
 
 
-def test_leaves_a_stream_deep_down() -> None:
+def test_leaves_a_stream_in_a_nested_task() -> None:
     async def helper(device: aioacl.Device) -> None:
         (stream,) = await asyncio.gather(device.create_stream())  # here
         kept.append(stream)
@@ -125,14 +125,14 @@ def test_passes_unexpectedly_and_leaves_a_stream(aioacl_device: aioacl.Device) -
 
 
 def test_leaves_a_pipe() -> None:
-    kept.append(os.pipe())  # Python does not tell who
+    kept.append(os.pipe())  # Python does not report which line made it
 
 
 def test_leaves_a_count_below_aioacl() -> None:
     lowlevel.set_device(1)
 
 
-def test_is_not_blamed_for_that() -> None:
+def test_after_a_left_count_passes() -> None:
     lowlevel.reset_device(1)
 
 
@@ -146,10 +146,10 @@ def forgetful() -> Iterator[aioacl.Stream]:
 
 
 class TestBroaderFixture:
-    def test_is_not_blamed(self, forgetful: aioacl.Stream) -> None:
+    def test_first_with_the_fixture_passes(self, forgetful: aioacl.Stream) -> None:
         assert forgetful.query()
 
-    def test_is_the_last(self, forgetful: aioacl.Stream) -> None:
+    def test_last_with_the_fixture_is_reported(self, forgetful: aioacl.Stream) -> None:
         assert forgetful.query()
 
 
@@ -170,7 +170,7 @@ def test_violates_a_rule() -> None:
     lowlevel.reset_device(0)
 
 
-# --- broken midway -----------------------------------------------------------------------------------------------
+# --- devices that are broken in a test ---------------------------------------------------------------------------
 
 
 def test_fails_with_work_in_flight(aioacl_device: aioacl.Device, aioacl_simulator: Any) -> None:
@@ -201,7 +201,7 @@ def test_fails_on_a_poisoned_device(aioacl_simulator: Any) -> None:
     asyncio.run(main())
 
 
-def test_stands_still(aioacl_device: aioacl.Device, aioacl_simulator: Any) -> None:
+def test_blocks_until_the_watchdog_acts(aioacl_device: aioacl.Device, aioacl_simulator: Any) -> None:
     stream, memory = aioacl_device.create_stream().result(), aioacl_device.allocate(64).result()
     aioacl_simulator.hang_call("aclrtMemsetAsync")
     stream.fill(memory, 1)
@@ -210,5 +210,5 @@ def test_stands_still(aioacl_device: aioacl.Device, aioacl_simulator: Any) -> No
     memory.close().result()
 
 
-def test_sees_nothing_of_all_that(aioacl_device: aioacl.Device) -> None:
+def test_device_is_healthy_afterwards(aioacl_device: aioacl.Device) -> None:
     assert aioacl_device.health.status == "ok"

@@ -1,7 +1,7 @@
-"""Tests that leave nothing, though much outlives them: loops, devices and workers of the session, and of C libraries.
+"""Tests that leave no leak, although much outlives them: loops, devices and workers of the session and of C libraries.
 
-Not collected here: test_plugin.py copies it into the example project and runs it there. Nothing here may be taken for a
-leak.
+Not collected here: test_plugin.py copies this file into the example project and runs it there. The plugin must report
+no leak in it.
 """
 
 from __future__ import annotations
@@ -38,43 +38,43 @@ async def stream(npu: aioacl.Device) -> AsyncIterator[aioacl.Stream]:
 
 @pytest.mark.asyncio(loop_scope="session")
 class TestSession:
-    async def test_the_pools_grow(self, npu: aioacl.Device, stream: aioacl.Stream) -> None:
+    async def test_pools_may_grow(self, npu: aioacl.Device, stream: aioacl.Stream) -> None:
         async with npu.allocate(64) as memory:
             events = [stream.record() for _ in range(100)]
             await stream.fill(memory, 1)
             await events[-1]
 
-    async def test_the_default_executor_stays(self, stream: aioacl.Stream) -> None:
+    async def test_default_executor_may_stay(self, stream: aioacl.Stream) -> None:
         await asyncio.to_thread(stream.result)
 
-    async def test_the_executor_of_the_device_stays(self, npu: aioacl.Device) -> None:
+    async def test_executor_of_the_device_may_stay(self, npu: aioacl.Device) -> None:
         assert await npu.run(threading.get_ident) != threading.get_ident()
 
-    async def test_a_cancelled_wait_stays_behind(
+    async def test_cancelled_wait_may_stay_pending(
         self, npu: aioacl.Device, stream: aioacl.Stream, aioacl_simulator: Any
     ) -> None:
         async with npu.allocate(64) as memory:
-            aioacl_simulator.hold(stream)  # and nobody releases it
+            aioacl_simulator.hold(stream)  # and it is not released
             waiting = asyncio.ensure_future(self._fill(stream, memory))
-            await wait_until(lambda: aioacl_simulator.pending(stream))  # a mark may be among them
+            await wait_until(lambda: aioacl_simulator.pending(stream))  # the pending entries may include a mark
             waiting.cancel()
 
     async def _fill(self, stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:
         await stream.fill(memory, 1)
 
-    async def test_the_stream_works_on(self, npu: aioacl.Device, stream: aioacl.Stream) -> None:
+    async def test_stream_works_after_a_cancelled_wait(self, npu: aioacl.Device, stream: aioacl.Stream) -> None:
         async with npu.allocate(64) as memory:
             await stream.fill(memory, 1)
 
-    async def test_a_reset_of_the_session_s_device(self, npu: aioacl.Device) -> None:
+    async def test_reset_of_the_device_of_the_session(self, npu: aioacl.Device) -> None:
         assert (await npu.force_reset(grace=0)).ok
 
 
-# --- loops that are gone, or others than asyncio's ------------------------------------------------------------------
+# --- closed loops, and loops other than asyncio's --------------------------------------------------------------------
 
 
 @pytest.fixture
-def made_on_a_loop_that_is_gone() -> Iterator[aioacl.Stream]:
+def made_on_a_closed_loop() -> Iterator[aioacl.Stream]:
     async def make() -> tuple[aioacl.Device, aioacl.Stream]:
         device = await aioacl.open_device(1)
         return device, await device.create_stream()
@@ -85,12 +85,12 @@ def made_on_a_loop_that_is_gone() -> Iterator[aioacl.Stream]:
     device.close().result()
 
 
-def test_a_loop_that_is_gone_is_not_missed(made_on_a_loop_that_is_gone: aioacl.Stream) -> None:
-    assert made_on_a_loop_that_is_gone.query()
+def test_stream_works_after_its_loop_is_closed(made_on_a_closed_loop: aioacl.Stream) -> None:
+    assert made_on_a_closed_loop.query()
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "uvloop", "trio"])
-def test_every_loop_may_come_and_go(backend: str) -> None:
+def test_loop_of_a_backend_may_open_and_close(backend: str) -> None:
     async def main() -> None:
         async with aioacl.open_device() as device, device.create_stream() as stream:
             await stream
@@ -102,13 +102,13 @@ def test_every_loop_may_come_and_go(backend: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_fixture_may_be_asked_for_in_a_running_loop(request: pytest.FixtureRequest) -> None:
+async def test_fixture_may_be_requested_in_a_running_loop(request: pytest.FixtureRequest) -> None:
     device = request.getfixturevalue("aioacl_device")
     async with device.create_stream() as stream:
         await stream
 
 
-# --- what else pytest collects --------------------------------------------------------------------------------------
+# --- other tests that pytest collects -------------------------------------------------------------------------------
 
 
 class TestIsolated(unittest.IsolatedAsyncioTestCase):
@@ -137,12 +137,12 @@ class TestStrategies:
 
 
 @pytest.mark.aioacl_simulator
-def test_the_simulator_is_there() -> None:
+def test_library_is_the_simulator() -> None:
     assert aioacl.library_info().backend == "simulator"
 
 
 @pytest.mark.xfail(raises=ZeroDivisionError, strict=True)
-def test_what_fails_as_expected_and_leaves_nothing(aioacl_device: aioacl.Device) -> None:
+def test_expected_failure_that_leaves_nothing(aioacl_device: aioacl.Device) -> None:
     stream = aioacl_device.create_stream().result()
     stream.close().result()
     raise ZeroDivisionError(stream)

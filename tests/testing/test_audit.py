@@ -1,4 +1,4 @@
-"""What an audit sees, and what it does not hold against anybody."""
+"""What an audit finds, and what it does not count as a leak."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def found(body: Callable[[], object], *allowed: str) -> dict[str, str]:
-    """What an audit finds in the body: texts by name."""
+    """Returns what an audit finds in the body: the texts by name."""
     try:
         with audit(*allowed, patience=0.1):
             body()
@@ -32,7 +32,7 @@ def found(body: Callable[[], object], *allowed: str) -> dict[str, str]:
     return {}
 
 
-def test_what_is_closed_is_no_leak(open_device: OpenDevice) -> None:
+def test_closed_handles_are_no_leak(open_device: OpenDevice) -> None:
     async def main() -> None:
         async with (
             open_device() as device,
@@ -47,7 +47,7 @@ def test_what_is_closed_is_no_leak(open_device: OpenDevice) -> None:
 
 
 @pytest.mark.parametrize("outer", [False, True])
-def test_a_closed_buffer_that_somebody_refers_to_is_no_leak(open_device: OpenDevice, *, outer: bool) -> None:
+def test_closed_buffer_with_references_is_no_leak_but_its_view_is(open_device: OpenDevice, *, outer: bool) -> None:
     kept: list[object] = []
     around = open_device().result() if outer else None
 
@@ -59,24 +59,24 @@ def test_a_closed_buffer_that_somebody_refers_to_is_no_leak(open_device: OpenDev
         device.close().result()
 
     assert found(lambda: body(lambda buffer: buffer.size)) == {}
-    told = found(lambda: body(lambda buffer: buffer.view))
-    assert told.keys() == {"host_blocks"}
+    reported = found(lambda: body(lambda buffer: buffer.view))
+    assert reported.keys() == {"host_blocks"}
     assert (
         "of 10 bytes on device 0 was closed, but a view of it is still alive; it was made"
-        in told["host_blocks"]
+        in reported["host_blocks"]
     )
-    assert "buffer = device.pinned(10).result()" in told["host_blocks"]
+    assert "buffer = device.pinned(10).result()" in reported["host_blocks"]
     if around is not None:
         around.close().result()
 
 
-def test_what_is_left_is_closed(open_device: OpenDevice) -> None:
+def test_device_that_is_left_open_is_reported_and_closed(open_device: OpenDevice) -> None:
     kept: list[aioacl.Device] = []
     assert found(lambda: kept.append(open_device().result())).keys() == {"devices"}
     assert kept[0].state is aioacl.State.CLOSED
 
 
-def test_what_a_reset_has_taken_is_no_leak(open_device: OpenDevice) -> None:
+def test_handle_that_a_reset_made_stale_is_no_leak(open_device: OpenDevice) -> None:
     def body() -> None:
         device = open_device().result()
         stream = device.create_stream().result()
@@ -87,7 +87,7 @@ def test_what_a_reset_has_taken_is_no_leak(open_device: OpenDevice) -> None:
     assert found(body) == {}
 
 
-def test_events_need_not_be_closed(open_device: OpenDevice) -> None:
+def test_event_that_is_not_closed_is_no_leak(open_device: OpenDevice) -> None:
     kept: list[aioacl.Event] = []
 
     def body() -> None:
@@ -98,7 +98,7 @@ def test_events_need_not_be_closed(open_device: OpenDevice) -> None:
     assert found(body) == {}
 
 
-def test_a_lease_that_was_never_left_is_told_and_taken_back(open_device: OpenDevice) -> None:
+def test_lease_that_was_never_left_is_reported_and_revoked(open_device: OpenDevice) -> None:
     kept: list[aioacl.Lease] = []
 
     def body() -> None:
@@ -106,11 +106,11 @@ def test_a_lease_that_was_never_left_is_told_and_taken_back(open_device: OpenDev
         kept.append(device.lease().__enter__())
         device.close().result()
 
-    told = found(body)
-    assert told.keys() == {"leases"}
-    assert "a lease on device 0 was never left; it was made" in told["leases"]
+    reported = found(body)
+    assert reported.keys() == {"leases"}
+    assert "a lease on device 0 was never left; it was made" in reported["leases"]
     device = open_device().result()
-    device.allocate(64).result().close().result()  # nobody says that the lease was revoked
+    device.allocate(64).result().close().result()  # no warning says that the lease was revoked
     assert found(lambda: kept.append(device.lease().__enter__()), "leases") == {}
     assert kept[1].held
     kept[1].__exit__()
@@ -118,19 +118,19 @@ def test_a_lease_that_was_never_left_is_told_and_taken_back(open_device: OpenDev
 
 
 @pytest.mark.filterwarnings("ignore:a lease on device 0:ResourceWarning")
-def test_lease_that_is_dropped_inside_its_block_is_told(open_device: OpenDevice) -> None:
+def test_lease_that_is_dropped_inside_its_block_is_reported(open_device: OpenDevice) -> None:
     def body() -> None:
         device = open_device().result()
         device.lease().__enter__()
         device.close().result()
 
-    told = found(body)
-    assert told.keys() == {"leases"}
-    assert "a lease on device 0 was never left; it was made" in told["leases"]
-    assert "device.lease().__enter__()" in told["leases"]
+    reported = found(body)
+    assert reported.keys() == {"leases"}
+    assert "a lease on device 0 was never left; it was made" in reported["leases"]
+    assert "device.lease().__enter__()" in reported["leases"]
 
 
-def test_a_lease_that_was_left_or_is_about_to_be_is_no_leak(open_device: OpenDevice) -> None:
+def test_lease_that_is_left_in_time_is_no_leak(open_device: OpenDevice) -> None:
     device = open_device().result()
     entered, leaving = threading.Event(), threading.Event()
 
@@ -156,7 +156,7 @@ def test_a_lease_that_was_left_or_is_about_to_be_is_no_leak(open_device: OpenDev
         device.close().result()
 
 
-def test_a_device_that_is_open_on_both_sides_may_fill_its_pools(open_device: OpenDevice) -> None:
+def test_pools_of_a_device_that_is_open_before_and_after_are_no_leak(open_device: OpenDevice) -> None:
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
 
@@ -171,7 +171,7 @@ def test_a_device_that_is_open_on_both_sides_may_fill_its_pools(open_device: Ope
         thing.close().result()
 
 
-def test_a_stream_that_is_finished_later_is_waited_for(open_device: OpenDevice) -> None:
+def test_audit_waits_for_a_closed_stream_whose_work_runs(open_device: OpenDevice) -> None:
     device = open_device().result()
     memory = device.allocate(64).result()
     released = threading.Timer(0.02, simulator.release_all)
@@ -192,14 +192,14 @@ def test_a_stream_that_is_finished_later_is_waited_for(open_device: OpenDevice) 
         device.close().result()
 
 
-def test_what_is_allowed_is_left_alone(open_device: OpenDevice) -> None:
+def test_allowed_leak_is_not_reported_and_stays_open(open_device: OpenDevice) -> None:
     kept: list[aioacl.Device] = []
     assert found(lambda: kept.append(open_device().result()), "devices", "set_counts") == {}
     assert kept[0].state is aioacl.State.OPEN
     kept[0].close().result()
 
 
-def test_a_thread_is_told_by_its_line() -> None:
+def test_report_of_a_thread_names_its_line() -> None:
     go_on = threading.Event()
     thread = threading.Thread(target=go_on.wait, name="pump")
     text = found(lambda: thread.start())["threads"]  # noqa: PLW0108 - the first audit of a process replaces `start`
@@ -212,20 +212,20 @@ def test_a_thread_is_told_by_its_line() -> None:
     )
 
 
-def test_a_count_below_aioacl_is_told_by_its_call() -> None:
+def test_report_of_a_set_count_names_the_acl_call() -> None:
     text = found(lambda: lowlevel.set_device(0))["set_counts"]
     lowlevel.reset_device(0)
     assert re.search(r"aclrtSetDevice\(0\), call \d+, on thread MainThread", text)
 
 
-def test_reserved_addresses_below_aioacl_are_told_by_their_call() -> None:
+def test_report_of_reserved_addresses_names_the_acl_call() -> None:
     found_at = ffi.new("void **")
     text = found(lambda: lib.aio_u_aclrtReserveMemAddress(found_at, 4096, 0, ffi.NULL, 0))["reservations"]
     assert lib.aio_u_aclrtReleaseMemAddress(found_at[0]) == 0
     assert re.search(r"aclrtReserveMemAddress\(.*\), call \d+, on thread MainThread", text)
 
 
-def test_an_error_gets_the_report_as_a_note(open_device: OpenDevice) -> None:
+def test_error_in_the_body_gets_the_report_as_a_note(open_device: OpenDevice) -> None:
     kept: dict[str, aioacl.Device] = {}
 
     def body() -> None:
@@ -248,7 +248,7 @@ def findings_of(body: Callable[[], object]) -> list[str]:
     return [str(finding) for finding in caught.value.findings]
 
 
-def test_more_violations_than_are_kept_are_told() -> None:
+def test_audit_counts_violations_that_are_no_longer_recorded() -> None:
     def body() -> None:
         for _ in range(300):
             destroy_a_dead_event()
@@ -261,7 +261,7 @@ def test_more_violations_than_are_kept_are_told() -> None:
     simulator.forget()
 
 
-def test_what_is_forgotten_hides_no_later_violation() -> None:
+def test_simulator_forget_does_not_hide_later_violations() -> None:
     def body() -> None:
         simulator.forget()
         destroy_a_dead_event()
@@ -272,7 +272,7 @@ def test_what_is_forgotten_hides_no_later_violation() -> None:
     simulator.forget()
 
 
-def test_audits_may_be_nested(open_device: OpenDevice) -> None:
+def test_inner_audit_reports_what_the_outer_one_does_not(open_device: OpenDevice) -> None:
     kept: list[aioacl.Device] = []
 
     def inner() -> None:
@@ -282,10 +282,10 @@ def test_audits_may_be_nested(open_device: OpenDevice) -> None:
     assert found(inner) == {}
 
 
-# --- where things come from ------------------------------------------------------------------------------------------
+# --- origins of handles --------------------------------------------------------------------------------------------
 
 
-def test_nobody_writes_anything_down_without_an_audit(open_device: OpenDevice) -> None:
+def test_origins_are_not_recorded_without_an_audit(open_device: OpenDevice) -> None:
     assert origin.keeper is None
     device = open_device().result()
     assert origin_of(device) == ""
@@ -293,21 +293,21 @@ def test_nobody_writes_anything_down_without_an_audit(open_device: OpenDevice) -
     assert origin.keeper is None
 
 
-def test_the_origin_is_the_line_that_asked(open_device: OpenDevice) -> None:
+def test_origin_is_the_line_of_the_request(open_device: OpenDevice) -> None:
     with audit():
         device = open_device().result()
         opening = device.create_stream()
         stream = opening.result()
         assert re.fullmatch(r"tests/kit.py:\d+ in opener.<locals>.open_it", origin_of(device))
         assert re.fullmatch(
-            r"tests/testing/test_audit.py:\d+ in test_the_origin_is_the_line_that_asked", origin_of(stream)
+            r"tests/testing/test_audit.py:\d+ in test_origin_is_the_line_of_the_request", origin_of(stream)
         )
         stream.close().result()
         device.close().result()
 
 
 @pytest.mark.leaves("streams")
-def test_a_warning_names_the_origin(open_device: OpenDevice) -> None:
+def test_resource_warning_names_the_origin(open_device: OpenDevice) -> None:
     with audit("streams"):
         device = open_device().result()
         stream = device.create_stream().result()
@@ -319,10 +319,10 @@ def test_a_warning_names_the_origin(open_device: OpenDevice) -> None:
         device.close().result()
 
 
-# --- what lives ------------------------------------------------------------------------------------------------------
+# --- snapshots -------------------------------------------------------------------------------------------------------
 
 
-def test_a_snapshot_calls_no_acl(open_device: OpenDevice) -> None:
+def test_snapshot_calls_no_acl_function(open_device: OpenDevice) -> None:
     device = open_device().result()
     before = simulator.stats().calls
     then = snapshot()
@@ -335,7 +335,7 @@ def test_a_snapshot_calls_no_acl(open_device: OpenDevice) -> None:
     device.close().result()
 
 
-def test_what_nobody_counts_cannot_be_allowed() -> None:
+def test_audit_of_an_unknown_name_is_refused() -> None:
     with (
         pytest.raises(
             aioacl.ParameterError, match=r"'thread' .*did you mean 'threads'.* Pass one of .*streams"

@@ -1,4 +1,4 @@
-"""docs/testing.md does what it says."""
+"""The programs and tables of docs/testing.md are correct."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLUGIN = ROOT / "pytest_aioacl.py"
 
 
 def blocks(language: str) -> list[str]:
-    """The page's blocks in a language."""
+    """Returns the blocks of the page in a language."""
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
 
 
@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_tests_pass(project: Path) -> None:
+def test_tests_of_the_page_pass(project: Path) -> None:
     tests = [block for block in blocks("python") if "def test_" in block and "# fails" not in block]
     for number, block in enumerate(tests):
         (project / f"test_{number}.py").write_text(block)
@@ -41,7 +41,7 @@ def test_the_tests_pass(project: Path) -> None:
 
 
 def test_types_of_fixtures_are_those_of_the_plugin() -> None:
-    told = dict(re.findall(r"^\| `(aioacl_\w+)` \| `([^`]+)` \|", PAGE, flags=re.MULTILINE))
+    documented = dict(re.findall(r"^\| `(aioacl_\w+)` \| `([^`]+)` \|", PAGE, flags=re.MULTILINE))
     returned = {
         function.name: ast.unparse(function.returns).replace("'", '"')
         for function in ast.parse(PLUGIN.read_text()).body
@@ -50,8 +50,8 @@ def test_types_of_fixtures_are_those_of_the_plugin() -> None:
         and any("pytest.fixture" in ast.unparse(each) for each in function.decorator_list)
         and not function.name.startswith("_")
     }
-    assert returned == {**told, "aioacl_open": "Generator[Open]"}
-    assert told["aioacl_open"] == "Callable[[int], aioacl.Device]"  # Open is not importable with its type
+    assert returned == {**documented, "aioacl_open": "Generator[Open]"}
+    assert documented["aioacl_open"] == "Callable[[int], aioacl.Device]"  # Open is not importable with its type
 
 
 @pytest.mark.slow
@@ -61,14 +61,14 @@ def test_annotated_fixtures_are_accepted_in_strict_mode(tmp_path: Path, checker:
     assert test_typing.CHECKERS[checker](tmp_path, annotated, test_typing.PYTHONS[0]) == set()
 
 
-def test_the_leak_is_told_like_that(project: Path) -> None:
+def test_report_of_a_leak_is_as_documented(project: Path) -> None:
     (leak,) = [block for block in blocks("python") if block.startswith("# fails\n")]
     (project / "test_leak.py").write_text(leak)
-    (told,) = blocks("console")
-    assert told in run(project, "test_leak.py").output
+    (documented,) = blocks("console")
+    assert documented in run(project, "test_leak.py").output
 
 
-def test_the_program_runs(tmp_path: Path) -> None:
+def test_program_of_the_page_runs(tmp_path: Path) -> None:
     (program,) = [block for block in blocks("python") if "def test_" not in block]
     (tmp_path / "program.py").write_text(program)
     ran = forkserver.run([sys.executable, "-W", "error", str(tmp_path / "program.py")])
@@ -76,7 +76,7 @@ def test_the_program_runs(tmp_path: Path) -> None:
     assert ran.stdout == "<Device 0, OPEN, generation 1>\n"
 
 
-def test_what_may_be_left_is_what_is_counted() -> None:
+def test_documented_names_of_leaks_are_those_that_are_counted() -> None:
     (row,) = re.findall(r"^\| `aioacl_allow_leaks\(.*", PAGE, flags=re.MULTILINE)
     named = set(re.findall(r"\w+", row.partition("may leave:")[2]))
     assert named == KNOWN

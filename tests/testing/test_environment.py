@@ -1,4 +1,4 @@
-"""Whatever a test does to the simulator, the next one meets it as the environment says."""
+"""Each test starts with the simulator as the environment variables set it, whatever an earlier test changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.testing.test_plugin import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-CLIMATE = """
+ENVIRONMENT = """
 import pytest
 from aioacl.lowlevel import ffi, functions
 
@@ -28,7 +28,7 @@ def firings():
 
 @pytest.mark.parametrize("time", [1, 2])
 @pytest.mark.aioacl_allow_leaks("violations")
-def test_what_the_environment_says_holds(aioacl_device, aioacl_simulator, time):
+def test_settings_are_those_of_the_environment(aioacl_device, aioacl_simulator, time):
     before = aioacl_simulator.clock()
     aioacl_device.create_stream().result().close().result()
     assert aioacl_simulator.clock() == before
@@ -41,7 +41,7 @@ def test_what_the_environment_says_holds(aioacl_device, aioacl_simulator, time):
     aioacl_simulator.set_virtual_clock(False)
 
 @pytest.mark.parametrize("time", [1, 2])
-def test_chance_is_the_same(aioacl_simulator, time):
+def test_sequence_of_random_faults_is_the_same(aioacl_simulator, time):
     seen.append(list(firings()))
     assert True in seen[0] and False in seen[0]
     assert seen[-1] == seen[0]
@@ -53,13 +53,13 @@ def test_chance_is_the_same(aioacl_simulator, time):
     ("seed", "faults"),
     [("0x10", "aclrtGetDeviceCount:p=0.5:rc=507000"), ("0", "seed=010;aclrtGetDeviceCount:p=0.5:rc=507000")],
 )
-def test_what_a_test_changes_is_as_the_environment_says_for_the_next(
+def test_next_test_starts_with_the_settings_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str, faults: str
 ) -> None:
-    (tmp_path / "test_climate.py").write_text(CLIMATE)
+    (tmp_path / "test_settings.py").write_text(ENVIRONMENT)
     monkeypatch.setenv("AIOACL_SIM_UNINIT", "1")
     monkeypatch.setenv("AIOACL_SIM_CLOCK", "virtual")
     monkeypatch.setenv("AIOACL_SIM_SEED", seed)
     monkeypatch.setenv("AIOACL_SIM_FAULTS", faults)
-    ran = run(tmp_path, "test_climate.py")
+    ran = run(tmp_path, "test_settings.py")
     assert (ran.status, len(ran.passed)) == (0, 4), ran.output

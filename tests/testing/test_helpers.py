@@ -1,4 +1,4 @@
-"""Waiting for a state, and putting things in order again."""
+"""Waiting for a condition, and recovery of devices after a test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.anyio
-async def test_until_returns_when_it_holds(open_device: OpenDevice) -> None:
+async def test_wait_until_returns_when_the_condition_holds(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with simulator.held(stream):
             stream.fill(memory, 1)
@@ -26,7 +26,7 @@ async def test_until_returns_when_it_holds(open_device: OpenDevice) -> None:
 
 
 @pytest.mark.anyio
-async def test_until_tells_what_it_waited_for() -> None:
+async def test_wait_until_names_the_condition_when_it_times_out() -> None:
     never = False
     with pytest.raises(TimeoutError, match=r"did not become true within 0.01 s: .*lambda: never"):
         await wait_until(lambda: never, timeout=0.01)
@@ -37,17 +37,17 @@ async def always() -> bool:
 
 
 @pytest.mark.anyio
-async def test_until_with_an_async_condition_raises_that_names_the_remedy() -> None:
+async def test_wait_until_with_an_async_condition_raises_and_names_the_remedy() -> None:
     refused = pytest.raises(
         aioacl.ParameterError, match=r"not async, got .*coroutine. Pass a condition that is"
     )
     with refused:
         await wait_until(always)
     with refused:
-        wait_until_blocking(lambda: always())  # noqa: PLW0108 - not async itself: that is the case
+        wait_until_blocking(lambda: always())  # noqa: PLW0108 - the lambda itself is not async, but its result is
 
 
-def test_until_now_is_the_same_for_threads() -> None:
+def test_wait_until_blocking_returns_or_times_out() -> None:
     gone = threading.Event()
     thread = threading.Thread(target=gone.set)
     thread.start()
@@ -57,7 +57,7 @@ def test_until_now_is_the_same_for_threads() -> None:
         wait_until_blocking(lambda: thread.ident is None, timeout=0.01)
 
 
-def test_everything_is_released(open_device: OpenDevice) -> None:
+def test_release_everything_ends_holds_hangs_and_injected_faults(open_device: OpenDevice) -> None:
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
     simulator.hold(stream)
@@ -73,7 +73,7 @@ def test_everything_is_released(open_device: OpenDevice) -> None:
         thing.close().result()
 
 
-def test_devices_are_closed_by_force(open_device: OpenDevice) -> None:
+def test_force_close_closes_all_devices_but_the_named_ones(open_device: OpenDevice) -> None:
     first, second = open_device(0).result(), open_device(1).result()
     again = open_device(0).result()
     assert force_close(but=[1]) == ()
@@ -86,7 +86,7 @@ def test_devices_are_closed_by_force(open_device: OpenDevice) -> None:
     assert second.state is aioacl.State.CLOSED
 
 
-def test_a_device_that_works_is_left_alone(open_device: OpenDevice) -> None:
+def test_recover_device_does_not_reset_a_device_that_works(open_device: OpenDevice) -> None:
     assert recover_device(0) == ""
     device = open_device(0).result()
     assert recover_device(0) == ""
@@ -94,20 +94,20 @@ def test_a_device_that_works_is_left_alone(open_device: OpenDevice) -> None:
     device.close().result()
 
 
-def test_a_poisoned_device_is_mended(open_device: OpenDevice) -> None:
+def test_recover_device_resets_a_poisoned_device(open_device: OpenDevice) -> None:
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
     simulator.fail_next(stream, FAULT)
     with pytest.raises(aioacl.DeviceFault):
         stream.fill(memory, 1).result()
     poisoned = device.health.status
-    assert "device 0 is poisoned" in (told := recover_device(0))
-    assert "open at generation" in told
+    assert "device 0 is poisoned" in (report := recover_device(0))
+    assert "open at generation" in report
     assert (poisoned, device.health.status) == ("poisoned", "ok")
     device.close().result()
 
 
-def test_a_device_that_fails_its_trial_is_mended(open_device: OpenDevice) -> None:
+def test_recover_device_resets_a_device_that_fails_its_test(open_device: OpenDevice) -> None:
     device = open_device().result()
     simulator.fail_call("aclrtMemcpy", FAULT)
     assert f"fails a test: aclrtMemcpy returned {FAULT}" in recover_device(0)
@@ -115,7 +115,7 @@ def test_a_device_that_fails_its_trial_is_mended(open_device: OpenDevice) -> Non
     device.close().result()
 
 
-def test_a_device_that_cannot_be_opened_is_told() -> None:
+def test_recover_device_reports_a_device_that_cannot_be_opened() -> None:
     simulator.fail_call("aclrtSetDevice", FAULT)
     assert "device 0 cannot be opened" in recover_device(0)
     assert recover_device(0) == ""

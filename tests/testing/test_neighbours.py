@@ -1,4 +1,4 @@
-"""The plugin beside others: two plugins for asynchronous tests, multiprocessing, tempfile, and pytest's xfail."""
+"""The plugin with others: two plugins for asynchronous tests, multiprocessing, tempfile, and pytest's xfail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.testing.test_plugin import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-# --- a test for trio --------------------------------------------------------------------------------------------------
+# --- tests on trio ---------------------------------------------------------------------------------------------------
 
 AUTO = ("-o", "asyncio_mode=auto")
 STRICT = ("-o", "asyncio_mode=strict")
@@ -54,7 +54,7 @@ async def test_other(aioacl_device):
 
 
 def on_trio(folder: Path, *arguments: str, backend: str = "", marker: str = "") -> tuple[set[str], str]:
-    """Runs the test; the names of those that failed, and what was printed."""
+    """Runs the test; returns the names of the tests that failed, and the output."""
     both = {"params": '(params=["asyncio", "trio"])', "request": "request", "backend": "request.param"}
     one = {"params": "", "request": "", "backend": backend}
     (folder / "test_it.py").write_text(ON_TRIO.format(marker=marker, **(one if backend else both)))
@@ -64,26 +64,26 @@ def on_trio(folder: Path, *arguments: str, backend: str = "", marker: str = "") 
     return set(ran.failed), ran.output
 
 
-def test_trio_variant_that_pytest_asyncio_takes_in_auto_mode_fails_with_the_remedy(tmp_path: Path) -> None:
+def test_trio_variant_in_auto_mode_of_pytest_asyncio_fails_with_the_remedy(tmp_path: Path) -> None:
     failed, output = on_trio(tmp_path, *AUTO)
     assert failed == {"test_it[trio]"}, output
     assert "_hooks.py" not in output
 
 
 @pytest.mark.parametrize("backend", ['"trio"', '("trio", {})'])
-def test_trio_test_that_pytest_asyncio_takes_in_auto_mode_fails_with_the_remedy(
+def test_trio_test_in_auto_mode_of_pytest_asyncio_fails_with_the_remedy(
     tmp_path: Path, backend: str
 ) -> None:
     failed, output = on_trio(tmp_path, *AUTO, backend=backend)
     assert failed == {"test_it"}, output
 
 
-def test_trio_test_that_has_the_marker_of_pytest_asyncio_fails_with_the_remedy(tmp_path: Path) -> None:
+def test_trio_test_with_the_marker_of_pytest_asyncio_fails_with_the_remedy(tmp_path: Path) -> None:
     failed, output = on_trio(tmp_path, *STRICT, backend='"trio"', marker="@pytest.mark.asyncio")
     assert failed == {"test_it"}, output
 
 
-def test_test_with_the_marker_of_pytest_trio_that_pytest_asyncio_takes_fails_with_the_remedy(
+def test_marker_of_pytest_trio_in_auto_mode_of_pytest_asyncio_fails_with_the_remedy(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "test_it.py").write_text(MARKED_FOR_TRIO)
@@ -170,7 +170,7 @@ def test_may_leave_a_folder(aioacl_device):
 """
 
 
-def test_temporary_files_that_are_closed_are_no_leak_and_one_that_is_not_is_told_by_its_line(
+def test_report_of_an_open_temporary_file_names_its_line_and_closed_ones_are_no_leak(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "test_it.py").write_text(TEMPORARY)
@@ -192,7 +192,7 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def temporary_folder():
-    before, tempfile.tempdir = tempfile.tempdir, os.getcwd()  # no test of this module leaves anything beyond it
+    before, tempfile.tempdir = tempfile.tempdir, os.getcwd()  # what the tests of this module leave is in here
     yield
     tempfile.tempdir = before
 
@@ -210,7 +210,7 @@ def test_leaves_a_file_that_is_open(aioacl_device):
     global kept
     kept = tempfile.NamedTemporaryFile()  # here
 
-def test_keeps_things_elsewhere(aioacl_device, tmp_path):
+def test_leaves_files_in_another_folder(aioacl_device, tmp_path):
     tempfile.mkdtemp(dir=tmp_path)
     os.close(tempfile.mkstemp(dir=tmp_path)[0])
 
@@ -238,7 +238,7 @@ def test_may_leave_both(aioacl_device):
 """
 
 
-def test_temporary_file_or_directory_that_is_not_removed_is_told_by_its_line(tmp_path: Path) -> None:
+def test_report_of_a_temporary_file_or_directory_that_is_not_removed_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(REMAINING)
     ran = run(tmp_path, "-o", "aioacl_settle_timeout=0.2", "test_it.py", really=True)
     lines = re.findall(r"def (test_\w+)|# (here)", REMAINING)
@@ -276,7 +276,7 @@ def test_leaves_a_stream_and_its_fixture_fails(aioacl_device, fails_at_its_end):
     kept.append(aioacl_device.create_stream().result())
     assert not kept
 
-def test_leaves_a_stream_and_says_so_itself(aioacl_device):
+def test_leaves_a_stream_and_calls_pytest_xfail(aioacl_device):
     kept.append(aioacl_device.create_stream().result())
     pytest.xfail("known")
 
@@ -285,7 +285,7 @@ def test_leaves_nothing(aioacl_device):
     assert not kept
 
 @pytest.mark.xfail
-def test_leaves_what_its_traceback_holds(aioacl_device):
+def test_leaves_only_what_its_traceback_refers_to(aioacl_device):
     file = open(os.devnull)
     assert not kept
 
@@ -309,7 +309,7 @@ def test_leak_of_a_test_that_fails_as_expected_is_reported(tmp_path: Path) -> No
     assert len(leaks) == 3
     assert ran.refused.keys() == set(leaks), ran.output
     for name in leaks:
-        told = ran.refused[name] + ran.output
-        assert re.search(rf"a stream on device 0 .*\n +at test_it\.py:\d+ in {name}\n", told), ran.output
+        reported = ran.refused[name] + ran.output
+        assert re.search(rf"a stream on device 0 .*\n +at test_it\.py:\d+ in {name}\n", reported), ran.output
     assert not ran.failed
     assert ran.status == pytest.ExitCode.TESTS_FAILED

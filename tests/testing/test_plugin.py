@@ -28,7 +28,7 @@ LASTING = HERE / "lasting_tests.py"
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run of pytest has printed, and what became of its tests: by name, the text of failure and error."""
+    """The output of a run of pytest, and the results of its tests: by name, the text of each failure and error."""
 
     status: int
     output: str
@@ -47,7 +47,7 @@ def _report(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def run(project: Path, *arguments: str, really: bool = False) -> Ran:
-    """Runs pytest in the project, as its user would; `really` in a process that Python starts."""
+    """Runs pytest in the project, as its user would; with `really`, in a process that Python starts."""
     report = project / "report.xml"
     clean = {
         name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_LIBRARY", "PYTEST"))
@@ -69,7 +69,7 @@ def run(project: Path, *arguments: str, really: bool = False) -> Ran:
 
 
 def copy_of_project(folder: Path, *more: Path) -> Path:
-    """A copy of the example, with more files of tests."""
+    """Returns a copy of the example project with more files of tests."""
     copy = Path(shutil.copytree(PROJECT, folder / "framestore", ignore=shutil.ignore_patterns("__pycache__")))
     for path in more:
         shutil.copy(path, copy / "tests" / f"test_{path.stem.removesuffix('_tests')}.py")
@@ -78,7 +78,7 @@ def copy_of_project(folder: Path, *more: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example."""
+    """A copy of the example project."""
     return copy_of_project(tmp_path_factory.mktemp("user"))
 
 
@@ -99,7 +99,7 @@ MODES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-def test_the_example_passes(project: Path, mode: str) -> None:
+def test_example_project_passes(project: Path, mode: str) -> None:
     arguments, count = MODES[mode]
     ran = run(project, "-W", "error", *arguments, really=mode in {"strict", "neither"})
     assert (ran.status, len(ran.passed)) == (0, count), ran.output
@@ -108,12 +108,12 @@ def test_the_example_passes(project: Path, mode: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_outlives_a_test_is_no_leak(tmp_path: Path) -> None:
+def test_objects_that_outlive_a_test_are_no_leak(tmp_path: Path) -> None:
     ran = run(copy_of_project(tmp_path, LASTING), "-W", "error", "tests/test_lasting.py")
     assert (ran.status, len(ran.passed), len(ran.skipped)) == (0, 15, 1), ran.output
 
 
-def test_the_library_is_named(project: Path) -> None:
+def test_header_of_a_run_names_the_library(project: Path) -> None:
     assert "aioacl: library simulator, checks all" in run(project, "--collect-only").output
 
 
@@ -145,7 +145,7 @@ def _line(test: str) -> int:
 
 LEFT = {
     "test_leaves_a_stream": r"a stream on device 0 was still open when its device was closed",
-    "test_leaves_a_stream_deep_down": r"a stream on device 0 was still open when its device was closed",
+    "test_leaves_a_stream_in_a_nested_task": r"a stream on device 0 was still open when its device was closed",
     "test_drops_memory": r"a device buffer of 100 bytes on device 0 was dropped without being closed",
     "test_keeps_pinned_memory": r"a pinned buffer of 100 bytes on device 0 is still open",
     "test_leaves_devices": r"device 1 is still open",
@@ -165,20 +165,20 @@ LEFT = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("test", LEFT)
-def test_a_leak_is_told_by_its_line(broken: Ran, test: str) -> None:
+def test_report_of_a_leak_names_its_line(broken: Ran, test: str) -> None:
     place = rf"; it was (made|opened|started)\n    at tests/test_broken\.py:{_line(test)} in {test}"
     assert re.search(f"aioacl: {LEFT[test]}{place}", broken.refused[test]), broken.refused[test]
     assert broken.refused[test].count("aioacl: ") <= 2  # the message, and once more in the text
 
 
 @pytest.mark.slow
-def test_callers_are_told_too(broken: Ran) -> None:
-    text = broken.refused["test_leaves_a_stream_deep_down"]
-    assert re.search(r"called at \S+ in test_leaves_a_stream_deep_down.<locals>.main\n +await helper", text)
+def test_report_of_a_leak_names_the_callers(broken: Ran) -> None:
+    text = broken.refused["test_leaves_a_stream_in_a_nested_task"]
+    assert re.search(r"called at \S+ in test_leaves_a_stream_in_a_nested_task.<locals>.main\n +await helper", text)
 
 
 @pytest.mark.slow
-def test_what_is_made_below_aioacl_is_told_by_its_call(broken: Ran) -> None:
+def test_report_of_a_leak_below_aioacl_names_the_acl_call(broken: Ran) -> None:
     text = broken.refused["test_leaves_a_count_below_aioacl"]
     assert "aioacl: 1 more set_counts than before" in text
     assert re.search(r"aclrtSetDevice\(1\), call \d+, on thread MainThread", text)
@@ -186,7 +186,7 @@ def test_what_is_made_below_aioacl_is_told_by_its_call(broken: Ran) -> None:
 
 
 @pytest.mark.slow
-def test_a_violation_is_told(broken: Ran) -> None:
+def test_violation_is_reported(broken: Ran) -> None:
     assert re.search(
         r"aioacl: a rule of ACL was violated: aclrtDestroyStream: .* dead or foreign stream handle",
         broken.refused["test_violates_a_rule"],
@@ -194,15 +194,15 @@ def test_a_violation_is_told(broken: Ran) -> None:
 
 
 @pytest.mark.slow
-def test_a_broader_fixture_is_blamed_when_it_ends(broken: Ran) -> None:
-    text = broken.refused["test_is_the_last"]
+def test_leak_of_a_class_fixture_is_reported_when_the_fixture_ends(broken: Ran) -> None:
+    text = broken.refused["test_last_with_the_fixture_is_reported"]
     assert "was still open when its device was closed, by the fixture forgetful; it was made" in text
     assert f"at tests/test_broken.py:{_line('forgetful')} in forgetful" in text
-    assert "test_is_not_blamed" in broken.passed
+    assert "test_first_with_the_fixture_passes" in broken.passed
 
 
 @pytest.mark.slow
-def test_a_broken_test_does_not_break_the_next(broken: Ran) -> None:
+def test_broken_test_does_not_break_the_next(broken: Ran) -> None:
     broken_ones = {
         "test_fails_with_work_in_flight": "AssertionError: midway",
         "test_fails_with_a_call_stuck_in_c": "TimeoutError",
@@ -211,24 +211,24 @@ def test_a_broken_test_does_not_break_the_next(broken: Ran) -> None:
     assert broken.failed.keys() == broken_ones.keys(), broken.output
     for name, text in broken_ones.items():
         assert text in broken.failed[name]
-    # All others of the file have begun with a look at whether the device works.
+    # Each test of the file first checked that the device works.
     assert broken.refused.keys() == {
         *LEFT,
         "test_leaves_a_pipe",
         "test_leaves_a_count_below_aioacl",
-        "test_is_the_last",
+        "test_last_with_the_fixture_is_reported",
         "test_violates_a_rule",
-        "test_stands_still",
+        "test_blocks_until_the_watchdog_acts",
     }, broken.output
 
 
 @pytest.mark.slow
-def test_a_test_that_stands_still_is_helped_and_told(broken: Ran) -> None:
-    assert "was still running after 1.5 s (aioacl_watchdog)" in broken.refused["test_stands_still"]
+def test_test_that_blocks_is_released_and_reported(broken: Ran) -> None:
+    assert "was still running after 1.5 s (aioacl_watchdog)" in broken.refused["test_blocks_until_the_watchdog_acts"]
 
 
 @pytest.mark.slow
-def test_there_is_no_traceback_where_it_would_tell_nothing(broken: Ran) -> None:
+def test_report_of_a_leak_has_no_traceback_of_the_plugin(broken: Ran) -> None:
     assert not [name for name, text in broken.refused.items() if "_hooks.py" in text]
 
 
@@ -245,23 +245,23 @@ def test_there_is_no_traceback_where_it_would_tell_nothing(broken: Ran) -> None:
         ("aioacl_settle_timeout=-1", "aioacl_settle_timeout: expected seconds from 0 to 1e+07, got '-1'"),
     ],
 )
-def test_a_setting_that_says_nothing_ends_the_run(project: Path, setting: str, cure: str) -> None:
+def test_setting_with_an_invalid_value_ends_the_run(project: Path, setting: str, cure: str) -> None:
     ran = run(project, "-o", setting)
     assert ran.status == pytest.ExitCode.USAGE_ERROR
     assert cure in ran.output
 
 
-def test_a_library_that_is_not_there_is_told_without_a_traceback(project: Path) -> None:
+def test_missing_library_is_reported_without_a_traceback(project: Path) -> None:
     ran = run(project, "--aioacl-library=/nowhere/libascendcl.so", "tests/test_without_a_loop.py")
     assert len(ran.refused) == 4
     for text in ran.refused.values():
-        told = text.count("'/nowhere/libascendcl.so': no such file")
-        assert 1 <= told <= 2  # the message, and once more in the text
+        reported = text.count("'/nowhere/libascendcl.so': no such file")
+        assert 1 <= reported <= 2  # the message, and once more in the text
         assert "The option --aioacl-library" in text
         assert "_hooks.py" not in text
 
 
-def test_a_project_that_does_not_use_it_does_not_import_it(tmp_path: Path) -> None:
+def test_plugin_does_not_import_aioacl_in_a_project_without_it(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\n\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('aioacl')]\n"
     )
@@ -274,10 +274,10 @@ def test_a_project_that_does_not_use_it_does_not_import_it(tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def card(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A library that works like the simulator and cannot be told for one: its controls have another name."""
+    """A copy of the simulator that looks like another library: its controls have another name."""
     library = tmp_path_factory.mktemp("card") / "libascendcl.so"
     library.write_bytes(
-        simulator.library_path().read_bytes().replace(b"aclsim_control_version", b"nobody_looks_for_this!")
+        simulator.library_path().read_bytes().replace(b"aclsim_control_version", b"unknown_control_symbol")
     )
     runtime = library.with_name("libruntime.so")
     runtime.write_bytes(simulator.library_path().with_name("libruntime.so").read_bytes())
@@ -285,7 +285,7 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.slow
-def test_a_card_is_used_when_it_is_chosen(project: Path, card: str) -> None:
+def test_card_is_used_when_its_library_is_chosen(project: Path, card: str) -> None:
     ran = run(project, "-W", "error", f"--aioacl-library={card}")
     assert ran.status == 0, ran.output
     assert f"aioacl: library {card}, checks all" in ran.output
@@ -296,7 +296,7 @@ def test_a_card_is_used_when_it_is_chosen(project: Path, card: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_leak_is_told_on_a_card_too(tmp_path: Path, card: str) -> None:
+def test_leak_is_reported_on_a_card(tmp_path: Path, card: str) -> None:
     ran = run(
         copy_of_project(tmp_path, BROKEN),
         f"--aioacl-library={card}",
@@ -309,7 +309,7 @@ def test_a_leak_is_told_on_a_card_too(tmp_path: Path, card: str) -> None:
     assert f"at tests/test_broken.py:{_line('test_leaves_a_stream')}" in ran.refused["test_leaves_a_stream"]
 
 
-def test_the_simulator_by_its_path_is_no_card(project: Path) -> None:
+def test_path_of_the_simulator_counts_as_the_simulator(project: Path) -> None:
     path = simulator.library_path()
     ran = run(project, f"--aioacl-library={path}", "tests/test_without_a_loop.py")
     assert (ran.status, len(ran.passed), len(ran.skipped)) == (0, 3, 1), ran.output
@@ -335,22 +335,22 @@ def test_reads_it(failed):
     next(events)
     assert stream.error.code == 507015
 
-def test_leaves_it(failed):
+def test_does_not_read_it(failed):
     stream, events = failed
     next(events)
     stream.close().result()
 
-def test_leaves_it_before_it_is_known(failed):
+def test_closes_the_stream_before_the_failure_is_known(failed):
     stream, events = failed
     stream.close().result()
 
-def test_is_not_blamed_for_that(aioacl_device):
+def test_next_passes(aioacl_device):
     assert aioacl_device.health.ready
 """
-UNCOLLECTED = {"test_leaves_it", "test_leaves_it_before_it_is_known"}
+UNCOLLECTED = {"test_does_not_read_it", "test_closes_the_stream_before_the_failure_is_known"}
 
 
-def test_failure_that_a_test_leaves_unawaited_is_a_warning(tmp_path: Path) -> None:
+def test_failure_that_a_test_does_not_await_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(UNAWAITED)
     ran = run(tmp_path, "test_it.py")
     assert (ran.status, len(ran.passed)) == (0, 4), ran.output
@@ -362,54 +362,54 @@ def test_failure_that_a_test_leaves_unawaited_is_a_warning(tmp_path: Path) -> No
     assert set(warned) == UNCOLLECTED, ran.output
 
 
-def test_failure_that_a_test_leaves_unawaited_fails_it_where_warnings_are_errors(tmp_path: Path) -> None:
+def test_failure_that_a_test_does_not_await_fails_it_where_warnings_are_errors(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(UNAWAITED)
     ran = run(tmp_path, "-o", "filterwarnings=error", "-p", "no:asyncio", "test_it.py")
     assert ran.failed.keys() | ran.refused.keys() == UNCOLLECTED, ran.output
     assert "no await raised it, and its stream was closed: 507015" in ran.output
 
 
-# --- in bad weather --------------------------------------------------------------------------------------------------
+# --- injected faults ------------------------------------------------------------------------------------------------
 
-WEATHER = """
+FAULTS_OF_THE_ENVIRONMENT = """
 import pytest
 
 @pytest.mark.parametrize("time", [1, 2])
-def test_the_rules_hold_for_each_test_anew(aioacl_device, time):
+def test_faults_of_the_environment_start_again(aioacl_device, time):
     aioacl_device.allocate(64).result().close().result()
     with pytest.raises(MemoryError):
         aioacl_device.allocate(64).result()
     aioacl_device.allocate(64).result().close().result()
 
-def test_what_a_test_sets_is_its_own(aioacl_device, aioacl_simulator):
+def test_changes_the_settings(aioacl_device, aioacl_simulator):
     aioacl_simulator.set_limits("stream=0")
     aioacl_simulator.set_virtual_clock(True)
     aioacl_simulator.fault("aclrtMalloc", rc=207001).__enter__()
 
-def test_and_is_gone(aioacl_device, aioacl_simulator):
+def test_has_the_settings_of_the_environment(aioacl_device, aioacl_simulator):
     before = aioacl_simulator.clock()
     aioacl_device.create_stream().result().close().result()
     assert aioacl_simulator.clock() > before
 """
 
 
-def test_the_environments_rules_hold_for_each_test_anew(
+def test_injected_faults_of_the_environment_start_again_for_each_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "test_weather.py").write_text(WEATHER)
+    (tmp_path / "test_faults.py").write_text(FAULTS_OF_THE_ENVIRONMENT)
     monkeypatch.setenv("AIOACL_SIM_FAULTS", "seed=7; aclrtMalloc:nth=2:rc=207001")
-    ran = run(tmp_path, "test_weather.py")
+    ran = run(tmp_path, "test_faults.py")
     assert (ran.status, len(ran.passed)) == (0, 4), ran.output
 
 
-# --- settings that say nothing sensible ------------------------------------------------------------------------------
+# --- invalid settings -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("mark", "options"),
     [('@pytest.mark.aioacl_allow_leaks("thread")\n', ()), ("", ("-o", "aioacl_allow_leaks=thread"))],
 )
-def test_what_nobody_counts_cannot_be_left(tmp_path: Path, mark: str, options: tuple[str, ...]) -> None:
+def test_unknown_name_of_a_leak_ends_the_run(tmp_path: Path, mark: str, options: tuple[str, ...]) -> None:
     (tmp_path / "test_it.py").write_text(f"import pytest\n\n{mark}def test_it(aioacl_device): pass\n")
     ran = run(tmp_path, "test_it.py", *options)
     assert ran.status == pytest.ExitCode.USAGE_ERROR
@@ -431,7 +431,7 @@ def test_marker_of_leaks_without_names_is_refused(tmp_path: Path, arguments: str
 
 
 @pytest.mark.parametrize("setting", ["AIOACL_SIM_DEVICES", "AIOACL_SIM_FAULTS", "AIOACL_SIM_NONSENSE"])
-def test_what_the_simulator_cannot_read_is_told(
+def test_invalid_setting_of_the_simulator_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(aioacl_device): pass\n")
@@ -442,10 +442,10 @@ def test_what_the_simulator_cannot_read_is_told(
     assert "Abort" not in ran.output
 
 
-def test_the_traceback_of_an_error_ends_at_the_users_line(tmp_path: Path) -> None:
+def test_traceback_of_an_error_ends_at_the_line_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import aioacl\n\ndef test_it(aioacl_library): aioacl.open_device(99).result()\n"
     )
-    told = run(tmp_path, "test_it.py").failed["test_it"]
-    assert "test_it.py:3: " in told
-    assert "manager.py" not in told
+    reported = run(tmp_path, "test_it.py").failed["test_it"]
+    assert "test_it.py:3: " in reported
+    assert "manager.py" not in reported
