@@ -1,6 +1,6 @@
 """Resources of the runtime: allocate and release them. Each line names the ACL function behind it.
 
-C programs release resources by hand, in the opposite order, and on every return. Here the end of the block releases them.
+C programs release resources by hand, in the opposite order, and on every return. Here the end of the block does that.
 """
 
 import asyncio

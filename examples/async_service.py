@@ -1,4 +1,4 @@
-"""An ASGI service without a framework. Its lifespan opens the device. During a force reset, requests wait and do not fail.
+"""An ASGI service without a framework. Its lifespan opens the device. Requests wait during a force reset.
 
 Any ASGI server can run `app`. Each request has a body of one chunk. Here, main() acts as the server and its clients, in
 one process.
@@ -42,7 +42,7 @@ async def respond(device: aioacl.Device, path: str, body: bytes) -> tuple[int, b
 
 
 async def echo(device: aioacl.Device, body: bytes) -> bytes:
-    """Sends the body through the device. A reset waits for the lease. If the reset revokes it, the loop begins again."""
+    """Sends the body through the device. A reset waits for the lease. If it revokes it, the loop begins again."""
     while True:
         with suppress(aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError):
             async with device.lease(), device.create_stream() as stream, device.allocate(len(body)) as memory:

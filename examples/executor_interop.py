@@ -1,7 +1,7 @@
 """Blocking code beside a device: `device.executor` is a concurrent.futures.Executor like any other.
 
-Its threads have the device's context current, so calls of other libraries use the device. A force reset waits for jobs that
-run. Jobs that are submitted during a reset begin after it.
+Its threads have the device's context current, so calls of other libraries use the device. A force reset waits for jobs
+that run. Jobs that are submitted during a reset begin after it.
 """
 
 import asyncio

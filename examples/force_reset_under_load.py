@@ -1,7 +1,7 @@
 """A device is force-reset repeatedly while workers use it. They lose handles, never data.
 
-A reset makes all older handles stale. A worker that is interrupted makes new handles and begins again. Making them waits
-until the device is open again.
+A reset makes all older handles stale. A worker that is interrupted makes new handles and begins again. Making them
+waits until the device is open again.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Upload, work and download overlap: events order three streams, several items are in flight, and results keep their order.
+"""Upload, work and download overlap: events order three streams, and results keep the order of the items.
 
 If a task fails, the await of its result raises. Then new streams begin again at the first item without a result.
 """

@@ -1,4 +1,4 @@
-"""Keeps frames in the memory of an NPU, and gives them back."""
+"""Stores frames in the memory of an NPU, and reads them back."""
 
 from framestore.store import FrameLost, FrameStore, open_store
 

@@ -25,11 +25,11 @@ class FrameStore:
 
     @property
     def names(self) -> frozenset[str]:
-        """The frames that are there."""
+        """The names of the frames in the store."""
         return frozenset(self._frames)
 
     async def put(self, name: str, frame: bytes) -> None:
-        """Keeps a frame, in the place of an older one with that name."""
+        """Stores a frame, and replaces an older one with that name."""
         buffer = await self.device.allocate(len(frame))
         try:
             await self.stream.upload(buffer, frame)
@@ -41,7 +41,7 @@ class FrameStore:
         self._frames[name] = buffer
 
     async def get(self, name: str) -> bytes:
-        """A frame's bytes. KeyError if there is none."""
+        """Returns the bytes of a frame. Raises KeyError if there is no such frame."""
         buffer = self._frames[name]
         frame = bytearray(buffer.size)
         try:
@@ -52,19 +52,19 @@ class FrameStore:
         return bytes(frame)
 
     async def drop(self, name: str) -> None:
-        """Forgets a frame, if it is there."""
+        """Drops a frame, if there is one with that name."""
         buffer = self._frames.pop(name, None)
         if buffer is not None:
             await buffer.close()
 
     async def close(self) -> None:
-        """Forgets all frames, and gives the stream back."""
+        """Drops all frames, and closes the stream."""
         for name in list(self._frames):
             await self.drop(name)
         await self.stream.close()
 
     async def _recover(self, error: BaseException) -> None:
-        """After a fault of the device: resets it, and begins again with nothing."""
+        """After a fault of the device, resets it and begins again with an empty store."""
         if not isinstance(error, aioacl.DeviceFault):
             return
         await self.close()
@@ -75,7 +75,7 @@ class FrameStore:
 
 @asynccontextmanager
 async def open_store(index: int = 0) -> AsyncGenerator[FrameStore]:
-    """A store on a device of its own."""
+    """Opens a device and a store on it."""
     async with aioacl.open_device(index) as device:
         store = FrameStore(device, await device.create_stream())
         try:

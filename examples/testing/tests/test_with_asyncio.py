@@ -29,11 +29,11 @@ async def test_a_frame_comes_back(store: FrameStore) -> None:
     assert await store.get("dawn") == b"\x10\x20\x30"
 
 
-async def test_a_slow_device_costs_a_timeout_and_nothing_else(
+async def test_slow_device_raises_a_timeout_and_keeps_the_frame(
     store: FrameStore, aioacl_simulator: Any
 ) -> None:
     await store.put("noon", b"bright")
-    with aioacl_simulator.held(store.stream):  # the device stands still until the block ends
+    with aioacl_simulator.held(store.stream):  # the stream starts no task until the block ends
         late = asyncio.create_task(store.get("noon"))
         await wait_until(lambda: aioacl_simulator.pending(store.stream) > 0)
         late.cancel()
@@ -42,7 +42,9 @@ async def test_a_slow_device_costs_a_timeout_and_nothing_else(
     assert await store.get("noon") == b"bright"
 
 
-async def test_a_fault_loses_the_frames_but_not_the_store(store: FrameStore, aioacl_simulator: Any) -> None:
+async def test_device_fault_loses_the_frames_but_not_the_store(
+    store: FrameStore, aioacl_simulator: Any
+) -> None:
     await store.put("dusk", b"red")
     aioacl_simulator.fail_next(store.stream, 507015)  # the next task ends in an AI core exception
     with pytest.raises(FrameLost):
@@ -52,7 +54,9 @@ async def test_a_fault_loses_the_frames_but_not_the_store(store: FrameStore, aio
     assert await store.get("dusk") == b"red again"
 
 
-async def test_a_full_device_is_no_disaster(store: FrameStore, aioacl_simulator: Any) -> None:
+async def test_full_device_raises_and_keeps_the_store_usable(
+    store: FrameStore, aioacl_simulator: Any
+) -> None:
     aioacl_simulator.fail_call("aclrtMalloc", 207001)  # out of memory, once
     with pytest.raises(aioacl.OutOfMemoryError):
         await store.put("night", b"dark")

@@ -20,7 +20,7 @@ def test_a_device_is_a_fixture(aioacl_device: aioacl.Device) -> None:
     assert aioacl_device.health.status == "ok"
 
 
-def test_two_devices_know_nothing_of_each_other(aioacl_open: Callable[[int], aioacl.Device]) -> None:
+def test_reset_of_one_device_leaves_the_other_unchanged(aioacl_open: Callable[[int], aioacl.Device]) -> None:
     first, second = aioacl_open(0), aioacl_open(1)
     before = second.generation
     assert first.force_reset(grace=0).result().ok
