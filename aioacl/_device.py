@@ -85,7 +85,10 @@ class Device(Made):
 
     @property
     def generation(self) -> int:
-        """The generation of the device, an int. Each reset raises it, a foreign reset too."""
+        """The generation of the device, an int. Each reset raises it, a foreign reset and the last close too.
+
+        It is never set back while the process runs, so in a test compare it with a value that was read before.
+        """
         return self._manager.generation
 
     @property

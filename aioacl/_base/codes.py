@@ -400,7 +400,7 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Use a model or kernel that was built for this chip.": (507008,),
     "Reset the device; if the reset fails, check npu-smi and the driver's log.": (507010, 507901),
     "Wait for the report again.": (507012,),
-    "Check the kernel's addresses and sizes; then make a new stream, or `await stream.renew()`.": (
+    "Check the addresses and sizes that the task uses; then make a new stream, or `await stream.renew()`.": (
         507015,
         507016,
         507018,
@@ -409,7 +409,7 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
         507049,
         507050,
     ),
-    "Check the kernel's addresses and sizes; reset the device if later calls fail too.": (
+    "Check the addresses and sizes that the task uses; reset the device if later calls fail too.": (
         507042,
         507043,
         507044,

@@ -31,11 +31,7 @@ def add(actions: Any) -> None:
     parser = actions.add_parser(
         "conformance",
         help="run conformance vectors: sequences of calls with the results of the real runtime",
-<<<<<<< ours
-        description="Runs conformance vectors, each in a separate process, and compares every result with that of the "
-=======
         description="Run conformance vectors, each in a separate process, and compare every result with that of the "
->>>>>>> theirs
         "real runtime. The exit status is 1 if a result differs.",
     )
     parser.add_argument(

@@ -41,15 +41,9 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "selftest",
         help="check on a device every assumption that aioacl makes about the runtime",
-<<<<<<< ours
-        description="Checks every assumption that aioacl makes about an ACL runtime, in child processes, and reports "
-        "which hold. Resets nothing without --reset, aborts only streams of its own, and uses a few MiB of memory. The "
-        "exit status is 1 if an assumption does not hold.",
-=======
         description="Check every assumption that aioacl makes about an ACL runtime, in child processes, and report "
         "which hold. Without --reset it resets nothing. It aborts only streams of its own, and uses a few MiB of "
         "memory. The exit status is 1 if an assumption does not hold.",
->>>>>>> theirs
     )
     add_option(parser, default=None, otherwise="the ordinary search")
     parser.add_argument("--device", type=int, default=0, metavar="N", help="the device to use (default: 0)")

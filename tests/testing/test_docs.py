@@ -37,7 +37,7 @@ def test_tests_of_the_page_pass(project: Path) -> None:
     for number, block in enumerate(tests):
         (project / f"test_{number}.py").write_text(block)
     ran = run(project, "-W", "error")
-    assert (ran.status, len(ran.passed)) == (0, 12), ran.output
+    assert (ran.status, len(ran.passed)) == (0, 13), ran.output
 
 
 def test_types_of_fixtures_are_those_of_the_plugin() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 NAME = f"{TASK_FAULT} ACL_ERROR_RT_AICORE_EXCEPTION"
-CHECK = "Check the kernel's addresses and sizes; then make a new stream, or `await stream.renew()`."
+CHECK = "Check the addresses and sizes that the task uses; then make a new stream, or `await stream.renew()`."
 
 
 def refusal(use: Callable[[], object]) -> str:
