@@ -35,7 +35,7 @@ PACKAGE = ROOT / "aioacl"
 READERS = {
     "_library.load": "AIOACL_STRICT; passes the environment to `locate`, or nothing of it",
     "_library.locate": "AIOACL_LIBRARY, LD_LIBRARY_PATH and the places that set_env.sh names",
-    "testing": "AIOACL_SIM_FAULTS and AIOACL_SIM_LIMITS, which hold for each test anew",
+    "testing": "AIOACL_SIM_FAULTS and AIOACL_SIM_LIMITS, which start again for each test",
     "_conformance": "sets for each child how many devices its vector wants",
     "_cli": "doctor reports the environment, demo sets the simulator's",
 }

@@ -16,16 +16,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[1]
-FOLDERS: Final = (
-    "aioacl",
-    "examples",
-    "benchmarks",
-    "scripts",
-    ".ci",
-    "tests/native",
-    "tests/simulator",
-    "tests/support",
-)
+FOLDERS: Final = ("aioacl", "benchmarks", "docs", "examples", "scripts", "tests", ".ci")
 TEXT: Final = (".py", ".c", ".h", ".inc", ".md", ".toml", ".sh")
 # The pattern, in how many lines it was found before the text was rewritten, and what to write instead.
 PHRASES: Final = {

@@ -179,6 +179,6 @@ def test_a_call_that_hangs_for_good_ends_the_service_and_leaves_no_task(
     ):
         asyncio.run(service["main"]())
     assert [type(error) for error in caught.value.exceptions] == [aioacl.DeviceQuarantined]
-    assert caplog.records == []  # of asyncio, for instance: a task's error that nobody has asked for
+    assert caplog.records == []  # of asyncio, for instance: a task's error that no code has retrieved
     simulator.release_all()
     aioacl.open_device().result().close().result()  # makes up for the close

@@ -1,4 +1,4 @@
-"""What the type checkers accept and refuse, and that docs/typing.md tells it as it is.
+"""Which programs the type checkers accept and refuse. docs/typing.md agrees with them.
 
 The type checkers are of the extra `lint`, which .ci/run and .ci/slow install. They look for aioacl where those of a
 user do: in the environment, not beside the program.

@@ -20,7 +20,7 @@ COLUMNS: Final = 3
 
 
 def words(share: int, of: int, codes: int) -> list[str]:
-    """What a process is told of its share."""
+    """The share of the work of one process."""
     return ["--share", str(share), "--of", str(of), "--codes", str(codes)]
 
 
@@ -41,12 +41,12 @@ def shares(codes: int, of: int) -> tuple[Tally, list[str]]:
             for status in [str(Path(folder, str(share)))]
         ]
         for status, process in running:
-            told, _ = process.communicate()
+            output, _ = process.communicate()
             if process.returncode:
                 last = Path(status).read_text() if Path(status).exists() else "nothing"
                 troubles.append(f"a process ended with {process.returncode} in: {last}")
             else:
-                whole.add(as_tally(told.splitlines()[-1]))
+                whole.add(as_tally(output.splitlines()[-1]))
     return whole, troubles
 
 

@@ -43,7 +43,7 @@ def all_closed(seconds: float) -> bool:
 
 
 def force_closed() -> None:
-    """Closes what is open, whoever has it."""
+    """Closes what is open, also if other code holds it."""
     for manager in open_devices():
         until_now(lambda m=manager: m.procedure is None, 5)  # type: ignore[misc]  # mypy wants a type for the default
         with manager.admission.changed:

@@ -154,17 +154,17 @@ def misjudged(error: BaseException, code: int) -> str | None:
 
 
 class Listener:
-    """Warnings and errors that nobody raised to us."""
+    """Collects the warnings and errors that no call has raised."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
 
     def __enter__(self) -> Self:
         self._hooks = (sys.unraisablehook, threading.excepthook)
-        sys.unraisablehook = lambda told: self.heard.append(
-            f"unraisable: {told.exc_value!r} in {told.object!r}"
+        sys.unraisablehook = lambda raised: self.heard.append(
+            f"unraisable: {raised.exc_value!r} in {raised.object!r}"
         )
-        threading.excepthook = lambda told: self.heard.append(f"in a thread: {told.exc_value!r}")
+        threading.excepthook = lambda raised: self.heard.append(f"in a thread: {raised.exc_value!r}")
         self._caught = warnings.catch_warnings(record=True)
         self._warnings = self._caught.__enter__()
         warnings.simplefilter("always")

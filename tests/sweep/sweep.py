@@ -108,7 +108,7 @@ def work(share: int, shares: int, codes: Sequence[int], status: Path | None) -> 
 
 
 def replay(scenario: str, rule: str) -> list[str]:
-    """Repeats one injection, and tells what it found."""
+    """Repeats one injection, and returns its findings."""
     function, when, code = rule.split(":")
     word, _, number = when.partition("=")
     sticky = word == "after"

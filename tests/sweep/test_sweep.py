@@ -42,10 +42,10 @@ def test_a_sample_of_the_sweep_finds_nothing() -> None:
 
 
 def test_an_injection_can_be_repeated() -> None:
-    told = sweep("--replay", "copy_and_await", "aclrtMalloc:nth=1:rc=207001", seconds=60).splitlines()
-    assert told[0] == "hits: 1"
-    assert told[1].startswith("error: OutOfMemoryError")
-    assert told[2:] == []
+    lines = sweep("--replay", "copy_and_await", "aclrtMalloc:nth=1:rc=207001", seconds=60).splitlines()
+    assert lines[0] == "hits: 1"
+    assert lines[1].startswith("error: OutOfMemoryError")
+    assert lines[2:] == []
 
 
 @pytest.mark.sweep
