@@ -224,10 +224,10 @@ class Player:
     def _context(self, name: str, value: int, bind: str) -> dict[str, Any]:
         """An explicit context by its symbol, a primary one by its device."""
         alike = self._symbols.alike("c", value)
-        told = max(alike) if alike else self._primary()
+        fields = max(alike) if alike else self._primary()
         if bind:
             self._symbols.bind(bind, value)
-        return {name: told}
+        return {name: fields}
 
     def _primary(self) -> str:
         device = ctypes.c_int32(-1)

@@ -39,7 +39,7 @@ class _Child:
     process: int
     descriptor: int
     end: float
-    told: bytearray = field(default_factory=bytearray)
+    output: bytearray = field(default_factory=bytearray)
 
 
 def trial(library: str) -> str:
@@ -47,11 +47,11 @@ def trial(library: str) -> str:
     ours, theirs = os.pipe()
     process = os.fork()
     if process == 0:
-        os.dup2(theirs, STDERR)  # the simulator says what it objects to there
+        os.dup2(theirs, STDERR)  # the simulator writes its error there
         _try(library, theirs)
     os.close(theirs)
-    with os.fdopen(ours, "rb") as told:
-        problem = told.read().decode("utf-8", "replace")
+    with os.fdopen(ours, "rb") as pipe:
+        problem = pipe.read().decode("utf-8", "replace")
     _, status = os.waitpid(process, 0)
     code = os.waitstatus_to_exitcode(status)
     return (problem.strip().removeprefix(f"{library}: ") or _fate(code)) if code else ""
@@ -126,7 +126,7 @@ def _ended(going: selectors.BaseSelector) -> list[_Child]:
     for key in list(going.get_map().values()):
         child: _Child = key.data
         chunk = os.read(key.fd, READ_BYTES) if key.fd in ready else None
-        child.told += chunk or b""
+        child.output += chunk or b""
         if chunk == b"" or time.monotonic() > child.end:
             going.unregister(key.fd)
             os.close(key.fd)
@@ -139,7 +139,7 @@ def _outcome(child: _Child) -> Outcome:
     if late:
         os.kill(child.process, signal.SIGKILL)
     _, status = os.waitpid(child.process, 0)
-    answers = [json.loads(line) for line in child.told.splitlines() if line.endswith(b"}")]
+    answers = [json.loads(line) for line in child.output.splitlines() if line.endswith(b"}")]
     fate = (
         f"nothing came back within {LIMIT_SECONDS:g} s" if late else _fate(os.waitstatus_to_exitcode(status))
     )

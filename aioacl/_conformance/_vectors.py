@@ -79,13 +79,17 @@ def load(path: Path) -> list[Vector]:
 
 def _vector(path: Path, number: int, line: str) -> Vector:
     try:
-        told = _mapping(json.loads(line), "a vector")
+        fields = _mapping(json.loads(line), "a vector")
         steps = tuple(
-            _step(_mapping(step, "a step")) for step in _list(told, "steps", "a vector", needed=True)
+            _step(_mapping(step, "a step")) for step in _list(fields, "steps", "a vector", needed=True)
         )
-        since = "master" if told.get("versions") == "master" else told.get("since", RELEASES[0])
+        since = "master" if fields.get("versions") == "master" else fields.get("since", RELEASES[0])
         return Vector(
-            _text_in(told, "id", "a vector"), told.get("family", ""), told.get("devices", 1), since, steps
+            _text_in(fields, "id", "a vector"),
+            fields.get("family", ""),
+            fields.get("devices", 1),
+            since,
+            steps,
         )
     except json.JSONDecodeError as error:
         problem = f"it is not JSON: {error.msg}, at column {error.colno}"
@@ -110,18 +114,18 @@ def _mapping(value: object, what: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _text_in(told: dict[str, Any], key: str, what: str) -> str:
-    if key not in told:
+def _text_in(fields: dict[str, Any], key: str, what: str) -> str:
+    if key not in fields:
         raise _Misshapen(f'{what} has no "{key}"')
-    if not isinstance(told[key], str):
-        raise _Misshapen(f'"{key}" of {what} is to be a text, not {json.dumps(told[key])[:40]}')
-    return cast("str", told[key])
+    if not isinstance(fields[key], str):
+        raise _Misshapen(f'"{key}" of {what} is to be a text, not {json.dumps(fields[key])[:40]}')
+    return cast("str", fields[key])
 
 
-def _list(told: dict[str, Any], key: str, what: str, *, needed: bool = False) -> list[Any]:
-    if needed and key not in told:
+def _list(fields: dict[str, Any], key: str, what: str, *, needed: bool = False) -> list[Any]:
+    if needed and key not in fields:
         raise _Misshapen(f'{what} has no "{key}"')
-    value: list[Any] = told.get(key) or []
+    value: list[Any] = fields.get(key) or []
     if not _is_list(value):
         raise _Misshapen(f'"{key}" of {what} is to be a list, not {json.dumps(value)[:40]}')
     return value
@@ -131,17 +135,17 @@ def _is_list(value: object) -> bool:
     return isinstance(value, list)
 
 
-def _step(told: dict[str, Any]) -> Step:
-    binds = told.get("bind")
+def _step(fields: dict[str, Any]) -> Step:
+    binds = fields.get("bind")
     return Step(
-        told.get("t", 0),
-        _text_in(told, "call", "a step"),
-        tuple(_list(told, "args", "a step")),
-        (binds,) if isinstance(binds, str) else tuple(_list(told, "bind", "a step")),
-        frozenset(_list(told, "null", "a step")),
-        told.get("async"),
-        bool(told.get("noout")),
-        {key: told[key] for key in ("done", "rc", "out") if key in told},
+        fields.get("t", 0),
+        _text_in(fields, "call", "a step"),
+        tuple(_list(fields, "args", "a step")),
+        (binds,) if isinstance(binds, str) else tuple(_list(fields, "bind", "a step")),
+        frozenset(_list(fields, "null", "a step")),
+        fields.get("async"),
+        bool(fields.get("noout")),
+        {key: fields[key] for key in ("done", "rc", "out") if key in fields},
     )
 
 

@@ -56,7 +56,7 @@ def devices() -> tuple[int, str]:
     """The number of devices, and why it is not known."""
     count = ffi.new("uint32_t *")
     code = call("aclrtGetDeviceCount", count)
-    return (0, f"aclrtGetDeviceCount answered {named(code)}") if code else (int(count[0]), "")
+    return (0, f"aclrtGetDeviceCount returned {named(code)}") if code else (int(count[0]), "")
 
 
 def cannot(assumption: Assumption, *, simulated: bool) -> str:

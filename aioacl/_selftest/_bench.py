@@ -59,9 +59,9 @@ def expect(wanted: int, function: str, *arguments: Any) -> None:
 
 
 def require_code(wanted: int, code: int, function: str, when: str = "") -> None:
-    """Complains of a call that has answered something else."""
+    """Complains of a call that returned another code."""
     if code != wanted:
-        raise Broken(f"{function} answered {named(code)}{when and ' ' + when}, not {named(wanted)}")
+        raise Broken(f"{function} returned {named(code)}{when and ' ' + when}, not {named(wanted)}")
 
 
 def require(condition: object, otherwise: str) -> None:
@@ -122,7 +122,7 @@ class Helper:
 
 
 class Puppet:
-    """A plain thread that does what it is told, one thing after another."""
+    """A plain thread that runs calls, one after another."""
 
     def __init__(self) -> None:
         self._orders: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Any]]] = SimpleQueue()
@@ -348,9 +348,9 @@ def error_text() -> str:
 
 
 def one_of(codes: Iterable[int], code: int, function: str) -> None:
-    """Complains unless the call has answered one of the codes."""
+    """Complains unless the call returned one of the codes."""
     allowed = tuple(codes)
     require(
         code in allowed,
-        f"{function} answered {named(code)}, not {' or '.join(named(each) for each in allowed)}",
+        f"{function} returned {named(code)}, not {' or '.join(named(each) for each in allowed)}",
     )

@@ -231,8 +231,8 @@ def _(bench: Bench) -> None:
 )
 def _(_: Bench) -> None:
     made, policy = ffi.new("void **"), lib.ACL_MEM_MALLOC_HUGE_FIRST
-    require(call("aclrtMalloc", made, 0, policy), "aclrtMalloc answered 0")
-    require(call("aclrtMallocHost", made, 0), "aclrtMallocHost answered 0")
+    require(call("aclrtMalloc", made, 0, policy), "aclrtMalloc returned 0")
+    require(call("aclrtMallocHost", made, 0), "aclrtMallocHost returned 0")
 
 
 @COPIES.assumes(

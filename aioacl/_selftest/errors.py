@@ -163,7 +163,7 @@ def unread_failure() -> None:
     function = ffi.cast("int (*)(int32_t)", lib.aio_library_symbol(b"aclrtSetDevice"))
     code = function(NO_SUCH_DEVICE)
     if code == 0:
-        raise Broken(f"aclrtSetDevice({NO_SUCH_DEVICE}) answered 0")
+        raise Broken(f"aclrtSetDevice({NO_SUCH_DEVICE}) returned 0")
 
 
 def text() -> str:
@@ -258,4 +258,4 @@ def _(bench: Bench) -> None:
 )
 def _(_: Bench) -> None:
     code = call("aclrtSetDevice", NO_SUCH_DEVICE)
-    require(code == 107001, f"aclrtSetDevice answered {named(code)}")
+    require(code == 107001, f"aclrtSetDevice returned {named(code)}")

@@ -76,16 +76,16 @@ def _(_: Bench) -> None:
     mark="doc",
 )
 def _(_: Bench) -> None:
-    told = re.match(r"(\d+)\.(\d+)", version())
-    if told is None:
+    version_found = re.match(r"(\d+)\.(\d+)", version())
+    if version_found is None:
         raise NotTestable("the library does not tell its release")
-    release = (int(told[1]), int(told[2]))
+    release = (int(version_found[1]), int(version_found[2]))
     lost = [
         f"{name} (of {since})"
         for name, since in absent().items()
         if name in called() and RELEASES.get(since, (99, 0)) <= release
     ]
-    require(not lost, f"the library says it is {told[0]}, but lacks {', '.join(lost)}")
+    require(not lost, f"the library says it is {version_found[0]}, but lacks {', '.join(lost)}")
 
 
 @PROCESS.assumes(
@@ -175,7 +175,7 @@ def _(bench: Bench) -> None:
 
 @PROCESS.assumes(
     "mode",
-    "The run mode is told without a context.",
+    "The run mode can be read without a context.",
     calls="aclrtGetRunMode",
     used_by=NOBODY,
     mark="doc",
@@ -183,7 +183,7 @@ def _(bench: Bench) -> None:
 def _(_: Bench) -> None:
     mode = ffi.new("aclrtRunMode *", 77)
     code = call("aclrtGetRunMode", mode)
-    require(code == 0, f"aclrtGetRunMode answered {named(code)}")
+    require(code == 0, f"aclrtGetRunMode returned {named(code)}")
     one_of((lib.ACL_DEVICE, lib.ACL_HOST), int(mode[0]), "aclrtGetRunMode")
 
 

@@ -231,7 +231,7 @@ def _(bench: Bench) -> None:
         bench.set_device()
         failed = probe(bench.device, lib.aio_device_foreign(bench.device))
         if failed is not None:
-            raise Broken(f"{failed[0]} answered {named(failed[1])}")
+            raise Broken(f"{failed[0]} returned {named(failed[1])}")
         force(bench)
 
 

@@ -37,8 +37,8 @@ CREATED, DESTROYING = 1, 2
 WORDS: Final = ("SET_PRE", "SET_POST", "RESET_PRE", "RESET_POST")
 
 
-class Told:
-    """A registered callback, and what it was told: the state, and the thread it ran on."""
+class StateLog:
+    """A registered callback, and what it received: the state, and the thread it ran on."""
 
     def __init__(self, device: int, also: Callable[[int], object] = lambda _: None) -> None:
         self.reported: list[tuple[int, int]] = []
@@ -52,11 +52,11 @@ class Told:
         expect(0, "aclrtRegDeviceStateCallback", NAME, as_callback(self._callback), ffi.NULL)
 
     def must_be(self, *wanted: int) -> None:
-        """Complains unless these states were told since the last look, on this thread."""
+        """Complains unless exactly these states were reported since the last check, on this thread."""
         states = [state for state, _ in self.reported]
         here = all(thread == threading.get_native_id() for _, thread in self.reported)
         self.reported.clear()
-        require(states == list(wanted), f"told {_words(states)}, not {_words(wanted)}")
+        require(states == list(wanted), f"the callback got {_words(states)}, not {_words(wanted)}")
         require(here, "the callback ran on another thread than the call")
 
 
@@ -80,12 +80,12 @@ def _words(states: Iterable[int]) -> str:
     mark="H",
 )
 def _(bench: Bench) -> None:
-    told = Told(bench.device)
+    log = StateLog(bench.device)
     other = ffi.callback("void(int32_t, int, void *)", lambda *_: None)
     expect(REFUSED, "aclrtRegDeviceStateCallback", NAME, as_callback(other), ffi.NULL)
     expect(0, "aclrtRegDeviceStateCallback", NAME, ffi.NULL, ffi.NULL)
     bench.set_device()
-    told.must_be()
+    log.must_be()
     expect(0, "aclrtRegDeviceStateCallback", NAME, as_callback(other), ffi.NULL)
 
 
@@ -97,11 +97,11 @@ def _(bench: Bench) -> None:
     mark="H",
 )
 def _(bench: Bench) -> None:
-    told = Told(bench.device)
+    log = StateLog(bench.device)
     bench.set_device()
-    told.must_be(SET_PRE, SET_POST)
+    log.must_be(SET_PRE, SET_POST)
     bench.set_device()
-    told.must_be(SET_POST)
+    log.must_be(SET_POST)
 
 
 @STATES.assumes(
@@ -112,10 +112,10 @@ def _(bench: Bench) -> None:
     mark="H",
 )
 def _(bench: Bench) -> None:
-    told: list[tuple[CData, int, int]] = []
+    log: list[tuple[CData, int, int]] = []
 
     def note(stream: CData, state: int, _: Any) -> None:
-        told.append((stream, state, threading.get_native_id()))
+        log.append((stream, state, threading.get_native_id()))
 
     callback = ffi.callback("void(void *, int, void *)", note)
     bench.set_device()
@@ -126,7 +126,7 @@ def _(bench: Bench) -> None:
     expect(0, "aclrtDestroyStream", stream[0])
     expect(0, "aclrtRegStreamStateCallback", NAME, ffi.NULL, ffi.NULL)
     here = threading.get_native_id()
-    of_ours = [(state, thread) for each, state, thread in told if each == stream[0]]
+    of_ours = [(state, thread) for each, state, thread in log if each == stream[0]]
     require(
         of_ours == [(CREATED, here), (DESTROYING, here)], f"(state, thread) were {of_ours} on thread {here}"
     )
@@ -143,17 +143,17 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     bench.set_device()
     bench.set_device()
-    told = Told(bench.device)
+    log = StateLog(bench.device)
     expect(0, "aclrtResetDevice", bench.device)
-    told.must_be()
+    log.must_be()
     expect(0, "aclrtResetDevice", bench.device)
-    told.must_be(RESET_PRE, RESET_POST)
+    log.must_be(RESET_PRE, RESET_POST)
     expect(NOT_SET, "aclrtResetDeviceForce", bench.device)
-    told.must_be()
+    log.must_be()
     bench.set_device()
-    told.must_be(SET_PRE, SET_POST)
+    log.must_be(SET_PRE, SET_POST)
     expect(0, "aclrtResetDeviceForce", bench.device)
-    told.must_be(RESET_PRE, RESET_POST)
+    log.must_be(RESET_PRE, RESET_POST)
 
 
 @STATES.assumes(
@@ -174,9 +174,9 @@ def _(bench: Bench) -> None:
         contexts[state] = found[0]
 
     bench.set_device()
-    told = Told(bench.device, look)
+    log = StateLog(bench.device, look)
     expect(0, "aclrtResetDeviceForce", bench.device)
-    told.must_be(RESET_PRE, RESET_POST)
+    log.must_be(RESET_PRE, RESET_POST)
     require_code(0, codes[RESET_PRE], "aclrtGetCurrentContext", "inside RESET_PRE")
     require(contexts[RESET_PRE] == bench.context, "inside RESET_PRE another context is current")
     require_code(NO_CONTEXT, codes[RESET_POST], "aclrtGetCurrentContext", "inside RESET_POST")
@@ -201,11 +201,11 @@ def _(bench: Bench) -> None:
     bench.set_device()
     stream = bench.stream()
     other.do(bench.borrow)
-    told = Told(bench.device, in_callback)
+    log = StateLog(bench.device, in_callback)
     expect(0, "aclrtResetDeviceForce", bench.device)
     bench.forget()
     require(codes, "a call on another thread inside RESET_PRE has not returned")
-    told.must_be(RESET_PRE, RESET_POST)
+    log.must_be(RESET_PRE, RESET_POST)
     require_code(NO_CONTEXT, codes[0], "aclrtStreamQuery", "on another thread inside RESET_PRE")
 
 
@@ -230,10 +230,10 @@ def _(bench: Bench) -> None:
     expect(0, "aclrtStreamWaitEvent", stream, gate[0])
     waiter = bench.helper(lambda: call("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms))
     bench.wait_inside(waiter, "aclrtSynchronizeStreamWithTimeout")
-    told = Told(bench.device, in_callback)
+    log = StateLog(bench.device, in_callback)
     expect(0, "aclrtResetDeviceForce", bench.device)
     bench.forget()
-    told.must_be(RESET_PRE, RESET_POST)
+    log.must_be(RESET_PRE, RESET_POST)
     if codes == [UNSUPPORTED]:
         raise NotTestable("the firmware cannot abort streams (207000)")
     require_code(0, codes[0], "aclrtStreamAbort", "inside RESET_PRE")

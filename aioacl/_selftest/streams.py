@@ -189,7 +189,7 @@ def _(bench: Bench) -> None:
 
 @STREAMS.assumes(
     "failure-mode",
-    "A stream can be told to stop its context at the first failure, and not be told back.",
+    "A stream can be set to stop its context at the first failure, and that cannot be undone.",
     calls="aclrtCreateContext aclrtSetStreamFailureMode",
     used_by="_handles/stream",
     mark="H",

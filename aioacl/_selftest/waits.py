@@ -37,7 +37,7 @@ def _refuses(function: str, *handle: CData) -> None:
     for limit in (0, -2, -(1 << 31)):
         code = call(function, *handle, limit)
         if code != REFUSED:
-            raise Broken(f"{function} answered {named(code)} to a limit of {limit}, not {named(REFUSED)}")
+            raise Broken(f"{function} returned {named(code)} to a limit of {limit}, not {named(REFUSED)}")
 
 
 @WAITS.assumes(

@@ -249,7 +249,7 @@ class TestLies:
         assert (done.returncode, done.stderr) == (1, "")
         told = " ".join(done.stdout.split())
         assert "BROKEN waits.zero [H]" in told
-        assert "answered 0 ACL_SUCCESS to a limit of 0, not 107000" in told
+        assert "returned 0 ACL_SUCCESS to a limit of 0, not 107000" in told
         assert "relied on by: _device, _native/device.c" in told
         assert told.endswith("1 broken, 0 not testable.")
 

@@ -56,13 +56,17 @@ class TestSession:
         async with npu.allocate(64) as memory:
             aioacl_simulator.hold(stream)  # and it is not released
             waiting = asyncio.ensure_future(self._fill(stream, memory))
-            await wait_until(lambda: aioacl_simulator.pending(stream))  # the pending entries may include a mark
+            await wait_until(
+                lambda: aioacl_simulator.pending(stream)
+            )  # the pending entries may include a mark
             waiting.cancel()
 
     async def _fill(self, stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:
         await stream.fill(memory, 1)
 
-    async def test_stream_works_after_a_cancelled_wait(self, npu: aioacl.Device, stream: aioacl.Stream) -> None:
+    async def test_stream_works_after_a_cancelled_wait(
+        self, npu: aioacl.Device, stream: aioacl.Stream
+    ) -> None:
         async with npu.allocate(64) as memory:
             await stream.fill(memory, 1)
 

@@ -47,7 +47,9 @@ def test_closed_handles_are_no_leak(open_device: OpenDevice) -> None:
 
 
 @pytest.mark.parametrize("outer", [False, True])
-def test_closed_buffer_with_references_is_no_leak_but_its_view_is(open_device: OpenDevice, *, outer: bool) -> None:
+def test_closed_buffer_with_references_is_no_leak_but_its_view_is(
+    open_device: OpenDevice, *, outer: bool
+) -> None:
     kept: list[object] = []
     around = open_device().result() if outer else None
 

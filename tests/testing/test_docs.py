@@ -51,7 +51,9 @@ def test_types_of_fixtures_are_those_of_the_plugin() -> None:
         and not function.name.startswith("_")
     }
     assert returned == {**documented, "aioacl_open": "Generator[Open]"}
-    assert documented["aioacl_open"] == "Callable[[int], aioacl.Device]"  # Open is not importable with its type
+    assert (
+        documented["aioacl_open"] == "Callable[[int], aioacl.Device]"
+    )  # Open is not importable with its type
 
 
 @pytest.mark.slow

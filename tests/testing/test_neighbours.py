@@ -71,9 +71,7 @@ def test_trio_variant_in_auto_mode_of_pytest_asyncio_fails_with_the_remedy(tmp_p
 
 
 @pytest.mark.parametrize("backend", ['"trio"', '("trio", {})'])
-def test_trio_test_in_auto_mode_of_pytest_asyncio_fails_with_the_remedy(
-    tmp_path: Path, backend: str
-) -> None:
+def test_trio_test_in_auto_mode_of_pytest_asyncio_fails_with_the_remedy(tmp_path: Path, backend: str) -> None:
     failed, output = on_trio(tmp_path, *AUTO, backend=backend)
     assert failed == {"test_it"}, output
 

@@ -174,7 +174,9 @@ def test_report_of_a_leak_names_its_line(broken: Ran, test: str) -> None:
 @pytest.mark.slow
 def test_report_of_a_leak_names_the_callers(broken: Ran) -> None:
     text = broken.refused["test_leaves_a_stream_in_a_nested_task"]
-    assert re.search(r"called at \S+ in test_leaves_a_stream_in_a_nested_task.<locals>.main\n +await helper", text)
+    assert re.search(
+        r"called at \S+ in test_leaves_a_stream_in_a_nested_task.<locals>.main\n +await helper", text
+    )
 
 
 @pytest.mark.slow
@@ -224,7 +226,10 @@ def test_broken_test_does_not_break_the_next(broken: Ran) -> None:
 
 @pytest.mark.slow
 def test_test_that_blocks_is_released_and_reported(broken: Ran) -> None:
-    assert "was still running after 1.5 s (aioacl_watchdog)" in broken.refused["test_blocks_until_the_watchdog_acts"]
+    assert (
+        "was still running after 1.5 s (aioacl_watchdog)"
+        in broken.refused["test_blocks_until_the_watchdog_acts"]
+    )
 
 
 @pytest.mark.slow
