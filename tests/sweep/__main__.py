@@ -1,6 +1,7 @@
-"""python -m tests.sweep [--codes N] [--of N]: the whole sweep over two processes, and a table; 1 if anything was found.
+"""`python -m tests.sweep [--codes N] [--of N]` runs the whole sweep in two processes and prints a table.
 
-python -m tests.sweep --replay SCENARIO RULE: one injection, as the table names it.
+The exit status is 1 if the sweep found something. `python -m tests.sweep --replay SCENARIO RULE` repeats one injection,
+with the scenario and the rule as the table prints them.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ COLUMNS: Final = 3
 
 
 def words(share: int, of: int, codes: int) -> list[str]:
-    """The share of the work of one process."""
+    """Returns the arguments of the process that does the share."""
     return ["--share", str(share), "--of", str(of), "--codes", str(codes)]
 
 
 def shares(codes: int, of: int) -> tuple[Tally, list[str]]:
-    """Runs the first shares, each in a process; the joined tally, and what went wrong with a process."""
+    """Runs the first shares, each in a process. Returns the joined tally, and the processes that failed."""
     whole, troubles = Tally(), list[str]()
     with tempfile.TemporaryDirectory(prefix="aioacl-sweep-") as folder:
         running = [
@@ -51,7 +52,7 @@ def shares(codes: int, of: int) -> tuple[Tally, list[str]]:
 
 
 def table(tally: Tally, seconds: float) -> str:
-    """The result, for people."""
+    """Returns the result as text."""
     ended = f"{tally.fired} fired, {tally.raised} ended in an error, {tally.complained} found something"
     lines = [
         f"{tally.injections} injections in {seconds:.0f} s: {ended}",
@@ -64,17 +65,19 @@ def table(tally: Tally, seconds: float) -> str:
         "".join(cell.ljust(width) for cell in cells[row : row + COLUMNS]).rstrip()
         for row in range(0, len(cells), COLUMNS)
     ]
-    lines += [f"never hit: {command}" for command in tally.vacuous]
+    lines += [f"never fired: {command}" for command in tally.vacuous]
     lines += [f"{complaint}\n    {command}" for command, complaint in tally.complaints]
     return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when nothing was found, and every fault has fired."""
+    """Returns 0 if nothing was found and each fault fired."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--replay", nargs=2, metavar=("SCENARIO", "RULE"))
-    parser.add_argument("--codes", type=int, default=len(CODES), help="how many of the codes")
-    parser.add_argument("--of", type=int, default=PROCESSES, help="so many shares, of which two are done")
+    parser.add_argument("--codes", type=int, default=len(CODES), help="use the first N codes")
+    parser.add_argument(
+        "--of", type=int, default=PROCESSES, help="divide the sweep into N shares and do two of them"
+    )
     parser.add_argument("--share", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--status", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Scenarios of calls by hand, for breadth: much of the runtime, each function in the order in which programs use it."""
+"""Scenarios that call many ACL functions directly, each in the order in which programs use it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ HBM: Final = 1
 
 
 def new(kind: str, count: int = 1) -> Any:
-    """Zeroed room for an answer."""
+    """Returns zeroed memory for a result."""
     return ffi.new(f"{kind}[{count}]")
 
 
 def ask(acl: Functions, calls: Mapping[str, tuple[Any, ...]]) -> None:
-    """Calls each function; a type, as in "int32_t *", stands for room for an answer."""
+    """Calls each function; a type, such as "int32_t *", stands for memory for a result."""
     for name, arguments in calls.items():
         filled = [new(one.removesuffix(" *"), 64) if isinstance(one, str) else one for one in arguments]
         getattr(acl, name)(*filled)
@@ -80,7 +80,7 @@ FACTS: Final[Mapping[str, tuple[Any, ...]]] = {
 
 
 async def facts() -> None:
-    """What can be asked of the process, a device and its context."""
+    """Asks for what the process, a device and its context report about themselves."""
     async with open_device() as device:
         acl = on(device)
 
@@ -91,7 +91,7 @@ async def facts() -> None:
 
 
 def streams_of(acl: Functions, stack: ExitStack) -> tuple[Any, Any, Any]:
-    """A stream, an event to time by, and a notify."""
+    """Makes a stream, an event with timing, and a notify."""
     stream, event, notify = new("aclrtStream"), new("aclrtEvent"), new("aclrtNotify")
     acl.aclrtCreateStreamWithConfig(stream, 0, 0)
     stack.callback(acl.aclrtDestroyStream, stream[0])
@@ -103,7 +103,7 @@ def streams_of(acl: Functions, stack: ExitStack) -> tuple[Any, Any, Any]:
 
 
 def use_streams(acl: Functions) -> None:
-    """Everything that streams, events and notifies can do."""
+    """Calls the functions of streams, events and notifies."""
     with ExitStack() as stack:
         stream, event, notify = streams_of(acl, stack)
         ask(
@@ -141,13 +141,13 @@ def use_streams(acl: Functions) -> None:
 
 
 async def streams() -> None:
-    """Streams, events and notifies by hand."""
+    """Streams, events and notifies, by direct calls."""
     async with open_device() as device:
         await device.run(use_streams, on(device))
 
 
 def use_contexts(acl: Functions) -> None:
-    """An explicit context, and an event in it."""
+    """Makes an explicit context, and an event in it."""
     device, before, context, event = (
         new("int32_t"),
         new("aclrtContext"),
@@ -158,7 +158,8 @@ def use_contexts(acl: Functions) -> None:
     acl.aclrtGetCurrentContext(before)
     with ExitStack() as stack:
         acl.aclrtCreateContext(context, device[0])
-        stack.callback(functions.aclrtDestroyContext, context[0])  # binding may fail, and this needs none
+        # Not by `acl`: it makes its context current first, which may fail, and this call needs no context.
+        stack.callback(functions.aclrtDestroyContext, context[0])
         stack.callback(acl.aclrtSetCurrentContext, before[0])
         acl.aclrtSetCurrentContext(context[0])
         functions.aclrtCreateEvent(event)
@@ -166,13 +167,13 @@ def use_contexts(acl: Functions) -> None:
 
 
 async def contexts() -> None:
-    """Contexts by hand."""
+    """Contexts, by direct calls."""
     async with open_device() as device:
         await device.run(use_contexts, on(device))
 
 
 def taken(acl: Functions, stack: ExitStack, function: str, free: str, *arguments: object) -> Any:
-    """Memory of that function, for as long as the stack is."""
+    """Returns memory from the function; the stack frees it."""
     pointer = new("void *")
     getattr(acl, function)(pointer, *arguments)
     stack.callback(getattr(acl, free), pointer[0])
@@ -180,13 +181,13 @@ def taken(acl: Functions, stack: ExitStack, function: str, free: str, *arguments
 
 
 def settled(stream: Any) -> None:
-    """Memory in use must not be freed, and asking ACL whether it is may fail: the simulator knows."""
+    """Waits until the stream is idle, because memory in use must not be freed. It asks the simulator: ACL may fail."""
     pending = control_function("aclsim_pending", "int64_t (*)(void *)")
     assert until_now(lambda: pending(stream) <= 0)
 
 
 def use_memory(acl: Functions) -> None:
-    """Each way to take memory, and to move and fill it."""
+    """Calls each function that allocates memory, and those that copy and fill it."""
     with ExitStack() as stack:
         stream = new("aclrtStream")
         acl.aclrtCreateStream(stream)
@@ -214,6 +215,6 @@ def use_memory(acl: Functions) -> None:
 
 
 async def memory() -> None:
-    """Memory by hand."""
+    """Memory, by direct calls."""
     async with open_device() as device:
         await device.run(use_memory, on(device))

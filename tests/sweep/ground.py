@@ -1,4 +1,4 @@
-"""What there is between two injections: things that live in the simulator, threads, descriptors, open devices."""
+"""What exists between two injections: objects of the simulator, threads, descriptors, open devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS = ("contexts", "streams", "events", "notifies", "device_blocks", "host_blo
 
 
 def possessions() -> dict[str, int]:
-    """How many of each thing there are now."""
+    """Returns how many objects of each kind exist now."""
     stats = simulator.stats()
     found = {kind: int(getattr(stats, kind)) for kind in KINDS}
     found["retains"] = sum(simulator.retain_count(index) for index in range(2))
@@ -20,7 +20,7 @@ def possessions() -> dict[str, int]:
 
 
 def more_than(before: dict[str, int], *allowed: str) -> dict[str, tuple[int, int]]:
-    """What has grown and may not, each with its number before and now."""
+    """Returns each kind that has grown and is not allowed to, with its number before and now."""
     now = possessions()
     return {
         kind: (before[kind], now[kind]) for kind in before if now[kind] > before[kind] and kind not in allowed
@@ -28,7 +28,7 @@ def more_than(before: dict[str, int], *allowed: str) -> dict[str, tuple[int, int
 
 
 def open_devices() -> list[_lifecycle.Manager]:
-    """The managers whose device is not closed."""
+    """Returns the managers whose device is not closed."""
     managers = list(_lifecycle._managers.values())
     return [
         m
@@ -38,12 +38,12 @@ def open_devices() -> list[_lifecycle.Manager]:
 
 
 def all_closed(seconds: float) -> bool:
-    """Whether every device is closed within that time."""
+    """Returns whether each device is closed within that time."""
     return until_now(lambda: not open_devices(), seconds)
 
 
 def force_closed() -> None:
-    """Closes what is open, also if other code holds it."""
+    """Closes each device that is open, without the code that opened it."""
     for manager in open_devices():
         until_now(lambda m=manager: m.procedure is None, 5)  # type: ignore[misc]  # mypy wants a type for the default
         with manager.admission.changed:

@@ -1,7 +1,7 @@
-"""One injection: a scenario under one fault, and whether the library behaved.
+"""One injection: runs a scenario with one fault, and checks that aioacl kept its promises.
 
-After it: no error but those of the table of codes; nothing left in the simulator, no thread, no descriptor; nothing
-that the usage checker objects to; and the device can be opened again.
+Afterwards there may be: no error that the table of codes does not give; no object left in the simulator, no thread and
+no descriptor; and no violation from the usage checker. The device must open again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLOSING_SECONDS: Final = 0.3
 OF_DEVICES: Final = (
     Family.DEVICE_FAULT,
     Family.TASK_TIMEOUT,
-)  # from a call about no task, these speak for the device
+)  # if a call that concerns no task returns one of these, the device has failed
 HANG_SECONDS: Final = 60
 
 # One code for each pair of family and action that the table of codes has.
@@ -54,7 +54,7 @@ CODES: Final = (
     545601,  # timeout: reset
 )
 
-# What wakes the runtime when work stands still for a while. A slow machine adds it anywhere; these always have it.
+# The calls that wake the runtime when work makes no progress. A slow run of any scenario makes them; these always do.
 WAKING: Final = {"aclrtQueryEvent", "aclrtDestroyStreamForce"}
 CERTAIN: Final[Mapping[str, set[str]]] = {
     "task_that_fails": WAKING,
@@ -83,7 +83,7 @@ SCENARIOS: Final[Mapping[str, Callable[[], Coroutine[Any, Any, None]]]] = {
     )
 }
 
-# What a call that gives something back leaves when it fails.
+# The kinds of object that a call to free or destroy one leaves when it fails.
 KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
     "aclrtDestroyEvent": ("events",),
     "aclrtDestroyNotify": ("notifies",),
@@ -97,7 +97,7 @@ KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Injection:
-    """Which fault in which scenario."""
+    """A fault in a scenario."""
 
     scenario: str
     function: str
@@ -107,30 +107,30 @@ class Injection:
 
     @property
     def rule(self) -> str:
-        """The text of the rule."""
+        """The text of the rule for the fault engine."""
         when = f"after={self.nth - 1}" if self.sticky else f"nth={self.nth}"
         return f"{self.function}:{when}:rc={self.code}"
 
     @property
     def replay(self) -> str:
-        """The command that repeats it."""
+        """The command that repeats the injection."""
         return f"python -m tests.sweep --replay {self.scenario} {self.rule}"
 
 
 @dataclass
 class Outcome:
-    """What became of it."""
+    """The result of an injection."""
 
     hits: int = 0
     error: BaseException | None = None
     complaints: list[str] = field(default_factory=list[str])
 
 
-# --- what the library must not do ---------------------------------------------------------------------------------
+# --- what aioacl must not do -------------------------------------------------------------------------------------
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors in a group, or the error."""
+    """Yields the errors in a group, or the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for one in error.exceptions:  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
             yield from leaves(one)  # pyright: ignore[reportUnknownArgumentType]
@@ -138,8 +138,8 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def misjudged(error: BaseException, code: int) -> str | None:
-    """Why the error is not one that the fault may end in."""
+def wrong_error(error: BaseException, code: int) -> str | None:
+    """Returns why the fault may not lead to this error, or None if it may."""
     own = (aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.DeviceQuarantined, aioacl.StaleHandleError)
     if not isinstance(error, AclError):
         return f"not an error of aioacl: {type(error).__name__}: {error}"
@@ -154,17 +154,17 @@ def misjudged(error: BaseException, code: int) -> str | None:
 
 
 class Listener:
-    """Collects the warnings and errors that no call has raised."""
+    """Records warnings, and errors that no call of ours raised."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.problems: list[str] = []
 
     def __enter__(self) -> Self:
         self._hooks = (sys.unraisablehook, threading.excepthook)
-        sys.unraisablehook = lambda raised: self.heard.append(
-            f"unraisable: {raised.exc_value!r} in {raised.object!r}"
+        sys.unraisablehook = lambda unraised: self.problems.append(
+            f"unraisable: {unraised.exc_value!r} in {unraised.object!r}"
         )
-        threading.excepthook = lambda raised: self.heard.append(f"in a thread: {raised.exc_value!r}")
+        threading.excepthook = lambda error: self.problems.append(f"in a thread: {error.exc_value!r}")
         self._caught = warnings.catch_warnings(record=True)
         self._warnings = self._caught.__enter__()
         warnings.simplefilter("always")
@@ -174,15 +174,15 @@ class Listener:
         self._caught.__exit__(None, None, None)
         sys.unraisablehook, threading.excepthook = self._hooks
         expected = (aioacl.AclWarning,)
-        self.heard += [
-            f"warns: {one.category.__name__}: {one.message}"
+        self.problems += [
+            f"warning: {one.category.__name__}: {one.message}"
             for one in self._warnings or []
             if not issubclass(one.category, expected)
         ]
 
 
 def may_leave(injection: Injection) -> tuple[str, ...]:
-    """What it may leave: what the failing call should have given back; events of a device that has failed."""
+    """Returns what may be left: what the failed call should have freed, and the events of a device that failed."""
     abandoned = ("events",) if lookup(injection.code).family in OF_DEVICES or _was_reset(injection) else ()
     return (*KEEPS.get(injection.function, ()), *abandoned)
 
@@ -191,8 +191,8 @@ def _was_reset(injection: Injection) -> bool:
     return "Reset" in injection.function or injection.function == "aclrtSetDevice"
 
 
-def mend_counts(index: int) -> None:
-    """Takes back what a scenario has set by hand and could not reset."""
+def take_back_sets(index: int) -> None:
+    """Takes back what a scenario has set by a direct call and could not reset."""
     manager = manager_of(index)
     if manager.counts.now.retained > manager.counts.own_sets and not ground.open_devices():
         lowlevel.reset_device_force(index)
@@ -202,21 +202,21 @@ def mend_counts(index: int) -> None:
 
 
 class Bed:
-    """Where injections are made: one process, one loop, one baseline."""
+    """Makes injections: one process, one loop, one baseline."""
 
     def __init__(self) -> None:
         aioacl.use_library("simulator")
         self._runner = asyncio.Runner()
         for scenario in SCENARIOS.values():
             self._runner.run(scenario())
-        self._recover(Outcome())  # what is made once for the life of a process is made
+        self._recover(Outcome())  # creates what is made once in a process
 
     def close(self) -> None:
-        """Ends the loop."""
+        """Closes the loop."""
         self._runner.close()
 
     def calls(self, scenario: str) -> list[str]:
-        """The functions of the table that the scenario calls when nothing fails, less those that a slow run adds."""
+        """Returns the functions that the scenario calls if nothing fails, without those that only a slow run calls."""
         simulator.forget()
         self._runner.run(SCENARIOS[scenario]())
         self._settle()
@@ -224,7 +224,7 @@ class Bed:
         return sorted(names - (WAKING - CERTAIN.get(scenario, set())))
 
     def run(self, injection: Injection) -> Outcome:
-        """Makes the injection, and judges it."""
+        """Makes the injection and checks what follows."""
         outcome = Outcome()
         simulator.forget()
         before = ground.possessions()
@@ -235,9 +235,9 @@ class Bed:
                 outcome.hits = fault.hits
             self._recover(outcome)
             self._check_left(injection, before, outcome)
-        outcome.complaints += listener.heard
+        outcome.complaints += listener.problems
         for error in leaves(outcome.error) if outcome.error is not None else ():
-            outcome.complaints += filter(None, [misjudged(error, injection.code)])
+            outcome.complaints += filter(None, [wrong_error(error, injection.code)])
         outcome.complaints += [f"the usage checker: {text}" for text in simulator.violations()]
         return outcome
 
@@ -253,9 +253,9 @@ class Bed:
         return ground.all_closed(PATIENCE_SECONDS)
 
     def _recover(self, outcome: Outcome) -> None:
-        """When the faults are over, the devices open and close."""
+        """Checks that the devices open and close when the fault is gone."""
         for index in range(2):
-            mend_counts(index)
+            take_back_sets(index)
             try:
                 opened = aioacl.open_device(index, timeout=PATIENCE_SECONDS).result()
             except AclError as refused:

@@ -1,6 +1,6 @@
-"""What programs do with aioacl, in short. Each scenario is swept with faults, so none takes long.
+"""Short programs that use aioacl. The sweep runs each of them with many faults, so none takes long.
 
-A scenario may end in any error of aioacl. Whatever happens, it leaves nothing behind but what `injection.py` allows.
+A scenario may end in any error of aioacl. In each case it leaves nothing but what `injection.py` allows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOON_SECONDS: Final = 0.005
 
 
 async def copy_and_await() -> None:
-    """Up, fill, down, each awaited in another way."""
+    """Uploads, fills and downloads, and awaits each in another way."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
         back = bytearray(SIZE)
         ticket = stream.copy(memory, bytes(SIZE))
@@ -36,7 +36,7 @@ async def copy_and_await() -> None:
 
 
 async def task_that_fails() -> None:
-    """A task fails, which the runtime handles only when it is woken; then the stream is replaced."""
+    """A task fails, which the runtime handles only when it is woken; then the stream is renewed."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
         simulator.fail_next(stream, TASK_CODE)
         ticket = stream.fill(memory, 1)
@@ -72,7 +72,7 @@ async def events_across_streams() -> None:
 
 
 async def pinned_memory() -> None:
-    """Pinned copies of any size, and pageable memory pumped through staging."""
+    """Copies with pinned memory of any size, and with pageable memory through staging memory."""
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -89,7 +89,7 @@ async def pinned_memory() -> None:
 
 
 async def host_functions() -> None:
-    """A host function, by hand, in the midst of aioacl's own work."""
+    """A host function, enqueued by a direct call between work of aioacl."""
     calls: list[int] = []
     function = ffi.callback("void (*)(void *)", lambda _: calls.append(1))
     async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
@@ -101,7 +101,7 @@ async def host_functions() -> None:
 
 
 async def two_devices() -> None:
-    """The same on two devices at once, in tasks."""
+    """The same work on two devices at once, in tasks."""
 
     async def one(index: int) -> None:
         async with (
@@ -128,7 +128,7 @@ async def lease_and_force_reset() -> None:
 
 
 async def executor() -> None:
-    """Functions on the device's own threads."""
+    """Functions on the threads of the device's executor."""
     async with open_device() as device:
         assert await device.run(lambda: 1) == 1
         future = device.executor.submit(lambda: 2)
@@ -136,7 +136,7 @@ async def executor() -> None:
 
 
 async def timeouts() -> None:
-    """Waits that are too short, and one that is not."""
+    """Waits with a timeout that is too short, and one that completes."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
         with simulator.held(stream):
             ticket = stream.fill(memory, 1)
@@ -147,7 +147,7 @@ async def timeouts() -> None:
 
 
 async def cancel_and_abort() -> None:
-    """A wait is cancelled, the work is aborted, and the stream goes on."""
+    """A wait is cancelled, the work is aborted, and the stream remains usable."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
         with simulator.held(stream):
             ticket = stream.fill(memory, 1)
@@ -165,7 +165,7 @@ async def _awaited(thing: Awaitable[Any]) -> None:
 
 
 async def counts_by_hand() -> None:
-    """Sets and resets as C programs do."""
+    """Sets and resets the device by direct calls, as C programs do."""
     lowlevel.set_device(0)
     try:
         lowlevel.set_device(0)

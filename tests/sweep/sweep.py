@@ -1,6 +1,6 @@
-"""The sweep: for each scenario, function and code, the first call fails, the second, until the fault no longer fires.
+"""The sweep: for each scenario, function and code, one call after the other fails, until the fault no longer fires.
 
-Once with a fault that fires for one call, once with one that stays. Works in a process of its own for each share.
+It does this with a fault that fires for one call, and with a fault that stays. Each share runs in its own process.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CALLS_MOST: Final = 200
-TRIES: Final = 100  # some calls a scenario makes only if the runtime was slower than the question after it
+TRIES: Final = 100  # a scenario makes some calls only if the runtime has not finished when it is asked
 COMPLAINTS_KEPT: Final = 200
 
 
 @dataclass
 class Tally:
-    """What a share of the sweep has seen."""
+    """The results of a share of the sweep."""
 
     injections: int = 0
     fired: int = 0
@@ -38,7 +38,7 @@ class Tally:
     complained: int = 0
 
     def add(self, other: Tally) -> None:
-        """Joins another share."""
+        """Adds the results of another share."""
         self.injections += other.injections
         self.fired += other.fired
         self.raised += other.raised
@@ -50,12 +50,12 @@ class Tally:
             setattr(self, name, dict(joined))
 
     def text(self) -> str:
-        """As one line of JSON."""
+        """Returns the tally as one line of JSON."""
         return json.dumps(self.__dict__)
 
 
 class Sweeper:
-    """One process's share."""
+    """The share of one process."""
 
     def __init__(self, status: Path | None = None) -> None:
         self.bed = Bed()
@@ -63,7 +63,7 @@ class Sweeper:
         self._status = status
 
     def sweep(self, scenario: str, function: str, codes: Sequence[int]) -> None:
-        """Every injection of a scenario into this function."""
+        """Makes all injections of a scenario into the function."""
         for code, sticky in itertools.product(codes, (False, True)):
             self._loop(partial(Injection, scenario, function, code, sticky))
 
@@ -74,7 +74,9 @@ class Sweeper:
         for nth in range(2, CALLS_MOST + 1):
             if not self._inject(injection_of(nth)):
                 return
-        self.tally.complaints.append((injection_of(CALLS_MOST).replay, "the loop has no end"))
+        self.tally.complaints.append(
+            (injection_of(CALLS_MOST).replay, f"the fault still fires after {CALLS_MOST} calls")
+        )
 
     def _inject(self, injection: Injection) -> bool:
         if self._status is not None:
@@ -98,7 +100,7 @@ class Sweeper:
 
 
 def work(share: int, shares: int, codes: Sequence[int], status: Path | None) -> Tally:
-    """One share of the whole: every so-manieth pair of scenario and function, which one depending on the share."""
+    """Does one share of the whole: every n-th pair of scenario and function, from a start that depends on the share."""
     sweeper = Sweeper(status)
     pairs = [(name, function) for name in SCENARIOS for function in sweeper.bed.calls(name)]
     for scenario, function in pairs[share::shares]:
@@ -108,7 +110,7 @@ def work(share: int, shares: int, codes: Sequence[int], status: Path | None) -> 
 
 
 def replay(scenario: str, rule: str) -> list[str]:
-    """Repeats one injection, and returns its findings."""
+    """Repeats one injection, and returns what it found."""
     function, when, code = rule.split(":")
     word, _, number = when.partition("=")
     sticky = word == "after"
@@ -120,7 +122,7 @@ def replay(scenario: str, rule: str) -> list[str]:
 
 
 def as_tally(text: str) -> Tally:
-    """What a share has printed."""
+    """Returns the tally that a share has printed."""
     found: dict[str, Any] = json.loads(text)
     return Tally(**found)
 

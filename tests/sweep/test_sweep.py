@@ -1,4 +1,4 @@
-"""Each call of the runtime fails in turn, and aioacl stays whole: a sample here, all of it with `-m sweep`."""
+"""Each call of the runtime fails in turn, and aioacl keeps its promises: a sample here, the whole with `-m sweep`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def sweep(*words: str, seconds: float) -> str:
-    """Its table, once it has found nothing."""
+    """Runs the sweep, which must find nothing, and returns its table."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.sweep", *words],
         cwd=ROOT,
@@ -27,7 +27,7 @@ def sweep(*words: str, seconds: float) -> str:
 
 
 def numbers(table: str) -> tuple[int, int]:
-    """How many injections there were, into how many functions."""
+    """Returns how many injections there were, and into how many functions."""
     injections = re.search(r"^(\d+) injections", table)
     functions = re.search(r"^(\d+) functions", table, flags=re.MULTILINE)
     assert injections is not None
@@ -35,13 +35,13 @@ def numbers(table: str) -> tuple[int, int]:
     return int(injections[1]), int(functions[1])
 
 
-def test_a_sample_of_the_sweep_finds_nothing() -> None:
+def test_sample_of_the_sweep_finds_nothing() -> None:
     injections, functions = numbers(sweep("--codes", "1", "--of", "14", seconds=100))
     assert injections > 100
     assert functions > 10
 
 
-def test_an_injection_can_be_repeated() -> None:
+def test_replay_repeats_an_injection() -> None:
     lines = sweep("--replay", "copy_and_await", "aclrtMalloc:nth=1:rc=207001", seconds=60).splitlines()
     assert lines[0] == "hits: 1"
     assert lines[1].startswith("error: OutOfMemoryError")
@@ -49,7 +49,7 @@ def test_an_injection_can_be_repeated() -> None:
 
 
 @pytest.mark.sweep
-def test_the_whole_sweep_finds_nothing() -> None:
+def test_whole_sweep_finds_nothing() -> None:
     injections, functions = numbers(sweep(seconds=3600))
     assert injections >= 20_000
     assert functions >= 80
