@@ -1,7 +1,7 @@
-"""What the simulator declares, and what five releases of CANN did: functions with normalised prototypes.
+"""What the simulator declares, and what five releases of CANN declared: functions with normalised prototypes.
 
-`prototypes.tsv` has a line for each prototype: the oldest and the newest release whose headers have it, the header that
-declares it, and the prototype without the names of parameters. A function whose prototype has changed has two lines.
+`prototypes.tsv` has one line for each prototype: the oldest and the newest release whose headers have it, the header
+that declares it, and the prototype without the names of parameters. A function whose prototype has changed has two lines.
 `enumerators.tsv` has the releases, enumeration, name and value of each enumerator.
 """
 
@@ -25,7 +25,7 @@ ROWS: Final = """
 #define ACL_FN(kind, ret, name, params, args, since) since ret name params;
 #include "sim_api.inc"
 """
-# Enumerators of one release or two, that the newest headers have no more.
+# Enumerators that one or two releases had, and the newest headers have not.
 WITHDRAWN: Final = {"ACL_PROF_AIV_METRICS", "ACL_PROF_SCALE", "ACL_HIFLOAT4", "ACL_OPT_EARLY_START"}
 TYPEDEF_ENUM: Final = re.compile(r"typedef\s+enum\s*\w*\s*\{(?P<body>[^}]*)\}\s*(?P<name>\w+)\s*;")
 ENUMERATOR: Final = re.compile(r"^\s*([A-Z]\w+)[^=]*(?:=\s*(-?\w+))?")
@@ -42,7 +42,7 @@ class Declared:
 
     @property
     def normal(self) -> str:
-        """The prototype as the headers of CANN would have it, normalised."""
+        """The prototype, normalised, with the types that CANN's headers use."""
         text = normalised(self.prototype)
         for ours, theirs in OUR_TYPES.items():
             text = text.replace(ours, theirs)
@@ -60,31 +60,31 @@ class Prototype:
 
     @property
     def name(self) -> str:
-        """The function's."""
+        """The name of the function."""
         return name_of(self.text)
 
     @property
     def releases(self) -> tuple[str, ...]:
-        """Those that have it."""
+        """The releases that have the function with this prototype."""
         return RELEASES[RELEASES.index(self.first) : RELEASES.index(self.last) + 1]
 
 
 def name_of(prototype: str) -> str:
-    """The function that a prototype declares."""
+    """Returns the name of the function that a prototype declares."""
     match = re.match(r"[^(]*?(\w+)\s*\(", prototype)
     assert match is not None, prototype
     return match[1]
 
 
 def normalised(prototype: str) -> str:
-    """Without the names of parameters, and with spaces where they must be only."""
+    """Returns the prototype without names of parameters, and with spaces only where they are needed."""
     head, _, rest = prototype.partition("(")
     parameters = [_nameless(each) for each in _split(rest.rstrip("; ").removesuffix(")").strip() or "void")]
     return f"{_spaced(head)}({', '.join(parameters)})"
 
 
 def _split(parameters: str) -> list[str]:
-    """At the commas that are in no parentheses."""
+    """Splits at the commas that are not in parentheses."""
     return [each.strip() for each in re.split(r",(?![^()]*\))", parameters)]
 
 
@@ -105,7 +105,7 @@ def _spaced(text: str) -> str:
 
 @cache
 def declared() -> dict[str, Declared]:
-    """The simulator's functions, as the preprocessor reads its table."""
+    """Returns the functions of the simulator, as the preprocessor expands its table."""
     folders = build_ffi.include_flags()
     command = ["gcc", "-E", "-P", "-x", "c", *folders, "-"]
     text = subprocess.run(command, input=ROWS, capture_output=True, text=True, check=True).stdout
@@ -115,25 +115,25 @@ def declared() -> dict[str, Declared]:
 
 @cache
 def prototypes() -> tuple[Prototype, ...]:
-    """The lines of prototypes.tsv."""
+    """Returns the lines of prototypes.tsv."""
     lines = (HERE / "prototypes.tsv").read_text().splitlines()
     return tuple(Prototype(*line.split("\t")) for line in lines)
 
 
 @cache
 def enumerators() -> tuple[tuple[str, ...], ...]:
-    """The lines of enumerators.tsv: first and last release, enumeration, name, value."""
+    """Returns the lines of enumerators.tsv: first and last release, enumeration, name, value."""
     return tuple(tuple(line.split("\t")) for line in (HERE / "enumerators.tsv").read_text().splitlines())
 
 
 @cache
 def types_text() -> str:
-    """Our declarations of types."""
+    """Returns the simulator's declarations of types."""
     return build_ffi.plain(str(build_ffi.SIMULATOR / "core" / "sim_types.h"))
 
 
 def enumerations(text: str) -> dict[str, dict[str, str]]:
-    """The enumerations of headers, each with its enumerators and what they are set to."""
+    """Returns the enumerations of headers, each with its enumerators and the values that the text sets."""
     return {match["name"]: dict(_enumerators(match["body"])) for match in TYPEDEF_ENUM.finditer(text)}
 
 

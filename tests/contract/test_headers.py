@@ -1,4 +1,4 @@
-"""What aioacl declares is what the vendor's headers declare: a compiler looks at both at once."""
+"""aioacl declares what the vendor's headers declare: a compiler reads both together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 COMPILERS = [
     pytest.param(
-        name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"there is no {name} here")
+        name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed")
     )
     for name in ("gcc", "clang")
 ]
@@ -29,7 +29,7 @@ FLAGS = ("-std=c11", "-Wall", "-Werror", "-Wno-deprecated-declarations", "-c", "
 
 
 def compile_with(compiler: str, folder: Path, source: str) -> None:
-    """Compiles a program that includes the vendor's headers; what the compiler says is the failure."""
+    """Compiles a program that includes the vendor's headers; a failure shows the output of the compiler."""
     program = folder / "program.c"
     program.write_text(f"{vendor.inclusions()}\n{source}\n")
     command = [compiler, *FLAGS, f"-I{vendor.include_folder()}", str(program)]
@@ -55,8 +55,8 @@ def _has(name: str) -> bool:
 # --- functions ----------------------------------------------------------------------------------------------------
 
 
-def test_the_headers_lack_what_came_after_them_only() -> None:
-    """They are a little older than CANN 9.1; test_prototypes.py looks at the rest."""
+def test_vendor_headers_lack_only_newer_functions() -> None:
+    """The headers are slightly older than CANN 9.1; test_prototypes.py checks the functions that they lack."""
     lacking = [function for name, function in declared().items() if not _has(name)]
     assert {function.name for function in lacking if function.since != "master"} == LACKING
     assert {name for name, function in declared().items() if function.since == "master"} <= {
@@ -65,15 +65,15 @@ def test_the_headers_lack_what_came_after_them_only() -> None:
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_functions_can_be_declared_once_more(compiler: str, tmp_path: Path) -> None:
-    """A prototype that is not compatible with the one before it is an error."""
+def test_functions_can_be_declared_again_after_the_vendor_headers(compiler: str, tmp_path: Path) -> None:
+    """A second prototype that is incompatible with the first is an error."""
     ours = next(line for line in types_text().splitlines() if "acldumpMessageCallback" in line)
     again = [f"{function.prototype};" for name, function in declared().items() if _has(name)]
     assert len(again) > 550
     compile_with(compiler, tmp_path, "\n".join([ours, *again]))
 
 
-def test_a_prototype_that_differs_is_found(tmp_path: Path) -> None:
+def test_prototype_that_differs_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="conflicting types"):
         compile_with("gcc", tmp_path, "aclError aclrtSynchronizeStream(int32_t stream);")
 
@@ -81,8 +81,8 @@ def test_a_prototype_that_differs_is_found(tmp_path: Path) -> None:
 # --- enumerations -------------------------------------------------------------------------------------------------
 
 
-def test_enumerations_are_as_large_as_theirs() -> None:
-    """Ours are those of the newest headers, so they may have more."""
+def test_enumerations_have_all_enumerators_of_the_vendor_headers() -> None:
+    """aioacl's enumerations are those of the newest headers, so they may have more."""
     theirs, ours = enumerations(vendor.text()), enumerations(types_text())
     both = ours.keys() & theirs.keys()
     assert len(both) > 75
@@ -91,19 +91,19 @@ def test_enumerations_are_as_large_as_theirs() -> None:
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_enumerators_have_their_values(compiler: str, tmp_path: Path) -> None:
+def test_enumerators_have_the_values_of_the_vendor_headers(compiler: str, tmp_path: Path) -> None:
     checks = [
         f'_Static_assert((long long){name} == {value}, "{name}");'
         for body in enumerations(types_text()).values()
         for name, value in body.items()
-        if _has(name) and name != "ACL_PROF_ARGS_MAX"  # it counts the others, so it grows
+        if _has(name) and name != "ACL_PROF_ARGS_MAX"  # the number of the others, which grows
     ]
     assert len(checks) > 450
     compile_with(compiler, tmp_path, "\n".join(checks))
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_flags_have_their_values(compiler: str, tmp_path: Path) -> None:
+def test_flags_have_the_values_of_the_vendor_headers(compiler: str, tmp_path: Path) -> None:
     flags = re.findall(r"(ACL_\w+) = (0x\w+)", build_ffi.plain("api/flags.h"))
     assert len(flags) > 50
     compile_with(
@@ -128,7 +128,7 @@ def _structures() -> list[str]:
 
 
 def _members(structure: Any, outer: int = 0) -> Iterator[tuple[str, int, int]]:
-    """Each member's name, offset and size; those of an anonymous union are the structure's own."""
+    """Yields the name, offset and size of each member; a member of an anonymous union belongs to the structure."""
     for name, field in structure.fields:
         if name:
             open_ended = field.type.kind == "array" and field.type.length is None
@@ -138,11 +138,11 @@ def _members(structure: Any, outer: int = 0) -> Iterator[tuple[str, int, int]]:
 
 
 def _layout(name: str) -> Iterator[str]:
-    structure: Any = _ffi().typeof(name)  # the stubs take sizes of values only
+    structure: Any = _ffi().typeof(name)  # the stubs of cffi accept only values
     yield f'_Static_assert(sizeof({name}) == {_ffi().sizeof(structure)}, "size of {name}");'
     yield f'_Static_assert(_Alignof({name}) == {_ffi().alignof(structure)}, "alignment of {name}");'
     for member, offset, size in _members(structure):
-        if not _has(member):  # newer than their headers, in what was reserved
+        if not _has(member):  # a newer member, in space that these headers reserve
             continue
         where = f"{name}.{member}"
         yield f'_Static_assert(offsetof({name}, {member}) == {offset}, "offset of {where}");'
@@ -150,7 +150,7 @@ def _layout(name: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_structures_have_their_layout(compiler: str, tmp_path: Path) -> None:
+def test_structures_have_the_layout_of_the_vendor_headers(compiler: str, tmp_path: Path) -> None:
     names = [name for name in _structures() if _has(name)]
     assert len(names) > 60
     compile_with(compiler, tmp_path, "\n".join(check for name in names for check in _layout(name)))

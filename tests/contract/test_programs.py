@@ -1,6 +1,7 @@
-"""Programs in C and C++ that know nothing of aioacl: the vendor's headers, -lascendcl or -lacl_rt, and a folder.
+"""Programs in C and C++ that use only the vendor's headers, -lascendcl or -lacl_rt, and a folder of the simulator.
 
-Each begins with the release of CANN that has what it calls; it is linked and run against that one and the newest.
+Each names, in its first line, the oldest release of CANN that has all its functions. It is linked with and run against
+that release and the newest.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Program:
     """A source, and the oldest release of CANN that it can be linked with."""
 
     source: Path
-    cann: str
+    """Compiles and links the program."""
 
     def build(
         self, compiler: str, folder: Path, library: str, target: Path
@@ -62,7 +63,7 @@ def _programs() -> list[Program]:
     found: list[Program] = []
     for source in sorted(path for path in HERE.iterdir() if path.suffix in LANGUAGES):
         match = re.match(r"/[*/] CANN ([\w.]+)\. ", source.read_text())
-        assert match is not None, f"{source.name}: which release is it for?"
+        assert match is not None, f"{source.name}: the first line must begin with CANN and a release"
         found.append(Program(source, match[1]))
     return found
 
@@ -72,7 +73,7 @@ PROGRAMS: Final = {program.source.name: program for program in _programs()}
 
 @pytest.fixture(scope="module")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Makes what a user makes: `python -m aioacl simulator dir --cann RELEASE`."""
+    """Makes the folder as a user does: `python -m aioacl simulator dir --cann RELEASE`."""
     home = str(tmp_path_factory.mktemp("cache"))
 
     @cache
@@ -94,7 +95,7 @@ def _run(program: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _ways() -> list[tuple[str, str, str, str]]:
-    """Each program with each compiler, library and release that it can be linked with."""
+    """Returns each program with each compiler, library and release that it can be linked with."""
     newest = [(name, compiler, "ascendcl", NEWEST) for name in PROGRAMS for compiler in ("gcc", "clang")]
     runtime = [(name, "gcc", "acl_rt", NEWEST) for name in PROGRAMS]
     older = [
@@ -107,22 +108,22 @@ def _ways() -> list[tuple[str, str, str, str]]:
 
 
 @pytest.mark.parametrize(("name", "compiler", "library", "cann"), _ways())
-def test_a_program_links_and_runs(
+def test_program_links_and_runs(
     name: str, compiler: str, library: str, cann: str, folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     if shutil.which(compiler) is None:
-        pytest.skip(f"there is no {compiler} here")
+        pytest.skip(f"{compiler} is not installed")
     folder, target = folder_of(cann), tmp_path / "program"
     built = PROGRAMS[name].build(compiler, folder, library, target)
     assert (built.returncode, built.stderr) == (0, "")
     ran = _run(target, folder)
     if ran.returncode == NOT_HERE:
-        pytest.skip("the simulator does not have that yet")
+        pytest.skip("the simulator does not support this yet")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("name", [name for name, program in PROGRAMS.items() if program.cann != RELEASES[0]])
-def test_a_program_does_not_link_with_an_older_release(
+def test_program_does_not_link_with_an_older_release(
     name: str, folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     older = RELEASES[[*map(str, RELEASES)].index(PROGRAMS[name].cann) - 1]
@@ -132,23 +133,23 @@ def test_a_program_does_not_link_with_an_older_release(
 
 
 @pytest.mark.parametrize(("compiler", "suffix"), [("gcc", "c"), ("g++", "cpp")])
-def test_the_page_for_programs_in_c_does_what_it_says(
+def test_program_of_the_page_prints_what_the_page_says(
     compiler: str, suffix: str, folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     if shutil.which(compiler) is None:
-        pytest.skip(f"there is no {compiler} here")
+        pytest.skip(f"{compiler} is not installed")
     (text,) = re.findall(r"^```c\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
     source, target = tmp_path / f"bytes.{suffix}", tmp_path / "bytes"
     source.write_text(text)
     folder = folder_of(NEWEST)
-    # -Wconversion and its like are the reader's choice; the page's own line has none.
+    # The page's own command has no -Wconversion or similar flag; a reader may choose them.
     command = [compiler, "-Wall", "-Werror", f"-I{vendor.include_folder()}", f"-I{folder}"]
     subprocess.run([*command, source, "-o", target, f"-L{folder}", "-lascendcl"], check=True)
     assert _run(target, folder).stdout in PAGE.read_text()
     assert _run(target, folder).stdout == "507015, then 0\n"
 
 
-def test_a_program_that_was_linked_with_a_newer_release_does_not_start(
+def test_program_linked_with_a_newer_release_does_not_start(
     folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     target = tmp_path / "program"

@@ -1,4 +1,4 @@
-"""The simulator declares, release by release, what CANN's headers did."""
+"""The simulator declares, release by release, what CANN's headers declared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.contract.declared import (
     types_text,
 )
 
-# They had no parameters before 9.1, which a callee cannot notice.
+# These had no parameters before 9.1. A callee cannot notice the difference.
 CHANGED = {f"aclrtSnapShotProcess{step}" for step in ("Lock", "Unlock", "Backup", "Restore")}
 
 
@@ -34,41 +34,41 @@ CHANGED = {f"aclrtSnapShotProcess{step}" for step in ("Lock", "Unlock", "Backup"
         ("void f(const char *a, ...)", "void f(const char *, ...)"),
     ],
 )
-def test_a_prototype_is_normalised(text: str, normal: str) -> None:
+def test_prototype_is_normalised(text: str, normal: str) -> None:
     assert normalised(text) == normal
 
 
-def test_every_function_of_the_headers_is_there() -> None:
+def test_simulator_declares_all_functions_of_the_headers() -> None:
     assert {prototype.name for prototype in prototypes()} == declared().keys()
 
 
-def test_the_runtime_s_main_header_is_there_but_for_nothing() -> None:
-    there = {p.name for p in prototypes() if p.header == "acl_rt.h" and "9.1" in p.releases}
-    assert len(there) > 350
-    assert there <= declared().keys()
+def test_simulator_declares_all_functions_of_the_main_header() -> None:
+    names = {p.name for p in prototypes() if p.header == "acl_rt.h" and "9.1" in p.releases}
+    assert len(names) > 350
+    assert names <= declared().keys()
 
 
-def test_a_function_once_released_stays() -> None:
+def test_released_function_is_in_all_later_releases() -> None:
     for name, function in declared().items():
         releases = [release for p in prototypes() if p.name == name for release in p.releases]
         assert releases == list(RELEASES[RELEASES.index(releases[0]) :]), name
         assert releases[0] == function.since, name
 
 
-def test_prototypes_are_those_of_the_newest_headers() -> None:
+def test_prototypes_equal_those_of_the_newest_headers() -> None:
     newest = {prototype.name: prototype.text for prototype in prototypes()}
     assert {name: newest[name] for name in declared()} == {
         name: function.normal for name, function in declared().items()
     }
 
 
-def test_older_headers_agree() -> None:
+def test_older_headers_have_the_same_prototypes_with_known_exceptions() -> None:
     many = Counter(prototype.name for prototype in prototypes())
     assert {name for name, count in many.items() if count > 1} == CHANGED
 
 
 @pytest.mark.parametrize("cann", RELEASES)
-def test_a_release_exports_what_its_headers_declare_and_no_more(cann: Release) -> None:
+def test_library_of_a_release_exports_exactly_what_its_headers_declare(cann: Release) -> None:
     exported = elf.exports(simulator.library_path(cann))
     released = {prototype.name for prototype in prototypes() if cann in prototype.releases}
     assert {name for name in exported if not name.startswith("aclsim_")} == released
@@ -87,7 +87,7 @@ def test_all_releases_have_the_same_controls() -> None:
 # --- enumerators --------------------------------------------------------------------------------------------------
 
 
-def test_enumerators_are_those_of_the_newest_headers() -> None:
+def test_enumerators_equal_those_of_the_newest_headers() -> None:
     newest = {(enum, name): value for _, _, enum, name, value in enumerators() if name not in WITHDRAWN}
     ours = {
         (enum, name): value
@@ -98,7 +98,7 @@ def test_enumerators_are_those_of_the_newest_headers() -> None:
     assert ours == newest
 
 
-def test_enumerators_have_kept_their_values() -> None:
+def test_enumerators_have_the_same_values_in_all_releases() -> None:
     values: dict[str, set[str]] = {}
     for _, _, _, name, value in enumerators():
         values.setdefault(name, set()).add(value)

@@ -1,8 +1,8 @@
-"""torch_npu, unmodified, on the simulator: it imports, and its runtime part works.
+"""An unmodified torch_npu on the simulator: it imports, and its runtime part works.
 
-Its wheels come from the package index, and go into a virtual environment in the user's cache, which is kept. The tests
-are skipped where they cannot be installed. torch has to be a build without CUDA; PyPI has none, so PyTorch's own index
-is asked as well.
+Its wheels come from the package index. They go into a virtual environment in the user's cache, which is kept. The tests
+are skipped if the wheels cannot be installed. torch has to be a build without CUDA; PyPI has none, so PyTorch's own
+index is used too.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ print(json.dumps({"found": found}))
 
 
 def _install(folder: Path) -> None:
-    """Makes a virtual environment with the wheels; CalledProcessError if they cannot be installed."""
+    """Makes a virtual environment with the wheels; raises CalledProcessError if they cannot be installed."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True, text=True)
     command = [str(folder / "bin" / "python"), *PIP_INSTALL, *WHEELS]
     subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS)
@@ -91,7 +91,7 @@ def _install(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    """A Python that has torch and torch_npu."""
+    """A Python with torch and torch_npu."""
     kept = vendor.cache_folder() / f"torch-npu-{VERSION}-{sys.implementation.cache_tag}"
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -109,14 +109,14 @@ def python() -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a user makes: `python -m aioacl simulator dir`."""
+    """The folder that a user makes by `python -m aioacl simulator dir`."""
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
     command = [sys.executable, "-m", "aioacl", "simulator", "dir"]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _run(python: Path, folder: str, tmp_path: Path, program: str) -> str:
-    """The last line that it prints; in a fresh process that knows the simulator by LD_LIBRARY_PATH only."""
+    """Runs the program in a new process that finds the simulator by LD_LIBRARY_PATH only. Returns its last line."""
     ours = ("AIOACL", "ASCEND", "PYTHON", "TORCH")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environ |= {"LD_LIBRARY_PATH": folder, "AIOACL_SIM_TRACE": str(tmp_path / "trace.jsonl")}

@@ -1,8 +1,8 @@
-"""The vendor's own headers, out of the torch-npu wheel: fetched once, kept in the user's cache.
+"""The vendor's headers, from the torch-npu wheel: downloaded once and kept in the user's cache.
 
-They are not ours to ship, so a test that needs them fetches them, and is skipped where there is no network. With
-AIOACL_CONTRACT=required, as in .ci/run, it fails instead. The wheel is pinned by its hash; its platform is named, for
-the headers of all platforms are the same.
+aioacl must not distribute them, so a test that needs them downloads them, and is skipped if there is no network. With
+AIOACL_CONTRACT=required, as in .ci/run, it fails instead. The wheel is pinned by its hash. Its platform is fixed
+because the headers are the same for all platforms.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DOWNLOAD_SECONDS: Final = 300
 
 
 def cache_folder() -> Path:
-    """The folder in the user's cache for what tests fetch once and keep."""
+    """Returns the folder in the user's cache for what tests download once and keep."""
     cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     base = cache_home if cache_home.is_absolute() else Path.home() / ".cache"
     return base / "aioacl-tests"
@@ -83,7 +83,7 @@ def _fetch(kept: Path) -> None:
 
 @cache
 def _reason() -> str | None:
-    """Why the headers cannot be had; None when they are there."""
+    """Returns why the headers cannot be downloaded, or None if they are in the cache."""
     if not _kept().exists():
         try:
             _fetch(_kept())
@@ -93,23 +93,23 @@ def _reason() -> str | None:
 
 
 def include_folder() -> Path:
-    """The folder in which `acl/acl.h` is."""
+    """Returns the folder with `acl/acl.h`."""
     reason = _reason()
     if reason is not None and os.environ.get("AIOACL_CONTRACT") == "required":
-        pytest.fail(f"the vendor's headers are not to be had: {reason}")
+        pytest.fail(f"the vendor's headers cannot be downloaded: {reason}")
     if reason is not None:
-        pytest.skip(f"the vendor's headers are not to be had: {reason}")
+        pytest.skip(f"the vendor's headers cannot be downloaded: {reason}")
     return _kept()
 
 
 @cache
 def text() -> str:
-    """All headers without comments."""
+    """Returns all headers without comments."""
     folder = include_folder() / "acl"
     whole = "\n".join((folder / name).read_text() for name in HEADERS)
     return re.sub(r"/\*.*?\*/|//[^\n]*", "", whole, flags=re.DOTALL)
 
 
 def inclusions() -> str:
-    """The lines that include them all."""
+    """Returns the lines that include all headers."""
     return "".join(f'#include "acl/{name}"\n' for name in HEADERS)

@@ -1,4 +1,4 @@
-"""Every example runs, says what it should, and warns of nothing."""
+"""Each example runs, prints the expected output, and emits no warning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 LINES_AT_MOST = 80
 
-SAYS = {
+OUTPUT = {
     "acl_allocate_and_release": r"\d+ devices, this is number 0\n(<.*>\n){4}<Device 0, CLOSED, generation \d+>\n",
     "acl_wait_between_streams": r"the copy came after the fill: True\n",
     "acl_wait_for_a_device": r"8 of 8 streams are done\n",
@@ -44,7 +44,7 @@ SAYS = {
 }
 
 
-PLAYS_THE_DEVICE = {"test_harness", "timeouts_and_cancellation"}  # they use the simulator's controls
+USES_CONTROLS = {"test_harness", "timeouts_and_cancellation"}  # they use the simulator's controls
 
 
 def _environment(**more: str) -> dict[str, str]:
@@ -53,29 +53,29 @@ def _environment(**more: str) -> dict[str, str]:
 
 
 def test_each_example_is_named_here() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SAYS)
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(OUTPUT)
 
 
-@pytest.mark.parametrize("name", SAYS)
-def test_it_is_short(name: str) -> None:
+@pytest.mark.parametrize("name", OUTPUT)
+def test_example_is_short(name: str) -> None:
     assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) < LINES_AT_MOST
 
 
-@pytest.mark.parametrize("name", SAYS)
-def test_it_runs(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", OUTPUT)
+def test_example_prints_the_expected_output(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
     environ = _environment(AIOACL_LIBRARY="simulator")
-    if name == "hello_device":  # one in a process that Python starts
+    if name == "hello_device":  # one example runs in a process that is not forked from the fork server
         ran = subprocess.run(
             command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False
         )
     else:
         ran = forkserver.run(command, cwd=tmp_path, env=environ)
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
-    assert re.fullmatch(SAYS[name], ran.stdout), ran.stdout
+    assert re.fullmatch(OUTPUT[name], ran.stdout), ran.stdout
 
 
-@pytest.mark.parametrize("name", sorted(set(SAYS) - PLAYS_THE_DEVICE))
+@pytest.mark.parametrize("name", sorted(set(OUTPUT) - USES_CONTROLS))
 def test_example_without_a_library_fails_and_names_the_remedy(name: str, tmp_path: Path) -> None:
     environ = _environment()
     if any(Path(each.path).exists() for each in candidates(environ)):
@@ -87,17 +87,19 @@ def test_example_without_a_library_fails_and_names_the_remedy(name: str, tmp_pat
 
 
 @pytest.mark.parametrize("copy", [1, 2, 3, 60, 119, 120])
-def test_pipeline_with_a_failing_copy_begins_again_and_returns_right_data(tmp_path: Path, copy: int) -> None:
+def test_pipeline_with_a_failing_copy_starts_again_and_returns_the_right_data(
+    tmp_path: Path, copy: int
+) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / "overlapped_pipeline.py")]
     faults = {"AIOACL_SIM_FAULTS": f"copy:nth={copy}:async-error=507015"}
     ran = forkserver.run(command, cwd=tmp_path, env=_environment(AIOACL_LIBRARY="simulator", **faults))
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
-    told = r"begins again at item \d+: ACL_ERROR_RT_AICORE_EXCEPTION\n40 results, in order\n"
-    assert re.fullmatch(told, ran.stdout), ran.stdout
+    expected = r"begins again at item \d+: ACL_ERROR_RT_AICORE_EXCEPTION\n40 results, in order\n"
+    assert re.fullmatch(expected, ran.stdout), ran.stdout
 
 
 @pytest.mark.parametrize("fault", ["copy:nth=60:async-error=507013", "copy:async-error=507015"])
-def test_pipeline_whose_device_fails_or_whose_copies_all_fail_raises(tmp_path: Path, fault: str) -> None:
+def test_pipeline_raises_if_the_device_or_all_copies_fail(tmp_path: Path, fault: str) -> None:
     command = [sys.executable, str(EXAMPLES / "overlapped_pipeline.py")]
     environ = _environment(AIOACL_LIBRARY="simulator", AIOACL_SIM_FAULTS=fault)
     ran = forkserver.run(command, cwd=tmp_path, env=environ)

@@ -1,4 +1,4 @@
-/* CANN 8.1. Callbacks: a thread of ours processes the reports of two streams, in the order of each. */
+/* CANN 8.1. Callbacks: one thread processes the reports of two streams, in the order of each stream. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -27,7 +27,7 @@ static void on_report(void *data) {
 static void *process(void *context) {
     WELL(aclrtSetCurrentContext(context));
     while (!atomic_load(&ending)) {
-        (void)aclrtProcessReport(PATIENCE_MS); /* it answers a code when there was nothing to do */
+        (void)aclrtProcessReport(PATIENCE_MS); /* it returns a code if there was no report */
     }
     return NULL;
 }

@@ -1,5 +1,5 @@
-/* What all programs share: a call that must succeed, a condition that must hold, and the exit status that
- * skips. */
+/* Shared by all programs: a call that must succeed, a condition that must hold, and the exit status that skips
+ * the test. */
 #ifndef CONTRACT_CHECK_H
 #define CONTRACT_CHECK_H
 
@@ -11,7 +11,7 @@ enum { NOT_HERE = 77, FEATURE_NOT_SUPPORT = 207000 };
 #define EXPECT(condition)                                                                                      \
     do {                                                                                                       \
         if (!(condition)) {                                                                                    \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                            \
+            fprintf(stderr, "%s:%d: expected: %s\n", __FILE__, __LINE__, #condition);                            \
             exit(1);                                                                                           \
         }                                                                                                      \
     } while (0)
@@ -20,7 +20,7 @@ enum { NOT_HERE = 77, FEATURE_NOT_SUPPORT = 207000 };
     do {                                                                                                       \
         aclError answer_ = (call);                                                                             \
         if (answer_ != (wanted)) {                                                                             \
-            fprintf(stderr, "%s:%d: %s answered %d, not %d\n", __FILE__, __LINE__, #call, answer_, (wanted));  \
+            fprintf(stderr, "%s:%d: %s returned %d, expected %d\n", __FILE__, __LINE__, #call, answer_, (wanted));  \
             exit(1);                                                                                           \
         }                                                                                                      \
     } while (0)

@@ -1,5 +1,5 @@
-/* CANN 8.1. Errors: codes, the thread's last one, the text that is read once, and the rules of set and reset.
- */
+/* CANN 8.1. Errors: codes, the last error of a thread, the text that can be read once, and the rules of set and
+ * reset. */
 #include <string.h>
 
 #include "acl/acl.h"

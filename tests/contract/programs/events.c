@@ -1,4 +1,4 @@
-/* CANN 8.1. Events: they order streams, tell when work is done, and measure time on the device. */
+/* CANN 8.1. Events: they order streams, report that work is done, and measure time on the device. */
 #include <string.h>
 
 #include "acl/acl.h"
@@ -12,7 +12,7 @@ static aclrtEvent made(uint32_t flag) {
     return event;
 }
 
-/* Each stage copies on a stream of its own what the stage before has written. */
+/* Each stage copies, on its own stream, what the stage before it has written. */
 static void relay(void) {
     aclrtStream streams[STAGES];
     aclrtEvent passed[STAGES];

@@ -1,5 +1,4 @@
-/* CANN 8.1. Graphs: what was captured once runs as often as it is wanted. Skips where nothing can be captured.
- */
+/* CANN 8.1. Graphs: captured work can run several times. Skips if the runtime cannot capture. */
 #include <string.h>
 
 #include "acl/acl.h"

@@ -1,4 +1,4 @@
-// CANN 8.1. C++: handles with owners, errors as exceptions, and a pipeline of threads that pass buffers on.
+// CANN 8.1. C++: handles with owners, errors as exceptions, and threads that copy to the device and back.
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 class AclFailure : public std::runtime_error {
   public:
     AclFailure(const char *call, aclError code)
-        : std::runtime_error(std::string(call) + " answered " + std::to_string(code)), code_(code) {
+        : std::runtime_error(std::string(call) + " returned " + std::to_string(code)), code_(code) {
     }
     aclError code() const {
         return code_;
@@ -127,7 +127,7 @@ void refused() {
         expect(text != nullptr && std::strlen(text) > 0, "there is a text");
         return;
     }
-    throw std::logic_error("a device that is not there was set");
+    throw std::logic_error("aclrtSetDevice accepted a device that does not exist");
 }
 
 } // namespace
